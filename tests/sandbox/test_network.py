@@ -22,8 +22,7 @@ from tests.processes import running
 from travois.permissions.hosts import allows
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
-from travois.sandbox.asking import canonical, plain
-from travois.sandbox.network import Door, Network, reachable
+from travois.sandbox.network import Door, Network, canonical, plain, reachable
 from travois.sandbox.probe import look
 from travois.sandbox.profile import Cage
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.sandbox.real import real_path, remember_folders
+from travois.sandbox.hidden_files import real_path, remember_folders
 
 NAMES = ("a", "b", "c")
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.providers.raw import serve
-from travois.sandbox.asking import Asked
+from travois.sandbox.network import Asked
 from travois.tools.web.browser_proxy import Gate
 
 

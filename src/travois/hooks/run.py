@@ -19,7 +19,7 @@ from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.ports.world import Captured, Command, Job, Processes
 from travois.process.environment import clean
-from travois.sandbox.own_files import find_folders
+from travois.sandbox.hidden_files import find_folders
 from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from travois.ports.tool import Refusal
 from travois.ports.world import Command, Env
 from travois.process.job import Talk
 from travois.process.run import LocalProcesses
-from travois.sandbox.own_files import find_folders
+from travois.sandbox.hidden_files import find_folders
 from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:

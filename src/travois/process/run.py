@@ -93,7 +93,8 @@ class LocalProcesses:
 
     async def attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
-        from travois.sandbox import layers, overlay
+        from travois.sandbox import overlay
+        from travois.sandbox import overlay as layers
 
         assert command.cage is not None, "an attempt needs a cage"
         if self._walls is None or self._walls.kind != "full":

@@ -14,10 +14,24 @@ from typing import Literal
 from msgspec.structs import replace
 
 from travois.permissions.paths import inside
-from travois.sandbox.hidden_files import find_own_below_tmp
+from travois.sandbox.hidden_files import find_own_below_tmp, real_path
 from travois.sandbox.profile import TMP, Cage
-from travois.sandbox.real import real_path
-from travois.sandbox.standin import relink
+
+# Putting back a protected link, which no mount can hold.
+
+
+def relink(path: str, target: str, *, temp: str) -> None:
+    """Put a link back that a program has replaced; what took its place goes into `temp`."""
+    with suppress(OSError):
+        if os.readlink(path) == target:
+            return
+    from shutil import move
+    from tempfile import mkdtemp
+
+    if os.path.lexists(path):
+        move(path, mkdtemp(prefix="replaced-", dir=temp))
+    os.symlink(target, path)
+
 
 NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),

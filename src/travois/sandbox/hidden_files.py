@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
+import threading
+from collections.abc import Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -209,3 +210,67 @@ def _below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
     roots = {*TMP, *map(os.path.realpath, TMP)}
     below = (path for path in dict.fromkeys(both) if any(inside(path, root) for root in roots))
     return tuple(path for path in below if path not in roots and os.path.isdir(path))
+
+
+# Where the files of a configured program lie, so that its sandbox can show them.
+
+
+WORD = re.compile(r"[^\s'\"=;|&()<>{},`]+")
+
+
+def find_folders(*texts: str) -> tuple[str, ...]:
+    """Return the folders of the files that a command line names by absolute path.
+
+    A whole home, or a folder at the top of the disk, is never one of them.
+    """
+    found: dict[str, None] = {}
+    home = os.path.expanduser("~")
+    for word in (word for text in texts for word in WORD.findall(text)):
+        path = os.path.expanduser(os.path.expandvars(word))
+        folder = os.path.realpath(os.path.dirname(path))
+        deep = folder.count(os.sep) > 1 and folder != os.path.realpath(home)
+        if os.path.isabs(path) and os.path.isfile(path) and deep:
+            found[folder] = None
+    return tuple(found)
+
+
+# Real paths, each folder looked up once while a sandbox is built.
+
+
+class _Known(threading.local):
+    paths: dict[str, str] | None = None
+
+
+_KNOWN = _Known()
+
+
+@contextmanager
+def remember_folders() -> Generator[None]:
+    """Look up each folder once in this thread until the block ends.
+
+    Nothing is remembered from one command to the next, which may have made other links.
+    """
+    earlier = _KNOWN.paths
+    _KNOWN.paths = {} if earlier is None else earlier
+    try:
+        yield
+    finally:
+        _KNOWN.paths = earlier
+
+
+def real_path(path: str) -> str:
+    """Return a path without links, exactly as `os.path.realpath` does."""
+    known = _KNOWN.paths
+    if known is None or not path.startswith("/") or os.path.normpath(path) != path:
+        return os.path.realpath(path)
+    return _resolve(path, known)
+
+
+def _resolve(path: str, known: dict[str, str]) -> str:
+    if path in ("/", "//"):
+        return path
+    if path not in known:
+        folder, _, name = path.rpartition("/")
+        found = os.path.join(_resolve(folder or "/", known), name)
+        known[path] = os.path.realpath(found) if os.path.islink(found) else found
+    return known[path]

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from travois.sandbox import kernel
+from travois.sandbox import landlock
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -196,7 +196,7 @@ def _enter_new_network() -> None:
     from fcntl import ioctl
     from struct import pack
 
-    kernel.leave_network()
+    landlock.leave_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         ioctl(any_socket, SIOCSIFFLAGS, pack("16sH22x", b"lo", IFF_UP))
 

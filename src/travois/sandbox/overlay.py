@@ -2,18 +2,378 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import BinaryIO
 
+import msgspec
 from anyio import to_thread
 from msgspec.structs import replace
 
+from travois.files.openat import Spot, spot
 from travois.permissions.protected_paths import makes_repository, protected
-from travois.ports.world import Change, Completed
-from travois.sandbox.keeping import apply, check
-from travois.sandbox.layers import Layers, Mark
+from travois.ports.world import Change, Completed, Stale
+from travois.sandbox import launch
 from travois.sandbox.profile import Cage
+
+# A throw-away layer over each folder that a cage may write to, and what is in it afterwards.
+
+
+OPAQUE, OWN = "user.overlay.opaque", "user.overlay."
+"""How the layer says that nothing of the folder below shows through; marks of the layer itself."""
+
+PREFIX, LOCK = "travois-try-", "lock"
+YOUNG = 60.0
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What the layer has for one path of the real folder.
+
+    `before` is the real thing and `after` the layer's, as they were found; None for nothing.
+    """
+
+    path: str
+    source: str = ""
+    before: os.stat_result | None = None
+    after: os.stat_result | None = None
+    same: bool = False
+    """Whether it was only taken up into the layer, not changed."""
+
+    @property
+    def folder(self) -> bool:
+        """Whether it is about a folder, not about what has a name in one."""
+        found = self.after or self.before
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+class Layers(msgspec.Struct, frozen=True):
+    """Where the layers of one attempt are. `since` is a time: later changes are not its doing."""
+
+    place: str
+    folders: tuple[str, ...]
+    since: int
+    lock: BinaryIO
+    """Held as long as somebody may still want them: layers that nobody holds are swept away."""
+
+    def around(self) -> tuple[str, ...]:
+        """The words to put before a program so that it sees the layers."""
+        python = os.path.realpath(sys.executable)
+        return (python, "-I", "-S", launch.__file__, self.place, *self.folders, "--")
+
+    def marks(self) -> Iterator[Mark]:
+        """Everything that the layers hold; what is in a folder comes after it."""
+        for number, folder in enumerate(self.folders):
+            upper = os.path.join(self.place, str(number), "upper")
+            before, after = os.stat(folder), os.stat(upper)
+            same = _essence(before) == _essence(after)
+            yield Mark(folder, upper, before, after, same)
+            os.chmod(upper, 0o700)
+            yield from _compared(upper, folder)
+
+    def remove(self) -> None:
+        """Leave no trace."""
+        _remove(self.place)
+        self.lock.close()
+
+
+def prepare(cage: Cage) -> Layers:
+    """Empty layers for the folders that a cage may write to."""
+    from tempfile import mkdtemp
+
+    home = os.path.dirname(cage.temp)
+    _sweep(home)
+    paths = {os.path.realpath(path) for path in (*cage.folders, *cage.writable)}
+    folders = sorted(path for path in paths if os.path.isdir(path))
+    outer = tuple(p for p in folders if not any(p.startswith(f"{o}/") for o in folders))
+    place = mkdtemp(prefix=PREFIX, dir=home)
+    lock = open(os.path.join(place, LOCK), "wb")  # noqa: SIM115 - it lives as long as the layers
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    for number, folder in enumerate(outer):
+        layer, model = os.path.join(place, str(number)), os.stat(folder)
+        os.makedirs(os.path.join(layer, "work"))
+        os.mkdir(os.path.join(layer, "upper"))
+        with suppress(PermissionError):
+            os.chown(os.path.join(layer, "upper"), model.st_uid, model.st_gid)
+        os.chmod(os.path.join(layer, "upper"), stat.S_IMODE(model.st_mode))
+    return Layers(place, outer, _tick(place), lock)
+
+
+def _sweep(home: str) -> None:
+    """Remove layers that a killed process left; young ones may not have been locked yet."""
+    for name in os.listdir(home):
+        path = os.path.join(home, name)
+        found = seen(path) if name.startswith(PREFIX) else None
+        if not found or found.st_uid != os.geteuid() or time.time() - found.st_mtime < YOUNG:
+            continue
+        with suppress(OSError), open(os.path.join(path, LOCK), "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path)
+
+
+def _remove(place: str) -> None:
+    """Remove a folder, whatever modes those in it have."""
+    from shutil import rmtree
+
+    for root, folders, _ in os.walk(place):
+        for path in (os.path.join(root, name) for name in folders):
+            if not os.path.islink(path):
+                os.chmod(path, 0o700)
+    rmtree(place, ignore_errors=True)
+
+
+def _tick(place: str) -> int:
+    """A time that no earlier change of a file is after, and every later one is."""
+    first = os.stat(place).st_ctime_ns
+    while os.stat(place).st_ctime_ns <= first:
+        os.utime(place)
+    return first
+
+
+def _compared(upper: str, real: str) -> Iterator[Mark]:
+    """What a folder of the layer holds; `real` may be missing or no folder."""
+    with os.scandir(upper) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    if OPAQUE in _listed(upper):
+        yield from _gone(real, but={entry.name for entry in entries})
+    for entry in entries:
+        path = os.path.join(real, entry.name)
+        before, after = seen(path), entry.stat(follow_symlinks=False)
+        if stat.S_ISCHR(after.st_mode) and not after.st_rdev:
+            yield from _removed(path, before)
+            continue
+        inner = stat.S_ISDIR(after.st_mode)
+        if before and inner != stat.S_ISDIR(before.st_mode):
+            yield from _removed(path, before)
+            before = None
+        if not stat.S_ISLNK(after.st_mode):
+            os.chmod(entry.path, after.st_mode | (0o700 if inner else 0o400))
+        same = before is not None and _same(path, entry.path, before=before, after=after)
+        yield Mark(path, entry.path, before, after, same)
+        if inner:
+            yield from _compared(entry.path, path)
+
+
+def _removed(path: str, before: os.stat_result | None) -> Iterator[Mark]:
+    if before is None:
+        return
+    yield Mark(path, before=before)
+    if stat.S_ISDIR(before.st_mode):
+        yield from _gone(path)
+
+
+def _gone(folder: str, but: Iterable[str] = ()) -> Iterator[Mark]:
+    """Everything in a folder that is there no more."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for name in sorted(set(os.listdir(folder)).difference(but)):
+            path = os.path.join(folder, name)
+            yield from _removed(path, seen(path))
+
+
+def _same(real: str, source: str, *, before: os.stat_result, after: os.stat_result) -> bool:
+    one, two = _essence(before), _essence(after)
+    if one != two or attributes(real) != attributes(source):
+        return False
+    if stat.S_ISLNK(after.st_mode):
+        return os.readlink(real) == os.readlink(source)
+    if not stat.S_ISREG(after.st_mode):
+        return True
+    from filecmp import cmp
+
+    return cmp(real, source, shallow=False)
+
+
+def _essence(found: os.stat_result) -> tuple[int, ...]:
+    """What must be equal; when a folder changed and how large it is, follows from the rest."""
+    rest = () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns)
+    return (found.st_mode, found.st_uid, found.st_gid, *rest)
+
+
+def seen(path: str) -> os.stat_result | None:
+    """What has this name; None if nothing has."""
+    try:
+        return os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def attributes(path: str) -> Mapping[str, bytes]:
+    """The user's own attributes of a file, without those of the layer."""
+    return {
+        name: os.getxattr(path, name, follow_symlinks=False)
+        for name in _listed(path)
+        if name.startswith("user.") and not name.startswith(OWN)
+    }
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []
+
+
+# Making real what an attempt did: each file at once, and none that changed meanwhile.
+
+
+Links = dict[tuple[int, int], str]
+"""The real path that a file of the layer with several names has under its first one."""
+
+
+def check(marks: Sequence[Mark], since: int) -> None:
+    """Raise `Stale` if something is not what it was when the attempt began."""
+    gone = {mark.path for mark in marks if mark.after is None}
+    for mark in marks:
+        found = seen(mark.path)
+        if mark.before is None:
+            fresh = found is None or mark.path in gone
+        else:
+            fresh = found is not None and _identity(found) == _identity(mark.before)
+            stays = mark.folder and mark.after is not None
+            fresh = fresh and (stays or mark.before.st_ctime_ns <= since)
+        if fresh and mark.after is None and mark.folder:
+            fresh = {os.path.join(mark.path, name) for name in os.listdir(mark.path)} <= gone
+        if not fresh:
+            raise Stale(f"{mark.path} has changed since the attempt began; nothing was kept")
+
+
+def apply(marks: Sequence[Mark]) -> None:
+    """Do to the real folders what was done to the layers; nothing that is the same is touched."""
+    links: Links = {_inode(m.after): m.path for m in marks if m.same and m.after and not m.folder}
+    changed = [mark for mark in marks if not mark.same]
+    modes = _opened(changed)
+    for mark in reversed(changed):
+        if mark.after is None:
+            _delete(mark)
+    for mark in changed:
+        if mark.after is not None:
+            _put(mark, mark.after, links)
+    for path, mode in modes.items():
+        with suppress(FileNotFoundError):
+            _chmod(path, mode)
+    for mark in reversed(changed):
+        if mark.folder and mark.after:
+            with spot(mark.path) as place:
+                _dress(place, mark.after)
+
+
+def _opened(marks: Sequence[Mark]) -> dict[str, int]:
+    """Let ourselves into folders of ours that are closed to us; returns the modes they had."""
+    modes: dict[str, int] = {}
+    for path in {os.path.dirname(mark.path) for mark in marks}:
+        found = seen(path)
+        if found is None or not stat.S_ISDIR(found.st_mode):
+            continue
+        if found.st_mode & 0o700 != 0o700 and found.st_uid == os.geteuid():
+            modes[path] = stat.S_IMODE(found.st_mode)
+            _chmod(path, modes[path] | 0o700)
+    return modes
+
+
+def _chmod(path: str, mode: int) -> None:
+    with spot(os.path.join(path, ".")) as place:
+        os.chmod(f"/proc/self/fd/{place.folder}", mode)
+
+
+def _delete(mark: Mark) -> None:
+    with spot(mark.path) as place:
+        _still(place, mark)
+        remove = os.rmdir if mark.folder else os.unlink
+        remove(place.name, dir_fd=place.folder)
+
+
+def _put(mark: Mark, after: os.stat_result, links: Links) -> None:
+    with spot(mark.path) as place:
+        if mark.folder:
+            if mark.before is None:
+                os.mkdir(place.name, 0o700, dir_fd=place.folder)
+            return
+        draft = place.beside(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
+        try:
+            _draw(mark, after, draft=draft, links=links)
+            _still(place, mark)
+            _name(draft, place, mark)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft.name, dir_fd=draft.folder)
+
+
+def _name(draft: Spot, place: Spot, mark: Mark) -> None:
+    """Give the draft its name: over what has it, or where nothing has."""
+    ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
+    if mark.before is not None:
+        os.replace(draft.name, place.name, **ends)
+        return
+    try:
+        os.link(draft.name, place.name, **ends, follow_symlinks=False)
+    except FileExistsError:
+        raise Stale(f"{mark.path} has just been made by another program") from None
+
+
+def _still(place: Spot, mark: Mark) -> None:
+    """Look once more, at the last moment."""
+    try:
+        found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        found = None
+    if (found and _identity(found)[:-1]) != (mark.before and _identity(mark.before)[:-1]):
+        raise Stale(f"{mark.path} has just been changed by another program")
+
+
+def _draw(mark: Mark, after: os.stat_result, *, draft: Spot, links: Links) -> None:
+    """What the layer has, under another name in the real folder."""
+    first = links.setdefault(_inode(after), mark.path)
+    if first != mark.path and after.st_nlink > 1:
+        with spot(first) as other:
+            ends = {"src_dir_fd": other.folder, "dst_dir_fd": draft.folder}
+            os.link(other.name, draft.name, **ends, follow_symlinks=False)
+        return
+    if stat.S_ISLNK(after.st_mode):
+        os.symlink(os.readlink(mark.source), draft.name, dir_fd=draft.folder)
+    elif stat.S_ISFIFO(after.st_mode):
+        os.mkfifo(draft.name, 0o600, dir_fd=draft.folder)
+    else:
+        _copy(mark.source, draft)
+    _dress(draft, after)
+
+
+def _copy(source: str, draft: Spot) -> None:
+    from shutil import copyfileobj
+
+    fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    with open(fd, "wb") as target, open(source, "rb") as file:
+        copyfileobj(file, target, 1024 * 1024)
+        for name, value in attributes(source).items():
+            with suppress(OSError):
+                os.setxattr(fd, name, value)
+
+
+def _dress(place: Spot, after: os.stat_result) -> None:
+    """Owner, mode and time, given to exactly what has the name and to nothing that it leads to."""
+    fd = place.open(os.O_PATH)
+    target = f"/proc/self/fd/{fd}"
+    try:
+        with suppress(PermissionError):
+            os.chown(target, after.st_uid, after.st_gid)
+        if not stat.S_ISLNK(after.st_mode):
+            os.chmod(target, stat.S_IMODE(after.st_mode))
+        os.utime(target, ns=(after.st_atime_ns, after.st_mtime_ns))
+    finally:
+        os.close(fd)
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return (found.st_dev, found.st_ino)
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...]:
+    if stat.S_ISDIR(found.st_mode):
+        return (found.st_ino, stat.S_IFMT(found.st_mode), 0)
+    return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def inner(cage: Cage, layers: Layers) -> Cage:

@@ -204,13 +204,13 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
 
 def _refusal(program: str, words: list[str]) -> str:
     """Why a cage cannot be built; empty if it can."""
-    from travois.sandbox import seccomp
+    from travois.sandbox import landlock as seccomp
 
     with ExitStack() as stack:
         fd = os.memfd_create("filter")
         stack.callback(os.close, fd)
         try:
-            os.write(fd, seccomp.program(seccomp.families("off", own_net=True)))
+            os.write(fd, seccomp.program(seccomp.socket_families("off", own_net=True)))
         except OSError as error:
             return str(error)
         os.lseek(fd, 0, os.SEEK_SET)
@@ -246,11 +246,16 @@ def _open_namespaces() -> str:
 
 
 def _landlock() -> Check:
-    from travois.sandbox import kernel, landlock
+    from travois.sandbox import landlock
+    from travois.sandbox import landlock as kernel
 
     version = kernel.landlock_version()
-    if version < landlock.LEAST:
-        why = f"version {version}; {landlock.LEAST} is needed" if version else "not in this kernel"
+    if version < landlock.MIN_LANDLOCK_ABI:
+        why = (
+            f"version {version}; {landlock.MIN_LANDLOCK_ABI} is needed"
+            if version
+            else "not in this kernel"
+        )
         return Check(
             "landlock", works=False, why=why, fix="a kernel from 6.2 on, with lsm=landlock"
         )
@@ -272,7 +277,8 @@ def _overlay(program: str, options: tuple[str, ...]) -> Check:
         return Check("overlay", works=False, why=why)
     from tempfile import TemporaryDirectory
 
-    from travois.sandbox import bwrap, layers
+    from travois.sandbox import bwrap
+    from travois.sandbox import overlay as layers
 
     with TemporaryDirectory() as folder:
         work, temp = os.path.join(folder, "work"), os.path.join(folder, "temp")

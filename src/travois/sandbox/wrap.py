@@ -81,7 +81,7 @@ class Ground(msgspec.Struct, frozen=True):
 def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
     """The fence for one program. Raises `Unfenced` if there can be none."""
     from travois.sandbox import landlock
-    from travois.sandbox.real import remember_folders
+    from travois.sandbox.hidden_files import remember_folders
 
     walls = ground.walls
     if walls is None or walls.kind == "none":
@@ -124,7 +124,7 @@ def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
 
 
 def _is_inside(path: str, folders: Iterable[str]) -> bool:
-    from travois.sandbox.real import real_path
+    from travois.sandbox.hidden_files import real_path
 
     place = f"{real_path(path)}/"
     return any(place.startswith(real_path(folder).rstrip("/") + "/") for folder in folders)
@@ -159,15 +159,15 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 
 def _filter(cage: Cage) -> bytes:
     """The filter on system calls; what only looks is refused a socket as it is refused a write."""
-    from travois.sandbox import seccomp
+    from travois.sandbox import landlock as seccomp
 
-    kinds = seccomp.families(cage.network, own_net=True, profile=cage.profile)
+    kinds = seccomp.socket_families(cage.network, own_net=True, profile=cage.profile)
     return _compiled(kinds, errno.EROFS if cage.profile == "look" else errno.EPERM)
 
 
 @lru_cache(maxsize=8)
 def _compiled(kinds: tuple[int, ...], refusal: int) -> bytes:
-    from travois.sandbox import seccomp
+    from travois.sandbox import landlock as seccomp
 
     return seccomp.program(kinds, refusal=refusal)
 

@@ -10,11 +10,20 @@ import msgspec
 
 from travois.files.openat import spot
 from travois.permissions.git_config import Allowed, is_harmless_hook, never, settle
-from travois.sandbox.guard.aside import Aside
-from travois.sandbox.guard.saved import Node, Saved, Tree, differences, hold, put, read, restore
+from travois.sandbox.guard.saved import (
+    Aside,
+    Node,
+    Saved,
+    Tree,
+    differences,
+    hold,
+    put,
+    read,
+    restore,
+)
 
 Check = Literal["exact", "config", "hooks"]
-LONGEST = 120
+MAX_CHANGE_CHARS = 120
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -115,7 +124,7 @@ def _named(path: str, saved: Saved) -> str:
 def plain(text: str) -> str:
     """A name as part of a message: whoever chose it does not choose how the message reads."""
     shown = "".join(char if char.isprintable() else "?" for char in text)
-    return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}..."
+    return shown if len(shown) <= MAX_CHANGE_CHARS else f"{shown[:MAX_CHANGE_CHARS]}..."
 
 
 def list_few(names: list[str], most: int = 8) -> str:

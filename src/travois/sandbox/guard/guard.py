@@ -22,14 +22,18 @@ import msgspec
 
 from travois.files.openat import make_folders
 from travois.process.reap import marked
-from travois.sandbox.guard.aside import Aside
 from travois.sandbox.guard.check import Change, Check, Checked, check, list_few, plain
 from travois.sandbox.guard.instructions import Instructions, Running, tell_killed
-from travois.sandbox.guard.nested import NAMES, Surroundings, check_repository, find_dangerous
-from travois.sandbox.guard.repositories import Repositories
-from travois.sandbox.guard.saved import Saved, read, read_names, save
+from travois.sandbox.guard.repositories import (
+    NAMES,
+    Repositories,
+    Surroundings,
+    check_repository,
+    find_dangerous,
+)
+from travois.sandbox.guard.saved import Aside, Saved, read, read_names, save
+from travois.sandbox.hidden_files import real_path
 from travois.sandbox.profile import Cage, Unasked
-from travois.sandbox.real import real_path
 
 PATIENCE = 20.0
 """How many seconds to wait for another process that works on the journal."""

@@ -23,9 +23,8 @@ import msgspec
 from travois.files.openat import spot
 from travois.permissions.paths import allows
 from travois.permissions.protected_paths import is_checked, protected
-from travois.sandbox.guard.aside import Aside
 from travois.sandbox.guard.check import Change, list_few, plain
-from travois.sandbox.guard.saved import SLACK, Node, Saved, hold, read, restore, save
+from travois.sandbox.guard.saved import SLACK, Aside, Node, Saved, hold, read, restore, save
 from travois.sandbox.profile import Unasked
 
 MOST_BYTES = 32 * 1024 * 1024

@@ -20,8 +20,7 @@ import anyio.to_thread
 
 from travois.providers.http.client import Tcp
 from travois.providers.http.fetch import Lookup, lookup
-from travois.sandbox.asking import Asked, plain
-from travois.sandbox.network import PATIENCE, attend, dialled, reachable
+from travois.sandbox.network import PATIENCE, Asked, attend, dialled, plain, reachable
 
 LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
 """How this machine is called by those who mean it."""
