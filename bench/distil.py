@@ -22,9 +22,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from travois.search import embedder
+from travois.search import embedder as minilm
 from travois.search import embedder as weights
-from travois.search import embedder_minilm as minilm
-from travois.search import static
 from travois.search.minilm import Net, work_alone
 from travois.search.wordpiece import END, START, WordPiece
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("wordnet", type=Path)
     parser.add_argument("--vectors", type=Path, help="where the vectors of the texts are kept")
     args = parser.parse_args(argv)
-    folder = weights.folder()
+    folder = weights.weights_folder()
     assert folder is not None
     texts = [*_sample(_glosses(args.wordnet))[:GLOSSES], *_sample(_docstrings())]
     vectors = _vectors(texts, folder, args.vectors)
@@ -57,9 +57,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows = _fit(
         _alone(folder, basis), _coded(texts, pieces), _unit((vectors - vectors.mean(0)) @ basis)
     )
-    target = Path(static.__file__).parent
-    (target / static.TABLE).write_bytes(_packed(rows))
-    shutil.copy(folder / "vocab.txt", target / static.PIECES)
+    target = Path(embedder.__file__).parent
+    (target / embedder.TABLE).write_bytes(_packed(rows))
+    shutil.copy(folder / "vocab.txt", target / embedder.PIECES)
 
 
 def _glosses(folder: Path) -> Iterator[str]:
@@ -120,7 +120,7 @@ def _basis(vectors: Matrix) -> Matrix:
     """The directions in which texts differ most."""
     away = vectors - vectors.mean(0)
     _, axes = np.linalg.eigh(away.T @ away)
-    return np.ascontiguousarray(axes[:, ::-1][:, : static.Static.size])
+    return np.ascontiguousarray(axes[:, ::-1][:, : embedder.Static.size])
 
 
 def _alone(folder: Path, basis: Matrix) -> Matrix:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from travois.local_model import router
-from travois.search.static import Static
+from travois.search.embedder import Static
 
 
 def main() -> None:

@@ -25,12 +25,12 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
+from travois.search import embedder as minilm
 from travois.search import embedder as weights
-from travois.search import embedder_minilm as minilm
-from travois.search.document import Document, Embedder
+from travois.search.database import Document, Embedder
+from travois.search.embedder import Static
 from travois.search.index import Index
-from travois.search.static import Static
-from travois.search.times import spoken
+from travois.search.rank import spoken
 from travois.sessions.passages import pieces
 
 MEASURES = ("recall@5", "recall@10")
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     with TemporaryDirectory() as scratch:
-        embedder, folder = minilm.find(Path(scratch) / "checked"), weights.folder()
+        embedder, folder = minilm.find(Path(scratch) / "checked"), weights.weights_folder()
         if isinstance(embedder, minilm.Absent) or folder is None:
             sys.exit(f"There is no embedding to compare with: {embedder}")
         plain = minilm.MiniLM(folder, longest=READ)

@@ -24,8 +24,7 @@ from travois.local_model.llamacpp import Engine, missing
 from travois.local_model.model import HELP, Asked, Guided, Mind
 from travois.local_model.router import Nearest, Routed
 from travois.providers.http.client import Direct
-from travois.search.embedder_minilm import Absent, find
-from travois.search.static import Static
+from travois.search.embedder import Absent, Static, find
 from travois.tools.catalog import TOOLS
 
 SETS = ("tuned", "held_out", "beyond")

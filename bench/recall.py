@@ -19,8 +19,8 @@ from pathlib import Path
 from time import perf_counter, process_time
 from zlib import crc32
 
-from travois.search.document import Document
-from travois.search.embedder_minilm import Absent, MiniLM, find
+from travois.search.database import Document
+from travois.search.embedder import Absent, MiniLM, find
 from travois.search.index import Index
 
 SIZES = (1_000, 10_000, 100_000)

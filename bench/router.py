@@ -21,8 +21,8 @@ from tests.corpus.asked import Call, Outcome, Request, judged, requests
 
 from travois.local_model.reading import shape
 from travois.local_model.router import Encoder, Example, Nearest, known, route
-from travois.search import embedder_minilm as minilm
-from travois.search.static import Static
+from travois.search import embedder as minilm
+from travois.search.embedder import Static
 from travois.tools.catalog import TOOLS
 
 NAMES = frozenset(tool.name for tool in TOOLS)

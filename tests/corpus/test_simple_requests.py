@@ -13,7 +13,7 @@ from tests.tools.test_git import Repo
 from travois.local_model.reading import spans
 from travois.local_model.router import READERS, Nearest, keep, kept, known, reader, route
 from travois.providers.json_schema import flaws, schema
-from travois.search.static import Static
+from travois.search.embedder import Static
 from travois.tools.catalog import TOOLS
 
 NAMES = frozenset(tool.name for tool in TOOLS)

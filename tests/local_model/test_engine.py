@@ -32,7 +32,7 @@ from travois.local_model.router import Nearest
 from travois.providers.catalog import Endpoint
 from travois.providers.http.client import Direct
 from travois.providers.replies import Problem
-from travois.search.static import Static
+from travois.search.embedder import Static
 
 pytestmark = needs_engine
 

@@ -20,7 +20,7 @@ from travois.providers.catalog import resolve
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Grew, Problem, Reply
 from travois.providers.request import Request
-from travois.search.static import Static
+from travois.search.embedder import Static
 from travois.tools.catalog import TOOLS
 
 CARD = resolve("local/smollm2", {})

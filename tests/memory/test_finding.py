@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from tests.memory.test_memories import PORT, UV, opened
 from travois.memory.memory import Memory, Put
 from travois.memory.store import FolderMemories
-from travois.search.embedder_minilm import Absent, find
+from travois.search.embedder import Absent, find
 from travois.search.index import Index
 
 FRIDAY = Memory("friday", "No deploys on Friday", "feedback", scope="user")

@@ -12,7 +12,7 @@ from tests.memory.asked import MEMORIES, PROMPTS
 from travois.memory.memory import Memory, Put
 from travois.memory.recall import CANDIDATES, MOST
 from travois.memory.store import FolderMemories, open_memories
-from travois.search.embedder_minilm import Absent, find
+from travois.search.embedder import Absent, find
 from travois.search.index import Index
 from travois.sessions.home import Home
 from travois.sessions.project import Project

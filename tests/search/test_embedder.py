@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from travois.search import embedder as minilm
 from travois.search import embedder as weights
-from travois.search import embedder_minilm as minilm
-from travois.search.embedder_minilm import Absent, MiniLM
+from travois.search.embedder import Absent, MiniLM
 from travois.search.wordpiece import WordPiece, spaced
 
 PIECES = ["[PAD]", *(f"[unused{n}]" for n in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -76,10 +76,12 @@ def test_other_weights_are_not_used(tmp_path: Path) -> None:
     for name in weights.KNOWN:
         (tmp_path / name).write_bytes(b"other")
     stamp = tmp_path / "stamp"
-    assert "not the file that is known" in weights.problem(tmp_path, stamp=stamp)
+    assert "not the file that is known" in weights.weights_problem(tmp_path, stamp=stamp)
     assert not stamp.exists()
     (tmp_path / "vocab.txt").unlink()
-    assert weights.problem(tmp_path, stamp=stamp).endswith("vocab.txt: no such file or directory")
+    assert weights.weights_problem(tmp_path, stamp=stamp).endswith(
+        "vocab.txt: no such file or directory"
+    )
 
 
 def test_files_that_were_found_right_are_not_read_again_until_they_change(
@@ -89,11 +91,11 @@ def test_files_that_were_found_right_are_not_read_again_until_they_change(
     monkeypatch.setattr(weights, "KNOWN", {"vocab.txt": right})
     path, stamp = tmp_path / "vocab.txt", tmp_path / "deep" / "stamp"
     path.write_bytes(b"x")
-    assert weights.problem(tmp_path, stamp=stamp) == ""
+    assert weights.weights_problem(tmp_path, stamp=stamp) == ""
     monkeypatch.setattr(weights, "KNOWN", {"vocab.txt": "another"})
-    assert weights.problem(tmp_path, stamp=stamp) == ""
+    assert weights.weights_problem(tmp_path, stamp=stamp) == ""
     path.write_bytes(b"yy")
-    assert weights.problem(tmp_path, stamp=stamp) != ""
+    assert weights.weights_problem(tmp_path, stamp=stamp) != ""
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.search.hashed import Hashed
-from travois.search.document import Document, Hit
+from travois.search.database import Document, Hit
 from travois.search.index import Index
 
 DOCUMENTS = [Document(f"d{n}", f"redis w{n}", f"g{n % 3}", n) for n in range(30)]

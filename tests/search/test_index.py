@@ -10,8 +10,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.search.hashed import Hashed
-from travois.search import gather, vectors
-from travois.search.document import Document
+from travois.search import rank, vectors
+from travois.search.database import Document
 from travois.search.index import Index
 
 WORDS = ("redis", "postgres", "cache", "deploy", "friday", "naïve", "日本語", "a", "")
@@ -95,7 +95,7 @@ def test_vectors_of_another_embedder_are_made_again(tmp_path: Path) -> None:
 def test_a_document_brings_its_neighbours_and_no_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gather, "WIDTH", 1)
+    monkeypatch.setattr(rank, "WIDTH", 1)
     index = Index(tmp_path / "i.db", None)
     talk = [Document(f"{g}{n}", "redis" if n == 5 else "-", g, n) for g in "ab" for n in range(9)]
     index.update("c", [*talk[:14], *talk[15:], Document("alone", "-", order=4)])
@@ -148,7 +148,7 @@ def test_a_word_that_almost_all_have_costs_no_more_than_some(
     index = Index(tmp_path / "i.db", None)
     index.update("c", [Document(f"d{n}", f"common w{n}") for n in range(400)])
     query, candidates = index.candidates("c", "common", now=0.0)
-    assert len(candidates) == gather.WIDTH
+    assert len(candidates) == rank.WIDTH
     assert query.rarity["common"] < 0.1
     _, candidates = index.candidates("c", "common w7", now=0.0)
     assert [one.document.id for one in candidates] == ["d7"]

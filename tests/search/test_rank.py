@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 import pytest
 from msgspec.structs import replace
 
-from travois.search.document import Candidate, Document, Query
+from travois.search.database import Candidate, Document, Query
+from travois.search.lexical import words
 from travois.search.rank import groups, rank
-from travois.search.words import words
 
 MAY = datetime(2023, 5, 7, tzinfo=UTC).timestamp()
 NOW = datetime(2023, 9, 1, tzinfo=UTC).timestamp()

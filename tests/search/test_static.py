@@ -10,7 +10,7 @@ from operator import mul
 
 import pytest
 
-from travois.search.static import Static
+from travois.search.embedder import Static
 
 ALONE = """
 import sys

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from travois.search.times import Span, spoken
+from travois.search.rank import Span, spoken
 
 NOW = datetime(2023, 6, 16, 15, 30, tzinfo=UTC).timestamp()
 

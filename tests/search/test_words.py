@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from travois.search.words import words
+from travois.search.lexical import words
 
 
 @pytest.mark.parametrize(

@@ -442,7 +442,7 @@ async def _run_command(place: Place, loaded: Loaded) -> Check:
 
 def _meaning(home: Home) -> Check:
     """Whether memories and sessions are found by meaning, too, not by their words alone."""
-    from travois.search.embedder_minilm import Absent, find
+    from travois.search.embedder import Absent, find
 
     found = find(home.path / "memory" / "embedder.json")
     if not isinstance(found, Absent):

@@ -18,8 +18,8 @@ from travois.compat.sessions import AGENTS
 from travois.compat.sessions.own import NAME as OWN
 from travois.core.errors import Fault
 from travois.core.facts import Changed
-from travois.search.document import Document
-from travois.search.words import words
+from travois.search.database import Document
+from travois.search.lexical import words
 from travois.sessions import disk, lock, prune
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import Summary, find, summaries

@@ -64,7 +64,7 @@ def consents(asked: Remembering) -> dict[Scope, Consent]:
 
 
 def _index(home: Home) -> Index:
-    from travois.search.embedder_minilm import Absent, find
+    from travois.search.embedder import Absent, find
     from travois.search.index import Index
 
     root = home.path / "memory"

@@ -113,7 +113,7 @@ def notice() -> str:
 def near() -> Nearest:
     """The examples, by the table of meanings that comes with Travois: MiniLM takes 2 s to begin."""
     from travois.local_model.router import Nearest
-    from travois.search.static import Static
+    from travois.search.embedder import Static
 
     return Nearest(Static())
 

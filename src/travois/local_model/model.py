@@ -36,7 +36,7 @@ from travois.providers.replies import (
     StreamDelta,
 )
 from travois.providers.request import Request
-from travois.search.embedder import package, problem
+from travois.search.embedder import package, weights_problem
 
 # SmolLM2: which call of a grammar it finds likeliest, or a few words of its own.
 
@@ -298,4 +298,4 @@ def find(stamp: Path) -> Path | str:
     folder = package(PACKAGE)
     if folder is None:
         return f"the weights are not installed: {INSTALL}"
-    return problem(folder, stamp=stamp, known=KNOWN) or folder / FILE
+    return weights_problem(folder, stamp=stamp, known=KNOWN) or folder / FILE

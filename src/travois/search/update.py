@@ -11,9 +11,8 @@ import msgspec
 
 from travois.search import lexical as lexicon
 from travois.search import vector_cells as blocks
-from travois.search.document import Document, Embedder
-from travois.search.lexical import Collection
-from travois.search.words import words
+from travois.search.database import Document, Embedder
+from travois.search.lexical import Collection, words
 
 BATCH = 500
 """How many documents are written in one step, so that other processes get their turn."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from travois.compat.sessions.format import Recorded, Spoken, cut, decode, objects, string
 from travois.core.content import Call
 from travois.permissions import secrets
-from travois.search.document import Document
+from travois.search.database import Document
 
 LENGTH = 1000
 """How many characters a passage has, about."""

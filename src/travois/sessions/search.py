@@ -19,9 +19,9 @@ import msgspec
 from travois.compat.sessions import AGENTS, read
 from travois.compat.sessions.format import Found
 from travois.search import rank
-from travois.search.document import Candidate, Document, Query
-from travois.search.gather import WIDE
+from travois.search.database import Candidate, Document, Query
 from travois.search.index import Index
+from travois.search.rank import WIDE
 from travois.sessions import disk
 from travois.sessions.home import Home
 from travois.sessions.passages import masked, passages
