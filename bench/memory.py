@@ -31,7 +31,7 @@ from travois.search.database import Document, Embedder
 from travois.search.embedder import Static
 from travois.search.index import Index
 from travois.search.rank import spoken
-from travois.sessions.passages import pieces
+from travois.sessions.search import pieces
 
 MEASURES = ("recall@5", "recall@10")
 WIDTH = 10

@@ -15,9 +15,8 @@ from travois.core.content import Call, Text
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, Changed, Ended, Epoch, Finished, Spawned, User
 from travois.core.models import Model, Price, Usage
-from travois.sessions.home import Home
+from travois.sessions.home import Home, identify
 from travois.sessions.log_file import Log
-from travois.sessions.project import identify
 
 EPOCH = Epoch(Model("lab", "echo-1", "chat", price=Price(input=1.0, output=10.0)), "Be brief.")
 USAGE = Usage(input=1_000_000, output=100_000)

@@ -13,8 +13,7 @@ import pytest
 from tests.tui.inside import Done, Inside, inside
 from travois.memory.memory import Anchor, Consent, Evidence, Memory, Put, Scope
 from travois.memory.store import FolderMemories, open_memories
-from travois.sessions.home import Home
-from travois.sessions.project import identify
+from travois.sessions.home import Home, identify
 
 DAY = strftime("%Y-%m-%d", localtime(1_700_000_000))
 CONSENT: dict[Scope, Consent] = {"project": "auto", "user": "auto", "team": "ask"}

@@ -22,9 +22,8 @@ from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
 from travois.core.models import Model
 from travois.ports.world import Answer, Inquiry, Question
 from travois.sdk import Session
-from travois.sessions.home import Home, locate
+from travois.sessions.home import Home, identify, locate
 from travois.sessions.log_file import Log
-from travois.sessions.project import identify
 from travois.settings.load import load
 from travois.testing import Scripted, call, say
 

@@ -14,8 +14,7 @@ from tests.tui.inside import Inside, inside
 from travois.compat.sessions.format import Spoken
 from travois.core.content import Text
 from travois.core.facts import Assistant, User
-from travois.sessions.home import Home
-from travois.sessions.project import identify
+from travois.sessions.home import Home, identify
 
 LOST = "Because redis lost writes whenever the replica fell behind, which nobody noticed for weeks."
 OURS = [

@@ -28,9 +28,8 @@ from travois.core.facts import (
 )
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import summaries
-from travois.sessions.home import Home
+from travois.sessions.home import Home, identify
 from travois.sessions.log_file import NAME, Log
-from travois.sessions.project import identify
 
 ONE, TWO = "aaaa1111-0000-4000-8000-000000000001", "bbbb2222-0000-4000-8000-000000000002"
 

@@ -19,9 +19,9 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
 from travois.providers.catalog import Terms
+from travois.sessions.catalog import DAY, tidy
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log
-from travois.sessions.prune import DAY, tidy
 from travois.settings.guarding import Filesystem, Permissions
 from travois.settings.schema import Settings, Tui
 

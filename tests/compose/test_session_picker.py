@@ -12,9 +12,8 @@ from travois.compose.session_picker import Shelf
 from travois.core.errors import Fault
 from travois.sessions import lock
 from travois.sessions import log_line as line
-from travois.sessions.home import Home
+from travois.sessions.home import Home, identify
 from travois.sessions.log_file import Log
-from travois.sessions.project import identify
 
 
 @pytest.fixture

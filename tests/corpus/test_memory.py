@@ -20,8 +20,7 @@ from travois.memory.memory import Memory, Put
 from travois.memory.store import FolderMemories, open_memories
 from travois.memory.weighing import extract
 from travois.prompt.instruction_text import Found, Instruction
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions.home import Home, Project
 from travois.testing import Scripted, say
 
 JUNK, DOUBLES, KEPT = 0.05, 0.01, 0.9

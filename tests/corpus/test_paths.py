@@ -23,8 +23,7 @@ from travois.core.facts import Decided, Result
 from travois.permissions.decide import Guard
 from travois.ports.agent import Agent
 from travois.ports.world import Answer, Question
-from travois.sessions.home import Home
-from travois.sessions.project import identify
+from travois.sessions.home import Home, identify
 from travois.testing import Scripted, call, say
 from travois.tools.catalog import TOOLS
 

@@ -26,8 +26,7 @@ from travois.memory import consolidation_lock as night
 from travois.memory.consolidation_lock import Gates
 from travois.memory.memory import Consent, Memory, Put, Scope
 from travois.memory.store import open_memories
-from travois.sessions.home import Home
-from travois.sessions.project import identify
+from travois.sessions.home import Home, identify
 
 VAULT = "Backups are taken with make vault from the archive branch"
 WISH = "Never push to the main branch"

@@ -16,8 +16,7 @@ from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 from tests.sessions.sample import opened
 from travois.ports.world import Event
-from travois.sessions.enduring import Enduring
-from travois.sessions.log_file import NAME, entries
+from travois.sessions.log_file import NAME, Enduring, entries
 from travois.sessions.session import Session
 
 

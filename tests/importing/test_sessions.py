@@ -15,9 +15,8 @@ from travois.core.facts import Changed, Noted
 from travois.importing.sessions import aside, bring, candidates, recognised
 from travois.sessions import lock
 from travois.sessions.catalog import summaries
-from travois.sessions.home import Home
+from travois.sessions.home import Home, identify
 from travois.sessions.log_file import entries
-from travois.sessions.project import identify
 
 
 @pytest.fixture

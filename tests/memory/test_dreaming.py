@@ -26,9 +26,8 @@ from travois.memory.memory import Anchor, Drop, Evidence, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
 from travois.ports.agent import Agent
 from travois.providers.replies import Reply
-from travois.sessions.home import Home
+from travois.sessions.home import Home, Project
 from travois.sessions.log_file import NAME, Log, entries
-from travois.sessions.project import Project
 from travois.testing import Scripted, call, calls, say
 
 DAY = 1_790_000_000.0

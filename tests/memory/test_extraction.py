@@ -20,8 +20,7 @@ from travois.memory.memory import Consent, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
 from travois.ports.agent import Agent, Birth
 from travois.providers.replies import Problem
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions.home import Home, Project
 from travois.testing import Scripted, call, say
 from travois.tools.remember import REMEMBER
 

@@ -11,8 +11,7 @@ from tests.memory.test_memories import AUTO, PORT, UV, opened
 from travois.core.errors import Fault
 from travois.memory.memory import Put
 from travois.memory.store import FolderMemories, share
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions.home import Home, Project
 
 
 @pytest.fixture

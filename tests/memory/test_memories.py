@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from travois.core.errors import Fault
 from travois.memory.memory import Drop, Evidence, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions.home import Home, Project
 
 AUTO = {"project": "auto", "user": "auto", "team": "ask"}
 UV = Memory("use-uv", "Use uv, never pip", "feedback", "Packages are installed with uv.")

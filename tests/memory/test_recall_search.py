@@ -14,8 +14,7 @@ from travois.memory.recall import CANDIDATES, MOST
 from travois.memory.store import FolderMemories, open_memories
 from travois.search.embedder import Absent, find
 from travois.search.index import Index
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions.home import Home, Project
 
 Way = Literal["meaning", "index", "words"]
 

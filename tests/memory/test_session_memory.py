@@ -14,8 +14,7 @@ from tests.search.hashed import Hashed
 from travois.compose.memory import LazyMemories, open_here
 from travois.memory.memory import Memory, Put
 from travois.search import embedder as minilm
-from travois.sessions.home import Home
-from travois.sessions.project import identify
+from travois.sessions.home import Home, identify
 from travois.settings.load import load
 
 MANY = 100

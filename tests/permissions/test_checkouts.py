@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from travois.permissions.checkouts import find_sibling, shared_git_folder
-from travois.sessions.project import verified_repository
+from travois.sessions.home import verified_repository
 
 
 def git(folder: Path, *args: str) -> None:

@@ -14,7 +14,7 @@ from travois.core.legality import unsendable
 from travois.core.tokens import context_tokens
 from travois.core.view import project
 from travois.providers.encoder import Encoder
-from travois.sessions import excerpt
+from travois.sessions import scan
 from travois.sessions.log_file import Log, history
 from travois.sessions.session import Session
 
@@ -112,8 +112,8 @@ def test_who_looks_back_on_a_long_log_sees_its_end_and_the_turns_of_events_befor
     whole = list(history(folder, []))
     with Log.open(folder) as log:
         assert Session(log).record() == whole
-        monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
-        monkeypatch.setattr(excerpt, "TAIL", 5_000)
+        monkeypatch.setattr(scan, "LARGEST_WHOLE", 10_000)
+        monkeypatch.setattr(scan, "TAIL", 5_000)
         found = Session(log).record()
     end = next(n for n, entry in enumerate(found) if isinstance(entry.fact, type(reply(""))))
     assert found[end:] == whole[end - len(found) :]
@@ -126,8 +126,8 @@ def test_an_excerpt_skips_what_is_damaged(tmp_path: Path, monkeypatch: pytest.Mo
     folder = written(tmp_path / "s1")
     path = folder / "log.jsonl"
     path.write_bytes(path.read_bytes().replace(b"do 7", b"du 7").replace(b"did 399", b"dad 399"))
-    monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
-    monkeypatch.setattr(excerpt, "TAIL", 5_000)
+    monkeypatch.setattr(scan, "LARGEST_WHOLE", 10_000)
+    monkeypatch.setattr(scan, "TAIL", 5_000)
     with Log.open(folder) as log:
         log.append(Noted("a", "b"))
         assert {entry.seq for entry in Session(log).record()} <= {e.seq for e in log.read()}
@@ -136,8 +136,8 @@ def test_an_excerpt_skips_what_is_damaged(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_excerpt_is_the_same_whether_the_log_was_read_or_a_checkpoint_spared_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(excerpt, "LARGEST_WHOLE", 10_000)
-    monkeypatch.setattr(excerpt, "TAIL", 5_000)
+    monkeypatch.setattr(scan, "LARGEST_WHOLE", 10_000)
+    monkeypatch.setattr(scan, "TAIL", 5_000)
     monkeypatch.setattr("travois.sessions.log_file.LARGEST_WHOLE", 10_000)
     folder = written(tmp_path / "s1")
     with Log.open(folder) as log:

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from travois.sessions import project
-from travois.sessions.home import Home
-from travois.sessions.project import Project, identify
+from travois.sessions import home as project
+from travois.sessions.home import Home, Project, identify
 
 
 @pytest.fixture

@@ -10,10 +10,20 @@ from travois.core.content import Media
 from travois.core.errors import Fault
 from travois.core.facts import User
 from travois.sessions.blobs import Blobs
-from travois.sessions.catalog import Summary, summaries, summarise
+from travois.sessions.catalog import (
+    GRACE,
+    Kept,
+    Plan,
+    Summary,
+    discard,
+    empty_trash,
+    plan,
+    size,
+    summaries,
+    summarise,
+)
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log
-from travois.sessions.prune import GRACE, Kept, Plan, discard, empty_trash, plan, size
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.sessions.sample import EPOCH, write
 from travois.compat.sessions.format import Recorded, Spoken
 from travois.core.content import Call, Text
 from travois.core.facts import Rewound, User
-from travois.sessions import passages as taken
+from travois.sessions import search as taken
 from travois.sessions.home import Home
 from travois.sessions.search import Known, Progress, SessionIndex
 

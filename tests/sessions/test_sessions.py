@@ -20,9 +20,8 @@ from travois.sessions.catalog import (
     summaries,
     summarise,
 )
-from travois.sessions.home import Home
+from travois.sessions.home import Home, Project
 from travois.sessions.log_file import NAME, Log
-from travois.sessions.project import Project
 
 
 @pytest.fixture

@@ -40,8 +40,8 @@ from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.headless.json_shapes import Json, Object
 from travois.providers import catalog
+from travois.sessions import catalog as prune
 from travois.sessions import home as homes
-from travois.sessions import prune
 from travois.sessions.catalog import Summary, summaries
 from travois.sessions.home import Home
 from travois.version import __version__

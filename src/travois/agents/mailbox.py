@@ -19,8 +19,8 @@ from typing import BinaryIO
 import msgspec
 
 from travois.core.errors import Fault
+from travois.sessions import blobs
 from travois.sessions import catalog as sessions
-from travois.sessions import disk
 from travois.sessions import log_line as line
 from travois.sessions.home import Home
 
@@ -68,7 +68,7 @@ class Mailbox:
             with _locked(self._path) as fd:
                 _append(fd, line.sealed(msgspec.json.encode(letter)))
         except OSError as error:
-            raise disk.fault("The message cannot be sent", error, path=self._path) from error
+            raise blobs.fault("The message cannot be sent", error, path=self._path) from error
         return letter
 
     def take(self) -> list[Letter]:
@@ -82,7 +82,7 @@ class Mailbox:
             self.taken = 0
             return []
         except OSError as error:
-            raise disk.fault("The mail cannot be read", error, path=self._path) from error
+            raise blobs.fault("The mail cannot be read", error, path=self._path) from error
 
     def clear(self) -> bool:
         """Empty the file if its letters were all taken."""
@@ -202,7 +202,9 @@ def join(home: Home, address: str) -> tuple[Path, Callable[[], None]]:
             fix = "Choose another name in the setting mail.address."
             raise Fault(f"Another session is {address}", fix=fix) from None
         except OSError as error:
-            raise disk.fault(f"The mail of {address} cannot be kept", error, path=folder) from error
+            raise blobs.fault(
+                f"The mail of {address} cannot be kept", error, path=folder
+            ) from error
         return folder, undo.pop_all().close
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.tasks import Tasks, read_stored, store_tasks
-from travois.sessions import disk
+from travois.sessions import blobs
 
 NAME = "tasks.json"
 LOCK = "tasks.lock"
@@ -35,7 +35,7 @@ class TeamTaskFile:
         except FileNotFoundError:
             return ""
         except OSError as error:
-            raise disk.fault(
+            raise blobs.fault(
                 "The team's task list cannot be read", error, path=self._path
             ) from error
         except (ValueError, msgspec.MsgspecError) as error:
@@ -48,10 +48,10 @@ class TeamTaskFile:
         try:
             with self._alone():
                 value = store_tasks(edit(read_stored(self.read())))
-                disk.replace(self._path, value.encode())
+                blobs.replace(self._path, value.encode())
         except OSError as error:
             what = "The team's task list cannot be written"
-            raise disk.fault(what, error, path=self._path) from error
+            raise blobs.fault(what, error, path=self._path) from error
         return value
 
     @contextmanager

@@ -17,8 +17,7 @@ from travois.core.errors import Fault
 from travois.importing.plan import PARTS, Luggage, Part
 from travois.importing.run import PLANS, Done, Outlook, Wish, look, many, take_along
 from travois.importing.sessions import recognised
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions.home import Home, Project
 from travois.terminal.tables import Commands, clean, command, say, styled, table, warn
 
 MORE = """\

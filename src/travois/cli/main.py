@@ -16,7 +16,7 @@ from travois.core.display_text import complain, for_stream
 from travois.core.errors import Fault
 from travois.permissions.masking import mask_text
 from travois.permissions.secrets import secrets
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions import home as homes
 from travois.sessions.home import locate
 from travois.version import __version__
@@ -30,9 +30,9 @@ def report(error: BaseException, *, cause: BaseException) -> str:
     head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n"
     try:
         folder = locate(os.environ).path / "crashes"
-        disk.make_folders(folder)
+        blobs.make_folders(folder)
         path = folder / f"{os.getpid()}-{len(os.listdir(folder))}.txt"
-        disk.replace(path, (head + trace).encode(errors="replace"))
+        blobs.replace(path, (head + trace).encode(errors="replace"))
     except (OSError, Fault):
         return f"{trace}\ntravois: this is a bug in Travois; the session can be resumed\n"
     return (

@@ -21,9 +21,8 @@ from travois.mcp import config as mcp
 from travois.mcp.config import SOCKET, SOCKETS
 from travois.mcp.tools import Server, lent
 from travois.permissions.masking import mask_text, mask_value
-from travois.sessions import disk
-from travois.sessions.home import locate
-from travois.sessions.project import identify
+from travois.sessions import blobs
+from travois.sessions.home import identify, locate
 from travois.settings import trust
 from travois.settings.load import load
 from travois.settings.schema import Json, Loaded, Plugin
@@ -283,7 +282,7 @@ def _read(path: Path) -> Json:
 
 def _write(path: Path, servers: Json) -> None:
     text = msgspec.json.format(msgspec.json.encode({"mcpServers": servers}), indent=2)
-    disk.replace(path, text + b"\n")
+    blobs.replace(path, text + b"\n")
 
 
 def _pairs(words: list[str]) -> dict[str, str]:

@@ -29,7 +29,7 @@ from travois.memory.store import FolderMemories, Stats, share, usage_key
 from travois.memory.text import parse
 from travois.permissions.secrets import leak
 from travois.ports.memory import Applied
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.settings import trust
 from travois.settings.load import load
 from travois.terminal.tables import Commands, ago, clean, command, say, styled, table
@@ -332,7 +332,7 @@ def run_edit(memories: FolderMemories, args: Namespace) -> int:
     if flaws:
         fix = f"Your text is kept in {draft}."
         raise Fault(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
-    disk.replace(path, after)
+    blobs.replace(path, after)
     _drop(draft)
     say(render_change(memories.edited()))
     return 0
@@ -384,7 +384,7 @@ def run_import(memories: FolderMemories, args: Namespace) -> int:
     try:
         found = list(foreign.memories(path, scope=scope, label=label))
     except OSError as error:
-        raise disk.fault(f"The memories in {path} cannot be read", error, path=path) from error
+        raise blobs.fault(f"The memories in {path} cannot be read", error, path=path) from error
     rows = [(one.type, line(one.name), line(one.description)) for one in found]
     say(table([("TYPE", "NAME", "MEMORY"), *rows]))
     say(f"\n{many(len(found))} would be read in from {path}")

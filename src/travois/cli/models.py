@@ -31,8 +31,7 @@ from travois.providers.catalog import Catalog
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Grew, Problem, Reply
 from travois.sandbox.probe import Check, Walls, look
-from travois.sessions.home import Home, locate
-from travois.sessions.project import identify
+from travois.sessions.home import Home, identify, locate
 from travois.settings.load import load
 from travois.settings.schema import Json, Loaded
 from travois.settings.validate import flatten, nearest

@@ -27,9 +27,8 @@ from travois.permissions.rules import EFFECTS, Rule
 from travois.permissions.shell.plan import Step
 from travois.ports.tool import Here
 from travois.sessions.catalog import folders
-from travois.sessions.home import Home, locate
+from travois.sessions.home import Home, identify, locate
 from travois.sessions.log_file import Skipped, history
-from travois.sessions.project import identify
 from travois.settings import trust
 from travois.settings.load import load
 from travois.settings.schema import Loaded

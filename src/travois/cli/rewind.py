@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from travois.cli.sessions import here
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Opened
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions.catalog import Summary, find, newest
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history
@@ -80,7 +80,7 @@ def run_rewind(args: Namespace) -> int:
     try:
         return _rewind(args, home, summary)
     except OSError as error:
-        raise disk.fault("Not all was taken back", error, path=home.path) from error
+        raise blobs.fault("Not all was taken back", error, path=home.path) from error
 
 
 def _rewind(args: Namespace, home: Home, summary: Summary) -> int:

@@ -20,12 +20,11 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed
 from travois.search.database import Document
 from travois.search.lexical import words
-from travois.sessions import disk, lock, prune
+from travois.sessions import blobs, catalog, lock
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import Summary, find, summaries
-from travois.sessions.home import Home, locate
+from travois.sessions.home import Home, Project, identify, locate, repository
 from travois.sessions.log_file import Log, Skipped, history
-from travois.sessions.project import Project, identify, repository
 from travois.sessions.search import Known, Match, Progress, SessionIndex
 from travois.settings.load import load
 from travois.terminal.tables import (
@@ -198,9 +197,9 @@ def run_export(args: Namespace) -> int:
         return 0
     path = Path(args.output)
     try:
-        disk.replace(path, data)
+        blobs.replace(path, data)
     except OSError as error:
-        raise disk.fault("The document could not be written", error, path=path) from error
+        raise blobs.fault("The document could not be written", error, path=path) from error
     say(f"{path} ({amount(len(data))})")
     return 0
 
@@ -234,11 +233,11 @@ def run_du(args: Namespace) -> int:
     """Say how much room everything takes."""
     home, _ = here()
     found = summaries(home)
-    sizes = {s.id: prune.session_size(home, s) for s in found}
+    sizes = {s.id: catalog.session_size(home, s) for s in found}
     whole = {
         "sessions": sum(sizes.values()),
-        "blobs": prune.size(home.blobs),
-        "trash": prune.size(home.trash),
+        "blobs": catalog.size(home.blobs),
+        "trash": catalog.size(home.trash),
     }
     if args.json:
         say(msgspec.json.encode({"home": str(home.path), **whole, "each": sizes}).decode())
@@ -271,7 +270,7 @@ def run_prune(args: Namespace) -> int:
 def _prune(home: Home, project: Project, args: Namespace) -> None:
     everything = summaries(home)
     here = [s for s in everything if args.all or s.project in project.keys]
-    plan = prune.plan(here, everything, before=time.time() - args.older_than, keep=args.keep)
+    plan = catalog.plan(here, everything, before=time.time() - args.older_than, keep=args.keep)
     freed = 0
     for summary in plan.doomed:
         freed += _discard(home, summary, dry=args.dry_run)
@@ -284,12 +283,12 @@ def _prune(home: Home, project: Project, args: Namespace) -> None:
 def _discard(home: Home, summary: Summary, *, dry: bool) -> int:
     """Move one session; returns its size, nothing if it has to stay."""
     folder = home.session(summary.project, summary.id)
-    size = prune.session_size(home, summary)
+    size = catalog.session_size(home, summary)
     if lock.holder(folder) is not None:
         say(f"kept   {summary.id[:8]}  it is open")
         return 0
     if not dry:
-        prune.discard(home, summary)
+        catalog.discard(home, summary)
     old = ago(time.time() - summary.updated)
     title = clean(summary.title, lines="show")[:60]
     say(f"{'would go' if dry else 'trashed'}  {summary.id[:8]}  {amount(size)}, {old}  {title}")
@@ -298,9 +297,9 @@ def _discard(home: Home, summary: Summary, *, dry: bool) -> int:
 
 def _empty(home: Home, *, dry: bool) -> None:
     if dry:
-        say(f"{amount(prune.size(home.trash))} in the trash would be deleted.")
+        say(f"{amount(catalog.size(home.trash))} in the trash would be deleted.")
         return
-    say(f"{amount(prune.empty_trash(home, now=time.time()))} deleted for good.")
+    say(f"{amount(catalog.empty_trash(home, now=time.time()))} deleted for good.")
 
 
 # --- what they share -----------------------------------------------------------------------------

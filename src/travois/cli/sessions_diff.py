@@ -19,9 +19,8 @@ from travois.core.facts import Assistant, Decided, Ended, Entry, Epoch, Opened, 
 from travois.core.models import Usage
 from travois.core.view import living
 from travois.sessions.catalog import Summary, find
-from travois.sessions.home import Home
+from travois.sessions.home import Home, Project
 from travois.sessions.log_file import Skipped, history
-from travois.sessions.project import Project
 from travois.snapshots.snapshots import Snapshots
 from travois.snapshots.timeline import Mark, is_pause, marks
 from travois.snapshots.tree import Change

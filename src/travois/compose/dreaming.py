@@ -31,8 +31,8 @@ from travois.memory.speakers import heard
 from travois.memory.store import FolderMemories, open_memories
 from travois.ports.agent import Agent
 from travois.ports.world import Event
+from travois.sessions import blobs, lock
 from travois.sessions import catalog as sessions
-from travois.sessions import disk, lock
 from travois.sessions.log_file import NAME, Log, entries
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
@@ -326,6 +326,6 @@ def _tidy(logs: Path) -> None:
     """Make room for one more night."""
     from shutil import rmtree
 
-    disk.make_folders(logs)
+    blobs.make_folders(logs)
     for old in nights(logs)[KEPT - 1 :]:
         rmtree(old, ignore_errors=True)

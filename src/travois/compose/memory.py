@@ -17,9 +17,8 @@ from travois.memory.memory import Consent, Memory, Scope
 from travois.memory.paths import project_folder_key
 from travois.ports.agent import Agent
 from travois.ports.world import Model
-from travois.sessions import disk
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions import blobs
+from travois.sessions.home import Home, Project
 from travois.settings.schema import Loaded, Remembering
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def _index(home: Home) -> Index:
     from travois.search.index import Index
 
     root = home.path / "memory"
-    disk.make_folders(root)
+    blobs.make_folders(root)
     embedder = find(root / "embedder.json")
     return Index(root / "index.db", None if isinstance(embedder, Absent) else embedder)
 

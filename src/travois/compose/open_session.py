@@ -39,10 +39,8 @@ from travois.ports.tool import AnyTool
 from travois.prompt.environment import Surroundings, baseline
 from travois.sessions import catalog as sessions
 from travois.sessions.checkpoint import FILE as CHECKPOINT
-from travois.sessions.enduring import Enduring
-from travois.sessions.home import Home
-from travois.sessions.log_file import NAME, Log, history
-from travois.sessions.project import Project
+from travois.sessions.home import Home, Project
+from travois.sessions.log_file import NAME, Enduring, Log, history
 from travois.sessions.session import Session
 from travois.version import __version__
 

@@ -13,7 +13,7 @@ from travois.ports.agent import Agent
 from travois.ports.agents import WORKTREE, Moved, where_moved
 from travois.ports.tool import Refusal
 from travois.ports.world import Keeper
-from travois.sessions.project import repository
+from travois.sessions.home import repository
 from travois.sessions.session import Session
 
 MakeKeeper = Callable[[tuple[str, ...]], Keeper | None]

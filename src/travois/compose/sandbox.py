@@ -30,7 +30,7 @@ from travois.sandbox.probe import Walls, bundled_bwrap, look
 from travois.sandbox.profile import PRIVATE_TMP, TMP
 from travois.sandbox.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.sandbox.tool_chains import Shown, ToolChainName, list_shown
-from travois.sessions.project import verified_repository
+from travois.sessions.home import verified_repository
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 from travois.settings.sources import UNASKED_COMMANDS

@@ -58,7 +58,7 @@ from travois.providers.encoder import Encoder
 from travois.providers.http.fetch import HttpxWeb
 from travois.sandbox.probe import Walls
 from travois.sessions import home as homes
-from travois.sessions import project as projects
+from travois.sessions import home as projects
 from travois.sessions.blobs import Blobs
 from travois.sessions.session import Session
 from travois.settings import trust
@@ -334,7 +334,7 @@ def _equip(
         agent.keeper = _keeper(place, options, agent, folders=agent.guard.folders)
     stack.callback(_end_snapshots, agent)
     if days := asked.cleanup_period_days:
-        from travois.sessions.prune import tidy
+        from travois.sessions.catalog import tidy
 
         tidy(place.home, days=days, now=time())
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])

@@ -16,9 +16,8 @@ from travois.sdk import typed
 from travois.sessions import lock
 from travois.sessions import log_line as line
 from travois.sessions.catalog import Summary, summaries
-from travois.sessions.home import Home
+from travois.sessions.home import Home, Project
 from travois.sessions.log_file import NAME
-from travois.sessions.project import Project
 
 GLANCE = 1 << 18
 """How many bytes at the end of a log are looked through for its last words."""

@@ -18,7 +18,7 @@ from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Files, Processes
 from travois.sandbox.profile import Cage
-from travois.sessions.project import repository as repository_of
+from travois.sessions.home import repository as repository_of
 from travois.tools import repository
 from travois.tools.repository import Repository
 
@@ -170,8 +170,7 @@ def within(name: str, work: Callable[[], int]) -> int:
 
 
 def _shared() -> tuple[str, ...]:
-    from travois.sessions.home import locate
-    from travois.sessions.project import identify
+    from travois.sessions.home import identify, locate
     from travois.settings.load import load
 
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())

@@ -22,7 +22,7 @@ from travois.permissions.paths import inside
 from travois.permissions.secrets import leak
 from travois.prompt.instruction_files import HOPS, plain_text
 from travois.prompt.instruction_text import imports
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions.home import Home
 from travois.settings.schema import Json
 from travois.settings.validate import UNITED, flat, is_list, is_tree, nested
@@ -221,17 +221,17 @@ def carry_out(home: Home, luggage: Luggage, *, stamp: str) -> Path | None:
         for copy in luggage.copies.values():
             path = home.path / copy.where
             if path.exists():
-                disk.make_folders((kept / copy.where).parent)
-                disk.replace(kept / copy.where, path.read_bytes())
-            disk.make_folders(path.parent)
-            disk.replace(path, copy.data)
+                blobs.make_folders((kept / copy.where).parent)
+                blobs.replace(kept / copy.where, path.read_bytes())
+            blobs.make_folders(path.parent)
+            blobs.replace(path, copy.data)
             path.chmod(copy.mode)
     except OSError as error:
-        raise disk.fault("The import stopped", error, path=home.path) from error
+        raise blobs.fault("The import stopped", error, path=home.path) from error
     if luggage.copies:
-        disk.make_folders(kept)
+        blobs.make_folders(kept)
         made = "".join(f"{where}\n" for where in luggage.copies)
-        disk.replace(kept / "made.txt", made.encode())
+        blobs.replace(kept / "made.txt", made.encode())
     return kept if luggage.copies else None
 
 

@@ -15,8 +15,7 @@ from travois.importing import claude, codex, gemini, opencode, pi
 from travois.importing.plan import THERE, Line, Luggage, Part, carry_out
 from travois.importing.sessions import Candidate, aside, bring, candidates
 from travois.memory import foreign_memories as foreign
-from travois.sessions.home import Home
-from travois.sessions.project import Project, identify
+from travois.sessions.home import Home, Project, identify
 from travois.settings.load import load
 from travois.settings.trust import root
 

@@ -50,12 +50,12 @@ from travois.core.facts import (
     User,
 )
 from travois.permissions.secrets import secrets
-from travois.sessions import disk, lock
+from travois.sessions import blobs as disk
+from travois.sessions import lock
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import folders
-from travois.sessions.home import Home
+from travois.sessions.home import Home, identify
 from travois.sessions.log_file import Log
-from travois.sessions.project import identify
 from travois.sessions.session import Session
 from travois.version import __version__
 

@@ -29,7 +29,7 @@ from travois.core.facts import (
 )
 from travois.core.models import Usage
 from travois.core.view import Item, View, project
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions import log_line as line
 from travois.sessions.log_file import NAME, Skipped, history, opened
 
@@ -279,7 +279,7 @@ class Reading:
                 for text in takewhile(_ended, file):
                     self._take(text)
         except OSError as error:
-            raise disk.fault("The session cannot be read", error, path=self.folder) from error
+            raise blobs.fault("The session cannot be read", error, path=self.folder) from error
 
     def _take(self, text: bytes) -> None:
         found, reason = line.records(text)

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.sessions import disk, lock
+from travois.sessions import blobs, lock
 from travois.sessions.lock import UNSUPPORTED, Holder
 
 NAME, SCANNED = ".night", ".scanned"
@@ -167,7 +167,7 @@ def begin(folder: Path, dream: str, *, seen: Seen) -> Night | None:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise disk.fault("Memories cannot be consolidated", error, path=path) from error
+        raise blobs.fault("Memories cannot be consolidated", error, path=path) from error
     night = _claimed(path, fd, dream, seen=seen)
     if night is None:
         os.close(fd)
@@ -182,7 +182,7 @@ def _claimed(path: Path, fd: int, dream: str, *, seen: Seen) -> Night | None:
         return None
     except OSError as error:
         if error.errno not in UNSUPPORTED:
-            raise disk.fault("Memories cannot be consolidated", error, path=path) from error
+            raise blobs.fault("Memories cannot be consolidated", error, path=path) from error
         pause = SETTLING
     if (current := _read(fd)) != seen or current.running(time.time()):
         return None

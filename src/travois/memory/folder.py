@@ -17,7 +17,7 @@ from travois.memory.index import INDEX, PINNED, TOPICS, fits, index, prose
 from travois.memory.memory import Memory, Scope
 from travois.memory.text import parse
 from travois.prompt.instruction_files import plain_bytes
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions.blobs import digest
 
 LINK = "it is a link, and links are not followed here"
@@ -140,7 +140,7 @@ class Folder:
     def write(self, file: str, data: bytes | None) -> None:
         """Put a file there, or take it away; never through a link. Raises OSError."""
         path = self.path / file
-        disk.make_folders(self.path)
+        blobs.make_folders(self.path)
         if path.parent != self.path:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             if path.parent.is_symlink():
@@ -148,7 +148,7 @@ class Folder:
         if data is None:
             path.unlink(missing_ok=True)
         else:
-            disk.replace(path, data)
+            blobs.replace(path, data)
         if self._wrote is not None:
             self._wrote(os.path.realpath(path))
 

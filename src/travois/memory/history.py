@@ -26,7 +26,7 @@ from travois.memory.memory import Change, Drop, Memory, Put, Scope
 from travois.memory.text import LONGEST_NAME, NAME, changes, parse, render, tidy
 from travois.permissions import secrets
 from travois.ports.memory import MOVED, Applied
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions import log_line as line
 from travois.sessions.blobs import Blobs, digest
 
@@ -113,14 +113,14 @@ class History:
             try:
                 fd = self._lock()
             except OSError as error:
-                raise disk.fault(WHAT, error, path=self.root) from error
+                raise blobs.fault(WHAT, error, path=self.root) from error
             try:
                 self._catch_up()
                 if self._open is not None:
                     self._take_back(self._open)
                 yield
             except OSError as error:
-                raise disk.fault(WHAT, error, path=self.root) from error
+                raise blobs.fault(WHAT, error, path=self.root) from error
             finally:
                 os.close(fd)
 
@@ -166,7 +166,7 @@ class History:
             try:
                 self._restore(folder, made)
             except OSError as error:
-                if error.errno not in disk.DENIED:  # there, nothing can be done: others may go on
+                if error.errno not in blobs.DENIED:  # there, nothing can be done: others may go on
                     raise
         self._append(Line("back", made.id))
 
@@ -190,7 +190,7 @@ class History:
         return "" if data is None else digest(data)
 
     def _lock(self) -> int:
-        disk.make_folders(self._path.parent)
+        blobs.make_folders(self._path.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._path.with_name("lock"), flags, 0o600)
         until = time.monotonic() + PATIENCE
@@ -271,7 +271,7 @@ def _finish(folders: Iterable[Folder]) -> None:
     """Bring the indexes of folders up to date, and all names in them to the disk."""
     for folder in folders:
         folder.reindex()
-        disk.sync_folder(folder.path)
+        blobs.sync_folder(folder.path)
 
 
 # The folders of all scopes with their history: the one place from which memories are written.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions.home import Home, Project
 
 
 def project_folder_key(home: Home, project: Project) -> str:

@@ -27,9 +27,8 @@ from travois.memory.signals import names
 from travois.memory.text import slug, tidy
 from travois.ports.memory import Applied
 from travois.prompt.instruction_files import plain_bytes
-from travois.sessions import disk
-from travois.sessions.home import Home
-from travois.sessions.project import Project
+from travois.sessions import blobs
+from travois.sessions.home import Home, Project
 from travois.settings import trust
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ def count(path: Path, memories: Iterable[Memory], *, now: float) -> None:
     found = read(path)
     for memory in memories:
         found[usage_key(memory)] = (found.get(usage_key(memory), (0, 0.0))[0] + 1, now)
-    disk.make_folders(path.parent)
-    disk.replace(path, msgspec.json.encode(found), sync="whenever")
+    blobs.make_folders(path.parent)
+    blobs.replace(path, msgspec.json.encode(found), sync="whenever")
 
 
 def stats(memories: Sequence[Memory], used: dict[str, Used], *, waiting: int) -> Stats:
@@ -346,12 +345,12 @@ def share(home: Home, project: Project) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         if os.path.realpath(folder) != str(folder):
             raise Fault(f"{folder} cannot be shared", why="a link leads out of the repository")
-        disk.make_folders(link.parent)
+        blobs.make_folders(link.parent)
         if link.is_symlink():
             link.unlink()
         link.symlink_to(folder)
     except OSError as error:
-        raise disk.fault("Memory cannot be shared", error, path=folder) from error
+        raise blobs.fault("Memory cannot be shared", error, path=folder) from error
     return folder
 
 

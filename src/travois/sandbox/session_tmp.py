@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from travois.sessions.disk import size
+from travois.sessions.blobs import size
 from travois.sessions.home import Home
 
 TMP = "tmp"

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from travois.search import lexical
-from travois.sessions import disk
+from travois.sessions import blobs
 
 PATIENCE = 30.0
 """How many seconds to wait for other processes that write."""
@@ -82,7 +82,7 @@ class File:
             return self._base
         self.close()
         with suppress(OSError):
-            disk.make_folders(self._path.parent)
+            blobs.make_folders(self._path.parent)
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
         self._base = _connect(str(self._path))
         self._inode = _inode(self._path)

@@ -2,11 +2,76 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
+from typing import Literal
 
-from travois.sessions import disk
+from travois.core.errors import Fault
+from travois.files.openat import make_folders as make_folders
+
+# Writing to disk so that a reader finds the old bytes or the new ones, never half of them.
+
+
+FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
+DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR))
+
+
+def replace(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = "now") -> None:
+    """Put these bytes in the place of the file, all at once. Raises OSError.
+
+    They are on the disk itself when this returns, unless it does not matter when (a cache).
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            if sync == "now":
+                file.flush()
+                os.fsync(fd)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk; file systems that cannot are left alone."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(fd)
+
+
+def fault(what: str, error: OSError, *, path: Path) -> Fault:
+    """What the operating system refused, as something that the user can mend."""
+    if error.errno in FULL:
+        return Fault(what, why="the disk is full", fix=f"Free some space for {path} and try again.")
+    if error.errno in DENIED:
+        fix = f"Make {path} writable, or set TRAVOIS_HOME to a folder that is."
+        return Fault(what, why=f"{path}: {_reason(error)}", fix=fix)
+    return Fault(what, why=f"{path}: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def size(folder: Path) -> int:
+    """How many bytes lie in a folder."""
+    total = 0
+    for path in folder.rglob("*"):
+        with suppress(OSError):
+            total += path.lstat().st_size if not path.is_dir() else 0
+    return total
+
 
 HEX = frozenset("0123456789abcdef")
 
@@ -23,10 +88,10 @@ class Blobs:
         path = self._path(name)
         try:
             if not self._there(path, len(data)):
-                disk.make_folders(path.parent)
-                disk.replace(path, data)
+                make_folders(path.parent)
+                replace(path, data)
         except OSError as error:
-            raise disk.fault("Some bytes could not be kept", error, path=self._folder) from error
+            raise fault("Some bytes could not be kept", error, path=self._folder) from error
         return name
 
     def get(self, name: str) -> bytes:

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import msgspec
 
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions.scan import NAME, READ, Mark, Skipped, lineage
 from travois.version import __version__
 
@@ -38,7 +38,7 @@ def save(folder: Path, found: Checkpoint) -> None:
     """Keep a checkpoint; where that is not possible, the next resume takes longer."""
     data = msgspec.msgpack.encode(found)
     with suppress(OSError):
-        disk.replace(folder / FILE, data + crc32(data).to_bytes(4, "big"), sync="whenever")
+        blobs.replace(folder / FILE, data + crc32(data).to_bytes(4, "big"), sync="whenever")
 
 
 def load(folder: Path) -> Checkpoint | None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
 from stat import S_ISVTX
 
 import msgspec
 
 from travois.core.errors import Fault
-from travois.sessions import disk
+from travois.sessions import blobs
 
 
 class Home(msgspec.Struct, frozen=True):
@@ -67,12 +68,12 @@ class Home(msgspec.Struct, frozen=True):
     def prepare(self) -> Home:
         """Make the folder if it is missing, and see that it can be written to."""
         try:
-            disk.make_folders(self.path)
+            blobs.make_folders(self.path)
             self.sessions.mkdir(mode=0o700, exist_ok=True)
             for folder in (self.path, self.sessions):
                 _close_to_others(folder)
         except OSError as error:
-            raise disk.fault("Travois cannot keep its files", error, path=self.path) from error
+            raise blobs.fault("Travois cannot keep its files", error, path=self.path) from error
         if not os.access(self.sessions, os.W_OK | os.X_OK):
             raise Fault(
                 "Travois cannot keep its files",
@@ -132,3 +133,199 @@ def locate(environ: Mapping[str, str]) -> Home:
             fix="Set TRAVOIS_HOME to a folder of yours.",
         )
     return Home(Path(person) / ".local" / "state" / "travois")
+
+
+# Which project a folder belongs to, so that its sessions are found after it was moved.
+
+
+HARMLESS = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+PATIENCE = 5.0
+
+
+class Project(msgspec.Struct, frozen=True):
+    """A project: the key of its sessions, its folder, and keys it may have had before."""
+
+    key: str
+    root: str
+    also: tuple[str, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All keys under which its sessions may lie."""
+        return (self.key, *self.also)
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What is remembered of a folder; `stamp` changes when another one takes its place."""
+
+    path: str
+    key: str
+    stamp: str
+
+
+def identify(home: Home, cwd: str) -> Project:
+    """The project of a folder. Starts git only for a repository that was never seen before."""
+    folder = os.path.realpath(cwd)
+    root, common = repository(folder)
+    if not common:
+        removed = _load(home, _name(os.path.join(folder, ".git")))
+        also = (removed.key,) if removed is not None else ()
+        return Project(_by_path(home, folder), folder, also)
+    key = _by_history(home, root, common=common)
+    if not key:
+        return Project(_by_path(home, root), root)
+    earlier = _load(home, _name(root))
+    also = (earlier.key,) if earlier is not None and earlier.key != key else ()
+    return Project(key, root, also)
+
+
+def repository(folder: str) -> tuple[str, str]:
+    """The top of the repository around a folder and its common git folder; empty if none."""
+    while True:
+        git = os.path.join(folder, ".git")
+        if os.path.isfile(os.path.join(git, "HEAD")):
+            return folder, git
+        if linked := _linked(git):
+            return folder, linked
+        parent = os.path.dirname(folder)
+        if parent == folder:
+            return "", ""
+        folder = parent
+
+
+def verified_repository(folder: str) -> tuple[str, str]:
+    """Like `repository`, but with a git folder only if that names the checkout, too.
+
+    A `.git` file is part of the workspace: what it names alone gives no rights over that folder.
+    """
+    top, common = repository(folder)
+    if not common or common == os.path.join(top, ".git"):
+        return top, common
+    from travois.permissions.checkouts import shared_git_folder  # most checkouts have no such file
+
+    return top, shared_git_folder(top)
+
+
+def _linked(file: str) -> str:
+    """Where a worktree's or submodule's `.git` file leads: the git folder that all share."""
+    where = _text(file).removeprefix("gitdir:").strip()
+    if not where:
+        return ""
+    git = os.path.join(os.path.dirname(file), where)
+    shared = os.path.join(git, _text(os.path.join(git, "commondir")).strip())
+    return os.path.realpath(shared) if os.path.isfile(os.path.join(git, "HEAD")) else ""
+
+
+def _by_history(home: Home, root: str, *, common: str) -> str:
+    """The key of a repository; empty if it has no history yet or git is missing."""
+    stamp = _git_stamp(common)
+    known = _load(home, _name(common))
+    if known is not None and known.stamp == stamp:
+        return known.key
+    key = _first_commit(root)
+    if key:
+        _save(home, _name(common), Record(common, key, stamp))
+    return key
+
+
+def _first_commit(root: str) -> str:
+    import subprocess
+
+    command = (*HARMLESS, "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env=kept | {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"},
+            timeout=PATIENCE,
+            check=True,
+            text=True,
+        )
+    except subprocess.TimeoutExpired:
+        return f"dir-{_hash(root)}"  # remembered, so that a huge history is not walked each time
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return f"git-{done.stdout[:20].strip()}"
+
+
+def _by_path(home: Home, folder: str) -> str:
+    """The key of a folder, which it keeps when it is moved."""
+    known = _load(home, _name(folder))
+    if known is not None:
+        return known.key
+    place, birth = _place(folder)
+    moved = _load(home, f"at-{place}")
+    same = moved is not None and moved.stamp == birth and not os.path.exists(moved.path)
+    key = moved.key if moved is not None and same else f"dir-{_hash(f'{folder} {place}')}"
+    if moved is not None and same:
+        _forget(home, _name(moved.path))
+    record = Record(folder, key, birth)
+    _save(home, _name(folder), record)
+    _save(home, f"at-{place}", record)
+    return key
+
+
+def _place(folder: str) -> tuple[str, str]:
+    """Where a folder lies on the disk, and when it was born: inodes are used again."""
+    stat = os.stat(folder)
+    return f"{stat.st_dev}-{stat.st_ino}", _birth(folder)
+
+
+def _birth(path: str) -> str:
+    """When a folder was made, in words that only mean something to this function."""
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "statx"):
+        return str(getattr(os.stat(path), "st_birthtime", ""))
+    here, btime, at = -100, 0x800, 80  # AT_FDCWD, STATX_BTIME, where struct statx has it
+    found = ctypes.create_string_buffer(256)
+    if libc.statx(here, os.fsencode(path), 0, btime, found):
+        return ""
+    return found.raw[at : at + 12].hex()
+
+
+def _git_stamp(common: str) -> str:
+    """Changes when another repository is put in this one's place; that costs one run of git."""
+    stat = os.stat(common)
+    with suppress(OSError):
+        born = os.stat(os.path.join(common, "description")).st_mtime_ns
+        return f"{stat.st_ino}-{born}"
+    return str(stat.st_ino)
+
+
+def _hash(text: str) -> str:
+    return blake2b(os.fsencode(text), digest_size=10).hexdigest()
+
+
+def _name(path: str) -> str:
+    return _hash(path)
+
+
+def _load(home: Home, name: str) -> Record | None:
+    try:
+        return msgspec.json.decode((home.projects / name).read_bytes(), type=Record)
+    except (OSError, ValueError):
+        return None
+
+
+def _save(home: Home, name: str, record: Record) -> None:
+    """Remember, if that is possible: a home that cannot be written to is reported elsewhere."""
+    with suppress(OSError, UnicodeEncodeError):
+        blobs.make_folders(home.projects)
+        blobs.replace(home.projects / name, msgspec.json.encode(record))
+
+
+def _forget(home: Home, name: str) -> None:
+    with suppress(OSError):
+        (home.projects / name).unlink(missing_ok=True)
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read(4096)
+    except OSError:
+        return ""

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from travois.core.errors import Fault
-from travois.sessions import disk
+from travois.sessions import blobs
 
 UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 
@@ -52,7 +52,7 @@ def acquire(folder: Path) -> Lock:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise disk.fault(f"Session {folder.name} cannot be locked", error, path=path) from error
+        raise blobs.fault(f"Session {folder.name} cannot be locked", error, path=path) from error
     try:
         return Lock(fd, _take(fd, path))
     except BaseException:
@@ -79,7 +79,7 @@ def _take(fd: int, path: Path) -> Path | None:
         raise _held(path, _read(path)) from None
     except OSError as error:
         if error.errno not in UNSUPPORTED:
-            raise disk.fault("A session cannot be locked", error, path=path) from error
+            raise blobs.fault("A session cannot be locked", error, path=path) from error
         claim = _stake(path)
     with suppress(OSError):  # a full disk must not keep a session from being opened
         os.ftruncate(fd, 0)

@@ -13,7 +13,7 @@ from zlib import crc32
 
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Entry, Opened
-from travois.sessions import checkpoint, disk, lock
+from travois.sessions import blobs, checkpoint, lock
 from travois.sessions import log_line as line
 from travois.sessions.checkpoint import Checkpoint
 from travois.sessions.scan import LARGEST_WHOLE, Lineage, Mark
@@ -24,7 +24,8 @@ from travois.sessions.scan import history as history
 from travois.sessions.scan import opened as opened
 
 if TYPE_CHECKING:
-    from travois.sessions.excerpt import Turns
+    from travois.sessions.scan import Turns
+
 
 BLOCK = 1 << 16
 Clock = Callable[[], float]
@@ -87,12 +88,12 @@ class Log:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         with ExitStack() as undo:
             try:
-                disk.make_folders(folder)
+                blobs.make_folders(folder)
                 held = lock.acquire(folder)
                 undo.callback(held.release)
                 fd = os.open(folder / NAME, flags, 0o600)
             except OSError as error:
-                raise disk.fault("The session cannot be kept", error, path=folder) from error
+                raise blobs.fault("The session cannot be kept", error, path=folder) from error
             undo.pop_all()
         return cls(folder, fd, held=held, clock=clock, write=write)
 
@@ -115,7 +116,7 @@ class Log:
             if self._turns is not None:
                 self._turns.add((entry,))
         except OSError as error:
-            raise disk.fault("The session could not be saved", error, path=self.folder) from error
+            raise blobs.fault("The session could not be saved", error, path=self.folder) from error
         finally:
             if self._tail[1] == size:
                 self._dirty = True
@@ -131,10 +132,10 @@ class Log:
         try:
             getattr(os, "fdatasync", os.fsync)(self._fd)
             if self._synced < 0:
-                disk.sync_folder(self.folder)
-                disk.sync_folder(self.folder.parent)
+                blobs.sync_folder(self.folder)
+                blobs.sync_folder(self.folder.parent)
         except OSError as error:
-            raise disk.fault("The session could not be saved", error, path=self.folder) from error
+            raise blobs.fault("The session could not be saved", error, path=self.folder) from error
         self._synced = size
 
     def read(self) -> Iterator[Entry]:
@@ -188,18 +189,16 @@ class Log:
 
         None if the log is not that long: all of it can be read.
         """
-        from travois.sessions import excerpt  # for very long logs alone
+        from travois.sessions import scan  # for very long logs alone
 
-        return (
-            excerpt.excerpt(self.folder, self._find_turns) if excerpt.is_long(self.folder) else None
-        )
+        return scan.excerpt(self.folder, self._find_turns) if scan.is_long(self.folder) else None
 
     def _find_turns(self) -> Turns:
         """The turns of events so far, looked for unless the log was read from its start."""
-        from travois.sessions import excerpt
+        from travois.sessions import scan
 
         if self._turns is None:
-            self._turns = excerpt.find_turns(self.folder)
+            self._turns = scan.find_turns(self.folder)
         return self._turns
 
     def _follow(self, reading: Lineage) -> Iterator[list[Entry]]:
@@ -217,7 +216,7 @@ class Log:
         """Gather the turns of events while a very long log is read: it saves another pass."""
         if self._tail[1] <= LARGEST_WHOLE:
             return None
-        from travois.sessions.excerpt import Turns
+        from travois.sessions.scan import Turns
 
         return Turns()
 
@@ -273,7 +272,7 @@ class Log:
                 self.torn = _aside(self.folder, rest)
                 self._cut(end)
         except OSError as error:
-            raise disk.fault("The log could not be mended", error, path=self.folder) from error
+            raise blobs.fault("The log could not be mended", error, path=self.folder) from error
         self._tail = (seq, end)
 
 
@@ -304,5 +303,83 @@ def _line_before(file: BinaryIO, end: int) -> tuple[int, bytes]:
 def _aside(folder: Path, data: bytes) -> Path:
     taken = len(list(folder.glob("log.torn-*")))
     path = folder / f"log.torn-{taken + 1}"
-    disk.replace(path, data)
+    blobs.replace(path, data)
     return path
+
+
+# A log that goes on in memory while the disk takes nothing, and catches up when it does again.
+
+
+class Enduring(Log):
+    """What cannot be saved is held, in order, and saved before anything that comes after it."""
+
+    unsaved: tuple[Entry, ...] = ()
+    """What is not on the disk."""
+    _news: str = ""
+
+    def append(self, fact: AnyFact) -> Entry:
+        """Write one entry; where the disk refuses, hold it in memory."""
+        self._catch_up()
+        if not self.unsaved:
+            try:
+                return super().append(fact)
+            except Fault as fault:
+                self._news = (
+                    f"{fault.what}: {fault.why}. The session goes on in memory only, "
+                    "and is saved when that is possible again"
+                )
+        last = self.unsaved[-1].seq if self.unsaved else self._tail[0]
+        entry, _ = line.encode(Entry(last + 1, self._clock(), fact))
+        self.unsaved = (*self.unsaved, entry)
+        return entry
+
+    def sync(self) -> None:
+        """Bring what could be saved to the disk itself; a disk that refuses is told of once."""
+        self._catch_up()
+        if not self.unsaved:
+            try:
+                super().sync()
+            except Fault as fault:
+                told = f"{fault.what}: {fault.why}. What was said last may be lost in a crash"
+                self._news = "" if self._is_told else told
+                self._is_told = True
+
+    _is_told: bool = False
+
+    def read_blocks(self) -> Iterator[list[Entry]]:
+        """All entries, also those that are not on the disk."""
+        return chain(super().read_blocks(), (list(self.unsaved),))
+
+    def resume(self) -> tuple[bytes, Iterator[list[Entry]]]:
+        """The same from where it was kept on."""
+        if self.unsaved:
+            return b"", self.read_blocks()
+        return super().resume()
+
+    def recent(self) -> Iterator[Entry] | None:
+        """What matters of a very long log."""
+        found = super().recent()
+        return chain(found, self.unsaved) if found is not None else None
+
+    def news(self) -> str:
+        """What the user should be told now of what is saved; each thing is told once."""
+        told, self._news = self._news, ""
+        return told
+
+    def close(self) -> None:
+        """Try once more, then let go of the file."""
+        if self._fd >= 0:
+            self._catch_up()
+        super().close()
+
+    def _catch_up(self) -> None:
+        """Save what is held, as far as the disk takes it."""
+        held = len(self.unsaved)
+        while self.unsaved:
+            try:
+                self._save(self.unsaved[0])
+            except Fault:
+                return
+            self.unsaved = self.unsaved[1:]
+        if held:
+            self._news = "The session is saved again, with all that was held in memory"

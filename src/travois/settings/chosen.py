@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from travois.core.errors import Fault
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions.home import Home
 from travois.settings.schema import Json
 from travois.settings.validate import is_tree, parsed
@@ -19,9 +19,9 @@ def keep(home: Home, key: str, value: str) -> None:
         tree = msgspec.json.decode(text.strip() or "{}", type=Json)
         _put(tree, key, value)
         data = msgspec.json.format(msgspec.json.encode(tree), indent=2)
-        disk.replace(path, data + b"\n")
+        blobs.replace(path, data + b"\n")
     except OSError as error:
-        raise disk.fault("The choice cannot be kept", error, path=path) from error
+        raise blobs.fault("The choice cannot be kept", error, path=path) from error
 
 
 def _put(tree: Json, key: str, value: str) -> None:

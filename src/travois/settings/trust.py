@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.permissions.updates import SANDBOX_MODE, Update
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.sessions.home import Home
 from travois.settings.schema import Status
 
@@ -256,12 +256,12 @@ def _changing(home: Home, root: str) -> Generator[tuple[Said, Callable[[Said], N
     folder = home.path / "trust"
     path = folder / f"{digest(root)}.json"
     try:
-        disk.make_folders(folder)
+        blobs.make_folders(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield _read(home, root), lambda said: disk.replace(path, msgspec.json.encode(said))
+            yield _read(home, root), lambda said: blobs.replace(path, msgspec.json.encode(said))
         finally:
             os.close(lock)
     except OSError as error:
-        raise disk.fault("Your answer cannot be kept", error, path=folder) from error
+        raise blobs.fault("Your answer cannot be kept", error, path=folder) from error

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.snapshots.git_objects import Objects
 from travois.snapshots.tree import Node, Root, Snapshot, is_blob
 
@@ -234,7 +234,7 @@ class Shelf:
 def opened(path: Path) -> Generator[Shelf]:
     """The file of snapshots. Raises OSError."""
     try:
-        disk.make_folders(path.parent)
+        blobs.make_folders(path.parent)
         with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as base:
             _prepare(base, path)
             shelf = Shelf(base, path.with_suffix(".packs"))

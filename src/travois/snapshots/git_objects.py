@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from travois.sessions import disk
+from travois.sessions import blobs as disk
 from travois.snapshots.tree import LOOSE, is_blob, is_loose
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio.from_thread
 import anyio.to_thread
 
-from travois.sessions.project import verified_repository
+from travois.sessions.home import verified_repository
 from travois.snapshots.tree import Change, Node, Snapshot, State, changes, within
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from threading import Lock
 import msgspec
 from msgspec.structs import replace
 
-from travois.sessions import disk
+from travois.sessions import blobs
 from travois.snapshots.take import Limits, Taken, Wanted
 from travois.snapshots.worker import Reply, Started
 
@@ -23,7 +23,7 @@ class Worker:
     """A process that looks at a tree, and keeps watching it. Raises OSError if none starts."""
 
     def __init__(self, path: Path, own: bytes, limits: Limits) -> None:
-        disk.make_folders(path.parent)
+        blobs.make_folders(path.parent)
         self._busy = Lock()
         self._number = 0
         self._process = subprocess.Popen(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from travois.sessions import disk
+from travois.sessions import blobs
 
 MOST = 200
 """How many are kept; the oldest go first."""
@@ -37,7 +37,7 @@ class FolderSummaries:
         with suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             data = text.encode(errors="replace")
-            disk.replace(self._folder / f"{key}.md", data, sync="whenever")
+            blobs.replace(self._folder / f"{key}.md", data, sync="whenever")
             kept = sorted(self._folder.glob("*.md"), key=lambda path: path.stat().st_mtime)
             for path in kept[:-MOST]:
                 path.unlink(missing_ok=True)
