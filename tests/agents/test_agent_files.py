@@ -12,8 +12,7 @@ from travois.agents.types import BACKGROUND, PERSONAL, Kind, usable
 from travois.core.errors import Fault
 from travois.permissions.decide import MODES, Mode
 from travois.sessions.home import Home
-from travois.settings.trust import digest
-from travois.settings.wants import STRICT
+from travois.settings.trust import STRICT, digest
 from travois.tools.catalog import TOOLS
 
 OURS = ("explore", "general", "plan")

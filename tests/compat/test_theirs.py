@@ -22,8 +22,7 @@ from travois.providers.catalog import Terms
 from travois.sessions.catalog import DAY, tidy
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log
-from travois.settings.guarding import Filesystem, Permissions
-from travois.settings.schema import Settings, Tui
+from travois.settings.schema import Filesystem, Permissions, Settings, Tui
 
 GO = Server("go", origin="/w/.mcp.json", argv=("go", "run"))
 FAR = Server("far", "http", origin="/home/mcp.json", url="https://mcp.far.example/x")

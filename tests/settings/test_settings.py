@@ -15,9 +15,16 @@ from travois.permissions.rules import Rule
 from travois.permissions.updates import SANDBOXED
 from travois.sessions.home import Home
 from travois.settings import trust
-from travois.settings.guarding import Filesystem, Permissions, Sandbox
 from travois.settings.load import Value, load
-from travois.settings.schema import Loaded, Settings, Timeouts, Tui
+from travois.settings.schema import (
+    Filesystem,
+    Loaded,
+    Permissions,
+    Sandbox,
+    Settings,
+    Timeouts,
+    Tui,
+)
 from travois.tools.catalog import TOOLS
 
 LAYERS = ("user", "project", "local", "given", "flags", "managed")

@@ -11,8 +11,8 @@ import pytest
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.load import load
-from travois.settings.reach import BYTES, FILES, reached
 from travois.settings.schema import Loaded
+from travois.settings.trust import BYTES, FILES, reached
 
 TREE = {
     "hooks/x.py": "import os\nfrom lib import y\nimport pkg.deep\nfrom . import beside\n",

@@ -8,7 +8,7 @@ import pytest
 
 from travois.core.errors import Fault
 from travois.sessions.home import Home
-from travois.settings.chosen import keep
+from travois.settings.validate import keep
 
 
 def test_a_choice_is_kept_and_all_else_stays_as_it_was(tmp_path: Path) -> None:

@@ -29,9 +29,8 @@ from travois.permissions.rules import split
 from travois.prompt.instruction_files import ETC, chain, exactly, markdown, plain_text
 from travois.sessions.home import Home
 from travois.settings.schema import Plugin
-from travois.settings.trust import digest
+from travois.settings.trust import STRICT, digest, listens
 from travois.settings.validate import nearest
-from travois.settings.wants import STRICT, listens
 
 # What an agent file says of its kind of agents, and what of that does not count.
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from travois.compat.claude_keys import unlike
 from travois.core.models import Effort
-from travois.settings.guarding import ModeName
+from travois.settings.schema import ModeName
 from travois.settings.validate import Layer, known
 
 HONOURED = (

@@ -30,8 +30,7 @@ from travois.providers.http.transport import transport
 from travois.providers.options import LEVELS
 from travois.sessions import home as homes
 from travois.sessions.session import Session
-from travois.settings.schema import Loaded
-from travois.settings.using import Manner
+from travois.settings.schema import Loaded, Manner
 
 if TYPE_CHECKING:
     from travois.local_model.llamacpp import Engine

@@ -26,8 +26,8 @@ from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.schema import Json, Plugin, Settings
 from travois.settings.sources import Where
+from travois.settings.trust import programs
 from travois.settings.validate import Level, is_list, is_tree
-from travois.settings.wants import programs
 
 if TYPE_CHECKING:
     from travois.mcp.tools import Server, Standing

@@ -22,6 +22,7 @@ from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.schema import Json, Loaded, Plugin, Settings
 from travois.settings.sources import PREFIX, Where, files, levels, read, run
+from travois.settings.trust import RUN, scripts, sift
 from travois.settings.validate import (
     DEFAULTS,
     UNITED,
@@ -35,7 +36,6 @@ from travois.settings.validate import (
     parsed_rules,
     words,
 )
-from travois.settings.wants import RUN, scripts, sift
 from travois.skills.marketplaces import installed
 from travois.skills.plugins import plugins, wished
 from travois.skills.skill_files import wishes as practices

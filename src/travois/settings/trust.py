@@ -7,18 +7,201 @@ whatever it asks for later is asked about, and what was agreed to stays.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable
+import re
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from travois.permissions.paths import inside
 from travois.permissions.updates import SANDBOX_MODE, Update
 from travois.sessions import blobs
 from travois.sessions.home import Home
-from travois.settings.schema import Status
+from travois.settings.schema import Json, Permissions, Status
+from travois.settings.validate import PROJECT_DIR, UNITED, Layer, is_list, words
+
+# Which files of a workspace a trusted command reaches, beyond the programs that it names.
+
+
+FILES, BYTES, LONGEST = 400, 8 << 20, 1 << 20
+"""How many files are followed for one command, how many bytes of them, and of one of them."""
+SCANNED, WORDS = 1 << 17, 3000
+"""How many characters of a file are looked at for names of files, and how many words."""
+SEPARATORS = r"[\s\"',\\\]\[]+"
+WORD = re.compile(r"[^\s'\"=;|&()<>{},\\`\[\]]+")
+HOLDER = re.compile(r"^(?:\$\{?\w+\}?|\.)/+")
+MODULE = re.compile(rf"(?:^|[\s\"'])-m{SEPARATORS}([A-Za-z_][\w.]*)")
+PYTHON = re.compile(
+    r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([\w*, \t()]+)|import[ \t]+([\w., \t]+))",
+    re.MULTILINE,
+)
+SCRIPTED = re.compile(r"""\b(?:from|import|require)\b\s*\(?\s*['"](\.{1,2}/[^'"]+)""")
+JAVASCRIPT = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx")
+ENDINGS = ("", *JAVASCRIPT, ".json", *(f"/index{end}" for end in JAVASCRIPT))
+CODE = (
+    *JAVASCRIPT,
+    *(".py", ".sh", ".bash", ".zsh", ".rb", ".pl", ".php", ".lua", ".mk", ".just", ".awk", ".sed"),
+)
+SCRIPT_RUNNERS: dict[str, tuple[str, ...]] = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "gmake": ("GNUmakefile", "makefile", "Makefile"),
+    "npm": ("package.json", ".npmrc"),
+    "pnpm": ("package.json", ".npmrc", ".pnpmfile.cjs"),
+    "yarn": ("package.json", ".yarnrc.yml"),
+    "bun": ("package.json", "bunfig.toml"),
+    "npx": ("package.json",),
+    "deno": ("deno.json", "deno.jsonc"),
+    "tox": ("tox.ini", "tox.toml", "pyproject.toml", "setup.cfg"),
+    "nox": ("noxfile.py",),
+    "pytest": ("pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg", "conftest.py"),
+    "pre-commit": (".pre-commit-config.yaml",),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "rake": ("Rakefile",),
+    "cargo": ("Cargo.toml", "build.rs", ".cargo/config.toml"),
+    "mise": ("mise.toml", ".mise.toml"),
+    "uv": ("pyproject.toml",),
+    "poetry": ("pyproject.toml",),
+    "hatch": ("pyproject.toml", "hatch.toml"),
+    "invoke": ("tasks.py",),
+    "gradle": ("build.gradle", "build.gradle.kts"),
+    "mvn": ("pom.xml",),
+    "eslint": ("eslint.config.js", "eslint.config.mjs", ".eslintrc.js", ".eslintrc.json"),
+    "prettier": (".prettierrc", "prettier.config.js"),
+}
+"""Programs, and the files of a project that say what they run."""
+Words = Literal["all", "paths"]
+SHIMS = os.path.join("node_modules", ".bin")
+
+
+def reached(line: str, places: tuple[str, ...]) -> dict[str, str]:
+    """Return the files of a workspace that a command reaches, by path, each with its digest.
+
+    `line` is a command line, or the JSON that holds one; `places` are the folders that its words
+    may count from, the workspace first.
+    """
+    found: dict[str, str] = {}
+    waiting, size = list(_named(line, places, bases=places, words="all")), 0
+    while waiting and len(found) < FILES and size < BYTES:
+        path = os.path.realpath(waiting.pop(0))
+        if path in found or not any(inside(path, place) for place in places):
+            continue
+        text = _read_script(path)
+        if text is None:
+            continue
+        size += len(text)
+        found[path] = _digest(path, text)
+        if f"{os.sep}node_modules{os.sep}" not in path:
+            waiting += _leading_to(path, text.decode(errors="replace"), places)
+    return {os.path.relpath(path, places[0]): told for path, told in sorted(found.items())}
+
+
+def compare(before: dict[str, str], now: dict[str, str]) -> tuple[str, ...]:
+    """Return what became of the files that a command reaches, a line each; none if nothing did."""
+    fates = {
+        **{path: "changed" for path in before if now.get(path, before[path]) != before[path]},
+        **{path: "is gone" for path in before if path not in now},
+        **{path: "is new" for path in now if path not in before},
+    }
+    return tuple(f"{path} {fate}" for path, fate in sorted(fates.items()))
+
+
+def _leading_to(path: str, text: str, places: tuple[str, ...]) -> Iterator[str]:
+    """The files that one file leads to."""
+    folder = os.path.dirname(path)
+    if path.endswith(".py"):
+        yield from _imported(text, folder, places)
+    if path.endswith(JAVASCRIPT):
+        for word in SCRIPTED.findall(text):
+            yield from _existing(os.path.join(folder, word), ENDINGS)
+    if os.path.basename(path) == "package.json":
+        text = _scripts(text)
+    # Words of a program are seldom commands; its paths often are files that it runs.
+    words = "paths" if path.endswith((".py", *JAVASCRIPT)) else "all"
+    yield from _named(text, places, bases=(folder, *places), words=words)
+
+
+def _named(
+    text: str, places: tuple[str, ...], *, bases: tuple[str, ...], words: Words
+) -> Iterator[str]:
+    """The programs, modules and recipes that a text names, as far as they are in the workspace."""
+    for module in MODULE.findall(text):
+        yield from _modules(module, (*bases, *(os.path.join(place, "src") for place in places)))
+    named = dict.fromkeys(WORD.findall(PROJECT_DIR.sub("./", text[:SCANNED])))
+    chosen = [word for word in named if words == "all" or "/" in word][:WORDS]
+    for base in dict.fromkeys(bases):
+        for word in chosen:
+            yield from _meant(HOLDER.sub("", word), base, places)
+
+
+def _meant(word: str, base: str, places: tuple[str, ...]) -> Iterator[str]:
+    """The files that one word of a command means, if it were run in this folder."""
+    for recipe in SCRIPT_RUNNERS.get(word, ()):
+        yield from _existing(os.path.join(base, recipe))
+    if "/" not in word:
+        yield from _existing(os.path.join(base, SHIMS, word))
+    if word.startswith("/") and not any(inside(word, place) for place in places):
+        word = word.lstrip("/")  # what stood before it is computed: "$(dirname "$0")"/lib.sh
+    path = os.path.join(base, word)
+    if (word.endswith(CODE) or os.access(path, os.X_OK)) and os.path.isfile(path):
+        yield path
+
+
+def _imported(text: str, folder: str, places: tuple[str, ...]) -> Iterator[str]:
+    """The modules in the workspace that a Python file imports."""
+    roots = (folder, *places, *(os.path.join(place, "src") for place in places))
+    for source, names, plain in PYTHON.findall(text):
+        for module in re.findall(r"[\w.]+", plain):
+            yield from _modules(module, roots)
+        dots = len(source) - len(source.lstrip("."))
+        base = os.path.normpath(os.path.join(folder, *[".."] * (dots - 1))) if dots else ""
+        within = (base,) if dots else roots
+        yield from _modules(source.lstrip("."), within)
+        for name in re.findall(r"\w+", names):
+            yield from _modules(f"{source.lstrip('.')}.{name}".lstrip("."), within)
+
+
+def _modules(name: str, roots: tuple[str, ...]) -> Iterator[str]:
+    """The files that a dotted name may mean below these folders, with those of its packages."""
+    parts = [part for part in name.split(".") if part]
+    for root in dict.fromkeys(roots):
+        for count in range(1, len(parts) + 1):
+            path = os.path.join(root, *parts[:count])
+            yield from _existing(path, (".py", "/__init__.py"))
+        if parts:
+            yield from _existing(os.path.join(root, *parts), ("/__main__.py",))
+
+
+def _existing(path: str, endings: tuple[str, ...] = ("",)) -> Iterator[str]:
+    yield from (path + end for end in endings if os.path.isfile(path + end))
+
+
+def _scripts(text: str) -> str:
+    """What package.json says is to be run."""
+    try:
+        tree = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        return bytes(tree.get("scripts", msgspec.Raw(b""))).decode()
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text
+
+
+def _digest(path: str, data: bytes) -> str:
+    """What a file says about running; the versions in package.json change without that."""
+    if os.path.basename(path) == "package.json":
+        data = _scripts(data.decode(errors="replace")).encode()
+    return sha256(data).hexdigest()
+
+
+def _read_script(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read(LONGEST)
+    except OSError:
+        return None
+
 
 Kept = Literal["allow", "ask", "deny", "folders"]
 RUNNING = ("hook ", "hooks: ", "mcp server ", "statusLine.command")
@@ -112,12 +295,8 @@ def changes(
     lines = [line for line in wanted if digest(line) in said.reached] if said.trusted else []
     if not lines:
         return {}
-    from travois.settings import reach  # few folders have such hooks, and all would wait for it
 
-    found = {
-        line: reach.compare(said.reached[digest(line)], reach.reached(line, places))
-        for line in lines
-    }
+    found = {line: compare(said.reached[digest(line)], reached(line, places)) for line in lines}
     return {line: files for line, files in found.items() if files}
 
 
@@ -125,9 +304,8 @@ def _reached(lines: tuple[str, ...], places: tuple[str, ...]) -> dict[str, dict[
     running = [line for line in lines if line.startswith(RUNNING)] if places else []
     if not running:
         return {}
-    from travois.settings import reach
 
-    return {digest(line): reach.reached(line, places) for line in running}
+    return {digest(line): reached(line, places) for line in running}
 
 
 def refuse(home: Home, root: str, wanted: Iterable[str]) -> None:
@@ -265,3 +443,181 @@ def _changing(home: Home, root: str) -> Generator[tuple[Said, Callable[[Said], N
             os.close(lock)
     except OSError as error:
         raise blobs.fault("Your answer cannot be kept", error, path=folder) from error
+
+
+# What comes with a workspace: it may tighten at once; anything else only by the user's trust.
+
+
+STRICT = ("plan", "dont-ask", "default", "accept-edits", "auto", "bypass")
+"""Modes, the strictest first."""
+TIGHT = frozenset(
+    (
+        "permissions.deny",
+        "permissions.ask",
+        "permissions.examples",
+        "instructions",
+        "permissions.disableBypassPermissionsMode",
+        "permissions.disableAutoMode",
+        "deniedModels",
+        "deniedMcpServers",
+        "disabledMcpjsonServers",
+        "sandbox.network.deniedDomains",
+        "sandbox.filesystem.denyWrite",
+        "sandbox.filesystem.denyRead",
+        "sandbox.hiddenToolChains",
+    )
+)
+SAFE: Json = {
+    "permissions.blockReadsOutsideWorkingDirectories": True,
+    "permissions.blockWritesOutsideWorkingDirectories": True,
+    "permissions.denyInsteadOfPrompting": True,
+    "sandbox.enabled": True,
+    "sandbox.required": True,
+    "sandbox.hooks": True,
+    "sandbox.mcpServers": True,
+    "sandbox.lookFirst": False,
+    "sandbox.allowUnsandboxedCommands": False,
+    "sandbox.network.mode": "off",
+}
+LIMITS = frozenset(
+    (
+        "maxTurns",
+        "maxBudgetUsd",
+        "maxTokens",
+        "maxSeconds",
+        "maxDepth",
+        "maxAgents",
+        "maxOutputTokens",
+    )
+)
+NEVER = frozenset(
+    (
+        *(*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"),
+        *("claudeMd", "agentProgressSeconds"),
+        *("cleanupPeriodDays", "fileCheckpointingEnabled", "allowedMcpServers"),
+        *("enableAllProjectMcpServers", "enabledMcpjsonServers"),
+    )
+)
+STEERING = (
+    r"(?is)env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)"
+    r"|(providers|models|webSearch|browser|telemetry|otelHeadersHelper)(\..*)?"
+    r"|apiKeyHelper|(modelOverrides|modelPricing)(\..*)?"
+)
+"""What says where requests go, with whose key, or what we ourselves do."""
+SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
+RUN = "statusLine.command"
+RUNNERS = {
+    "make": ("GNUmakefile", "makefile", "Makefile"),
+    "just": ("justfile", "Justfile", ".justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+}
+"""Programs that run what a file in the workspace says, and the files."""
+COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
+
+
+class Sifted(msgspec.Struct):
+    """A workspace's layer: what of it holds, what it wants, and what no trust would give."""
+
+    values: Json
+    hooks: Json
+    wanted: list[str]
+    never: list[str]
+
+
+def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str, ...]) -> Sifted:
+    """Part what a workspace may say from what it may not; `held` is what the user's files say."""
+    found = Sifted({}, {}, [], [])
+    for key, value in layer.values.items():
+        if _mode(key, value) == "bypass":
+            found.never.append(key)
+        elif tightens(key, value, held.get(key)):
+            found.values[key] = value
+        elif key in NEVER or re.fullmatch(STEERING, key):
+            found.never.append(key)
+        elif key in UNITED:
+            found.values[key] = [w for w in words(value) if _wish(found, f"{key}: {w}", agreed)]
+        elif _wish(found, _setting(key, value, places), agreed):
+            found.values[key] = value
+    for event, group in _groups(layer.hooks):
+        if _wish(found, _told(event, group, places), agreed):
+            kept = found.hooks.get(event, [])
+            found.hooks[event] = [*(kept if is_list(kept) else ()), group]
+    return found
+
+
+def tightens(key: str, value: object, held: object) -> bool:
+    """Whether a value gives no right that was not there before."""
+    if key in TIGHT or value == held or (key.startswith("enabledPlugins.") and not value):
+        return True
+    if mode := _mode(key, value):
+        return STRICT.index(mode) <= STRICT.index(_mode(key, held) or "default")
+    if key in LIMITS and isinstance(value, int | float) and isinstance(held, int | float):
+        return 0 < value < (held or float("inf"))
+    return key in SAFE and value == SAFE[key]
+
+
+def scripts(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
+    """The programs of a workspace that hooks name: to change one is to change the hook."""
+    text = PROJECT_DIR.sub("./", msgspec.json.encode(hooks).decode())
+    for word in COMMANDS.findall(text):
+        for place in places:
+            path = os.path.realpath(os.path.join(place, word))
+            if inside(path, place) and os.path.isfile(path) and _runs(path):
+                yield path
+        for name in RUNNERS.get(word, ()):
+            yield from filter(os.path.isfile, (os.path.join(place, name) for place in places))
+
+
+def _runs(path: str) -> bool:
+    """Whether a file is a program, and not one that a program writes to."""
+    return path.endswith(SCRIPTS) or os.access(path, os.X_OK)
+
+
+def _wish(found: Sifted, text: str, agreed: frozenset[str]) -> bool:
+    found.wanted.append(text)
+    return digest(text) in agreed
+
+
+def _mode(key: str, value: object) -> str:
+    """The mode that a value of this key names; empty for other keys."""
+    if key != "permissions.defaultMode":
+        return ""
+    return msgspec.convert({"defaultMode": value}, Permissions).mode
+
+
+def _groups(hooks: Json) -> Iterator[tuple[str, object]]:
+    for event, groups in hooks.items():
+        yield from ((event, group) for group in (groups if is_list(groups) else (groups,)))
+
+
+def _told(event: str, group: object, places: tuple[str, ...]) -> str:
+    """A group of hooks as it is written, with the digests of the files that it runs."""
+    return f"hook {event}: {msgspec.json.encode(group).decode()}{programs({event: group}, places)}"
+
+
+def listens(origin: str, hooks: Json, places: tuple[str, ...]) -> str:
+    """What a file of a skill or an agent asks for that brings hooks."""
+    path, text = os.path.relpath(origin, places[0]), msgspec.json.encode(hooks).decode()
+    return f"hooks: {path} listens with {text}{programs(hooks, places)}"
+
+
+def _setting(key: str, value: object, places: tuple[str, ...]) -> str:
+    """A setting as it is written; one that runs a program with the digests of its files."""
+    files = programs({key: value}, places) if key == RUN else ""
+    return f"{key}: {msgspec.json.encode(value).decode()}{files}"
+
+
+def programs(named: Json, places: tuple[str, ...]) -> str:
+    """The programs of a workspace that something names, each with the digest of what it is."""
+    files = dict.fromkeys(scripts(named, places))
+    return "".join(f" [{os.path.relpath(path, places[0])} is {_content(path)}]" for path in files)
+
+
+def _content(path: str) -> str:
+    from hashlib import file_digest
+
+    try:
+        with open(path, "rb") as file:
+            return file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return "unreadable"

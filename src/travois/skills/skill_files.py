@@ -19,8 +19,7 @@ from travois.permissions.paths import inside
 from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
 from travois.sessions.home import Home
 from travois.settings.schema import Plugin
-from travois.settings.trust import digest
-from travois.settings.wants import listens
+from travois.settings.trust import digest, listens
 from travois.skills.command_text import Custom
 from travois.skills.skill_text import SHARE, Known, parse
 

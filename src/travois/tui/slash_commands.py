@@ -16,7 +16,7 @@ from travois.permissions.decide import MODES
 from travois.prompt.style_text import DEFAULT
 from travois.providers.options import LEVELS
 from travois.sessions import home as homes
-from travois.settings.chosen import keep
+from travois.settings.validate import keep
 from travois.snapshots import rewind as rewinding
 from travois.snapshots.snapshots import Snapshots
 from travois.snapshots.timeline import Turn, turns

@@ -43,7 +43,7 @@ from travois.providers import catalog
 from travois.providers.options import LEVELS, worth
 from travois.sdk import Session
 from travois.sessions import home as homes
-from travois.settings.chosen import keep
+from travois.settings.validate import keep
 from travois.snapshots import rewind as rewinding
 from travois.snapshots.snapshots import Snapshots
 from travois.tools.paths import absolute, existing
