@@ -36,8 +36,7 @@ from travois.settings.validate import (
     parsed_rules,
     words,
 )
-from travois.skills.marketplaces import installed
-from travois.skills.plugins import plugins, wished
+from travois.skills.plugins import installed, plugins, wished
 from travois.skills.skill_files import wishes as practices
 
 ETC = Path("/etc")
