@@ -16,10 +16,10 @@ import pytest
 from tests.processes import processes
 from travois.snapshots import scan
 from travois.snapshots.database import opened
+from travois.snapshots.scan import Watch
 from travois.snapshots.snapshots import Snapshots
 from travois.snapshots.take import Limits, Tree, Wanted
 from travois.snapshots.tree import Node, Snapshot, State
-from travois.snapshots.watch import Watch
 
 ENVIRONMENT = {
     **{f"GIT_{who}_{what}": "t@t" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")},

@@ -20,8 +20,7 @@ from travois.sessions.log_file import Log, history
 from travois.sessions.session import Session
 from travois.snapshots import rewind as rewinding
 from travois.snapshots.rewind import Way
-from travois.snapshots.snapshots import Snapshots
-from travois.snapshots.timeline import NONE, marks, turns
+from travois.snapshots.snapshots import NONE, Snapshots, marks, turns
 from travois.snapshots.tree import Change
 from travois.terminal.tables import Commands, ago, clean, command, say, table, warn
 

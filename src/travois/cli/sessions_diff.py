@@ -21,8 +21,7 @@ from travois.core.view import living
 from travois.sessions.catalog import Summary, find
 from travois.sessions.home import Home, Project
 from travois.sessions.log_file import Skipped, history
-from travois.snapshots.snapshots import Snapshots
-from travois.snapshots.timeline import Mark, is_pause, marks
+from travois.snapshots.snapshots import Mark, Snapshots, is_pause, marks
 from travois.snapshots.tree import Change
 from travois.terminal.tables import clean, say, say_json, styled, table, warn
 

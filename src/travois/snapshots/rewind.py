@@ -14,12 +14,12 @@ from travois.core.facts import Changed, Entry, Rewound
 from travois.sessions.session import Session
 from travois.snapshots.before_call import ENDED
 from travois.snapshots.restore import Outcome
-from travois.snapshots.snapshots import Snapshots
-from travois.snapshots.timeline import (
+from travois.snapshots.snapshots import (
     NONE,
     REWINDING,
     REWOUND,
     Mark,
+    Snapshots,
     is_pause,
     marked,
     marks,

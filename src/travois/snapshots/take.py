@@ -14,9 +14,8 @@ import msgspec
 
 from travois.snapshots.database import Dropped, Seen, Shelf, opened
 from travois.snapshots.git_index import Tracked
-from travois.snapshots.scan import Bounds, Scan
+from travois.snapshots.scan import Bounds, Scan, Unheard, Watch
 from travois.snapshots.tree import Root, Snapshot, within
-from travois.snapshots.watch import Unheard, Watch
 
 ROOM = 1 << 30
 """How many bytes the snapshots of one project take at most."""

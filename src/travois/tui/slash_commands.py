@@ -18,8 +18,7 @@ from travois.providers.options import LEVELS
 from travois.sessions import home as homes
 from travois.settings.validate import keep
 from travois.snapshots import rewind as rewinding
-from travois.snapshots.snapshots import Snapshots
-from travois.snapshots.timeline import Turn, turns
+from travois.snapshots.snapshots import Snapshots, Turn, turns
 from travois.tui.slash import Command, Desk
 
 MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
