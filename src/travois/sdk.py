@@ -273,7 +273,7 @@ class Session:
         if not telemetry_installed():
             crew.notices += (TELEMETRY_MISSING,)
             return
-        from travois.telemetry.observing import observed
+        from travois.telemetry.otel import observed
 
         def tell(why: str) -> None:
             self.parting += (why,)

@@ -1,17 +1,38 @@
-"""Events of a session as spans and measurements, in the words of OpenTelemetry's conventions.
+"""Watching a session, and the agents that it starts, for telemetry.
 
-What is said, asked for or found is never told unless the user asked for that, and then without
-secrets.
+What takes time to load is loaded beside the session; until then its events wait in line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+import os
+import re
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING
 
+import anyio
 import msgspec
+from anyio import to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import Counter, Histogram
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from travois.core.content import AnyBlock, Call, calls, words
 from travois.core.facts import (
@@ -31,11 +52,144 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Model, Usage, cost
+from travois.engine.tool_calls import survived
 from travois.headless.json_shapes import STOPS
 from travois.permissions.secrets import Secrets, find
-from travois.ports.world import Event, Retrying
+from travois.ports.agent import Agent
+from travois.ports.world import Command, Event, Retrying
+from travois.process.run import LocalProcesses
 from travois.providers.replies import Began, BlockBegan, Grew
-from travois.telemetry.pipe import Pipe
+from travois.telemetry import Place, Wish
+from travois.version import __version__
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+
+
+# The way to the collector: spans and measurements leave in the background, or not at all.
+
+
+LEAVING = 2.0
+"""How many seconds what is still to be sent may hold up the end of a session."""
+GLANCE = 0.01
+REASON = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
+SHORT = 160
+"""How much of a complaint the user hears."""
+COUNTERS = {
+    "travois.tokens": ("{token}", "Tokens that providers counted, by kind"),
+    "travois.cost": ("USD", "What they cost, as far as prices are known"),
+    "travois.requests": ("{request}", "Requests to models, by how they ended"),
+    "travois.retries": ("{retry}", "Requests that failed and were tried again"),
+    "travois.tool.calls": ("{call}", "Tool calls, by tool and outcome"),
+    "travois.permission.decisions": ("{decision}", "Whether calls could run, and who said so"),
+    "travois.compactions": ("{compaction}", "How often the window was made smaller"),
+}
+HISTOGRAMS = {
+    "gen_ai.client.token.usage": ("{token}", "Tokens of one request"),
+    "gen_ai.client.operation.duration": ("s", "How long one request took"),
+    "gen_ai.client.operation.time_to_first_chunk": ("s", "How long the first word took"),
+    "travois.cache.read_ratio": ("1", "The part of a prompt that came from the provider's cache"),
+}
+
+
+class Complaints(logging.Handler):
+    """Keeps what the exporters complain about from the screen; the first is enough."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.first = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Remember it, if nothing was said before."""
+        text = record.getMessage()
+        reason = REASON.search(text)
+        self.first = self.first or (reason[1] if reason else text[:SHORT])
+
+
+class Pipe(msgspec.Struct, frozen=True):
+    """What spans and measurements are made with."""
+
+    tracer: Tracer
+    counters: Mapping[str, Counter]
+    histograms: Mapping[str, Histogram]
+    above: Context
+    """What was under way when we were started, as our own variables say."""
+    complaints: Complaints
+    providers: tuple[TracerProvider, MeterProvider]
+
+    def root(self, id: str, kind: str, *, at: int, above: Context) -> Span:
+        """The span of a session, or of an agent of this kind."""
+        about = {"gen_ai.conversation.id": id, "gen_ai.operation.name": "invoke_agent"}
+        about["gen_ai.agent.name"] = kind or "travois"
+        name = f"invoke_agent {kind}" if kind else "session"
+        return self.tracer.start_span(name, above, attributes=about, start_time=at)
+
+    async def close(self) -> str:
+        """Send what is left, if that is quick; returns why something was not delivered."""
+        ends = [Thread(target=one.shutdown, daemon=True) for one in self.providers]
+        for end in ends:
+            end.start()
+        with anyio.move_on_after(LEAVING):
+            while any(end.is_alive() for end in ends) and not self.complaints.first:  # noqa: ASYNC110 - threads
+                await anyio.sleep(GLANCE)
+        late = any(end.is_alive() for end in ends) and f"nothing was heard in {LEAVING:g} s"
+        return self.complaints.first or late or ""
+
+
+class Ids(RandomIdGenerator):
+    """Ids of spans: the first is the one that programs were told."""
+
+    def __init__(self, place: Place) -> None:
+        self._spans = [int(place.span, 16)]
+        self._traces = [int(place.trace, 16)]
+
+    def generate_span_id(self) -> int:
+        """The next span's."""
+        return self._spans.pop() if self._spans else super().generate_span_id()
+
+    def generate_trace_id(self) -> int:
+        """The next trace's."""
+        return self._traces.pop() if self._traces else super().generate_trace_id()
+
+
+def lay(session: str, place: Place, headers: Mapping[str, str]) -> Pipe:
+    """A way to the collector that the standard variables name."""
+    resource, ids = Resource.create(_about(session)), Ids(place)
+    tracers = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
+    told = dict(headers) or None
+    if os.environ.get("OTEL_TRACES_EXPORTER") != "none":
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(headers=told)))
+    readers = [PeriodicExportingMetricReader(OTLPMetricExporter(headers=told))]
+    if os.environ.get("OTEL_METRICS_EXPORTER") == "none":
+        readers = []
+    meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+    meter = meters.get_meter("travois", __version__)
+    return Pipe(
+        tracers.get_tracer("travois", __version__),
+        {name: meter.create_counter(name, *about) for name, about in COUNTERS.items()},
+        {name: meter.create_histogram(name, *about) for name, about in HISTOGRAMS.items()},
+        TraceContextTextMapPropagator().extract({"traceparent": place.above}),
+        _hushed(),
+        (tracers, meters),
+    )
+
+
+def _about(session: str) -> dict[str, str]:
+    known = {"service.version": __version__, "session.id": session}
+    named = "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    if named or os.environ.get("OTEL_SERVICE_NAME"):
+        return known
+    return known | {"service.name": "travois"}
+
+
+def _hushed() -> Complaints:
+    complaints, logger = Complaints(), logging.getLogger("opentelemetry")
+    logger.handlers, logger.propagate = [complaints], False
+    return complaints
+
+
+# Events of a session as spans and measurements, in the words of OpenTelemetry's conventions.
+
 
 LONGEST = 8_000
 """How many characters of one text are told."""
@@ -364,3 +518,172 @@ def _message(role: str, text: str) -> str:
 def _failed(span: Span, why: str) -> None:
     span.set_attribute("error.type", why)
     span.set_status(StatusCode.ERROR, why)
+
+
+PATIENCE = 10.0
+"""How many seconds a command has to print headers."""
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """That an agent began: which kind of agent, when, and what its spans belong to."""
+
+    kind: str
+    at: int
+    above: Context
+
+
+class Followed(msgspec.Struct):
+    """An agent and its events; `telling` is there once it is known what it belongs to."""
+
+    agent: Agent
+    events: MemoryObjectReceiveStream[Event]
+    line: deque[tuple[int, Event]] = msgspec.field(default_factory=deque[tuple[int, Event]])
+    """What has happened, and when, that was not told yet."""
+    telling: Telling | None = None
+
+    def drain(self) -> None:
+        """Take what has not been heard yet."""
+        while self.events.statistics().current_buffer_used:
+            self.line.append((time.time_ns(), self.events.receive_nowait()))
+
+
+class Observer:
+    """Follows a session and all agents below it; `trouble` is why it could not."""
+
+    def __init__(self, session: str, wish: Wish) -> None:
+        self.trouble = ""
+        self.place = Place(os.environ.get("TRACEPARENT", ""))
+        self._since = time.time_ns()
+        self._session = session
+        self._wish = wish
+        self._pipe: Pipe | None = None
+        self._followed: dict[str, Followed] = {}
+        self._arrivals: dict[str, Arrival] = {}
+
+    def attend(self, id: str, followed: Followed) -> None:
+        """Take note of an agent before anything happens to it."""
+        self._followed[id] = followed
+
+    async def follow(self, id: str) -> None:
+        """Tell of one agent, until cancelled or until that breaks, which disturbs nobody."""
+        agent = self._followed[id].agent
+        self.trouble = await survived(agent, partial(self._follow, id)) or self.trouble
+
+    async def open(self) -> None:
+        """Lay the way to the collector."""
+        agent = self._followed[self._session].agent
+        self.trouble = await survived(agent, partial(self._open, agent)) or self.trouble
+
+    async def _follow(self, id: str) -> None:
+        async for event in self._followed[id].events:
+            self._followed[id].line.append((time.time_ns(), event))
+            self._tell(id)
+
+    async def _open(self, agent: Agent) -> None:
+        headers = await _headers(self._wish.helper, agent)
+        with anyio.CancelScope(shield=True):
+            self._pipe = await to_thread.run_sync(_lay, self._session, self.place, headers)
+            self._begin(self._session, Arrival("", self._since, self._pipe.above))
+
+    def _tell(self, id: str) -> None:
+        """Tell what waits in line, if it is known whose it is."""
+        telling = self._told(id)
+        while telling is not None and self._followed[id].line:
+            telling.see(*self._followed[id].line.popleft())
+
+    def _begin(self, id: str, arrival: Arrival) -> None:
+        self._arrivals[id] = arrival
+        self._tell(id)
+
+    def _born(self, fact: Spawned, at: int, above: Context) -> None:
+        self._begin(fact.id, Arrival(fact.kind, at, above))
+
+    def _over(self, id: str, at: int) -> bool:
+        """End an agent; whether its own events have told what it cost."""
+        telling = self._told(id)
+        if telling is None:
+            return False
+        self._followed[id].drain()
+        self._tell(id)
+        telling.close(at)
+        return True
+
+    def _told(self, id: str) -> Telling | None:
+        """What tells of an agent, made once it is known where it is and what it belongs to."""
+        followed, arrival = self._followed.get(id), self._arrivals.get(id)
+        if followed is None or arrival is None or self._pipe is None:
+            return None
+        if followed.telling is None:
+            session = followed.agent.session
+            assert session.view.epoch is not None
+            about = About(id, arrival.kind, self._wish.content, session.secrets)
+            followed.telling = Telling(
+                self._pipe,
+                about,
+                card=session.view.epoch.model,
+                root=self._pipe.root(id, arrival.kind, at=arrival.at, above=arrival.above),
+                born=self._born,
+                over=self._over,
+            )
+        return followed.telling
+
+    async def close(self) -> str:
+        """Tell the rest and hang up; returns why something could not be told, in words."""
+        if self._pipe is None:
+            return self.trouble
+        for id in list(self._followed):
+            self._followed[id].drain()
+            self._tell(id)
+        for followed in reversed(self._followed.values()):
+            if followed.telling is not None:
+                followed.telling.close(time.time_ns())
+        return self.trouble or await self._pipe.close()
+
+
+@asynccontextmanager
+async def observed(
+    agent: Agent, session: str, wish: Wish, *, tell: Callable[[str], None]
+) -> AsyncGenerator[None]:
+    """Follow a session while the block lasts; `tell` gets one line if that went wrong."""
+    observer, before, processes = Observer(session, wish), agent.born, agent.world.processes
+    if isinstance(processes, LocalProcesses):
+        processes.export("TRACEPARENT", observer.place.told)
+    with ExitStack() as watches:
+        async with anyio.create_task_group() as group:
+
+            def born(child: Agent) -> None:
+                before(child)
+                assert child.birth is not None
+                events = watches.enter_context(child.session.watch())
+                observer.attend(child.birth.id, Followed(child, events))
+                group.start_soon(observer.follow, child.birth.id)
+
+            agent.born = born
+            events = watches.enter_context(agent.session.watch())
+            observer.attend(session, Followed(agent, events))
+            group.start_soon(observer.follow, session)
+            group.start_soon(observer.open)
+            try:
+                yield
+            finally:
+                group.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            if why := await observer.close():
+                tell(f"telemetry was not delivered: {why}")
+
+
+def _lay(session: str, place: Place, headers: dict[str, str]) -> Pipe:
+
+    return lay(session, place, headers)
+
+
+async def _headers(helper: str, agent: Agent) -> dict[str, str]:
+    """What a command of the user's prints for the collector to see."""
+    if not helper:
+        return {}
+    command = Command(("/bin/sh", "-c", helper), agent.world.root, stderr="apart")
+    done = await agent.world.processes.run(command, timeout=PATIENCE)
+    try:
+        return msgspec.json.decode(done.output.joined(), type=dict[str, str])
+    except msgspec.DecodeError:
+        raise OSError("otelHeadersHelper printed no JSON object of headers") from None
