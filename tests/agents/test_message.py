@@ -23,7 +23,7 @@ from travois.ports.agents import Order, Report
 from travois.ports.tool import Outcome, Refusal
 from travois.providers.json_schema import schema
 from travois.testing import call, say
-from travois.tools.message import SEND_MESSAGE
+from travois.tools.agent import SEND_MESSAGE
 
 
 class Crew:

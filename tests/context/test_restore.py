@@ -35,10 +35,9 @@ from travois.providers.replies import Reply
 from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import Scripted, call, calls, say
-from travois.tools.edit import EDIT
+from travois.tools.edit import EDIT, WRITE
 from travois.tools.read import READ
 from travois.tools.shell.bash import BASH
-from travois.tools.write import WRITE
 
 TOOLS = (READ, EDIT, WRITE, BASH)
 

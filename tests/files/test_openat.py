@@ -27,9 +27,8 @@ from travois.permissions.access import Access
 from travois.permissions.resolve_paths import JudgedFiles, resolved
 from travois.ports.tool import AnyTool, Outcome, Refusal
 from travois.ports.world import Stale, digest
-from travois.tools.edit import EDIT
+from travois.tools.edit import EDIT, WRITE
 from travois.tools.read import READ
-from travois.tools.write import WRITE
 
 FILES = DiskFiles()
 

@@ -22,7 +22,7 @@ from travois.ports.agent import Agent, Birth
 from travois.providers.replies import Problem
 from travois.sessions.home import Home, Project
 from travois.testing import Scripted, call, say
-from travois.tools.remember import REMEMBER
+from travois.tools.knowledge import REMEMBER
 
 PROMPT = "Remember: always run the linter before you commit."
 DRAFT = {

@@ -23,8 +23,7 @@ from travois.ports.tool import Refusal
 from travois.providers.http.fetch import lookup
 from travois.sandbox.network import reachable
 from travois.tools.web.browser import BLIND, CLOSED, browser
-from travois.tools.web.chromium import first_line
-from travois.tools.web.host_browser import Chromium, driver_problem, program
+from travois.tools.web.chromium import Chromium, driver_problem, first_line, program
 
 FORM = """<title>Form</title><h1>Hello</h1>
 <p>Some <b>bold</b> words and <a href="/two">a link</a>.</p>

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
-from travois.tools.change import Change, plan
-from travois.tools.edit import EDIT
+from travois.tools.edit import EDIT, Change, plan
 from travois.tools.read import READ
 from travois.tools.text import Decoded, decode, endings, flatten, splice
 

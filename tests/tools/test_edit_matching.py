@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from travois.ports.tool import Refusal
-from travois.tools.change import Change, plan
-from travois.tools.indent import Shift, shift_between
+from travois.tools.edit import Change, plan
+from travois.tools.match import Shift, shift_between
 from travois.tools.text import Decoded, Encoding, ending_near, line_number, lines, splice
 
 

@@ -16,9 +16,8 @@ from tests.tools.world import World
 from travois.files.disk import DiskFiles
 from travois.ports.tool import Refusal
 from travois.ports.world import Stale, digest
-from travois.tools.edit import EDIT, MULTI_EDIT
+from travois.tools.edit import EDIT, MULTI_EDIT, WRITE
 from travois.tools.read import READ
-from travois.tools.write import WRITE
 
 
 async def edit(world: World, number: int, done: list[int]) -> None:

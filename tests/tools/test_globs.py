@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.tools.local import Local, told
 from travois.ports.tool import Outcome
 from travois.process.spawn import resolve
-from travois.tools import globs
+from travois.tools import search
 from travois.tools.search import GLOB, GREP
 
 # --- the old way: every file is listed, and matched one by one ------------------------------------
@@ -158,7 +158,7 @@ def test_no_text_at_all_makes_ripgrep_leave_out_a_file_that_it_means(
         files = [os.path.relpath(path, root) for path in root.rglob("*") if path.is_file()]
         for text in (*texts, *files):
             try:
-                made = globs.path_filter(text)
+                made = search.path_filter(text)
             except re.error:
                 continue
             argv = [resolve("rg"), "--no-config", "--files", "--hidden", "--null", "./"]
@@ -184,4 +184,4 @@ def test_no_text_at_all_makes_ripgrep_leave_out_a_file_that_it_means(
     ],
 )  # fmt: skip
 def test_ripgrep_is_told_where_a_pattern_leads(pattern: str, rules: list[str]):
-    assert globs.path_filter(pattern).rules.split("\n")[:-1] == rules
+    assert search.path_filter(pattern).rules.split("\n")[:-1] == rules

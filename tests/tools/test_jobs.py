@@ -18,9 +18,14 @@ from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.tool import Refusal
 from travois.sandbox.profile import Cage
-from travois.tools.shell.background import BASH_OUTPUT, MONITOR_JOB, TASK_OUTPUT, TASK_STOP
+from travois.tools.shell.background import (
+    BASH_INPUT,
+    BASH_OUTPUT,
+    MONITOR_JOB,
+    TASK_OUTPUT,
+    TASK_STOP,
+)
 from travois.tools.shell.bash import BASH
-from travois.tools.shell.terminal import BASH_INPUT
 
 MEGABYTE = 1024 * 1024
 

@@ -21,8 +21,8 @@ from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import Room, digest
 from travois.tools import read as module
 from travois.tools.edit import EDIT
-from travois.tools.page import Page, Place
 from travois.tools.read import READ
+from travois.tools.text import Page, Place
 
 ROOM = Room(cap=25_000, share=25_000)
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)

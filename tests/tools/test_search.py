@@ -16,7 +16,9 @@ from tests.tools.local import Local
 from travois.permissions.access import Access
 from travois.ports.tool import AnyTool, Refusal
 from travois.process.spawn import resolve
-from travois.tools import globs, ripgrep, search
+from travois.tools import search
+from travois.tools import search as globs
+from travois.tools import search as ripgrep
 from travois.tools.search import GLOB, GREP
 
 

@@ -20,7 +20,8 @@ from travois.ports.tool import AnyTool
 from travois.ports.world import Command, Completed
 from travois.process.run import LocalProcesses
 from travois.process.spawn import resolve
-from travois.tools import ripgrep, search
+from travois.tools import search
+from travois.tools import search as ripgrep
 from travois.tools.search import GLOB, GREP
 
 FOLDERS, EACH = 60, 400

@@ -12,8 +12,8 @@ from tests.tools.world import World
 from travois.core.content import Text
 from travois.core.tasks import Task
 from travois.ports.tool import Outcome
+from travois.tools.interaction import TODO, TodoArgs
 from travois.tools.tasks import TASK_CREATE
-from travois.tools.todo import TODO, TodoArgs
 
 
 def todo(content: str, status: str, **more: str) -> dict[str, str]:

@@ -14,8 +14,8 @@ from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import digest
+from travois.tools.edit import WRITE
 from travois.tools.read import READ
-from travois.tools.write import WRITE
 
 
 def refused(world: World, path: str, content: str = "new") -> str:

@@ -50,9 +50,8 @@ from travois.ports.world import (
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 from travois.sdk import typed
 from travois.tools.diff import Hunk, Patch
-from travois.tools.edit import EditArgs, MultiEditArgs
+from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
 from travois.tools.paths import absolute
-from travois.tools.write import WriteArgs
 from travois.tui.agent_progress import progress_line
 from travois.tui.calls import summary
 from travois.tui.diffs import patch

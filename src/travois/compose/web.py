@@ -69,7 +69,7 @@ def opened(
     if not asked.enabled or (options.tools is not None and "Browser" not in options.tools):
         return (), ()
     from travois.tools.web.browser import browser
-    from travois.tools.web.host_browser import ROOT, Chromium, program
+    from travois.tools.web.chromium import ROOT, Chromium, program
 
     try:
         path = program(asked.path)

@@ -19,8 +19,8 @@ from travois.ports.tool import Refusal
 from travois.ports.world import Files, Processes
 from travois.sandbox.profile import Cage
 from travois.sessions.home import repository as repository_of
-from travois.tools import repository
-from travois.tools.repository import Repository
+from travois.tools import git as repository
+from travois.tools.git import Repository
 
 FOLDER = ".travois/worktrees"
 INCLUDED = ".worktreeinclude"

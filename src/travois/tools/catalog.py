@@ -6,26 +6,24 @@ from travois.ports.tool import AnyTool
 from travois.tools import (
     agent,
     apply_patch,
-    ask,
     edit,
     git,
-    message,
+    interaction,
+    knowledge,
     notebook,
     read,
-    remember,
     search,
-    skill,
     symbols,
     tasks,
-    todo,
     worktree,
-    write,
 )
+from travois.tools import agent as message
+from travois.tools import edit as write
 from travois.tools import interaction as plan
 from travois.tools import knowledge as recall
+from travois.tools.shell import background
 from travois.tools.shell import background as jobs
 from travois.tools.shell import bash as shell
-from travois.tools.shell import terminal
 from travois.tools.web import fetch as web
 from travois.tools.web import search as websearch
 
@@ -45,13 +43,13 @@ TOOLS: tuple[AnyTool, ...] = (
     jobs.MONITOR_JOB,
     jobs.TASK_OUTPUT,
     jobs.TASK_STOP,
-    terminal.BASH_INPUT,
+    background.BASH_INPUT,
     git.STATUS,
     git.DIFF,
     git.LOG,
     git.SHOW,
     git.BLAME,
-    todo.TODO,
+    interaction.TODO,
     tasks.TASK_CREATE,
     tasks.TASK_UPDATE,
     tasks.TASK_GET,
@@ -59,14 +57,14 @@ TOOLS: tuple[AnyTool, ...] = (
     web.FETCH,
     websearch.SEARCH,
     recall.RECALL,
-    remember.REMEMBER,
+    knowledge.REMEMBER,
     agent.AGENT,
     agent.AGENT_STOP,
     message.SEND_MESSAGE,
-    ask.ASK,
+    interaction.ASK,
     plan.ENTER_PLAN,
     plan.PLAN,
     worktree.ENTER_WORKTREE,
     worktree.EXIT_WORKTREE,
-    skill.SKILL,
+    knowledge.SKILL,
 )

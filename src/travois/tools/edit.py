@@ -7,9 +7,10 @@ under the same condition, and the model is told. Neither counts as having read t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import anyio
 import msgspec
@@ -18,10 +19,114 @@ from anyio import to_thread
 from travois.core.facts import Changed
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Stale, Stat, digest
-from travois.tools.change import Change, plan
-from travois.tools.diff import compare, excerpt
+from travois.tools.diff import Patch, compare, excerpt
+from travois.tools.match import Found, Match, apart, find, replaced
 from travois.tools.paths import absolute, existing, linked, plain, short, writes
-from travois.tools.text import Decoded, Encoding, decode, splice
+from travois.tools.text import (
+    Decoded,
+    Encoding,
+    Splice,
+    decode,
+    ending_near,
+    endings,
+    flatten,
+    line_number,
+    splice,
+)
+
+# One text for another in a file's text: what it means, and why it may not be done.
+
+
+NAMED = 20
+NUMBERED = re.compile(r"\s*\d+\t")
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A text to look for, and the one to put in its place."""
+
+    old_string: str
+    new_string: str
+    replace_all: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """Which parts of a text become what, and how alike they were to what was sought."""
+
+    splices: tuple[Splice, ...]
+    how: Literal["exact", "folded", "lines"] = "exact"
+
+
+def plan(text: str, change: Change, *, forgiving: bool) -> Plan:
+    """How to make this change; raises `Refusal` where it is not clear what is meant."""
+    if change.old_string == change.new_string:
+        raise Refusal("old_string and new_string are the same; there is nothing to change.")
+    if not change.old_string:
+        return _fill(text, change)
+    if flatten(change.old_string).text == flatten(change.new_string).text:
+        return _line_ends(text, change)
+    found = find(text, change.old_string)
+    if not found.matches or not (forgiving or found.how == "exact"):
+        from travois.tools.match import nearest
+
+        numbered = " Leave out the line numbers." if NUMBERED.match(change.old_string) else ""
+        advice = nearest(text, change.old_string)
+        raise Refusal(f"old_string is not in the file.{numbered} {advice}")
+    return Plan(_splices(text, change, _chosen(text, change, found)), found.how)
+
+
+def _fill(text: str, change: Change) -> Plan:
+    if text:
+        raise Refusal(
+            "old_string is empty, which only fits an empty or missing file. "
+            "Quote the text to replace, or use Write to replace everything."
+        )
+    return Plan((Splice(0, 0, change.new_string),))
+
+
+def _line_ends(text: str, change: Change) -> Plan:
+    """A change of nothing but line ends is meant to the letter."""
+    matches, at = list[Match](), text.find(change.old_string)
+    while at >= 0:
+        matches.append(Match(at, at + len(change.old_string)))
+        at = text.find(change.old_string, matches[-1].end)
+    if not matches:
+        raise Refusal("old_string is not in the file with these line ends.")
+    chosen = _chosen(text, change, Found(tuple(matches), "exact"))
+    return Plan(tuple(Splice(match.start, match.end, change.new_string) for match in chosen))
+
+
+def _chosen(text: str, change: Change, found: Found) -> list[Match]:
+    if len(found.matches) == 1:
+        return list(found.matches)
+    if change.replace_all and found.how == "exact":
+        return apart(found.matches)
+    numbers = [line_number(text, match.start) for match in found.matches[:NAMED]]
+    places = ", ".join(map(str, numbers)) + (", ..." if len(found.matches) > NAMED else "")
+    if found.how == "exact":
+        advice = "Add lines around it to say which one is meant, or set replace_all."
+        raise Refusal(f"old_string is there {len(found.matches)} times (lines {places}). {advice}")
+    raise Refusal(
+        f"old_string is not in the file to the letter, and {len(found.matches)} places are like "
+        f"it (lines {places}). Quote the one that is meant exactly, with lines around it."
+    )
+
+
+def _splices(text: str, change: Change, matches: list[Match]) -> tuple[Splice, ...]:
+    kinds = endings(text) or ["\n"]
+    made = list[Splice]()
+    for match in matches:
+        ending = kinds[0]
+        if len(kinds) > 1:
+            ending = ending_near(text, match.start, match.end, usual=kinds[0])
+        new = replaced(text, match, old=change.old_string, new=change.new_string, ending=ending)
+        if new is None:
+            raise Refusal(
+                "old_string fits only with less indentation, and new_string has a line with too "
+                "little of it. Quote the file's own indentation in both."
+            )
+        made.append(Splice(match.start, match.end, new))
+    return tuple(made)
+
 
 TRIES = 30
 LIMIT = 50_000_000
@@ -94,7 +199,7 @@ async def _attempt(path: str, changes: Sequence[Change], *, env: Env) -> Outcome
     patch = await _in_time(partial(compare, path, before, after.text), len(source.data))
     digested = await env.files.replace(path, after.data, expect=is_now if stat else None)
     return said(
-        _told(edited, short(path, env) + linked(stat), created=stat is None)
+        _describe_edit(edited, short(path, env) + linked(stat), created=stat is None)
         + (OUTSIDE if seen and not known else "")
         + f"\n{excerpt(patch)}".rstrip(),
         detail=patch.json(),
@@ -147,7 +252,7 @@ def _step(edited: Edited, change: Change, *, known: bool) -> Edited:
     return Edited(result, edited.places + len(made.splices), edited.forgiven + forgiven)
 
 
-def _told(edited: Edited, name: str, *, created: bool) -> str:
+def _describe_edit(edited: Edited, name: str, *, created: bool) -> str:
     places = f" in {edited.places} places" if edited.places > 1 else ""
     forgiven = "".join(dict.fromkeys(edited.forgiven))
     return f"{'Created' if created else 'Edited'} {name}{places}.{forgiven}"
@@ -172,4 +277,87 @@ MULTI_EDIT = Tool(
     run=_multi_edit,
     summary=lambda args: f"Edit {plain(args.file_path)} in {len(args.edits)} places",
     deferred=True,
+)
+
+
+# Write: a whole file at once.
+
+
+class WriteArgs(msgspec.Struct, frozen=True):
+    """A file and what it shall hold."""
+
+    file_path: str
+    content: str
+
+
+async def _write(args: WriteArgs, env: Env, call: str) -> Outcome:
+    path = absolute(args.file_path, env.cwd)
+    async with env.files.queue(path):
+        try:
+            return await _put(path, args.content, env=env)
+        except Stale as stale:
+            raise Refusal(
+                f"{short(path, env)} was changed by another program just now; nothing was written. "
+                "Read it and decide again."
+            ) from stale
+
+
+async def _put(path: str, content: str, *, env: Env) -> Outcome:
+    stat = await env.files.stat(path)
+    if stat is None:
+        digested = await env.files.replace(path, content.encode(), expect=None)
+        return _describe_write(compare(path, None, content), short(path, env), digested=digested)
+    stat = await existing(path, env)
+    data = await env.files.read(path, limit=LIMIT)
+    _check(path, digest(data) if len(data) < LIMIT else "", known=not data, env=env)
+    old = decode(data)
+    made, kept = _encoded(content, old)
+    digested = await env.files.replace(path, made, expect=digest(data))
+    patch = compare(path, old.text if old else "", content)
+    return _describe_write(patch, short(path, env) + linked(stat) + kept, digested=digested)
+
+
+def _check(path: str, is_now: str, *, known: bool, env: Env) -> None:
+    seen = env.state.get(f"seen:{path}")
+    if known or seen == is_now:
+        return
+    why = "has changed since you read it" if seen else "exists and you have not read it"
+    advice = "Read it first, so that nothing in it gets lost; to change a part of it, use Edit."
+    raise Refusal(f"{short(path, env)} {why}; nothing was written. {advice}")
+
+
+def _encoded(content: str, old: Decoded | None) -> tuple[bytes, str]:
+    """The content as the old file would hold it, and a remark on that."""
+    encoding = Encoding(old.encoding.codec, old.encoding.bom) if old else Encoding("utf-8")
+    kinds = endings(old.text) if old else []
+    remark = encoding.label
+    if len(kinds) == 1 and kinds != ["\n"] and "\r" not in content:
+        content = content.replace("\n", kinds[0])
+        remark += " CRLF" if kinds == ["\r\n"] else " CR"
+    try:
+        data = encoding.bom + encoding.encode(content)
+    except UnicodeEncodeError:
+        return content.encode(), f" (as UTF-8; it was {encoding.label})"
+    return data, f" (kept {remark.strip()})" if remark else ""
+
+
+def _describe_write(patch: Patch, name: str, *, digested: str) -> Outcome:
+    lines = f"{patch.added} lines" if patch.type == "create" else f"+{patch.added} -{patch.removed}"
+    return said(
+        f"{'Created' if patch.type == 'create' else 'Wrote'} {name}: {lines}.",
+        detail=patch.json(),
+        changes=(Changed(f"seen:{patch.file_path}", digested),),
+    )
+
+
+WRITE = Tool(
+    name="Write",
+    description=(
+        "Create a file, with its folders, or replace all of it. An existing file must have been "
+        "Read. Prefer Edit for changes."
+    ),
+    args=WriteArgs,
+    access=lambda args, here: writes(args.file_path, here),
+    run=_write,
+    summary=lambda args: f"Write {plain(args.file_path)} ({len(args.content)} characters)",
 )

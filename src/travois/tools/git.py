@@ -6,16 +6,152 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
 from travois.context.tool_results import measure, most_that_fits
 from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
-from travois.ports.world import Env
-from travois.tools import repository
+from travois.ports.world import Command, Completed, Env, Files, Processes
+from travois.sandbox.profile import Cage
 from travois.tools.paths import absolute, plain
-from travois.tools.repository import Repository
+
+# Asking git about a repository without running any code that the repository brings.
+
+
+SECONDS = 30.0
+KEEP = 4 * 1024 * 1024
+TRUSTED = ("system", "global")
+"""Scopes of settings that are the user's own; all others may come with the repository."""
+
+SETTINGS = (
+    "core.fsmonitor=false",
+    "core.hooksPath=/dev/null",
+    "core.quotePath=false",
+    "diff.mnemonicPrefix=false",
+    "diff.noprefix=false",
+    "i18n.logOutputEncoding=UTF-8",
+    "log.showSignature=false",
+    "safe.bareRepository=explicit",
+)
+HARMLESS = (
+    "git",
+    "--no-pager",
+    "--literal-pathspecs",
+    *(word for setting in SETTINGS for word in ("-c", setting)),
+)
+QUIET = {
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "LC_ALL": "C",
+}
+
+
+class Where(Protocol):
+    """As much of the world as git needs."""
+
+    @property
+    def cwd(self) -> str: ...
+
+    @property
+    def wary(self) -> Cage | None: ...
+
+    @property
+    def files(self) -> Files: ...
+
+    @property
+    def processes(self) -> Processes: ...
+
+
+class Repository(msgspec.Struct, frozen=True):
+    """Where the repository is, and the filters that its own configuration names."""
+
+    top: str
+    folder: str
+    filters: tuple[str, ...]
+
+    def env(self) -> dict[str, str]:
+        """The environment in which those filters do nothing."""
+        values = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
+        pairs = [(f"filter.{f}.{key}", value) for f in self.filters for key, value in values]
+        named = {"GIT_CONFIG_COUNT": str(len(pairs))} if pairs else {}
+        for number, (key, value) in enumerate(pairs):
+            named |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        return QUIET | named
+
+
+async def find(env: Where) -> Repository:
+    """The repository around the working folder; refused if it claims files beyond its own."""
+    words = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
+    found = _answer(env, await _run(env, words, QUIET)).output.joined().split(b"\n")
+    top, folder = os.fsdecode(found[0]), os.fsdecode(found[1])
+    if await env.files.stat(os.path.join(top, ".git")) is None:
+        raise Refusal(f"The settings of {folder} claim the files of {top}; it is not read.")
+    return Repository(top, folder, await _filters(env))
+
+
+async def ask(env: Where, repo: Repository, words: Sequence[str]) -> Completed:
+    """Run one git command that only reads; refused with git's reason if it fails."""
+    return _answer(env, await _run(env, words, repo.env()))
+
+
+def within(env: Where, repo: Repository, paths: Sequence[str]) -> tuple[str, ...]:
+    """The paths in full, if they lie in the repository: `git diff` would compare any two others."""
+    for path in paths:
+        full = absolute(path, env.cwd)
+        linked = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
+        if not any(_below(repo.top, place) for place in (linked, os.path.realpath(full))):
+            raise Refusal(f"{path} is outside the repository at {repo.top}.")
+    return tuple(absolute(path, env.cwd) for path in paths)
+
+
+def text(done: Completed) -> str:
+    """What git said, or its beginning if it said too much."""
+    whole = done.output.head if done.output.missing else done.output.joined()
+    return whole.decode(errors="replace")
+
+
+async def _filters(env: Where) -> tuple[str, ...]:
+    """The names of the filters that the user has not set up for all repositories."""
+    pattern = r"^filter\..*\.(clean|smudge|process)$"
+    words = ("config", "--null", "--show-scope", "--name-only", "--get-regexp", pattern)
+    done = await _run(env, words, QUIET)
+    if done.status == 1:
+        return ()
+    answer = os.fsdecode(_answer(env, done).output.joined()).split("\0")
+    keys = [k for scope, k in zip(answer[::2], answer[1::2], strict=False) if scope not in TRUSTED]
+    return tuple(sorted({key.partition(".")[2].rpartition(".")[0] for key in keys}))
+
+
+async def _run(env: Where, words: Sequence[str], added: dict[str, str]) -> Completed:
+    if any("\0" in word for word in words):
+        raise Refusal("The arguments hold a NUL character; leave it out.")
+    argv = (*HARMLESS, *words)
+    command = Command(argv, env.cwd, added, keep=KEEP, stderr="apart", wary=env.wary)
+    return await env.processes.run(command, timeout=SECONDS)
+
+
+def _answer(env: Where, done: Completed) -> Completed:
+    if done.timed_out:
+        raise Refusal(f"git took more than {SECONDS:g} s; ask for less.")
+    if done.status == 0:
+        return done
+    errors = done.errors.head.decode(errors="replace").strip() or "it failed"
+    lines = errors.splitlines()
+    fatal = next((line for line in lines if line.startswith("fatal: ")), lines[0])
+    if "not a git repository" in fatal:
+        raise Refusal(f"{env.cwd} is not inside a git repository.")
+    partial = "lazy fetching" in errors or "promisor" in errors
+    advice = " (this clone is partial: fetch what is missing with Bash)" if partial else ""
+    raise Refusal(f"git: {fatal.removeprefix('fatal: ')[:300]}{advice}")
+
+
+def _below(top: str, path: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
 
 AROUND = 150
 """The tokens kept for what is said beside a long text."""
@@ -76,10 +212,10 @@ class BlameArgs(msgspec.Struct, frozen=True):
 
 
 async def _status(args: StatusArgs, env: Env, call: str) -> Outcome:
-    repo = await repository.find(env)
+    repo = await find(env)
     words = ("status", "--porcelain=v2", "--branch", "--show-stash", "-z", WORKTREE)
-    done = await repository.ask(env, repo, words)
-    heads, changes = _parted(repository.text(done).split("\0")[:-1])
+    done = await ask(env, repo, words)
+    heads, changes = _parted(text(done).split("\0")[:-1])
     lines = [_branch(heads), *await _underway(env, repo), *(changes[:PATHS] or ["clean"])]
     if len(changes) > PATHS:
         lines.append(f"(and {len(changes) - PATHS} more; `git status FOLDER` shows a part)")
@@ -87,13 +223,13 @@ async def _status(args: StatusArgs, env: Env, call: str) -> Outcome:
 
 
 async def _diff(args: DiffArgs, env: Env, call: str) -> Outcome:
-    repo = await repository.find(env)
+    repo = await find(env)
     words = ["diff", *PATCH, WORKTREE]
     words += ["--cached"] if args.staged else []
     words += ["--stat=120"] if args.stat else []
     words += [_rev(args.commit)] if args.commit else []
-    words += ["--", *repository.within(env, repo, args.paths)]
-    found = repository.text(await repository.ask(env, repo, words))
+    words += ["--", *within(env, repo, args.paths)]
+    found = text(await ask(env, repo, words))
     if not found:
         return said("Nothing is staged." if args.staged else "No changes (untracked files aside).")
     shown = _bounded(env, call, found, hint="stat=true lists the files, paths narrows")
@@ -101,15 +237,15 @@ async def _diff(args: DiffArgs, env: Env, call: str) -> Outcome:
 
 
 async def _log(args: LogArgs, env: Env, call: str) -> Outcome:
-    repo = await repository.find(env)
+    repo = await find(env)
     count = min(max(args.n, 1), COMMITS)
     words = ["log", "--no-color", f"--max-count={count + 1}", "--date=short"]
     words += ["--format=%h %ad %an:%d %s", "--regexp-ignore-case"]
     words += [f"--grep={args.grep}"] if args.grep else []
     words += [f"--author={args.author}"] if args.author else []
     words += [_rev(args.rev)] if args.rev else []
-    words += ["--", *repository.within(env, repo, [args.path] if args.path else [])]
-    lines = repository.text(await repository.ask(env, repo, words)).splitlines()
+    words += ["--", *within(env, repo, [args.path] if args.path else [])]
+    lines = text(await ask(env, repo, words)).splitlines()
     if not lines:
         return said("No commit matches.")
     if len(lines) > count:
@@ -118,27 +254,27 @@ async def _log(args: LogArgs, env: Env, call: str) -> Outcome:
 
 
 async def _show(args: ShowArgs, env: Env, call: str) -> Outcome:
-    repo = await repository.find(env)
+    repo = await find(env)
     what = _rev(args.rev)
     if args.path:
-        repository.within(env, repo, [args.path])
+        within(env, repo, [args.path])
         what += ":./" + os.path.relpath(absolute(args.path, env.cwd), env.cwd)
     words = ("show", *PATCH, "--date=iso", "--format=%h %ad %an <%ae>%d%n%n%B", "--stat", "--patch")
     end = () if args.path else ("--",)  # without it git says which path is missing
-    done = await repository.ask(env, repo, (*words, what, *end))
+    done = await ask(env, repo, (*words, what, *end))
     if b"\0" in done.output.head:
         raise Refusal(f"{what} is binary ({done.output.total} bytes); only text can be shown.")
-    found = repository.text(done) or f"{what} is empty."
+    found = text(done) or f"{what} is empty."
     return said(_bounded(env, call, found, hint="path= shows one file as it was then"))
 
 
 async def _blame(args: BlameArgs, env: Env, call: str) -> Outcome:
-    repo = await repository.find(env)
-    paths = repository.within(env, repo, [args.path])
+    repo = await find(env)
+    paths = within(env, repo, [args.path])
     span = f"-L{max(args.start, 1)},{args.end if args.end > 0 else ''}"
     words = ("blame", "--no-textconv", "--porcelain", span, "--", *paths)
-    done = await repository.ask(env, repo, words)
-    found = "\n".join(_grouped(repository.text(done))) or f"{args.path} is empty."
+    done = await ask(env, repo, words)
+    found = "\n".join(_grouped(text(done))) or f"{args.path} is empty."
     return said(_bounded(env, call, found, hint="start and end narrow"))
 
 

@@ -1,25 +1,92 @@
-"""EnterPlanMode and ExitPlanMode: plan first, and work once the person agrees to the plan."""
+"""AskUserQuestion: what only the person can decide."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 import msgspec
 
 from travois.core.content import Text
 from travois.core.facts import Changed
+from travois.core.tasks import Task, Tasks, replace_tasks
 from travois.engine.permission_modes import MODE
+from travois.hooks.events import TaskCompleted, TaskCreated
 from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Choice, Env, Option, Unanswered
+
+NOBODY_ANSWERED = (
+    "Nobody answered. Decide it yourself, and say in your reply what you took for granted."
+)
+
+
+class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One answer to pick."""
+
+    label: str
+    description: str = ""
+
+
+class Asking(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One question with its answers."""
+
+    question: str
+    options: Annotated[tuple[Offer, ...], msgspec.Meta(min_length=2, max_length=6)]
+    header: str = ""
+    multi_select: bool = False
+
+
+class AskArgs(msgspec.Struct, frozen=True):
+    """The questions, which are put together."""
+
+    questions: Annotated[tuple[Asking, ...], msgspec.Meta(min_length=1, max_length=4)]
+
+
+async def _ask(args: AskArgs, env: Env, call: str) -> Outcome:
+    choices = tuple(_choice(one) for one in args.questions)
+    try:
+        answers = await env.choose(choices)
+    except Unanswered:
+        raise Refusal(NOBODY_ANSWERED) from None
+    found = dict(zip((one.question for one in choices), answers, strict=True))
+    told = "\n".join(f"{question}\n  {answer}" for question, answer in found.items())
+    return said(f"The user answered:\n{told}", detail=_detail(found))
+
+
+def _choice(asked: Asking) -> Choice:
+    options = tuple(Option(one.label, one.description) for one in asked.options)
+    return Choice(asked.question, options, header=asked.header, several=asked.multi_select)
+
+
+def _detail(answers: dict[str, str]) -> str:
+    return msgspec.json.encode({"answers": answers}).decode()
+
+
+ASK = Tool(
+    name="AskUserQuestion",
+    description=(
+        "Ask the user to choose what only they can decide; the option that you would take first. "
+        "They may also answer in their own words."
+    ),
+    args=AskArgs,
+    access=lambda args, here: (),
+    run=_ask,
+    summary=lambda args: args.questions[0].question,
+)
+
+
+# EnterPlanMode and ExitPlanMode: plan first, and work once the person agrees to the plan.
+
 
 YES = Option("Yes", "begin; what changes anything is still asked about")
 EDITS = Option("Yes, and accept edits", "begin; edits in the workspace are not asked about")
 NO = Option("No, keep planning", "or say what should be different")
 READY = Choice("Is this the plan to carry out?", (YES, EDITS, NO), header="Plan")
 AFTER = {YES.label: "default", EDITS.label: "accept-edits"}
-ALONE = "Nobody is there to agree to the plan: give it as your answer, and end here."
+NOBODY_TO_AGREE = "Nobody is there to agree to the plan: give it as your answer, and end here."
 
 
 ENTERED = (
@@ -48,7 +115,7 @@ async def _present(args: PlanArgs, env: Env, call: str) -> Outcome:
     try:
         (answer,) = await env.choose((READY,), plan=args.plan)
     except Unanswered:
-        raise Refusal(ALONE) from None
+        raise Refusal(NOBODY_TO_AGREE) from None
     if (mode := AFTER.get(answer)) is None:
         wish = "" if answer == NO.label else f" They say: {answer}"
         return said(f"The user wants to go on planning.{wish} Plan mode holds.")
@@ -93,4 +160,82 @@ PLAN = Tool(
     access=lambda args, here: (),
     run=_present,
     summary=lambda args: "A plan to agree to",
+)
+
+
+# TodoWrite: the model's plan, as one call that writes its part of the task list anew.
+
+
+class Todo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing to do; `active` says it as being done, for the screen."""
+
+    content: Annotated[str, msgspec.Meta(min_length=1)]
+    status: Literal["pending", "in_progress", "completed"]
+    active: str = msgspec.field(default="", name="activeForm")
+
+
+class TodoArgs(msgspec.Struct, frozen=True):
+    """The whole list, which replaces the one before."""
+
+    todos: tuple[Todo, ...]
+
+
+async def _write(args: TodoArgs, env: Env, call: str) -> Outcome:
+    desk, wanted = env.tasks, tuple(map(_task, args.todos))
+
+    def edit(tasks: Tasks) -> Tasks:
+        return replace_tasks(tasks, wanted, by=desk.me)
+
+    for occasion in _news(desk.read(), desk.preview(edit)):
+        heard = await env.hear(occasion)
+        if why := heard.block or heard.stop:
+            raise Refusal(f"The list stays as it was. A hook says: {why}")
+    after = desk.change(edit)
+    mine = [task for task in after if task.owner == desk.me]
+    others = len(after) - len({task.id for task in mine} | _named(after, args.todos))
+    kept = f" {others} tasks of other agents stay on the list." if others else ""
+    return said(_told(args.todos) + kept)
+
+
+def _task(todo: Todo) -> Task:
+    return Task(content=todo.content, status=todo.status, active=todo.active)
+
+
+def _named(tasks: Tasks, todos: tuple[Todo, ...]) -> set[str]:
+    """Return the ids of the tasks that the call speaks of."""
+    contents = {todo.content for todo in todos}
+    return {task.id for task in tasks if task.content in contents}
+
+
+def _news(before: Tasks, after: Tasks) -> Iterator[TaskCreated | TaskCompleted]:
+    """Yield what was put on the list, and what on it is done since."""
+    held = {task.id: task.status for task in before}
+    for task in after:
+        if task.status == "deleted":
+            continue
+        if task.id not in held:
+            yield TaskCreated(task.id, task.content)
+        if task.status == "completed" != held.get(task.id):
+            yield TaskCompleted(task.id, task.content)
+
+
+def _told(todos: tuple[Todo, ...]) -> str:
+    if not todos:
+        return "The list is empty."
+    done = sum(todo.status == "completed" for todo in todos)
+    busy = sum(todo.status == "in_progress" for todo in todos)
+    note = f" {busy} are in progress at once: keep to one." if busy > 1 else ""
+    return f"{done} of {len(todos)} done.{note}"
+
+
+TODO = Tool(
+    name="TodoWrite",
+    description=(
+        "Replace your task list. Use it for work of three or more steps; keep one task in_progress "
+        "and mark each completed as soon as it is."
+    ),
+    args=TodoArgs,
+    access=lambda args, here: (),
+    run=_write,
+    summary=lambda args: f"Task list: {_told(args.todos)}",
 )

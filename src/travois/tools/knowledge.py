@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
+from travois.core.content import Text
+from travois.memory.drafts import Draft
+from travois.memory.memory import Type
 from travois.permissions.access import Access
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
@@ -83,4 +86,69 @@ RECALL = Tool(
     access=_nothing,
     run=_recall,
     summary=lambda args: f"Recall {args.query}",
+)
+
+
+# Remember: keeping what the user asks for, for later sessions.
+
+
+class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What to keep, or the name of what to forget."""
+
+    text: str = ""
+    type: Type = "feedback"
+    scope: Annotated[
+        Literal["", "project", "user"], msgspec.Meta(description="user: in all their projects")
+    ] = ""
+    forget: Annotated[str, msgspec.Meta(description="name of one to drop")] = ""
+
+
+async def _remember(args: RememberArgs, env: Env, call: str) -> Outcome:
+    if env.memory is None:
+        raise Refusal("Memory is switched off here. Tell the user.")
+    if args.forget:
+        return said(await env.memory.forget(args.forget))
+    if not args.text.strip():
+        raise Refusal("Give the text to remember, or the name of a memory to forget.")
+    return said(await env.memory.remember(Draft(args.text, args.type, scope=args.scope or None)))
+
+
+REMEMBER = Tool(
+    name="Remember",
+    description="Keep for later sessions what the user asks to remember.",
+    args=RememberArgs,
+    access=lambda args, here: (),
+    run=_remember,
+    summary=lambda args: f"Forget {args.forget}" if args.forget else f"Remember: {args.text}",
+)
+
+
+# Skill: the model reads how a kind of work is done here, when it comes to it.
+
+
+class SkillArgs(msgspec.Struct, frozen=True):
+    """Which skill, and what it should be about."""
+
+    name: str
+    args: str = ""
+
+
+async def _use(args: SkillArgs, env: Env, call: str) -> Outcome:
+    if env.skills is None:
+        raise Refusal("There are no skills here.")
+    used = await env.skills.use(args.name.strip().removeprefix("/"), args.args, call=call)
+    return Outcome((Text(used.text),), error=used.error, changes=used.changes)
+
+
+def _access(args: SkillArgs, here: Here) -> tuple[Access, ...]:
+    return (Access("spawn", args.name.strip().removeprefix("/")),)
+
+
+SKILL = Tool(
+    name="Skill",
+    description="Use a skill: get its instructions, then follow them.",
+    args=SkillArgs,
+    access=_access,
+    run=_use,
+    summary=lambda args: f"Use skill {args.name} {args.args}".rstrip(),
 )

@@ -14,8 +14,66 @@ from typing import Literal
 
 import msgspec
 
-from travois.tools.indent import Shift, indent_of, shift_between
-from travois.tools.text import Flat, flatten
+from travois.tools.text import Flat, flatten, lines, shown
+
+# How one block of lines is indented differently from another, all lines alike.
+
+
+INDENT = re.compile(r"[ \t]*")
+UNITS = (("", ""), *((a, b) for w in (4, 2, 8, 3) for a, b in (("\t", " " * w), (" " * w, "\t"))))
+"""Tabs for spaces and spaces for tabs, the most common widths first."""
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """A change of indentation: one unit for another, then something less or more in front."""
+
+    unit: str = ""
+    becomes: str = ""
+    less: str = ""
+    more: str = ""
+
+    def indent(self, indent: str) -> str | None:
+        """The indentation after the shift; None if there is too little of it."""
+        if self.unit:
+            indent = indent.replace(self.unit, self.becomes)
+        if not indent.startswith(self.less):
+            return None
+        return self.more + indent[len(self.less) :]
+
+    def line(self, line: str) -> str | None:
+        """The line after the shift; a blank line stays as it is."""
+        if not line.strip():
+            return line
+        before = indent_of(line)
+        after = self.indent(before)
+        return None if after is None else after + line[len(before) :]
+
+
+def indent_of(line: str) -> str:
+    """The spaces and tabs that a line begins with."""
+    found = INDENT.match(line)
+    return found[0] if found else ""
+
+
+def shift_between(old: Sequence[str], new: Sequence[str]) -> Shift | None:
+    """The one shift that turns each indentation of `old` into its partner in `new`."""
+    shifts = (_shift(old[0], new[0], unit, becomes) for unit, becomes in UNITS)
+    fitting = [shift for shift in shifts if shift is not None and _fits(shift, old, new)]
+    return min(fitting, key=lambda shift: len(shift.less) + len(shift.more), default=None)
+
+
+def _shift(old: str, new: str, unit: str, becomes: str) -> Shift | None:
+    turned = old.replace(unit, becomes) if unit else old
+    if new.endswith(turned):
+        return Shift(unit, becomes, more=new[: len(new) - len(turned)])
+    if turned.endswith(new):
+        return Shift(unit, becomes, less=turned[: len(turned) - len(new)])
+    return None
+
+
+def _fits(shift: Shift, old: Sequence[str], new: Sequence[str]) -> bool:
+    return all(shift.indent(a) == b for a, b in zip(old, new, strict=True))
+
 
 BLANKS = "\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 SINGLE, DOUBLE = "\u2018\u2019\u201a\u201b\u2032", "\u201c\u201d\u201e\u201f\u2033"
@@ -151,3 +209,66 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> int:
     """How many items two sequences share at their beginning."""
     pairs = zip(one, other, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+# What stands in a file closest to a text that is not in it.
+
+
+LINES = 50_000
+CHARACTERS = 2_000_000
+"""How much of a file is searched: advice must not take longer than reading the file again."""
+WINDOW = 12
+WIDTH = 200
+ALIKE = 0.4
+ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u00a0\u00ad\u200b-\u200f\u2028\u2029\u2060\ufeff]")
+
+
+def nearest(text: str, needle: str) -> str:
+    """The lines most like the needle, and the first difference, with odd characters escaped."""
+    there, wanted = lines(text[:CHARACTERS])[:LINES], lines(needle)
+    index = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()), default=-1)
+    best = _closest(there, wanted[index]) if index >= 0 else -1
+    if best < 0:
+        return "Nothing in the file is like it."
+    top = max(best - index, 0)
+    block = there[top : top + min(len(wanted), WINDOW)]
+    rows = (f"{top + i + 1}\t{_visible(line)}" for i, line in enumerate(block))
+    difference = _difference(wanted, there, top)
+    return "\n".join(("The nearest lines (odd characters escaped):", *rows, difference)).rstrip()
+
+
+def _closest(there: list[str], sought: str) -> int:
+    """The number of the line that shares most with the one sought; -1 if none shares much."""
+    wanted = _triples(sought)
+    best, score = -1, ALIKE
+    for index, line in enumerate(there):
+        if not len(sought) <= 4 * len(line) + 8 or not len(line) <= 4 * len(sought) + 8:
+            continue
+        found = _triples(line)
+        alike = 2 * len(wanted & found) / (len(wanted) + len(found))
+        if alike > score:
+            best, score = index, alike
+    return best
+
+
+def _triples(line: str) -> set[str]:
+    """Its runs of three characters, blind to case, blanks and typography."""
+    plain = f" {''.join(line.translate(FOLD).lower().split())} "
+    return {plain[i : i + 3] for i in range(max(len(plain) - 2, 1))}
+
+
+def _difference(wanted: list[str], there: list[str], top: int) -> str:
+    pairs = zip(wanted, there[top : top + len(wanted)], strict=False)
+    for number, (yours, theirs) in enumerate(pairs, top + 1):
+        if yours != theirs:
+            says, has = _visible(yours), _visible(theirs)
+            return f"First difference, line {number}: you wrote `{says}`, the file has `{has}`."
+    return ""
+
+
+def _visible(line: str) -> str:
+    """The line with tabs, odd characters and blanks at its end escaped, and cut if long."""
+    body = line.rstrip(" ")
+    ends = body.replace("\t", "\\t") + "\\x20" * min(len(line) - len(body), 8)
+    plain = ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", shown(ends))
+    return plain if len(plain) <= WIDTH else plain[:WIDTH] + "…"

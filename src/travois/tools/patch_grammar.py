@@ -170,7 +170,7 @@ def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
     found = _sought(lines, chunk.old, at)
     if found >= 0:
         return found
-    from travois.tools.nearest import nearest
+    from travois.tools.match import nearest
 
     near = nearest("\n".join(lines), "\n".join(chunk.old))
     raise Refusal(f"Nothing was changed: {which} does not match the file. {near}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from anyio import to_thread
@@ -13,10 +15,128 @@ from travois.core.content import Media, Text
 from travois.core.facts import Changed
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Room, Stat, digest
-from travois.tools import sniff
-from travois.tools.page import LINES, Fitted, Page, Place
 from travois.tools.paths import absolute, existing, plain, reads, short
-from travois.tools.text import SAMPLE, Decoded, Encoding, decode, detect, endings
+from travois.tools.text import (
+    LINES,
+    SAMPLE,
+    Decoded,
+    Encoding,
+    Fitted,
+    Page,
+    Place,
+    decode,
+    detect,
+    endings,
+    fit_parts,
+)
+
+if TYPE_CHECKING:
+    from pypdf import PdfReader
+
+
+# What some bytes are, by how they begin.
+
+
+IMAGES = (
+    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
+    (0, b"\xff\xd8\xff", "image/jpeg"),
+    (0, b"GIF8", "image/gif"),
+    (8, b"WEBP", "image/webp"),
+)
+KINDS = (
+    (0, b"\x7fELF", "a compiled program"),
+    (0, b"MZ", "a compiled program"),
+    (0, b"\xcf\xfa\xed\xfe", "a compiled program"),
+    (0, b"\xca\xfe\xba\xbe", "compiled code"),
+    (0, b"\0asm", "compiled code"),
+    (0, b"PK\x03\x04", "a zip archive or office document"),
+    (0, b"7z\xbc\xaf", "an archive"),
+    (0, b"\x1f\x8b", "gzip data"),
+    (0, b"BZh", "bzip2 data"),
+    (0, b"\xfd7zXZ", "xz data"),
+    (0, b"\x28\xb5\x2f\xfd", "zstd data"),
+    (257, b"ustar", "a tar archive"),
+    (0, b"SQLite format 3", "an SQLite database"),
+    (0, b"II*\0", "a TIFF image (convert it to PNG)"),
+    (0, b"MM\0*", "a TIFF image (convert it to PNG)"),
+    (0, b"BM", "a BMP image (convert it to PNG)"),
+    (4, b"ftyp", "a video or HEIF image"),
+    (0, b"RIFF", "sound or video"),
+    (0, b"OggS", "sound or video"),
+    (0, b"ID3", "sound"),
+)
+CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
+
+
+def image_type(head: bytes) -> str:
+    """The media type of an image that models can see; empty if it is none."""
+    return next((mime for at, start, mime in IMAGES if head.startswith(start, at)), "")
+
+
+def kind(head: bytes) -> str:
+    """What a file that is no text seems to be."""
+    return next((name for at, start, name in KINDS if head.startswith(start, at)), "binary data")
+
+
+def garbled(head: bytes) -> bool:
+    """Whether there are too many control characters for a text."""
+    return len(head) - len(head.translate(None, CONTROLS)) > len(head) // 10
+
+
+# The text of a PDF's pages.
+
+
+AT_ONCE = 20
+RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
+EMPTY = "[no text on this page; it may be a scan]"
+BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What a malformed document can make a parser raise."""
+
+
+def pages_of(data: bytes, wanted: str, *, column: int, room: Room) -> str:
+    """The pages named like `3` or `1-5`, each under a mark; all if none are and they are few."""
+    import io
+    import logging
+
+    from pypdf import PdfReader
+    from pypdf.errors import PyPdfError
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    try:
+        reader = PdfReader(io.BytesIO(data))
+        count = len(reader.pages)
+        first, last = _range(wanted, count)
+        parts, cut = fit_parts(_told(reader, first, last, count=count), column=column, room=room)
+        return "\n".join((*parts, *_onward(first, len(parts), count=count, cut=cut)))
+    except (PyPdfError, *BROKEN) as error:
+        raise Refusal(f"This PDF cannot be read ({error}); try Bash with pdftotext.") from error
+
+
+def _range(wanted: str, count: int) -> tuple[int, int]:
+    """The first and the last page asked for, as far as they exist."""
+    said = RANGE.fullmatch(wanted.strip()) if wanted else None
+    if wanted and said is None:
+        raise Refusal(f'pages must be like "3" or "1-5", not {wanted!r}.')
+    first = int(said[1]) if said else 1
+    last = int(said[2] or count) if said and said[2] is not None else first if said else count
+    if not 1 <= first <= min(last, count):
+        raise Refusal(f"The PDF has pages 1-{count}; {wanted!r} is not among them.")
+    return first, min(last, count, first + AT_ONCE - 1)
+
+
+def _told(reader: PdfReader, first: int, last: int, *, count: int) -> Iterator[str]:
+    for number in range(first, last + 1):
+        text = reader.pages[number - 1].extract_text().strip()
+        yield f"--- page {number} of {count} ---\n{text or EMPTY}"
+
+
+def _onward(first: int, shown: int, *, count: int, cut: int) -> Iterator[str]:
+    last = first + shown - 1
+    if cut:
+        yield f'[page {last} of {count} is cut; continue with pages="{last}-", column={cut}]'
+    elif last < count:
+        yield f'[pages {first}-{last} of {count}; continue with pages="{last + 1}-"]'
+
 
 WHOLE = 50_000_000
 """Larger files are read in parts, and are not known as a whole afterwards."""
@@ -42,7 +162,7 @@ async def _read(args: ReadArgs, env: Env, call: str) -> Outcome:
     stat = await existing(path, env)
     whole = stat.size <= WHOLE
     data = await env.files.read(path, limit=WHOLE if whole else SAMPLE)
-    if mime := sniff.image_type(data):
+    if mime := image_type(data):
         outcome = _image(data, mime, stat, path=path, env=env)
     elif data.startswith(b"%PDF-"):
         outcome = await _pages(data, args, size=stat.size, room=env.room)
@@ -54,7 +174,6 @@ async def _read(args: ReadArgs, env: Env, call: str) -> Outcome:
 
 
 async def _pages(data: bytes, args: ReadArgs, *, size: int, room: Room) -> Outcome:
-    from travois.tools.pdf import pages_of
 
     if size > len(data):
         raise Refusal(f"This PDF of {size:,} bytes is too large; use Bash with pdftotext -f -l.")
@@ -84,7 +203,7 @@ def _text(data: bytes, args: ReadArgs, name: str, *, room: Room) -> Outcome:
 
 
 def _cells(source: Decoded, args: ReadArgs, room: Room) -> str:
-    from travois.tools.cells import show
+    from travois.tools.notebook_cells import show
 
     return show(source.text, Place(args.offset, args.column), args.limit, room=room)
 
@@ -159,12 +278,12 @@ async def _part(path: str, head: bytes, args: ReadArgs, *, size: int, env: Env) 
 
 
 def _garbled(encoding: Encoding, data: bytes) -> bool:
-    return encoding.codec in EIGHT_BIT and sniff.garbled(data[:SAMPLE])
+    return encoding.codec in EIGHT_BIT and garbled(data[:SAMPLE])
 
 
 def _binary(name: str, head: bytes, size: int) -> str:
     advice = "Look into it with Bash (file, strings, xxd, unzip -l)."
-    return f"{name} is {sniff.kind(head)} of {size:,} bytes, not text. {advice}"
+    return f"{name} is {kind(head)} of {size:,} bytes, not text. {advice}"
 
 
 READ = Tool(

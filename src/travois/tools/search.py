@@ -9,27 +9,487 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
+import anyio
 import msgspec
 
 from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Env
-from travois.tools import globs
+from travois.ports.world import Command, Completed, Env, Stat
 from travois.tools.paths import absolute, plain, reads
-from travois.tools.ripgrep import (
-    MAX_BYTES,
-    Answer,
-    Query,
-    Row,
-    Window,
-    query_at,
-    search,
-    shown,
-    spot,
-    where,
+
+# Glob patterns as ripgrep reads them, as regular expressions over relative paths.
+
+
+TOKEN = re.compile(r"\*\*/|\*+|\[[!^]?\]?[^\]/]*\]|\\.|.", re.DOTALL)
+LITERAL = re.compile(r"[^*?\[\]{}\\]*")
+SAME_FOLDER = re.compile(r"/(?:\.?/)+")
+PARTED = re.compile(r"[,\s]")
+PLAIN = "._-+@=~"
+MAX_ALTERNATIVES = 200
+
+
+class PathFilter(msgspec.Struct, frozen=True):
+    """Which paths some patterns mean, and what ripgrep is told so that it looks at few others."""
+
+    wanted: tuple[re.Pattern[str], ...] = ()
+    barred: tuple[re.Pattern[str], ...] = ()
+    rules: str = ""
+    """Lines of an ignore file that leaves out nothing that is wanted; empty if all may be."""
+
+    def fits(self, path: str) -> bool:
+        """Whether one of the patterns matches the path, and none of those with a `!`."""
+        if self.wanted and not any(pattern.fullmatch(path) for pattern in self.wanted):
+            return False
+        return not any(pattern.fullmatch(path) for pattern in self.barred)
+
+
+def path_filter(patterns: str) -> PathFilter:
+    """Read patterns parted by commas or blanks; raises re.error.
+
+    A name may hold commas and blanks itself, so the whole text counts as a pattern besides.
+    """
+    parts = split(patterns)
+    wanted = [part for part in parts if part[0] != "!"]
+    if len(parts) > 1 and parts[0][0] != "!":
+        wanted.append(patterns)
+    return PathFilter(
+        tuple(compiled(part) for part in wanted),
+        tuple(compiled(part[1:]) for part in parts if part[0] == "!"),
+        _rules(wanted),
+    )
+
+
+def split(patterns: str) -> list[str]:
+    """Several patterns in one word, parted by commas or blanks outside braces."""
+    tokens = TOKEN.findall(patterns)
+    braces, depth, parts = _balanced(tokens), 0, [""]
+    for token in tokens:
+        depth += ((token == "{") - (token == "}")) * braces
+        if not depth and PARTED.fullmatch(token):
+            parts.append("")
+        else:
+            parts[-1] += token
+    return [part for part in parts if part]
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """What a path must match in full; a pattern without a slash matches in every folder."""
+    tokens = TOKEN.findall(_anchored(pattern))
+    braces, depth, parts = _balanced(tokens), 0, list[str]()
+    for token in tokens:
+        if braces and token in "{}":
+            depth += 1 if token == "{" else -1
+            parts.append("(?:" if token == "{" else ")")
+        elif depth and token == ",":
+            parts.append("|")
+        else:
+            parts.append(_translated(token))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def fixed_head(pattern: str) -> tuple[str, str]:
+    """Part a pattern at the last slash before anything that is not literal."""
+    found = LITERAL.match(pattern)
+    literal = found[0] if found else ""
+    cut = len(pattern) if literal == pattern else len(literal)
+    head, slash, _ = pattern[:cut].rpartition("/")
+    return head + slash, pattern[len(head + slash) :]
+
+
+def alternatives(pattern: str) -> list[tuple[str, ...]] | None:
+    """The tokens of each pattern that the braces of one stand for; none if these are too many."""
+    tokens = TOKEN.findall(_anchored(pattern))
+    if not _balanced(tokens):
+        return [tuple(tokens)]
+    outer: list[tuple[list[tuple[str, ...]], list[tuple[str, ...]]]] = []
+    done: list[tuple[str, ...]] = []
+    current: list[tuple[str, ...]] = [()]
+    for token in tokens:
+        if token == "{":
+            outer.append((done, current))
+            done, current = [], [()]
+        elif token == "}":
+            inside = [*done, *current]
+            done, current = outer.pop()
+            current = [before + after for before in current for after in inside]
+        elif token == "," and outer:
+            done, current = [*done, *current], [()]
+        else:
+            current = [(*before, token) for before in current]
+        if len(done) + len(current) > MAX_ALTERNATIVES:
+            return None
+    return current
+
+
+def _anchored(pattern: str) -> str:
+    if "/" not in pattern:
+        return f"**/{pattern}"
+    pattern = SAME_FOLDER.sub("/", pattern).removeprefix("./").lstrip("/")
+    return re.sub(r"(\*\*/)+", "**/", pattern)
+
+
+def _translated(token: str) -> str:
+    if token == "**/":
+        return "(?:[^/]+/)*"
+    if token.startswith("*"):
+        return ".*" if len(token) > 1 else "[^/]*"
+    if token == "?":
+        return "[^/]"
+    if token[0] == "[" and len(token) > 2:
+        negated = token[1] in "!^"
+        inside = re.sub(r"([\\\[\]^&|~])", r"\\\1", token[1 + negated : -1])
+        return f"[^/{inside}]" if negated else f"[{inside}]"
+    return re.escape(token[1:] if token[0] == "\\" and len(token) == 2 else token)
+
+
+def _balanced(tokens: Sequence[str]) -> bool:
+    depth = 0
+    for token in tokens:
+        depth += (token == "{") - (token == "}")
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+# --- what ripgrep is told -------------------------------------------------------------------------
+
+
+def _rules(patterns: Sequence[str]) -> str:
+    """Ignore everything but the folders on the way to what the patterns name, and that."""
+    lines = dict.fromkeys(["*"] if patterns else [])
+    for pattern in patterns:
+        found = alternatives(pattern)
+        if found is None:
+            return ""
+        for tokens in found:
+            lines |= dict.fromkeys(_exceptions(tokens))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _exceptions(tokens: Sequence[str]) -> Iterator[str]:
+    """What must not be ignored for the sake of one pattern without braces."""
+    parts = _parts(tokens)
+    crossing = [any(token.startswith("**") for token in part) for part in parts]
+    deep = any(crossing)
+    head = [_loosened(part) for part in parts[: crossing.index(True) if deep else -1]]
+    for count in range(1, len(head) + 1):
+        yield f"!/{'/'.join(head[:count])}/"
+    base = "".join(f"/{part}" for part in head)
+    if not deep:
+        yield f"!{base}/{_loosened(parts[-1])}"
+        return
+    yield f"!{base}/**/*/"
+    name = parts[-1]
+    # `a**/b` and `a**b` can match from within one name into another: only the end is sure.
+    if any(crosses and part != ["**"] for crosses, part in zip(crossing, parts, strict=True)):
+        starred = [at for at, token in enumerate(name) if token.startswith("**")]
+        name = ["*", *name[starred[-1] if starred else 0 :]]
+    yield f"!{base}/**/{_loosened(name)}"
+
+
+def _parts(tokens: Sequence[str]) -> list[list[str]]:
+    """The tokens of each part of the path."""
+    parts: list[list[str]] = [[]]
+    for token in tokens:
+        if token in ("/", "\\/"):
+            parts.append([])
+        elif token == "**/":
+            parts[-1].append("**")
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    return parts
+
+
+def _loosened(part: Sequence[str]) -> str:
+    """A pattern that matches at least as much, in the few signs that every dialect has.
+
+    Ripgrep's `?` is one byte, so it stands only for what is one.
+    """
+    signs = ((token[1:] if token[0] == "\\" and len(token) == 2 else token) for token in part)
+    text = "".join(map(_sign, part, signs)) or "*"
+    return re.sub(r"\*[*?]*", "*", text)
+
+
+def _sign(token: str, char: str) -> str:
+    if len(char) > 1 or token in ("*", "?"):
+        return "*"
+    if char.isalnum() or char in PLAIN:
+        return char
+    return "?" if char.isascii() else "*"
+
+
+# Asking ripgrep: where to look, which of what it says may be shown, and when it is enough.
+
+
+RG = (
+    *("rg", "--no-config", "--no-ignore-messages", "--color=never"),
+    *("--hidden", "--glob=!.git", "--no-require-git"),
 )
+SECONDS = 30.0
+MAX_BYTES = 16 * 1024 * 1024
+"""How much of an unordered answer is read before it is asked for in order."""
+KEPT_BACK = "\n(files that a rule keeps from being read are left out)"
+BINARY = re.compile(
+    rb"(.*?): ((?:WARNING: stopped|binary file matches).* byte around offset \d+\))"
+)
+UNREADABLE = re.compile(
+    rb"(?m)^rg: (.+?): (?:IO error for operation on \1: )?"
+    rb"([^:\n]+(?= \(os error)|PCRE2: .*)(?: \(os error (\d+)\))?$"
+)
+GONE = b"2"
+"""The number of the error that a file is not there: it went while we looked."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of an answer, and the file that it is about."""
+
+    path: str
+    text: str = ""
+
+
+class Query(msgspec.Struct, frozen=True):
+    """What ripgrep is asked, and where."""
+
+    folder: str
+    """Where it runs: an absolute path."""
+    target: str
+    """What it searches: that folder, or a file by its path from there."""
+    base: str
+    """What goes before its paths, so that they lead there from the shell's folder."""
+    options: tuple[str, ...]
+    is_lines: bool = False
+    """Whether it is asked for lines of files, and not for files."""
+    filter: PathFilter = PathFilter()
+
+    def fits(self, path: str) -> bool:
+        """Whether the patterns mean this file; one that was named may be meant by its name."""
+        if self.target == "./" or not self.filter.wanted:
+            return self.filter.fits(path)
+        return any(map(self.filter.fits, (path.lstrip("/"), os.path.basename(path))))
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Which rows of an answer are kept; reading ends with the first one beyond them."""
+
+    first: int
+    count: int
+    size: int
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What ripgrep found, as far as it was read."""
+
+    rows: tuple[Row, ...]
+    first: int
+    """How many rows come before these."""
+    known: int
+    """How many there are at least, with those that were not kept."""
+    is_whole: bool
+    """Whether that is how many there are."""
+    timed_out: bool
+    has_hidden: bool
+    unreadable: str
+
+    @property
+    def total(self) -> str:
+        """How many rows there are, in words that are true."""
+        if self.is_whole:
+            return str(self.known)
+        return f"at least {self.known}" if self.timed_out else f"more than {self.known - 1}"
+
+    def remarks(self) -> str:
+        """What the model should know of what is not here; empty if all is."""
+        late = f"\n(stopped after {SECONDS:g} s, so this is not all; narrow path or pattern)"
+        return (
+            (late if self.timed_out else "")
+            + self.unreadable
+            + (KEPT_BACK if self.has_hidden else "")
+        )
+
+
+async def spot(env: Env, path: str) -> tuple[str, Stat]:
+    """A path as ripgrep and the model should see it (short inside the working folder).
+
+    Ripgrep follows no links but one that it is given by name, so it is given where that led.
+    """
+    full = absolute(path, env.cwd)
+    stat = await env.files.stat(full)
+    if stat is None:
+        raise Refusal(f"{full} does not exist; paths are relative to {env.cwd}.")
+    full = stat.link or full
+    inside = full == env.cwd or full.startswith(env.cwd.rstrip("/") + "/")
+    return (os.path.relpath(full, env.cwd) if inside else full), stat
+
+
+def query_at(env: Env, place: str, stat: Stat, *options: str) -> Query:
+    """A question about a place that `spot` found."""
+    if stat.kind != "folder":
+        return Query(env.cwd, place, "", options)
+    folder = os.path.normpath(os.path.join(env.cwd, place))
+    # From there, the rules of a filter mean what they say, and names are as short as can be.
+    return Query(folder, "./", "" if place == "." else place.rstrip("/") + "/", options)
+
+
+async def search(
+    env: Env, query: Query, *, page: Window, count: int, unordered: Sequence[str] = ()
+) -> Answer:
+    """Find all rows if there are at most `count`, else those of one page, in order of path.
+
+    Ripgrep is asked without an order first, because an order makes it use one thread only.
+    """
+    begun = anyio.current_time()
+    unsorted = msgspec.structs.replace(query, options=(*query.options, *unordered))
+    whole = Reader(env, unsorted, Window(0, count, MAX_BYTES))
+    done = await _run(env, whole, timeout=SECONDS)
+    every = whole.answer(done)
+    if done.cut:
+        left = max(SECONDS - (anyio.current_time() - begun), 0.1)
+        ordered = msgspec.structs.replace(query, options=(*query.options, "--sort=path"))
+        part = Reader(env, ordered, page)
+        done = await _run(env, part, timeout=left)
+        if not done.timed_out:
+            return part.answer(done, least=every.known)
+        every = msgspec.structs.replace(every, timed_out=True)
+    rows = sorted(every.rows, key=lambda row: os.fsencode(row.path).split(b"/"))
+    return msgspec.structs.replace(every, rows=tuple(rows))
+
+
+async def list_files(env: Env, query: Query, *, count: int) -> Answer:
+    """Find files in no order, but no more than `count`."""
+    reader = Reader(env, query, Window(0, count, MAX_BYTES))
+    return reader.answer(await _run(env, reader, timeout=SECONDS))
+
+
+class Reader:
+    """Takes ripgrep's output as it comes, and keeps the rows of one window that may be shown."""
+
+    def __init__(self, env: Env, query: Query, window: Window) -> None:
+        self.query = query
+        self.window = window
+        self.rows: list[Row] = []
+        self.known = 0
+        """How many rows were seen that may be shown."""
+        self.has_hidden = False
+        self._env = env
+        self._size = 0
+        self._rest = b""
+        self._shown: dict[bytes, str | None] = {}
+
+    def take(self, chunk: bytes) -> bool:
+        """Take the next part of the output; false once there is enough."""
+        mark = b"\n" if self.query.is_lines else b"\0"
+        *records, self._rest = (self._rest + chunk).split(mark)
+        return all(map(self._add, self._records(records)))
+
+    def answer(self, done: Completed, *, least: int = 0) -> Answer:
+        """What was found."""
+        return Answer(
+            rows=tuple(self.rows),
+            first=self.window.first,
+            known=max(self.known, least),
+            is_whole=not done.cut and not done.timed_out,
+            timed_out=done.timed_out,
+            has_hidden=self.has_hidden,
+            unreadable=_unreadable(self._env, self.query, done.errors.joined()),
+        )
+
+    def _records(self, records: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Each path and what is said of it; a path may hold the end of a line."""
+        if not self.query.is_lines:
+            yield from ((path, b"") for path in records)
+            return
+        begun = b""
+        for line in records:
+            path, found, text = (begun + line).partition(b"\0")
+            if found:
+                yield path, text.removesuffix(b"\r")
+                begun = b""
+            elif binary := BINARY.fullmatch(line):
+                yield binary[1], binary[2]
+            else:
+                begun += line + b"\n"
+        self._rest = begun + self._rest
+
+    def _add(self, record: tuple[bytes, bytes]) -> bool:
+        path = self._shown_path(record[0])
+        if path is None:
+            return True
+        self.known += 1
+        if self.known <= self.window.first:
+            return True
+        if len(self.rows) == self.window.count or self._size > self.window.size:
+            return False
+        self.rows.append(Row(path, record[1].decode(errors="backslashreplace")))
+        self._size += len(record[1] or record[0]) + 1
+        return True
+
+    def _shown_path(self, path: bytes) -> str | None:
+        """The path as it is shown; none for a file that is not meant or that a rule hides."""
+        if path not in self._shown:
+            self._shown = {path: self._judged(os.fsdecode(path.removeprefix(b"./")))}
+        return self._shown[path]
+
+    def _judged(self, name: str) -> str | None:
+        if not self.query.fits(name):
+            return None
+        if self._env.hidden(os.path.join(self.query.folder, name)):
+            self.has_hidden = True
+            return None
+        return self.query.base + name
+
+
+async def _run(env: Env, reader: Reader, *, timeout: float) -> Completed:
+    """Run it where its question says; what it complains about is refused."""
+    query = reader.query
+    rules = ("--ignore-file=/dev/stdin",) if query.filter.rules else ()
+    argv = (*RG, *rules, *query.options, "--", query.target)
+    if any("\0" in word for word in argv):
+        raise Refusal("The arguments hold a NUL character; leave it out.")
+    stdin = query.filter.rules.encode()
+    command = Command(argv, cwd=query.folder, stdin=stdin, stderr="apart")
+    try:
+        done = await env.processes.run(command, timeout=timeout, reader=reader.take)
+    except PermissionError:
+        if os.access(query.folder, os.X_OK):
+            raise
+        raise Refusal(f"{plain(query.folder)} cannot be searched: permission denied.") from None
+    errors = done.errors.head
+    if done.status == 2 and errors and not errors.startswith(f"rg: {query.target}".encode()):
+        raise Refusal(_complaint(errors.decode(errors="replace")))
+    return done
+
+
+def _complaint(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.startswith(("error:", "PCRE2:"))]
+    return "ripgrep: " + ("; ".join(lines) or text.strip().partition("\n")[0].removeprefix("rg: "))
+
+
+def _unreadable(env: Env, query: Query, errors: bytes) -> str:
+    """Words on what could not be read; nothing is said of what a rule hides."""
+    found = list[str]()
+    for path, why, number in UNREADABLE.findall(errors):
+        name = os.fsdecode(path.removeprefix(b"./"))
+        if number != GONE and not env.hidden(os.path.join(query.folder, name)):
+            found.append(f"{shown(query.base + name)}: {why.decode(errors='replace')}")
+    if not found:
+        return ""
+    if len(found) == 1:
+        return f"\n(could not read {found[0]})"
+    return f"\n(could not read {len(found)} files or folders, such as {found[0]})"
+
+
+def shown(path: str) -> str:
+    """A path as the model sees it, bytes that are no text as escapes."""
+    return plain(os.fsencode(path).decode(errors="backslashreplace"))
+
+
+def where(path: str) -> str:
+    """Words that say where, if a place was named."""
+    return f" in {plain(path)}" if path else ""
+
 
 WIDTH = 500
 BYTES = 20_000
@@ -121,8 +581,8 @@ async def _listed(env: Env, answer: Answer) -> list[str]:
 
 async def _hint(env: Env, query: Query, pattern: str) -> str:
     """What may be wrong with a pattern that matched nothing: a folder, or a link on its way."""
-    literal = globs.LITERAL.fullmatch(pattern)
-    name = (pattern if literal else globs.fixed_head(pattern)[0]).strip("/")
+    literal = LITERAL.fullmatch(pattern)
+    name = (pattern if literal else fixed_head(pattern)[0]).strip("/")
     stat = await env.files.stat(absolute(os.path.join(".", name), query.folder))
     if stat is None or stat.kind != "folder":
         return ""
@@ -159,9 +619,9 @@ def _layout(args: GrepArgs) -> Iterable[str]:
     yield f"--after-context={max(args.after, args.around, 0)}"
 
 
-def _path_filter(patterns: str) -> globs.PathFilter:
+def _path_filter(patterns: str) -> PathFilter:
     try:
-        return globs.path_filter(patterns)
+        return path_filter(patterns)
     except re.error as error:
         raise Refusal(f"The glob {patterns!r} is malformed: {error}.") from None
 
@@ -169,9 +629,9 @@ def _path_filter(patterns: str) -> globs.PathFilter:
 def _rooted(args: GlobArgs) -> tuple[str, str]:
     """Folder and pattern; one that is absolute or begins with `..` brings its own folder."""
     pattern = os.path.expanduser(args.pattern)
-    head, rest = globs.fixed_head(pattern)
+    head, rest = fixed_head(pattern)
     if pattern.startswith("/"):
-        return head.rstrip("/") or "/", f"/{rest}" if globs.LITERAL.fullmatch(rest) else rest
+        return head.rstrip("/") or "/", f"/{rest}" if LITERAL.fullmatch(rest) else rest
     if ".." in head.split("/"):
         return os.path.join(args.path, head), f"/{rest}"
     return args.path, pattern
@@ -179,7 +639,7 @@ def _rooted(args: GlobArgs) -> tuple[str, str]:
 
 def _check(pattern: str) -> None:
     """Refuse what no path could match: it would look as if there were no such file."""
-    found = globs.alternatives(pattern) or ()
+    found = alternatives(pattern) or ()
     if any(".." in "".join(tokens).split("/") for tokens in found):
         raise Refusal(f"{pattern!r} has .. after a wildcard; set path to that folder instead.")
     if any(tokens[:1] == ("/",) for tokens in found):

@@ -19,15 +19,7 @@ from travois.ports.world import Command, Env, Stat
 from travois.tools import syntax
 from travois.tools.parsing import Source, Task, Wanted
 from travois.tools.paths import absolute, plain, reads
-from travois.tools.ripgrep import (
-    KEPT_BACK,
-    Row,
-    list_files,
-    query_at,
-    shown,
-    spot,
-    where,
-)
+from travois.tools.search import KEPT_BACK, Row, list_files, query_at, shown, spot, where
 
 SECONDS = 15.0
 LARGEST = 1_000_000
