@@ -13,7 +13,7 @@ import pytest
 
 from travois.core.display_text import for_stream, harmless, seen
 from travois.terminal import tables as plain
-from travois.tui import cells
+from travois.tui import markdown
 
 CLASSES = {
     "controls": [*range(9), *range(11, 32), 127],
@@ -28,7 +28,7 @@ CLASSES = {
 }
 WAYS = {
     "words of others": harmless,
-    "cells of the screen": cells.clean,
+    "cells of the screen": markdown.clean,
     "lists": plain.clean,
 }
 

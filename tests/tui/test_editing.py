@@ -8,8 +8,8 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from travois.tui import editing
-from travois.tui.editing import Completing
+from travois.tui import keys
+from travois.tui.keys import Completing
 
 
 def test_files_and_what_servers_have_are_offered_after_an_at(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def offered(folder: Path, text: str) -> list[tuple[str, str]]:
 def test_more_files_than_are_looked_through_are_told_and_reached_by_their_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(editing, "FILES", 20)
+    monkeypatch.setattr(keys, "FILES", 20)
     for folder in ("a", "b/c"):
         (tmp_path / folder).mkdir(parents=True)
         for number in range(15):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from travois.core.tasks import Task
 from travois.tools.diff import compare
-from travois.tui import diffs, footer, spinner, todos
-from travois.tui.cells import width, worded
-from travois.tui.editing import Pastes
+from travois.tui import agent_progress, footer, transcript
+from travois.tui.agent_progress import Work
 from travois.tui.footer import Standing
+from travois.tui.keys import Pastes
+from travois.tui.markdown import theme, width, worded
 from travois.tui.menu import Menu, Pick
-from travois.tui.spinner import Work
 from travois.tui.start import early
-from travois.tui.themes import theme
 
 NONE = theme("none", {})
 BARE = theme("auto", {"NO_COLOR": "1"})
@@ -36,23 +35,26 @@ def test_the_footer_leaves_out_what_has_no_room() -> None:
 
 def test_the_spinner_leaves_out_what_has_no_room() -> None:
     work = Work("Writing", 75.0, 3_200, 456, 0.0123)
-    shown = plain(spinner.line(work, BARE, 80))
+    shown = plain(agent_progress.line(work, BARE, 80))
     assert shown[2:] in [
-        f"{turn} Writing  1:15 min · ↑ 3.2k ↓ 456 · $0.0123 · Esc stops" for turn in spinner.TURNS
+        f"{turn} Writing  1:15 min · ↑ 3.2k ↓ 456 · $0.0123 · Esc stops"
+        for turn in agent_progress.TURNS
     ]
-    assert all(width(spinner.line(work, BARE, columns)) <= columns for columns in range(24, 80))
+    assert all(
+        width(agent_progress.line(work, BARE, columns)) <= columns for columns in range(24, 80)
+    )
 
 
 def test_a_change_is_shown_with_the_numbers_of_its_lines() -> None:
     change = compare("a.py", "one\ntwo\nthree\n", "one\n2\nthree\nfour\n")
-    assert [plain(line) for line in diffs.lines(change, NONE, 40)] == [
+    assert [plain(line) for line in transcript.diff_lines(change, NONE, 40)] == [
         "    1   one",
         "    2 - two",
         "    2 + 2",
         "    3   three",
         "    4 + four",
     ]
-    assert plain(diffs.tally(change, NONE)) == "+2 -1"
+    assert plain(transcript.tally(change, NONE)) == "+2 -1"
 
 
 def test_a_long_list_is_shown_where_the_work_is() -> None:
@@ -62,7 +64,7 @@ def test_a_long_list_is_shown_where_the_work_is() -> None:
         Task(content="this", status="in_progress"),
         *(Task(content=f"later {n}", status="pending") for n in range(10)),
     )
-    shown = [plain(line) for line in todos.lines(list_, NONE, 40, most=5)]
+    shown = [plain(line) for line in transcript.todo_lines(list_, NONE, 40, most=5)]
     assert shown == [
         "  ✓ done 8",
         "  ✓ done 9",

@@ -6,9 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.tui.cells import OURS, clean, cut, folded, width
-from travois.tui.markdown import Stream, rendered
-from travois.tui.themes import theme
+from travois.tui.markdown import OURS, Stream, clean, cut, folded, rendered, theme, width
 
 DARK = theme("dark", {})
 TEXT = """# Title

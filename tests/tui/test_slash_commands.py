@@ -18,7 +18,7 @@ from travois.ports.world import Command
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.testing import Scripted, say
-from travois.tui.plain import Lines
+from travois.tui.line_mode import Lines
 from travois.tui.slash import Prompt, obey, offers
 from travois.tui.slash_registry import COMMANDS
 

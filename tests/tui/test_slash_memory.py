@@ -9,7 +9,7 @@ import pytest
 
 from travois import Options, Session
 from travois.testing import Scripted, say
-from travois.tui.plain import Lines
+from travois.tui.line_mode import Lines
 from travois.tui.slash import obey
 
 

@@ -18,9 +18,8 @@ from travois.settings import trust
 from travois.settings.load import load
 from travois.settings.schema import Loaded, StatusLine
 from travois.testing import Scripted, say
-from travois.tui.statusline import Work, standing, tame
-from travois.tui.themes import theme
-from travois.tui.whereabouts import repository, worktree
+from travois.tui.footer import Work, repository, statusline_payload, tame, worktree
+from travois.tui.markdown import theme
 
 RED = "\x1b[31mred\x1b[0m"
 
@@ -55,7 +54,7 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
     async def main() -> None:
         reply = say("ok", usage=Usage(input=100, read=900, output=50))
         async with Session(options, model=Scripted(reply)) as session:
-            fresh = standing(session, Work(), seconds=0.0)["context_window"]
+            fresh = statusline_payload(session, Work(), seconds=0.0)["context_window"]
             assert fresh == {
                 "total_input_tokens": 0,
                 "total_output_tokens": 0,
@@ -67,7 +66,7 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
             session.exert("low")
             await session.ask("hello")
             work = Work(waited=0.25, added=3, removed=1)
-            told = msgspec.to_builtins(standing(session, work, seconds=1.5, vim="NORMAL"))
+            told = msgspec.to_builtins(statusline_payload(session, work, seconds=1.5, vim="NORMAL"))
             assert Path(told.pop("transcript_path")).read_text().count("hello") == 1
             assert told.pop("context_window")["current_usage"] == {
                 "input_tokens": 100,

@@ -33,7 +33,7 @@ from travois.ports.agent import Agent
 from travois.ports.world import AgentProgress, Event
 from travois.sdk import Session, typed
 from travois.sessions.catalog import Summary
-from travois.tui import own
+from travois.tui import slash
 from travois.tui.agent_progress import watch_agents
 from travois.tui.line_mode import PERMISSION
 from travois.tui.slash import Command, Prompt, named, obey
@@ -59,7 +59,7 @@ class Desk:
         self.columns = COLUMNS
         ours = {name: COMMANDS[name] for name in OURS}
         known, self.notices = custom.known(options, taken=ours)
-        self.commands: Mapping[str, Command] = {**ours, **own.commands(known)}
+        self.commands: Mapping[str, Command] = {**ours, **slash.commands(known)}
 
     async def obeyed(self, content: tuple[Shown, ...]) -> str | tuple[Shown, ...]:
         """The answer to a command, or what is to be said to the model."""

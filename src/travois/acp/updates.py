@@ -53,9 +53,7 @@ from travois.tools.diff import Hunk, Patch
 from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
 from travois.tools.paths import absolute
 from travois.tui.agent_progress import progress_line
-from travois.tui.calls import summary
-from travois.tui.diffs import patch
-from travois.tui.todos import read
+from travois.tui.transcript import patch, read, summary
 
 # Tool calls as an editor shows them: what they do, where, and what came of it.
 

@@ -27,11 +27,10 @@ from travois.tui import keys, start
 from travois.tui import shell_command as shell
 from travois.tui.agent_progress import watch_agents
 from travois.tui.controller import Desk
+from travois.tui.footer import Asking
 from travois.tui.line_mode import PERMISSION
-from travois.tui.sessions import pick_up
 from travois.tui.slash import Prompt, named, obey
-from travois.tui.slash_commands import afresh, left
-from travois.tui.statusline import Asking
+from travois.tui.slash_commands import afresh, left, pick_up
 from travois.tui.transcript import FRAME
 
 SLOW = 0.3

@@ -20,17 +20,15 @@ from travois.core.facts import User
 from travois.sdk import Session
 from travois.sessions.catalog import Summary
 from travois.settings.schema import Tui
-from travois.tui import editing, footer, own, themes
-from travois.tui.attach import content
-from travois.tui.dialogs import Dialogs
-from travois.tui.footer import Standing
+from travois.tui import footer, markdown, slash
+from travois.tui import keys as editing
+from travois.tui.dialogs import Dialogs, Picker
+from travois.tui.footer import Asking, Standing, standing
+from travois.tui.keys import content
 from travois.tui.menu import Pick
-from travois.tui.picker import Picker
 from travois.tui.screen import Screen
 from travois.tui.slash import Command, named, offers
 from travois.tui.slash_registry import COMMANDS
-from travois.tui.standing import standing
-from travois.tui.statusline import Asking
 from travois.tui.transcript import Transcript
 
 MODES = ("default", "accept-edits", "plan")
@@ -53,7 +51,7 @@ class Desk:
         self.next: Options | None = None
         """The conversation to turn to when this one is left."""
         completer = editing.Completing(options.cwd or os.getcwd(), self._offers, self._held)
-        look = themes.theme(taste.theme, os.environ)
+        look = markdown.theme(taste.theme, os.environ)
         self.screen = Screen(look, editing.buffer(completer, history), vim=taste.vim)
         self.page = Transcript(self.screen, {})
         self.dialogs = Dialogs(self.screen, lambda: self.page)
@@ -77,7 +75,7 @@ class Desk:
         """Let this be the conversation."""
         self._session, self.over, self.next = session, False, None
         known, notices = custom.known(self.options, taken=COMMANDS)
-        self._own = own.commands(known)
+        self._own = slash.commands(known)
         self.page = Transcript(self.screen, session.crew.agent.tools)
         self.screen.status = self.page.status
         for notice in dict.fromkeys((*session.crew.notices, *notices)):
@@ -215,7 +213,7 @@ class Desk:
 
     def dress(self, theme: str) -> None:
         """Use other colours."""
-        self.screen.theme = themes.theme(themes.named(theme), os.environ)
+        self.screen.theme = markdown.theme(markdown.named(theme), os.environ)
         self.screen.refresh()
 
     def _offers(self, name: str | None, word: str) -> Iterable[tuple[str, str]]:

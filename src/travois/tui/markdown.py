@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from io import StringIO
 from itertools import accumulate
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
+import msgspec
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich import markdown
@@ -15,8 +17,132 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.syntax import Syntax
 from rich.theme import Theme as Styles
 
-from travois.tui.cells import OURS, clean, folded
-from travois.tui.themes import RESET, Theme
+from travois.core.display_text import harmless
+from travois.core.errors import Fault
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+
+# Text as a terminal shows it: only words, measured in cells, cut and folded to a width.
+
+
+OURS = re.compile(r"(\x1b\[[0-9;]*m)")
+"""The only codes that we ever send along with words: those for colours."""
+
+
+def clean(text: str) -> str:
+    """Somebody's words, with nothing in them that a terminal would obey."""
+    plain = harmless(text.replace("\r\n", "\n")).expandtabs(4)
+    return plain.encode("utf-8", "replace").decode()
+
+
+def width(text: str) -> int:
+    """How many cells a text takes, without its colours."""
+    from prompt_toolkit.utils import get_cwidth
+
+    plain = OURS.sub("", text)
+    return len(plain) if plain.isascii() else get_cwidth(plain)
+
+
+def cut(text: str, room: int) -> str:
+    """A text without colours on one line, with a mark where it had to end."""
+    line = " ".join(text.split("\n"))
+    if width(line) <= room:
+        return line
+    kept = folded(line, max(1, room - 1))[0]
+    return f"{kept}…"
+
+
+def folded(text: str, room: int) -> list[str]:
+    """Lines that are no wider than this; colours go on from line to line."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        lines += [line] if width(line) <= room else _fold(line, room)
+    return lines
+
+
+def worded(text: str, room: int) -> list[str]:
+    """The same for prose without colours: lines end between words, if a word has room in one."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        last = f"{lines[-1]} {word}".rpartition("\n")[2] if lines else ""
+        if lines and (width(last) <= room or width(word) > room):
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return [part for line in lines for part in folded(line, room)]
+
+
+def _fold(line: str, room: int) -> list[str]:
+    lines, kept, used, colour = list[str](), "", 0, ""
+    for part in OURS.split(line):
+        if part.startswith("\x1b"):
+            kept, colour = kept + part, "" if part == "\x1b[0m" else colour + part
+            continue
+        for char in part:
+            size = width(char)
+            if used + size > room:
+                lines.append(kept + ("\x1b[0m" if colour else ""))
+                kept, used = colour, 0
+            kept, used = kept + char, used + size
+    return [*lines, kept]
+
+
+@lru_cache(maxsize=2048)
+def fragments(line: str) -> StyleAndTextTuples:
+    """A line with colours, as the live region wants it."""
+    from prompt_toolkit.formatted_text import ANSI, to_formatted_text
+
+    return to_formatted_text(ANSI(line))
+
+
+# Colours: few, and those that the terminal itself has, so that its own scheme decides.
+
+
+Name = Literal["auto", "dark", "light", "none"]
+Role = Literal["accent", "good", "bad", "warn", "quiet", "strong"]
+NAMES: tuple[Name, ...] = ("auto", "dark", "light", "none")
+RESET = "\x1b[0m"
+PLAIN: dict[Role, str] = {"quiet": "2", "strong": "1"}
+DARK: dict[Role, str] = {"accent": "36", "good": "32", "bad": "31", "warn": "33", **PLAIN}
+LIGHT: dict[Role, str] = {"accent": "34", "good": "32", "bad": "31", "warn": "35", **PLAIN}
+
+
+class Theme(msgspec.Struct, frozen=True):
+    """What each kind of words looks like, as the terminal is told, and how code is coloured."""
+
+    name: Literal["dark", "light", "none"]
+    roles: dict[Role, str]
+
+    def mark(self, text: str, role: Role) -> str:
+        """The text in a role."""
+        code = self.roles.get(role, "")
+        return f"\x1b[{code}m{text}{RESET}" if code and text else text
+
+    @property
+    def code(self) -> str:
+        """The colours of code, by the name that the highlighter knows."""
+        return f"ansi_{'light' if self.name == 'light' else 'dark'}"
+
+
+def named(word: str) -> Name:
+    """The name of a theme that somebody typed."""
+    for name in NAMES:
+        if name == word:
+            return name
+    raise Fault(f"There is no theme {word!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
+
+
+def theme(name: Name, environ: Mapping[str, str]) -> Theme:
+    """The theme of this name; `NO_COLOR` and what the terminal says of itself decide the rest."""
+    if name == "none" or (name == "auto" and environ.get("NO_COLOR")):
+        return Theme("none", PLAIN)
+    bright = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+    if name == "light" or (name == "auto" and bright):
+        return Theme("light", LIGHT)
+    return Theme("dark", DARK)
+
 
 INDENT = 2
 WIDEST = 100

@@ -7,8 +7,7 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.tui.cells import cut, worded
-from travois.tui.themes import Theme
+from travois.tui.markdown import Theme, cut, worded
 
 QUIET = 0.4
 """A key counts only after so many seconds without one, so that nobody answers while typing."""

@@ -19,7 +19,7 @@ from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import Attrs, Style
 
 from travois.core.display_text import seen
-from travois.tui.themes import RESET
+from travois.tui.markdown import RESET
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
+from travois.compose import commands as custom
 from travois.compose.options import Options
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.sdk import Session
 from travois.settings.validate import nearest
-from travois.skills.command_text import TYPED
+from travois.skills.command_text import TYPED, Custom
+from travois.terminal.tables import clean
 
 if TYPE_CHECKING:
     from travois.compose.session_picker import Shelf
     from travois.sessions.catalog import Summary
+
 
 NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
 """A line that is to be remembered, and is no prompt; `#12` is one."""
@@ -130,3 +135,31 @@ def offers(desk: Desk, name: str | None, word: str) -> Iterable[tuple[str, str]]
         return [(n, one.what) for n, one in desk.commands.items() if n.startswith(word)]
     known = desk.commands.get(name)
     return [(text, "") for text in (known.complete(desk) if known else ()) if text.startswith(word)]
+
+
+# Commands of the user's own, beside ours.
+
+
+async def _say(one: Custom, desk: Desk, typed: str) -> Prompt:
+    line = Text(f"/{one.name} {typed}".strip())
+    return Prompt(await custom.said(desk.session, {one.name: one}, (line,)))
+
+
+def commands(known: Mapping[str, Custom]) -> dict[str, Command]:
+    """Each with its hint, what it is for, and the file that it is from."""
+    return {
+        name: Command(
+            clean(f"/{name} {one.hint}".strip(), lines="show"),
+            clean(f"{one.description} ({_near(one.origin)})", lines="show"),
+            partial(_say, one),
+        )
+        for name, one in known.items()
+    }
+
+
+def _near(path: str) -> str:
+    """A path as people say it: from here, or from their home."""
+    for folder, name in ((os.getcwd(), ""), (os.path.expanduser("~"), "~/")):
+        if path.startswith(f"{folder}/"):
+            return name + path[len(folder) + 1 :]
+    return path

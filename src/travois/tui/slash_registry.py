@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from travois.tui import beside, memory, program, rights, sessions, window
+from travois.tui import slash_commands
 from travois.tui import slash_commands as talking
 from travois.tui.slash import Command, Desk
 
@@ -16,13 +16,14 @@ async def _help(desk: Desk, _: str) -> str:
 
 
 GROUPS: dict[str, Mapping[str, Command]] = {
-    "Conversation": talking.COMMANDS,
-    "Sessions": sessions.COMMANDS,
-    "Window and cost": window.COMMANDS,
-    "Memory": memory.COMMANDS,
-    "Rights": rights.COMMANDS,
-    "Beside": beside.COMMANDS,
-    "Program": program.COMMANDS | {"help": Command("/help", "this list", _help, when="ever")},
+    "Conversation": talking.TALK_COMMANDS,
+    "Sessions": slash_commands.SESSION_COMMANDS,
+    "Window and cost": slash_commands.WINDOW_COMMANDS,
+    "Memory": slash_commands.MEMORY_COMMANDS,
+    "Rights": slash_commands.PERMISSION_COMMANDS,
+    "Beside": slash_commands.SIDE_COMMANDS,
+    "Program": slash_commands.PROGRAM_COMMANDS
+    | {"help": Command("/help", "this list", _help, when="ever")},
 }
 COMMANDS = {name: one for group in GROUPS.values() for name, one in group.items()}
 

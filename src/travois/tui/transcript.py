@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 import msgspec
 
 from travois.core.content import Call, Shown, Text, words
 from travois.core.content import calls as called
+from travois.core.display_text import visible
 from travois.core.facts import Assistant, Changed, Ended, Entry, Finished, Noted, Result, User
+from travois.core.tasks import Task, Tasks, read_tasks, task_remark
+from travois.core.tool_names import canonical, canonical_name
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
     AgentProgress,
@@ -25,14 +29,236 @@ from travois.ports.world import (
     Warned,
 )
 from travois.providers.replies import BlockBegan, BlockKind, Grew
-from travois.tui import calls, diffs, spinner, todos
-from travois.tui.agent_progress import progress_line
-from travois.tui.cells import clean, cut, folded, worded
+from travois.sandbox.profile import PRIVATE_TMP
+from travois.tools.diff import Hunk, Patch
+from travois.tui import agent_progress
+from travois.tui.agent_progress import Work, progress_line
+from travois.tui.markdown import Role, Theme, clean, cut, folded, worded
 from travois.tui.screen import Screen
-from travois.tui.spinner import Work
 
 if TYPE_CHECKING:
     from travois.tui.markdown import Stream
+
+
+# What an edit changed, as lines with numbers and colours.
+
+
+MAX_DIFF_LINES = 40
+"""How many lines of one edit are shown before the rest is only counted."""
+SIGNS: dict[str, Role] = {"+": "good", "-": "bad"}
+
+
+def patch(detail: str) -> Patch | None:
+    """The patch that a result tells of, if it tells of one."""
+    try:
+        return msgspec.json.decode(detail, type=Patch)
+    except msgspec.DecodeError:
+        return None
+
+
+def tally(change: Patch, theme: Theme) -> str:
+    """How many lines came and went."""
+    came = theme.mark(f"+{change.added}", "good") if change.added or not change.removed else ""
+    went = theme.mark(f"-{change.removed}", "bad") if change.removed else ""
+    return " ".join(part for part in (came, went) if part)
+
+
+def diff_lines(
+    change: Patch, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
+) -> list[str]:
+    """The change line by line; what is too long is counted."""
+    shown = [line for hunk in change.structured_patch for line in _hunk(hunk, theme, columns)]
+    rest = len(shown) - most
+    if change.truncated:
+        return [theme.mark("    too long to be shown", "quiet")]
+    more = [theme.mark(f"    … {rest} more lines", "quiet")] if rest > 0 else []
+    return shown[:most] + more
+
+
+def unified(diff: str, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES) -> list[str]:
+    """A unified diff, without the lines that only say where it stands."""
+    kept = [line for line in diff.splitlines() if not line.startswith(("---", "+++", "@@"))]
+    return [_diff_line(line, "", theme, columns) for line in kept[:most]]
+
+
+def _hunk(hunk: Hunk, theme: Theme, columns: int) -> Iterator[str]:
+    old, new = hunk.old_start, hunk.new_start
+    digits = len(str(max(old + hunk.old_lines, new + hunk.new_lines)))
+    for line in hunk.lines:
+        number = old if line.startswith("-") else new
+        yield _diff_line(line, f"{number:>{digits}}", theme, columns)
+        old += not line.startswith("+")
+        new += not line.startswith("-")
+
+
+def _diff_line(line: str, number: str, theme: Theme, columns: int) -> str:
+    sign, text = line[:1], clean(line[1:])
+    body = cut(text, columns - len(number) - 7)
+    at = f"    {theme.mark(number, 'quiet')} " if number else "    "
+    role = SIGNS.get(sign)
+    return at + (theme.mark(f"{sign} {body}", role) if role else f"  {body}")
+
+
+# Tool calls, one readable line each, and what they brought in a few more.
+
+
+ERROR = 4
+"""How many lines of a failure are shown at once."""
+WHOLE = 400
+REMARKS = 8
+"""How many of the last lines of a result may be remarks of ours."""
+CHANGES: dict[str, tuple[Role | Literal[""], str]] = {
+    "old_string": ("bad", "-"),
+    "new_string": ("good", "+"),
+    "content": ("good", "+"),
+    "command": ("strong", "$"),
+}
+QUIET = (
+    *("TodoWrite", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList"),
+    *("AskUserQuestion", "ExitPlanMode"),
+)
+"""Calls that show elsewhere what they did."""
+
+
+def summary(call: Call, tools: Mapping[str, AnyTool]) -> str:
+    """What a call does, on one line; of a command always the command itself."""
+    call = canonical(call)
+    tool = tools.get(call.name)
+    try:
+        if tool is not None and call.name != "Bash":
+            args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
+            return visible(tool.summary(args))
+        found: object = json.loads(call.args or "{}")
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return visible(f"{call.name} {call.args[:200]}")
+    fields = cast(dict[str, object], found) if isinstance(found, dict) else {}
+    if isinstance(command := fields.get("command"), str):
+        return visible(f"$ {command.strip()}")
+    return visible(f"{call.name} {call.args[:200]}")
+
+
+def given(args: str, theme: Theme, columns: int) -> list[str]:
+    """The arguments of a call, a line or more each, with nothing in them hidden or left out."""
+    try:
+        fields: object = json.loads(args or "{}")
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        return folded(visible(args), columns)
+    lines: list[str] = []
+    for name, value in cast(dict[str, object], fields).items():
+        lines += _field(name, value, theme=theme, columns=columns)
+    return lines
+
+
+def _field(name: str, value: object, *, theme: Theme, columns: int) -> list[str]:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    role, sign = CHANGES.get(name, ("", ""))
+    shown = [line for part in text.split("\n") for line in folded(visible(part), columns - 4)]
+    if role and sign in ("+", "-"):
+        return [theme.mark(f"{sign} {line}", role) for line in shown]
+    first, *more = [theme.mark(line, role) if role else line for line in shown]
+    label = theme.mark(sign or f"{visible(name)}:", "quiet")
+    return [f"{label} {first}", *(f"{theme.mark('│', 'quiet')} {line}" for line in more)]
+
+
+def done(
+    call: Call, result: Result, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
+) -> list[str]:
+    """A call that has ended: one line, the change if it made one, the failure if it was one."""
+    if canonical_name(call.name) in QUIET and not result.error:
+        return []
+    change = patch(result.detail) if result.detail else None
+    mark = theme.mark("✗", "bad") if result.error else theme.mark("✓", "good")
+    told = tally(change, theme) if change else theme.mark(_size(result), "quiet")
+    room = columns - 6 - len(_size(result))
+    first = f"  {mark} {cut(summary(call, tools), room)}  {told}".rstrip()
+    where = [theme.mark(f"    {cut(line, columns - 5)}", "quiet") for line in _tmp_notices(result)]
+    if change and not result.error:
+        return [first, *where, *diff_lines(change, theme, columns)]
+    if result.error:
+        return [first, *_failure(result, theme, columns)]
+    return [first, *where]
+
+
+def running(
+    call: Call, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
+) -> list[str]:
+    """A call that runs, with the last line of what it said."""
+    if canonical_name(call.name) in QUIET:
+        return []
+    first = f"  {theme.mark('●', 'accent')} {cut(summary(call, tools), columns - 5)}"
+    last = clean(progress).rstrip().rpartition("\n")[2]
+    return [first, theme.mark(f"    {cut(last, columns - 5)}", "quiet")] if last else [first]
+
+
+def whole(call: Call, result: Result, *, theme: Theme, columns: int) -> list[str]:
+    """Everything that a call was given and brought, as far as a screen can bear it."""
+    call = canonical(call)
+    asked = [f"    {line}" for line in given(call.args, theme, columns - 5)]
+    text = clean(words(result.content)).rstrip()
+    brought = [f"    {line}" for line in folded(text, columns - 5)] if text else []
+    rest = len(brought) - WHOLE
+    more = [theme.mark(f"    … {rest} more lines", "quiet")] if rest > 0 else []
+    title = theme.mark(f"  {call.name}", "strong")
+    return ["", title, *asked, *brought[:WHOLE], *more]
+
+
+def _size(result: Result) -> str:
+    if result.error:
+        return ""
+    shown = len(words(result.content).splitlines())
+    count = shown if result.lines < 0 else result.lines
+    return "" if not count else "1 line" if count == 1 else f"{count:,} lines"
+
+
+def _tmp_notices(result: Result) -> list[str]:
+    """What the result says of the session's private /tmp, which a person would look for in vain."""
+    lines = words(result.content).splitlines()[-REMARKS:]
+    return [clean(line.strip("[]")) for line in lines if line.startswith(f"[{PRIVATE_TMP}")]
+
+
+def _failure(result: Result, theme: Theme, columns: int) -> list[str]:
+    text = clean(words(result.content)).strip()
+    told = [cut(line, columns - 5) for line in text.split("\n") if line.strip()]
+    more = [f"… {len(told) - ERROR} more lines (Ctrl-O)"] if len(told) > ERROR else []
+    return [theme.mark(f"    {line}", "quiet") for line in (*told[:ERROR], *more)]
+
+
+# The model's list of what is to be done.
+
+
+MAX_TODO_LINES = 8
+
+
+def read(value: str) -> Tasks:
+    """The list as the session keeps it."""
+    return read_tasks(value)
+
+
+def todo_lines(
+    todos: Tasks, theme: Theme, columns: int, *, most: int = MAX_TODO_LINES
+) -> list[str]:
+    """A line for each; of a long list, the part where the work is."""
+    at = next((n for n, todo in enumerate(todos) if todo.status != "completed"), len(todos))
+    first = max(0, min(at - 2, len(todos) - most))
+    shown = [
+        _todo_line(todos, todo, theme, columns=columns) for todo in todos[first : first + most]
+    ]
+    rest = len(todos) - len(shown)
+    return [*shown, *([theme.mark(f"    … {rest} more", "quiet")] if rest else [])]
+
+
+def _todo_line(todos: Tasks, todo: Task, theme: Theme, *, columns: int) -> str:
+    text = cut(clean(f"{todo.content}{task_remark(todos, todo)}"), columns - 6)
+    match todo.status:
+        case "completed":
+            return f"  {theme.mark('✓', 'good')} {theme.mark(text, 'quiet')}"
+        case "in_progress":
+            return f"  {theme.mark('▸', 'accent')} {theme.mark(text, 'strong')}"
+        case "pending" | "deleted":
+            return f"    {text}"
+
 
 FRAME = 0.1
 CHUNK = 72
@@ -64,7 +290,7 @@ class Transcript:
         self._running: dict[str, str] = {}
         """What each call that runs has said last, by its id."""
         self.results: list[tuple[Call, Result]] = []
-        self.todos = todos.read("")
+        self.todos = read("")
         self.pending: list[str] = []
         """What was said and not heard yet."""
         self._doing = "Working"
@@ -146,7 +372,7 @@ class Transcript:
             case Result() as fact:
                 self._answered(fact)
             case Changed(what="todos", value=value):
-                self.todos = todos.read(value)
+                self.todos = read(value)
             case Noted(what="memory", text=text):
                 self._remembered(text)
             case Finished(id=id, outcome=outcome) if id in self._calls:
@@ -202,8 +428,8 @@ class Transcript:
         self.results.append((call, fact))
         self._shown = 0
         columns, theme = self._screen.columns, self._screen.theme
-        lines = calls.done(call, fact, tools=self._tools, theme=theme, columns=columns)
-        self._screen.show(*(["", *lines] if lines and diffs.patch(fact.detail) else lines))
+        lines = done(call, fact, tools=self._tools, theme=theme, columns=columns)
+        self._screen.show(*(["", *lines] if lines and patch(fact.detail) else lines))
 
     def _remembered(self, text: str) -> None:
         try:
@@ -213,7 +439,7 @@ class Transcript:
         self._settle()
         self.note(f"remembered{f': {told.why}' if told.why else ''}")
         theme, columns = self._screen.theme, self._screen.columns
-        self._screen.show(*diffs.unified(told.diff, theme, columns, most=8))
+        self._screen.show(*unified(told.diff, theme, columns, most=8))
 
     def _ended(self, fact: Ended) -> None:
         self._settle()
@@ -263,7 +489,7 @@ class Transcript:
             self._shown += 1
             call, result = self.results[-self._shown]
             theme, columns = self._screen.theme, self._screen.columns
-            self._screen.show(*calls.whole(call, result, theme=theme, columns=columns))
+            self._screen.show(*whole(call, result, theme=theme, columns=columns))
 
     # --- what is under way -----------------------------------------------------------------------
 
@@ -284,11 +510,9 @@ class Transcript:
         lines: list[str] = []
         for id, progress in list(self._running.items())[-4:]:
             if call := self._calls.get(id):
-                lines += calls.running(
-                    call, progress, tools=self._tools, theme=theme, columns=columns
-                )
+                lines += running(call, progress, tools=self._tools, theme=theme, columns=columns)
         if self.began and self._open():
-            lines += [*([""] if lines else []), *todos.lines(self.todos, theme, columns), ""]
+            lines += [*([""] if lines else []), *todo_lines(self.todos, theme, columns), ""]
         if self.began and not self._screen.asking:
             lines.append(self._spinner(columns))
         for mark, said in (("↳", self.pending), ("…", self.queued)):
@@ -302,12 +526,12 @@ class Transcript:
 
     def _spinner(self, columns: int) -> str:
         """The line that says that it works; while words come, it moves only now and then."""
-        pace = 1.0 if self._stream else spinner.PACE
+        pace = 1.0 if self._stream else agent_progress.PACE
         if monotonic() - self._spun >= pace or self._doing not in self._spin:
             (sent, said), self._spun = self.spent, monotonic()
             said += self._streamed // PER_TOKEN
             work = Work(self._doing, monotonic() - self.began, sent, said, self.dollars)
-            self._spin = spinner.line(work, self._screen.theme, columns)
+            self._spin = agent_progress.line(work, self._screen.theme, columns)
         return cut(self._spin, columns)
 
     def _settle(self) -> None:

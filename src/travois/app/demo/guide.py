@@ -14,8 +14,8 @@ from prompt_toolkit.keys import Keys
 from travois.app.demo.tour import LABEL, STEPS, Pace
 from travois.sdk import Session
 from travois.tui.app import Guide
-from travois.tui.cells import worded
 from travois.tui.controller import Desk
+from travois.tui.markdown import worded
 from travois.tui.menu import QUIET
 
 GLANCE = 0.1
