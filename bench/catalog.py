@@ -1,6 +1,6 @@
 """What the program reads of the catalogue, made of what people write.
 
-`python -m bench.catalog` after each change of `host/catalog.toml`; a test compares the two.
+`python -m bench.catalog` after each change of `providers/catalog.toml`; a test compares the two.
 """
 
 from __future__ import annotations

