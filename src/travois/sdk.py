@@ -27,6 +27,7 @@ from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
 from travois.core.view import View
+from travois.engine.background_jobs import report_left, wait_for_news
 from travois.engine.loop import turn
 from travois.engine.mentions import mentioned
 from travois.engine.permission_modes import enter
@@ -101,8 +102,6 @@ class Session:
         Returns whether there is something: `run` without a prompt lets it in. False if nothing
         works any more, or if only commands do and `patience`, in seconds, is over.
         """
-        from travois.engine.background_jobs import wait_for_news
-
         return await wait_for_news(self.crew.agent, patience=patience)
 
     async def __aenter__(self) -> Session:
@@ -264,8 +263,6 @@ class Session:
         """Let hooks hear that the session is left."""
         self.parting = await hooking.end(self.crew.agent, self.leaving)
         if self.crew.agent.session.jobs:
-            from travois.engine.background_jobs import report_left
-
             self.parting += report_left(self.crew.agent)
 
     async def _observe(self, crew: Crew, wish: Wish, stack: AsyncExitStack) -> None:

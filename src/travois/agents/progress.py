@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.agents.activity import NAME, Work
+from travois.agents.activity import NAME, Work, asked_of, name_of
 from travois.agents.report import spent
 from travois.core.cache_audit import Spent
-from travois.core.content import calls
-from travois.core.facts import Assistant, Entry, Noted
+from travois.core.content import Text, calls, words
+from travois.core.facts import Assistant, Entry, Epoch, Noted, User
+from travois.core.view import project
+from travois.engine.fork import aside
 from travois.ports.events import AgentProgress
 
 if TYPE_CHECKING:
@@ -101,12 +103,6 @@ class Follower:
 
 async def name_work(agent: Agent) -> str:
     """What a small model calls the work of an agent; empty if none is known or it does not say."""
-    from travois.agents.activity import asked_of, name_of
-    from travois.core.content import Text, words
-    from travois.core.facts import Epoch, User
-    from travois.core.view import project
-    from travois.engine.fork import aside
-
     small = agent.naming.small() if agent.naming is not None else None
     if small is None:
         return ""

@@ -7,9 +7,13 @@ opens no port, and even a stranger who rings brings about nothing but a look int
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from hmac import compare_digest
 from pathlib import Path
+from secrets import token_hex
+from struct import calcsize, unpack
 from typing import TYPE_CHECKING
 
 import anyio
@@ -27,8 +31,6 @@ GONE = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
 
 async def listen(folder: Path, rung: Callable[[], None]) -> None:
     """Answer the bell until cancelled; where there can be no socket, nobody will be heard."""
-    from secrets import token_hex
-
     token = token_hex(16).encode() + b"\n"
     with suppress(OSError), _reached(folder) as at:
         _keep(folder / TOKEN, token)
@@ -52,8 +54,6 @@ async def ring(folder: Path) -> bool:
 
 
 async def _answer(stream: SocketStream, token: bytes, *, rung: Callable[[], None]) -> None:
-    from hmac import compare_digest
-
     async with stream:
         with suppress(*GONE), anyio.move_on_after(PATIENCE):
             if _own(stream) and compare_digest(await _line(stream, len(token)), token):
@@ -70,9 +70,6 @@ async def _line(stream: SocketStream, size: int) -> bytes:
 
 def _own(stream: SocketStream) -> bool:
     """Whether the other side is a process of ours, where the system tells."""
-    import socket
-    from struct import calcsize, unpack
-
     from anyio.abc import SocketAttribute
 
     asked = getattr(socket, "SO_PEERCRED", None)

@@ -8,9 +8,12 @@ from argparse import Namespace
 
 import anyio
 
+from travois.acp.protocol import Peer
+from travois.acp.server import Talks
 from travois.cli.flags import chosen, shared
 from travois.compose.options import Options
 from travois.terminal.tables import Commands, command
+from travois.tui.slash_commands import afresh
 
 MORE = """\
 An editor starts this; docs/acp.md has the settings for some. Flags of `travois` itself hold for
@@ -35,10 +38,6 @@ def run(args: Namespace) -> int:
 
 
 async def _serve(options: Options, out: int) -> int:
-    from travois.acp.protocol import Peer
-    from travois.acp.server import Talks
-    from travois.tui.slash_commands import afresh
-
     code = 0
 
     async def watch_signals() -> None:

@@ -12,9 +12,13 @@ import anyio
 import msgspec
 
 from travois.agents.activity import doing
+from travois.agents.agent_files import kinds
 from travois.agents.mailbox import Mailbox, members, teams
+from travois.cli.export import shown
 from travois.cli.sessions import here, report
 from travois.compose.mail import STOP, post
+from travois.compose.options import Options
+from travois.compose.session import prepare
 from travois.core.cache_audit import Spent
 from travois.core.content import calls
 from travois.core.errors import Fault
@@ -24,6 +28,7 @@ from travois.sessions import lock
 from travois.sessions.catalog import find, newest
 from travois.sessions.home import Home, locate
 from travois.sessions.log_file import NAME, Skipped, entries
+from travois.sessions.transcript import parts
 from travois.terminal.tables import (
     Commands,
     ago,
@@ -137,9 +142,6 @@ def show_tree(session: str, *, json: bool) -> int:
 
 def show_one(id: str, session: str, *, json: bool) -> int:
     """Print what an agent said and did; what a fork took over from its parent is left out."""
-    from travois.cli.export import shown
-    from travois.sessions.transcript import parts
-
     skipped: list[Skipped] = []
     told = entries(agent_folder(_session(session), id) / NAME, skipped)
     if json:
@@ -154,10 +156,6 @@ def show_one(id: str, session: str, *, json: bool) -> int:
 
 def show_types(*, json: bool) -> int:
     """Print the kinds of agents that can be started in this folder."""
-    from travois.agents.agent_files import kinds
-    from travois.compose.options import Options
-    from travois.compose.session import prepare
-
     place, loaded = prepare(Options())
     trusted = loaded.trust == "trusted"
     found, notices = kinds(place.home, place.project.root, place.cwd, trusted=trusted)

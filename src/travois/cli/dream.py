@@ -7,6 +7,7 @@ import time
 from argparse import Namespace
 from contextlib import AsyncExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import anyio
 import msgspec
@@ -85,8 +86,6 @@ async def _dream(nights: Nights, args: Namespace, options: Options) -> Dreamt:
     async with AsyncExitStack() as stack:
         parent = "as asked" if args.rules else await _parent(options, stack)
         if args.dry_run:
-            from tempfile import TemporaryDirectory
-
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="travois-"))) / "dream"
             await nights.dream(parent, folder, manner="show")
             return told(folder).dreamt

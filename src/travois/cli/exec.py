@@ -9,6 +9,7 @@ from pathlib import Path
 
 from travois.cli.flags import understood
 from travois.core.errors import Fault
+from travois.headless.print_mode import once
 from travois.permissions.paths import inside
 from travois.providers.options import LEVELS
 from travois.terminal.tables import Commands, command, warn
@@ -62,8 +63,6 @@ def _idle(top: ArgumentParser) -> None:
 
 def run(args: Namespace) -> int:
     """Do it as `travois -p` would; returns the exit code."""
-    from travois.headless.print_mode import once
-
     for notice in _settle(args):
         warn(f"{notice} means nothing here and is ignored")
     for image in _unseen(args):

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from travois.compat.claude_transcript import Writer, encoded
 from travois.core.content import Media
 from travois.core.facts import Entry
 from travois.sessions.catalog import Summary
@@ -43,8 +44,6 @@ def export(document: Document, style: Format, *, fetch: Fetch) -> str:
         case "html":
             return html(document, fetch=fetch)
         case "claude":
-            from travois.compat.claude_transcript import Writer, encoded
-
             writer = Writer(document.summary.id, fetch)
             return b"".join(encoded(writer, document.entries)).decode()
         case "json":

@@ -17,7 +17,7 @@ from pathlib import Path
 from travois.compose.options import PICK, Options
 from travois.core.display_text import complain
 from travois.core.errors import Fault
-from travois.permissions.rules import split
+from travois.permissions.rules import TOOLS, split
 from travois.providers.options import LEVELS, worth
 from travois.version import __version__
 
@@ -284,7 +284,6 @@ def _mode(args: Namespace) -> str:
 
 def _tools(given: str) -> tuple[str, ...]:
     """The tools of a list; `Task` is what others call `Agent`."""
-    from travois.permissions.rules import TOOLS
     from travois.settings.validate import nearest
 
     names = tuple("Agent" if name == "Task" else name for name in split(given))

@@ -6,7 +6,10 @@ import os
 import sys
 from argparse import Namespace
 
+from travois.cli.flags import chosen
+from travois.compose.session import prepare
 from travois.tui import start
+from travois.tui.line_mode import talk as talk_in_lines
 
 
 def talk(args: Namespace) -> int:
@@ -29,14 +32,9 @@ def talk(args: Namespace) -> int:
 
 
 def _on_screen(args: Namespace) -> int:
-    from travois.cli.flags import chosen
-    from travois.compose.session import prepare
-
     options = chosen(args)
     taste = prepare(options)[1].settings.tui
     if taste.plain:
-        from travois.tui.line_mode import talk as talk_in_lines
-
         start.unpaint()
         return talk_in_lines(args)
     from travois.tui.app import talk

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import webbrowser
 from argparse import Namespace
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -13,6 +14,7 @@ import msgspec
 from travois.cli.context import picked
 from travois.cli.sessions import here
 from travois.core.errors import Fault
+from travois.inspector.api import Shelf
 from travois.terminal.tables import Commands, command, say
 
 MORE = """\
@@ -39,8 +41,6 @@ def run_inspect(args: Namespace) -> int:
     """Show one session, or all if there is none here."""
     session = _session(args.session)
     if args.json:
-        from travois.inspector.api import Shelf
-
         question = "overview" if session else "sessions"
         told = Shelf(here()[0]).answer(question, {"session": session})
         say(msgspec.json.encode(told).decode())
@@ -61,8 +61,6 @@ def run_inspect(args: Namespace) -> int:
         say(f"{place}{keys.printed}{goal}\nCtrl-C ends it.")
         sys.stdout.flush()
         if not args.no_open and has_screen(os.environ):
-            import webbrowser
-
             webbrowser.open(f"{place}{keys.opened}{goal}")
         server.serve(server.page(home, keys, port=port), door)
     return 0

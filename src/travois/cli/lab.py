@@ -9,14 +9,32 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from types import FrameType
 from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
 
 import msgspec
 
+from travois.app.demo import account, scratch
+from travois.app.demo.guide import Tour
+from travois.app.demo.lines import Guided
 from travois.compose.options import Options
 from travois.core.errors import Fault
+from travois.lab import server
+from travois.lab.dialects import DIALECTS
+from travois.lab.recording import Recorder, Replay, load_recording
+from travois.lab.report import broken, ledger_json, render, summary
+from travois.lab.server import serving
+from travois.lab.trajectory import load_trajectory
+from travois.lab.world import World
+from travois.settings.schema import Tui
 from travois.terminal.tables import Commands, command, say
+from travois.tui import start
+from travois.tui.app import talk
+from travois.tui.line_mode import converse
 
 if TYPE_CHECKING:
     from travois.app.demo.tour import Pace
@@ -113,7 +131,6 @@ def _replay(parser: ArgumentParser) -> None:
 def run_serve(args: Namespace) -> int:
     """Serve until interrupted, then report."""
     from travois.lab.server import options
-    from travois.lab.world import World
 
     given = {"time": "real", **profile(args.profile), "faults": _rules(args.faults)}
     world = World(args.script, options(**given))
@@ -123,8 +140,6 @@ def run_serve(args: Namespace) -> int:
 
 def profile(name: str) -> dict[str, object]:
     """The options behind a profile's name."""
-    from travois.lab.dialects import DIALECTS
-
     if name == "strict":
         return {}
     if name == "lenient":
@@ -153,11 +168,7 @@ def _run(world: World, *, port: int, reply: Answer | None = None) -> None:
 
 
 async def _until_interrupted(world: World, port: int, reply: Answer | None) -> None:
-    import signal
-
     import anyio
-
-    from travois.lab.server import serving
 
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serving(world, port=port, reply=reply) as api:
@@ -167,8 +178,6 @@ async def _until_interrupted(world: World, port: int, reply: Answer | None) -> N
 
 
 def _announce(api: Api) -> None:
-    import sys
-
     say(f"{api.url}")
     say(f"  ANTHROPIC_BASE_URL={api.url}")
     say(f"  OPENAI_BASE_URL={api.url}/v1")
@@ -177,8 +186,6 @@ def _announce(api: Api) -> None:
 
 
 def _conclude(world: World, out: str) -> int:
-    from travois.lab.report import ledger_json, summary
-
     told = {"exchanges": ledger_json(world.ledger), **summary(world.ledger)}
     if out:
         Path(out).write_bytes(msgspec.json.encode(told))
@@ -198,8 +205,6 @@ def run_report(args: Namespace) -> int:
 
 
 def _tell(told: dict[str, Any]) -> int:
-    from travois.lab.report import broken, render
-
     rows: list[dict[str, Any]] = told["exchanges"]
     for line in render(rows, told):
         say(line)
@@ -207,9 +212,6 @@ def _tell(told: dict[str, Any]) -> int:
 
 
 def _fetched(url: str) -> dict[str, Any]:
-    from urllib.error import URLError
-    from urllib.request import ProxyHandler, build_opener
-
     try:
         # A lab is on this machine: no proxy stands between it and us.
         with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}/lab/ledger") as answer:
@@ -235,9 +237,6 @@ def _filed(path: str) -> dict[str, Any]:
 
 def run_record(args: Namespace) -> int:
     """Pass requests on until interrupted."""
-    from travois.lab.recording import Recorder
-    from travois.lab.world import World
-
     recorder = Recorder(args.upstream, Path(args.out))
     _run(World(), port=args.port, reply=recorder.answer)
     say(f"{recorder.n} requests written to {args.out}")
@@ -246,10 +245,7 @@ def run_record(args: Namespace) -> int:
 
 def run_replay(args: Namespace) -> int:
     """Answer from a recording until interrupted."""
-    from travois.lab.recording import Replay, load_recording
     from travois.lab.server import options
-    from travois.lab.trajectory import load_trajectory
-    from travois.lab.world import World
 
     if args.file.endswith(".gz") or _is_session(args.file):
         world = World(load_trajectory(args.file), options(time="real"))
@@ -296,9 +292,7 @@ def register_demo(commands: Commands) -> None:
 
 def run_demo(args: Namespace) -> int:
     """Give the tour, then the account of it."""
-    from travois.app.demo import account, scratch
     from travois.app.demo.tour import pace, script
-    from travois.lab import server
 
     own = pace(args.speed) if args.auto or not sys.stdin.isatty() else None
     with _folder(keep=args.keep) as folder:
@@ -317,22 +311,13 @@ def run_demo(args: Namespace) -> int:
 
 def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, bool]:
     """The exit code, and whether it went on to the end."""
-    from travois.tui import start
-
     if plain or not start.able(os.environ):
         import anyio
-
-        from travois.app.demo.lines import Guided
-        from travois.tui.line_mode import converse
 
         guided = Guided(pace)
         anyio.run(converse, options, guided)
         return 0, guided.finished
     start.paint(os.environ)
-    from travois.app.demo.guide import Tour
-    from travois.settings.schema import Tui
-    from travois.tui.app import talk
-
     tour = Tour(pace)
     return talk("", options, Tui(), guide=tour), tour.finished
 
@@ -340,9 +325,6 @@ def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, boo
 @contextmanager
 def _folder(*, keep: bool) -> Generator[Path]:
     """A folder that is gone afterwards, unless it is to be kept."""
-    from shutil import rmtree
-    from tempfile import mkdtemp
-
     folder, environ = Path(mkdtemp(prefix="travois-demo-")).resolve(), dict(os.environ)
     _heed_signals()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
@@ -130,8 +131,6 @@ def _explain(error: Exception, *, wants_json: bool) -> int:
     if isinstance(first, OSError) and first.errno == EIO and _is_hung_up():
         _abandon_output()
         return HUNG_UP
-    from travois.permissions.masking import mask_text
-
     _complain(report(error, cause=first))
     if wants_json:
         _say_error("This is a bug in Travois", why=mask_text(f"{type(first).__name__}: {first}"))
@@ -161,7 +160,6 @@ def _is_hung_up() -> bool:
 
 
 def _lost_terminal(number: int) -> bool:
-    import stat
     import termios
 
     try:

@@ -12,15 +12,22 @@ from pathlib import Path
 import anyio
 import msgspec
 
+from travois.compose import sandbox as fencing
 from travois.compose.mcp import found
 from travois.compose.open_session import Place
 from travois.compose.options import Options
+from travois.compose.permissions import guard
 from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.mcp import config as mcp
 from travois.mcp.config import SOCKET, SOCKETS
+from travois.mcp.connection import Link, Surroundings
+from travois.mcp.login import login
+from travois.mcp.oauth import Tokens
 from travois.mcp.tools import Server, lent
 from travois.permissions.masking import mask_text, mask_value
+from travois.process.run import LocalProcesses
+from travois.sandbox.program_sandbox import cage_for_program
 from travois.sessions import blobs
 from travois.sessions.home import identify, locate
 from travois.settings import trust
@@ -105,12 +112,6 @@ def run_test(args: Namespace) -> int:
 
 
 async def _tested(server: Server) -> int:
-    from travois.compose import sandbox as fencing
-    from travois.compose.permissions import guard
-    from travois.mcp.connection import Link, Surroundings
-    from travois.process.run import LocalProcesses
-    from travois.sandbox.program_sandbox import cage_for_program
-
     place, loaded, _ = _here()
     stack = AsyncExitStack()
     fence, folder = fencing.build(loaded, place, stack, attended=True), place.home.path / "mcp"
@@ -205,8 +206,6 @@ def run_approve(args: Namespace) -> int:
 
 def run_login(args: Namespace) -> int:
     """Let a person log in, and keep what that gives."""
-    from travois.mcp.login import login
-
     server, (place, _, _) = _server(args.name), _here()
     if not server.url:
         raise Fault(f"{server.name} is a program, which needs no login")
@@ -223,8 +222,6 @@ def _shown(text: str) -> None:
 
 def run_logout(args: Namespace) -> int:
     """Forget what a login gave; exit code 1 if there was none."""
-    from travois.mcp.oauth import Tokens
-
     server, (place, _, _) = _server(args.name), _here()
     there = Tokens(place.home.path / "mcp" / "tokens", server).forget()
     say(f"Travois may no longer use {server.name}." if there else "There was no login.")

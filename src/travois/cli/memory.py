@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
+import tempfile
 import time
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
@@ -340,10 +343,6 @@ def run_edit(memories: FolderMemories, args: Namespace) -> int:
 
 def _edited(path: Path, text: bytes) -> Path:
     """A copy of a file, as it is when the editor was left."""
-    import shlex
-    import subprocess
-    import tempfile
-
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     copy = Path(tempfile.mkdtemp(prefix="travois-memory-")) / path.name
     copy.write_bytes(text)

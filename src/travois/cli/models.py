@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from travois.cli.sessions import here
 from travois.compose import explain as merged
+from travois.compose import sandbox as fencing
 from travois.compose.explain import parts
-from travois.compose.models import HERE, PROVIDER, Local, found, known, resolved
+from travois.compose.models import HERE, PROVIDER, Local, found, known, resolved, smollm2
 from travois.compose.open_session import Place
 from travois.compose.permissions import inherit
 from travois.core.content import Text, calls
@@ -23,14 +24,24 @@ from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, ToolSpec, User
 from travois.core.models import Model, Price, cost
 from travois.core.view import project
+from travois.local_model.llamacpp import load_problem
 from travois.permissions.masking import mask_text, mask_value
+from travois.ports.world import Command
 from travois.ports.world import Model as Answers
+from travois.process.run import LocalProcesses
 from travois.process.spawn import resolve
 from travois.providers import catalog
 from travois.providers.catalog import Catalog
+from travois.providers.client import HttpModel
+from travois.providers.discovery import fitted
 from travois.providers.encoder import Encoder
+from travois.providers.http.transport import transport
 from travois.providers.replies import Grew, Problem, Reply
+from travois.sandbox.hidden_files import find_covered, holds_credential
 from travois.sandbox.probe import Check, Walls, look
+from travois.sandbox.profile import Cage
+from travois.sandbox.tool_chains import TOOL_CHAINS, list_shown
+from travois.search.embedder import Absent, find
 from travois.sessions.home import Home, identify, locate
 from travois.settings.load import load
 from travois.settings.schema import Json, Loaded
@@ -214,8 +225,6 @@ def _price(price: Price) -> str:
 
 
 async def _test(model: Model, loaded: Loaded, json: bool) -> int:
-    from travois.providers.discovery import fitted
-
     model = await fitted(model, os.environ, among=known(loaded))
     try:
         trial = await _tried(model, loaded)
@@ -252,9 +261,6 @@ async def _tried(model: Model, loaded: Loaded) -> Trial:
 
 
 def _answers(model: Model, loaded: Loaded, stack: AsyncExitStack) -> Answers:
-    from travois.providers.client import HttpModel
-    from travois.providers.http.transport import transport
-
     if model.provider == PROVIDER:
         return Local(loaded, stack).serve(model)
     where = catalog.endpoint(model, os.environ, among=known(loaded))
@@ -394,8 +400,6 @@ def _own(walls: Walls) -> Iterator[Check]:
 def _visible(loaded: Loaded) -> Iterator[Check]:
     """What commands do not see, and what of the home they see all the same."""
     from travois.permissions.resolve_paths import home
-    from travois.sandbox.hidden_files import find_covered, holds_credential
-    from travois.sandbox.tool_chains import TOOL_CHAINS, list_shown
 
     unwanted = loaded.settings.sandbox.hidden_tool_chains
     names = [name for name in TOOL_CHAINS if name not in unwanted]
@@ -421,11 +425,6 @@ def _commands(place: Place, loaded: Loaded) -> Check:
 
 
 async def _run_command(place: Place, loaded: Loaded) -> Check:
-    from travois.compose import sandbox as fencing
-    from travois.ports.world import Command
-    from travois.process.run import LocalProcesses
-    from travois.sandbox.profile import Cage
-
     async with AsyncExitStack() as stack:
         fence = fencing.build(loaded, place, stack, attended=True)
         processes = LocalProcesses(walls=fence.walls)
@@ -441,8 +440,6 @@ async def _run_command(place: Place, loaded: Loaded) -> Check:
 
 def _meaning(home: Home) -> Check:
     """Whether memories and sessions are found by meaning, too, not by their words alone."""
-    from travois.search.embedder import Absent, find
-
     found = find(home.path / "memory" / "embedder.json")
     if not isinstance(found, Absent):
         return Check("embedder", works=True, why=found.name)
@@ -452,9 +449,6 @@ def _meaning(home: Home) -> Check:
 
 def _small() -> Check:
     """Whether more than examples and rules answers where there is no key."""
-    from travois.compose.models import smollm2
-    from travois.local_model.llamacpp import load_problem
-
     found = load_problem() or smollm2()
     if not isinstance(found, str):
         return Check("small model", works=True, why=found.stem)

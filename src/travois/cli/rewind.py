@@ -7,6 +7,7 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable
+from difflib import SequenceMatcher
 
 from msgspec.structs import replace
 
@@ -175,8 +176,6 @@ def _verb(change: Change) -> str:
 
 def _lines(change: Change, keeper: Snapshots) -> str:
     """How many lines would come and go."""
-    from difflib import SequenceMatcher
-
     nodes = (change.old, change.new)
     if any(node is not None and (node.folder or node.size > LINES) for node in nodes):
         return ""

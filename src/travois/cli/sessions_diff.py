@@ -6,7 +6,7 @@ import os
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from difflib import unified_diff
+from difflib import SequenceMatcher, unified_diff
 from typing import Literal
 
 import msgspec
@@ -253,8 +253,6 @@ def _change(change: Change, content: Callable[..., bytes]) -> FileChange:
 
 def count_lines(before: bytes, after: bytes) -> tuple[int | None, int | None]:
     """Return how many lines came and went; nothing for binary files."""
-    from difflib import SequenceMatcher
-
     if b"\0" in before + after:
         return None, None
     old, new = before.splitlines(), after.splitlines()

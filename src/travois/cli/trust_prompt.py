@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Protocol
 
 from travois.core.display_text import visible
@@ -52,7 +53,6 @@ def told(home: Home, loaded: Loaded) -> str:
 def _drop_typed() -> None:
     """Forget what was typed before the question could be read: it is no answer."""
     import termios
-    from contextlib import suppress
 
     with suppress(termios.error):
         termios.tcflush(0, termios.TCIFLUSH)

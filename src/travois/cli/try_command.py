@@ -6,6 +6,7 @@ import os
 import sys
 from argparse import Namespace
 from contextlib import AsyncExitStack
+from difflib import SequenceMatcher
 from shlex import join
 
 import anyio
@@ -132,8 +133,6 @@ def _size(path: str) -> int:
 
 async def _lines(attempt: Attempt, change: Change, *, old: int) -> str:
     """How many lines came and went; empty where there are none to count."""
-    from difflib import SequenceMatcher
-
     if max(change.size, old) > LINES:
         return ""
     before = _content(change.path) if old else b""

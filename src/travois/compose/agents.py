@@ -22,12 +22,14 @@ from travois.compose import sandbox as fencing
 from travois.compose.mail import slot
 from travois.compose.open_session import Found, Place
 from travois.compose.options import Options
+from travois.context.switch_model import switch
 from travois.core.content import Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted, Opened, User
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Limits, Purse
+from travois.engine.background_jobs import report_lost
 from travois.engine.tool_definitions import first_head
 from travois.hooks.fire import join
 from travois.permissions.paths import inside
@@ -182,8 +184,6 @@ class Yard(msgspec.Struct, frozen=True):
 
         Another model or effort is a head of its own, as in any session.
         """
-        from travois.context.switch_model import switch
-
         session, head = child.session, parent.session.view.epoch
         epoch = session.view.epoch
         assert head is not None
@@ -240,8 +240,6 @@ def _unusable(fault: Fault, usual: Card) -> Refusal:
 def recover(session: Session, found: Found) -> None:
     """Tell a session that goes on of children and commands whose reports never came in."""
     if any(what.startswith(JOB) for what in session.state):
-        from travois.engine.background_jobs import report_lost
-
         report_lost(session)
     if session.owed:
         read = partial(_entries, found.log.folder)

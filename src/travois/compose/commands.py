@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from travois.compose import skills as skilled
 from travois.compose.mcp import prompted
 from travois.compose.options import Options
+from travois.compose.session import prepare
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed
@@ -35,7 +36,6 @@ Known = tuple[dict[str, Custom], tuple[str, ...]]
 
 def known(options: Options, *, taken: Collection[str] = ()) -> Known:
     """All commands of the user's own here by name, but those whose name is taken; and notices."""
-    from travois.compose.session import prepare
     from travois.skills.command_files import commands
 
     place, loaded = prepare(options)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
 from typing import Literal
 
 import anyio
@@ -324,8 +325,6 @@ async def _heed(box: Mailbox, scope: anyio.CancelScope) -> None:
 
 def _tidy(logs: Path) -> None:
     """Make room for one more night."""
-    from shutil import rmtree
-
     blobs.make_folders(logs)
     for old in nights(logs)[KEPT - 1 :]:
         rmtree(old, ignore_errors=True)

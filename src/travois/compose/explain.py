@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec.structs import replace
 
+from travois.compose import permissions as rights
 from travois.compose.open_session import Place
 from travois.compose.options import Options
 from travois.core.content import Call
@@ -18,6 +19,7 @@ from travois.permissions.resolve_paths import home, plain_arguments, resolved, u
 from travois.permissions.rules import Rule, Use, parse
 from travois.ports.tool import Here, Refusal
 from travois.settings.schema import Loaded
+from travois.skills.skill_files import FILE
 from travois.tools.catalog import TOOLS
 
 
@@ -39,7 +41,6 @@ def parts(place: Place, loaded: Loaded) -> dict[str, Told]:
 
 
 def _instructions(place: Place, loaded: Loaded) -> Found:
-    from travois.compose import permissions as rights
     from travois.compose.instructions import library
 
     guard = rights.guard(loaded, place.cwd, own=str(place.home.path))
@@ -63,7 +64,6 @@ def _commands(place: Place, loaded: Loaded) -> Found:
 
 def _skills(place: Place, loaded: Loaded) -> Found:
     from travois.compose.skills import skills
-    from travois.skills.skill_files import FILE
 
     for skill in skills(place, loaded, Options()).standing().skills:
         if skill.origin.endswith(FILE):

@@ -16,9 +16,20 @@ from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.core.tokens import context_tokens
 from travois.hooks.config import Hook, Listener, called, parse
+from travois.hooks.events import (
+    FileChanged,
+    PostModelSwitch,
+    PreModelSwitch,
+    SessionEnd,
+    SessionStart,
+    Setup,
+)
+from travois.hooks.fire import fire
 from travois.hooks.output import SILENCE, Heard, Hooks, Said
 from travois.ports.agent import Agent
 from travois.ports.world import Choice, Inquiry, Option
+from travois.process.run import LocalProcesses
+from travois.sandbox.probe import look
 from travois.sessions.blobs import Blobs
 from travois.settings.schema import Loaded
 
@@ -62,8 +73,6 @@ def equip(
 
     def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
         from travois.hooks import run as running
-        from travois.process.run import LocalProcesses
-        from travois.sandbox.probe import look
         from travois.sandbox.program_sandbox import cage_for_program
 
         settings, folder = loaded.settings, found.log.folder
@@ -128,9 +137,6 @@ async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
     """Tell hooks that a session begins; returns what the user should know."""
     if agent.hooks is None:
         return ()
-    from travois.hooks.events import Setup
-    from travois.hooks.fire import fire
-
     ready = await fire(agent, Setup(options.setup)) if options.setup else SILENCE
     heard = await fire(agent, _started(agent, options))
     return (*ready.messages, *heard.messages)
@@ -138,8 +144,6 @@ async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
 
 def _started(agent: Agent, options: Options) -> SessionStart:
     """How a session begins; one that goes on with what may have changed since."""
-    from travois.hooks.events import SessionStart
-
     name, kind = (agent.session.state.get(key, "") for key in ("name", LEAD))
     if not options.resume and not options.latest:
         return SessionStart("clear" if options.cleared else "startup", name, kind)
@@ -161,9 +165,6 @@ async def switching(agent: Agent, name: str, *, source: str) -> AsyncGenerator[N
     if agent.hooks is None or agent.other is None or epoch is None:
         yield
         return
-    from travois.hooks.events import PostModelSwitch, PreModelSwitch
-    from travois.hooks.fire import fire
-
     before, after, view = epoch.model.name, agent.other(name).card.name, agent.session.view
     warm = agent.session.cache.left(agent.clock()) > 0
     told = (before, after, name, source, context_tokens(view), warm)
@@ -186,9 +187,6 @@ async def _unwanted(agent: Agent, heard: Heard, model: str) -> str:
 
 async def watch(agent: Agent) -> None:
     """Tell hooks of changes of the files that they watch, as long as the session is open."""
-    from travois.hooks.events import FileChanged
-    from travois.hooks.fire import fire
-
     assert agent.hooks is not None
     seen = _stamps(agent.hooks.watched)
     while True:
@@ -217,9 +215,6 @@ async def end(agent: Agent, why: Leaving) -> tuple[str, ...]:
     """Tell hooks that a session is left, also while it is being cancelled."""
     if agent.hooks is None:
         return ()
-    from travois.hooks.events import SessionEnd
-    from travois.hooks.fire import fire
-
     heard = SILENCE
     with anyio.CancelScope(shield=True):
         heard = await fire(agent, SessionEnd(why))

@@ -21,11 +21,12 @@ from travois.core.view import waiting
 from travois.headless.json_shapes import Json
 from travois.mcp import config as mcp
 from travois.mcp.announce import Told, announced
-from travois.mcp.config import admission
+from travois.mcp.config import admission, share
 from travois.permissions.rules import Rule, withheld
 from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Warned
+from travois.process.run import LocalProcesses
 from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
@@ -91,7 +92,6 @@ async def opened(
         fresh = (FRESH,) if listed.servers else ()
         return Loan(waiting=left, notices=(*listed.notices, *fresh))
     from travois.mcp.always_on import stand
-    from travois.mcp.config import share
     from travois.mcp.connection import links
 
     around = surroundings(place, loaded, world, session, bounds=bounds)
@@ -105,7 +105,6 @@ def surroundings(
 ) -> Surroundings:
     """What all servers of a session have in common."""
     from travois.mcp.connection import Surroundings
-    from travois.process.run import LocalProcesses
     from travois.sandbox.program_sandbox import cage_for_program
 
     assert isinstance(world.processes, LocalProcesses)

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from time import localtime, strftime
 from types import TracebackType
+from uuid import UUID, uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -149,8 +150,6 @@ def damage(log: Log) -> tuple[str, ...]:
 
 
 def _identity(wanted: str) -> str:
-    from uuid import UUID, uuid4
-
     if not wanted:
         return str(uuid4())
     try:

@@ -16,6 +16,8 @@ from travois.compose import hooks as hooking
 from travois.compose import permissions as rights
 from travois.compose.open_session import Place
 from travois.core.errors import Fault
+from travois.hooks.events import ConfigChange
+from travois.hooks.fire import fire
 from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.settings.schema import Loaded
@@ -43,9 +45,6 @@ class Reload:
             await self._reload(changed[0])
 
     async def _reload(self, path: str) -> None:
-        from travois.hooks.events import ConfigChange
-        from travois.hooks.fire import fire
-
         agent = self._agent
         try:
             fresh = self._again()

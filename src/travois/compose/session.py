@@ -60,6 +60,7 @@ from travois.sandbox.probe import Walls
 from travois.sessions import home as homes
 from travois.sessions import home as projects
 from travois.sessions.blobs import Blobs
+from travois.sessions.catalog import tidy
 from travois.sessions.session import Session
 from travois.settings import trust
 from travois.settings.load import load
@@ -334,8 +335,6 @@ def _equip(
         agent.keeper = _keeper(place, options, agent, folders=agent.guard.folders)
     stack.callback(_end_snapshots, agent)
     if days := asked.cleanup_period_days:
-        from travois.sessions.catalog import tidy
-
         tidy(place.home, days=days, now=time())
     agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
     old_tmp = fencing.find_old_tmp(agent.bounds, place, id=id, session=agent.session)

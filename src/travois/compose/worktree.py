@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copy2
 
 import anyio
 import msgspec
@@ -13,12 +14,16 @@ import msgspec
 from travois.core.display_text import complain
 from travois.core.errors import Fault
 from travois.engine.permission_gate import wary
+from travois.files.disk import DiskFiles
 from travois.permissions.paths import inside
 from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Files, Processes
+from travois.process.run import LocalProcesses
 from travois.sandbox.profile import Cage
+from travois.sessions.home import identify, locate
 from travois.sessions.home import repository as repository_of
+from travois.settings.load import load
 from travois.tools import git as repository
 from travois.tools.git import Repository
 
@@ -134,8 +139,6 @@ async def _included(ground: Ground, repo: Repository) -> tuple[str, ...]:
 
 def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
     """Copy files into a worktree, and link folders; what is there already stays."""
-    from shutil import copy2
-
     for name in (*included, *tree.shared):
         old, new = Path(tree.repo.top, name), Path(tree.path, name)
         if not inside(os.path.realpath(old), tree.repo.top) or old.is_symlink() or new.exists():
@@ -149,9 +152,6 @@ def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
 
 def within(name: str, work: Callable[[], int]) -> int:
     """Work in a worktree, which goes again if nothing was done in it; returns the exit code."""
-    from travois.files.disk import DiskFiles
-    from travois.process.run import LocalProcesses
-
     if name and not NAME.fullmatch(name):
         raise Fault(f"--worktree {name} is no name", fix="Use letters, digits, dots and dashes.")
     before = os.getcwd()
@@ -170,9 +170,6 @@ def within(name: str, work: Callable[[], int]) -> int:
 
 
 def _shared() -> tuple[str, ...]:
-    from travois.sessions.home import identify, locate
-    from travois.settings.load import load
-
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
     loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
     return loaded.settings.worktree.symlink_directories

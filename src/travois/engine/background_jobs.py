@@ -7,6 +7,7 @@ told exactly once: at the next safe boundary, when the session is left, or when 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from signal import Signals
 
 import anyio
 
@@ -40,8 +41,6 @@ def describe_status(status: int | None) -> str:
         return RUNNING
     if status >= 0:
         return f"exit code {status}"
-    from signal import Signals
-
     try:
         return f"ended by {Signals(-status).name}"
     except ValueError:

@@ -29,6 +29,7 @@ from travois.permissions.decide import PLANNING, Verdict, judge
 from travois.permissions.paths import inside
 from travois.permissions.resolve_paths import home, plain_arguments, repository_around
 from travois.permissions.rules import Use, parse
+from travois.permissions.shell.families import is_builder
 from travois.permissions.shell.judge import plan
 from travois.permissions.shell.plan import Plan
 from travois.permissions.updates import SANDBOXED, suggested
@@ -241,8 +242,6 @@ def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
         return False
     if agent.guard.mode == "plan":
         return True
-    from travois.permissions.shell.families import is_builder
-
     steps = (step for plan in wanted.plans for step in plan.steps)
     # They would fail for what they write, after minutes, and run again.
     if agent.bounds.attended and any(map(is_builder, steps)):

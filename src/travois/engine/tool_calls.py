@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial, reduce
 from itertools import combinations
+from traceback import format_exception
 from typing import Literal
 
 import anyio
@@ -29,6 +30,7 @@ from travois.engine.permission_modes import MODE, follow
 from travois.hooks import fire as hooks
 from travois.hooks.events import AnyOccasion, CwdChanged
 from travois.hooks.output import Heard
+from travois.memory.weighing import Recorder
 from travois.permissions.access import collide
 from travois.permissions.decide import judge
 from travois.permissions.resolve_paths import JudgedFiles, hiding, resolved, understood
@@ -336,8 +338,6 @@ def _broke(call: Call, error: Exception) -> str:
 
 
 def _trace(error: Exception) -> str:
-    from traceback import format_exception
-
     return "".join(format_exception(error))
 
 
@@ -410,8 +410,6 @@ class CallEnv:
     @property
     def memory(self) -> Recording | None:
         """Where to remember something; none where nothing is remembered."""
-        from travois.memory.weighing import Recorder
-
         return Recorder(self._agent) if self._agent.memories is not None else None
 
     @property

@@ -8,6 +8,7 @@ import sys
 from base64 import b64decode
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
+from select import select
 
 import anyio
 import msgspec
@@ -93,8 +94,6 @@ def _piped(*, waiting: bool) -> str:
 
 
 def _speaks(fd: int) -> bool:
-    from select import select
-
     if select([fd], [], [], PIPE_TIMEOUT)[0]:
         return True
     sys.stderr.write(

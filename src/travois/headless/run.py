@@ -28,6 +28,7 @@ from travois.core.facts import Ended, Entry, Finished, Noted
 from travois.core.json import encoded
 from travois.core.models import Model
 from travois.engine.background_jobs import PATIENCE as JOB_PATIENCE
+from travois.headless.control.tasks import Tasks
 from travois.headless.json_shapes import Object
 from travois.headless.stream_json import Speaker, Tally, Telling
 from travois.headless.structured_output import Shape
@@ -171,8 +172,6 @@ class Run:
         group.start_soon(self._watch_tasks, session)
 
     async def _watch_tasks(self, session: Session) -> None:
-        from travois.headless.control.tasks import Tasks
-
         tasks = Tasks(session.id)
         with session.crew.agent.session.watch() as events:
             async for event in events:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from errno import ENOTSUP
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.ports.world import Captured, Command, Job, Processes
 from travois.process.environment import clean
+from travois.providers.http.transport import transport
+from travois.providers.replies import Problem
 from travois.sandbox.hidden_files import find_folders
 from travois.sandbox.profile import Cage
 
@@ -299,9 +303,6 @@ class LocalHooks:
     async def _post(self, hook: Hook, body: bytes) -> Said:
         if self._reach.urls and not any(_like(url, hook.url) for url in self._reach.urls):
             return Said(failure="was not sent: allowedHttpHookUrls does not name its URL")
-        from travois.providers.http.transport import transport
-        from travois.providers.replies import Problem
-
         travel = transport(hook.url, os.environ)
         try:
             with anyio.move_on_after(hook.patience):
@@ -342,8 +343,6 @@ def _encoded(event: dict[str, object]) -> bytes:
     try:
         return msgspec.json.encode(event)
     except UnicodeEncodeError:  # half a character, which only escapes can say
-        from json import dumps
-
         return dumps(event).encode()
 
 
@@ -381,8 +380,6 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 def exports(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """The variables that lines such as `export NAME=value` set; nothing is run."""
-    import shlex
-
     known = clean(environ)
     for line in text.splitlines():
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from tomllib import TOMLDecodeError, loads
 
 import msgspec
 
@@ -57,8 +58,6 @@ def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
 
 
 def _settings(luggage: Luggage, path: Path) -> None:
-    from tomllib import TOMLDecodeError, loads
-
     try:
         tree: Json = loads(plain_text(str(path)))
     except (OSError, TOMLDecodeError) as error:

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import run
 
 import anyio
 import msgspec
@@ -53,8 +54,6 @@ def sized(model: Model) -> Model:
 
 def load_problem() -> str:
     """Return why llama.cpp cannot be loaded, by loading it in another process; empty if it can."""
-    from subprocess import run
-
     if why := missing():
         return why
     argv = [sys.executable, "-c", "import xllamacpp"]

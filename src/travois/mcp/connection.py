@@ -19,6 +19,7 @@ import msgspec
 from travois.core.display_text import visible
 from travois.files.openat import make_folders
 from travois.mcp.oauth import Tokens
+from travois.mcp.remote import answer_elicitation
 from travois.mcp.sdk import (
     MANY,
     WORDS,
@@ -571,8 +572,6 @@ class Link(Life):
     async def _elicited(self, context: object, params: Any) -> Any:
         """Put a question of the server to the person for whose sake it works."""
         from mcp_types import ElicitResult
-
-        from travois.mcp.remote import answer_elicitation
 
         if not self._calls:
             return ElicitResult(action="cancel")

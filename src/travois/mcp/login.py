@@ -16,6 +16,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.stapled import MultiListener
 
 from travois.mcp.oauth import PORT, Coming
+from travois.mcp.remote import remote
 from travois.mcp.sdk import failures, loaded, worded
 from travois.mcp.tools import Server
 
@@ -48,7 +49,6 @@ async def login(server: Server, folder: Path, show: Callable[[str], None]) -> st
 async def _let_in(server: Server, folder: Path, show: Callable[[str], None]) -> None:
     from mcp import Client
     from travois.mcp.oauth_provider import Granted
-    from travois.mcp.remote import remote
 
     async with waiting(server, show) as door:
         kept = Coming(folder, server)

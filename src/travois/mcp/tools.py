@@ -9,6 +9,7 @@ import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from difflib import SequenceMatcher
 from hashlib import blake2b
 from typing import Any, Literal, Protocol
 
@@ -483,8 +484,6 @@ class Lending:
 
     def _missing(self, name: str) -> str:
         """What the server that a name begins with has instead, nearest first."""
-        from difflib import SequenceMatcher
-
         for lender in self.lenders.values():
             start = f"mcp__{lender.server.key}__"
             there = [known for known in self.all() if known.startswith(start)]

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote  # a start does not wait for it
 
 import anyio
 import anyio.to_thread
@@ -169,8 +170,6 @@ def _unkept(agent: Agent, wish: Signal, why: str) -> str:
         return f"Not remembered: {why}. Keep it where secrets are kept, and say where that is."
     if any(word in why for word in KNOWN):
         return f"Not remembered again: {why}."
-    from shlex import quote  # a start does not wait for it
-
     text = "TEXT" if points_elsewhere(wish.sentence) else quote(draft(wish).text[:SHOWN])
     return f"Not remembered: {why}. To keep it anyway: travois memory add {plain(text)}"
 

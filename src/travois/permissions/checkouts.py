@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from travois.permissions.git_config import parse  # few checkouts are submodules
 from travois.permissions.paths import inside
 
 LONGEST = 4096
@@ -75,8 +76,6 @@ def _owned_by_submodule(own: str, checkout: str) -> str:
     """Return the git folder of a submodule, if its settings name the checkout."""
     if os.path.lexists(os.path.join(own, "commondir")):
         return ""
-    from travois.permissions.git_config import parse  # few checkouts are submodules
-
     files = (os.path.join(own, name) for name in ("config", "config.worktree"))
     settings = (one for file in files for one in parse(_bytes(file, CONFIG)))
     places = [one.value for one in settings if one.key == "core.worktree" and one.value]

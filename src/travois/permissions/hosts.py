@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from urllib.parse import unquote
 
 from travois.permissions.paths import folded
 
@@ -49,8 +50,6 @@ def _end(host: str, wanted: str) -> str:
 
 def _hosts(url: str) -> set[str]:
     """Every reading of the URL that some client could have."""
-    from urllib.parse import unquote
-
     text = folded(re.sub(r"[\x00-\x20\x7f]", "", unquote(url)))
     starts = (text, text.partition(":")[2])
     authorities = (re.split(r"[/\\?#]", start.lstrip("/\\"), maxsplit=1)[0] for start in starts)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 from posixpath import dirname, normpath
+from unicodedata import normalize
 
 from travois.permissions.shell.rough import flat
 
@@ -73,8 +74,6 @@ def _folded_text(text: str) -> str:
 
 
 def _folded(name: str) -> str:
-    from unicodedata import normalize
-
     return re.sub(INVISIBLE, "", normalize("NFKC", name)).translate(ALIKE).casefold()
 
 

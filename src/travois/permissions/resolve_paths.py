@@ -17,6 +17,7 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.paths import inside
 from travois.permissions.rules import Use, matches
+from travois.permissions.shell.judge import plan
 from travois.permissions.shell.plan import Plan
 from travois.ports.tool import Here, Refusal
 from travois.ports.world import Files, Stat
@@ -58,8 +59,6 @@ def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
     lines = [access.target for access in accesses if access.kind == "exec"]
     if not lines:
         return ()
-    from travois.permissions.shell.judge import plan
-
     around = repository_around(here.cwd)
     foreign = around != repository_around(here.root) or _runs_programs(around)
     plans = (plan(line, cwd=here.cwd, home=home(), foreign=foreign) for line in lines)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -341,8 +342,6 @@ class Files(Protocol):
 
 def digest(data: bytes) -> str:
     """The name of some content, for compare-and-swap."""
-    from hashlib import blake2b
-
     return blake2b(data, digest_size=16).hexdigest()
 
 

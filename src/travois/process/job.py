@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import termios
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -20,6 +21,7 @@ from travois.process.output import Capture, Drain, Feed, Follower, Spool
 from travois.process.reap import gone, send
 from travois.process.spawn import Started
 from travois.sandbox.wrap import read_report
+from travois.tools.output import readable
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -241,8 +243,6 @@ class Child:
         if self.silent:
             self._finish()
         elif self._linger is None:
-            from asyncio import get_running_loop
-
             self._linger = get_running_loop().call_later(LINGER, self._finish)
 
     def _finish(self) -> None:
@@ -265,8 +265,6 @@ class Exit:
     """Notices the end of one child: told by the kernel where it can, else by looking."""
 
     def __init__(self, pid: int, ended: Callable[[], bool]) -> None:
-        from asyncio import get_running_loop
-
         self._ended = ended
         self._loop = get_running_loop()
         self._timer: TimerHandle | None = None
@@ -357,8 +355,6 @@ class LocalJob:
 
     def last_lines(self, count: int) -> str:
         """The last lines of what `fresh` would give, as text; it stays where it is."""
-        from travois.tools.output import readable
-
         output = self.waiting()
         end = output.tail if output.missing else output.joined()
         text = readable(Captured(end[-LOOK:], b"", min(LOOK, len(end)))).text

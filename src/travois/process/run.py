@@ -15,9 +15,9 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from travois.permissions.secrets import secrets
-from travois.ports.world import Command, Completed
+from travois.ports.world import Captured, Command, Completed
 from travois.process.environment import bare, clean
-from travois.process.output import CHUNK
+from travois.process.output import CHUNK, Spool
 from travois.process.reap import MARK, Orphans, Watchdog, adopt_orphans, bears, fell, send, tree
 from travois.sandbox.guard.session import Guarding
 from travois.sandbox.wrap import Unfenced
@@ -181,8 +181,6 @@ class LocalProcesses:
 
     def _detach(self, name: Callable[[], str], command: Command, child: Child) -> Completed:
         """Let a program that was waited for go on in the background."""
-        from travois.ports.world import Captured
-
         said = child.detach(KEEP_DETACHED)
         job = self._adopt(name(), command, child)
         return Completed(0, said, Captured(b"", b"", 0), job=job.id)
@@ -258,7 +256,6 @@ class LocalProcesses:
         line: Callable[[tuple[int, int]], None] | None = None,
     ) -> Child:
         from travois.process.job import Child
-        from travois.process.output import Spool
         from travois.process.spawn import Surroundings, spawn
 
         self._children = {c for c in self._children if c.status is None or not c.silent}

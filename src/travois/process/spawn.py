@@ -6,13 +6,18 @@ import errno
 import fcntl
 import os
 import sys
+import termios
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from struct import pack
+from subprocess import STDOUT, Popen
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
 from travois.ports.world import Command
+from travois.process import controlling_terminal as terminal
 from travois.process.output import CHUNK
 from travois.sandbox.landlock import apart
 from travois.sandbox.probe import Walls
@@ -102,8 +107,6 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 def spawn(command: Command, surroundings: Surroundings) -> Started:
     """Start a program in a session of its own. Raises OSError that says why it could not be."""
-    from subprocess import STDOUT
-
     with ExitStack() as theirs, ExitStack() as ours:
         into = heard = -1
         if command.tty:
@@ -173,8 +176,6 @@ def _fenced(
 
 
 def _start(fence: Fence, **how: Unpack[How]) -> Popen[bytes]:
-    from subprocess import Popen
-
     if fence.network is not None:
         return fence.network.start(lambda: Popen(fence.argv, **how))
     if fence.confine is None:
@@ -195,9 +196,6 @@ def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
 
 def _terminal(theirs: ExitStack, ours: ExitStack) -> tuple[int, int, int]:
     """A new terminal: where we read it, the program's end, and where we type."""
-    import termios
-    from struct import pack
-
     master, slave = os.openpty()
     ours.callback(os.close, master)
     theirs.callback(os.close, slave)
@@ -212,8 +210,6 @@ def terminal_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
 
     That has to happen inside the sandbox, in the session that the program leads.
     """
-    from travois.process import controlling_terminal as terminal
-
     python = os.path.realpath(sys.executable)
     return (python, "-I", "-S", terminal.__file__, resolve(argv[0]), *argv[1:])
 
@@ -224,8 +220,6 @@ def _input(data: bytes, theirs: ExitStack) -> int:
         fd = os.open(os.devnull, os.O_RDONLY)
         theirs.callback(os.close, fd)
         return fd
-    from tempfile import TemporaryFile
-
     file = theirs.enter_context(TemporaryFile(buffering=0))  # noqa: SIM115 - the stack closes it
     file.write(data)
     file.seek(0)

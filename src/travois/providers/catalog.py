@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NoReturn, TypeVar, cast
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -64,8 +65,6 @@ def sent(headers: Mapping[str, str], env: Mapping[str, str]) -> tuple[tuple[str,
 
 def asked(query: Mapping[str, str]) -> str:
     """What stands behind an address."""
-    from urllib.parse import urlencode
-
     return f"?{urlencode(query)}" if query else ""
 
 
@@ -98,8 +97,6 @@ ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - where a server listens, and nob
 
 def address(env: Mapping[str, str]) -> str:
     """Its base URL: `host`, `host:port`, `:port` or a whole URL is set; empty if nothing is."""
-    from urllib.parse import urlsplit
-
     said = env.get(HOST, "").strip().strip("\"'")
     if not said:
         return ""
@@ -310,8 +307,6 @@ def small(model: Model, *, among: Catalog | None = None) -> str:
 
 def is_local(url: str) -> bool:
     """Whether this URL leads to the same machine."""
-    from urllib.parse import urlsplit
-
     return bool(re.fullmatch(LOOPBACK, urlsplit(url).hostname or ""))
 
 
@@ -373,8 +368,6 @@ def _address(served: Provider, env: Mapping[str, str], *, protocol: Protocol) ->
     Of a chat server's address that is only a host, `/v1` is meant: all servers listen there, few
     at the root. Any other path is taken at its word.
     """
-    from urllib.parse import urlsplit
-
     given = env.get(served.url_env, "").strip() if served.url_env else ""
     if protocol == "ollama" and not given:
         given = address(env)
@@ -397,8 +390,6 @@ def _filled(found: re.Match[str], env: Mapping[str, str]) -> str:
 
 
 def _check(url: str, source: str) -> None:
-    from urllib.parse import urlsplit
-
     scheme = "http" if is_local(f"//{url}") else "https"
     bare = "://" not in url and not url.endswith(":")
     fix = f"Write it like {scheme}://{url}." if bare else "Mend the address."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
@@ -340,8 +341,6 @@ def _number(text: str) -> float | None:
 
 
 def _until(date: str, *, now: float) -> float | None:
-    from email.utils import parsedate_to_datetime
-
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now)
     except (ValueError, TypeError, IndexError, OverflowError):

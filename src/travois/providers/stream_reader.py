@@ -6,8 +6,13 @@ from collections.abc import Iterable
 from typing import Protocol, assert_never
 
 from travois.core.models import Model
+from travois.providers.anthropic_reply import AnthropicReply
 from travois.providers.clouds import EventStream, Surface
+from travois.providers.gemini import GeminiReply
 from travois.providers.http.sse import Event, Frames, Framing, Lines
+from travois.providers.ollama import OllamaReply
+from travois.providers.openai_chat import ChatReply
+from travois.providers.openai_responses import ResponsesReply
 from travois.providers.replies import Reply, StreamDelta
 
 
@@ -54,25 +59,15 @@ def reader(model: Model, *, size: int = 0, surface: Surface = "") -> Reader:
     protocol = model.protocol
     match protocol:
         case "anthropic":
-            from travois.providers.anthropic_reply import AnthropicReply
-
             frames = EventStream() if surface == "bedrock" else None
             return StreamReader(AnthropicReply(size=size), frames)
         case "chat":
-            from travois.providers.openai_chat import ChatReply
-
             return StreamReader(ChatReply(model, size=size))
         case "responses":
-            from travois.providers.openai_responses import ResponsesReply
-
             return StreamReader(ResponsesReply(size=size))
         case "gemini":
-            from travois.providers.gemini import GeminiReply
-
             return StreamReader(GeminiReply(size=size))
         case "ollama":
-            from travois.providers.ollama import OllamaReply
-
             return StreamReader(OllamaReply(model, size=size), Lines())
         case _:
             assert_never(protocol)

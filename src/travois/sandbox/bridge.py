@@ -10,7 +10,9 @@ Only the standard library is to be had here, and only its quickest parts.
 
 from __future__ import annotations
 
+import _socket
 import os
+import signal
 import sys
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -19,9 +21,6 @@ VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROX
 
 def main() -> None:
     """`bridge.py FD PROGRAM WORD...`: FD leads to the proxy."""
-    import _socket
-    import signal
-
     fd, *argv = sys.argv[1:]
     outside, listener = _socket.socket(fileno=int(fd)), _socket.socket()
     listener.bind(("127.0.0.1", 0))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
+from shutil import move
+from tempfile import mkdtemp
 from typing import Literal
 
 from msgspec.structs import replace
@@ -25,9 +27,6 @@ def relink(path: str, target: str, *, temp: str) -> None:
     with suppress(OSError):
         if os.readlink(path) == target:
             return
-    from shutil import move
-    from tempfile import mkdtemp
-
     if os.path.lexists(path):
         move(path, mkdtemp(prefix="replaced-", dir=temp))
     os.symlink(target, path)

@@ -6,13 +6,12 @@ to be had here, and only its quickest parts.
 
 from __future__ import annotations
 
+import _socket
 import sys
 
 
 def main() -> None:
     """Answer each byte on standard input, a socket family, by a socket; end with the input."""
-    import _socket
-
     line = _socket.socket(fileno=0)
     while asked := line.recv(1):
         made = _socket.socket(asked[0], _socket.SOCK_STREAM)

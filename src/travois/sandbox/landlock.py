@@ -8,6 +8,7 @@ cost too much, since it stands at the top of every workspace and in `.git`: it c
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import stat
@@ -15,6 +16,7 @@ import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from functools import cache
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from travois.sandbox.hidden_files import real_path
@@ -262,7 +264,6 @@ def landlock_add(ruleset: int, rule: bytes) -> None:
 
 def confine_thread(ruleset: int, program: bytes) -> None:
     """Bind the calling thread, and all that it starts, by these rules and this filter, for ever."""
-    import ctypes
 
     class Program(ctypes.Structure):
         """A filter as the kernel takes it."""
@@ -279,8 +280,6 @@ def confine_thread(ruleset: int, program: bytes) -> None:
 
 @cache
 def _libc() -> ctypes.CDLL:
-    import ctypes
-
     return ctypes.CDLL(None, use_errno=True)
 
 
@@ -293,8 +292,6 @@ def _syscall(*args: object) -> int:
 
 
 def _checked(result: int) -> int:
-    import ctypes
-
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
@@ -404,8 +401,6 @@ def _grant(ruleset: int, path: str, rights: int) -> None:
 
 def apart(confine: Callable[[], None], start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
     """Start a program from a thread that is confined and then ends."""
-    from threading import Thread
-
     outcome: list[Popen[bytes] | OSError | ValueError] = []
 
     def body() -> None:

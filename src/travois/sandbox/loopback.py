@@ -11,7 +11,12 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from fcntl import ioctl
+from shutil import which
+from struct import pack
+from subprocess import DEVNULL, PIPE, Popen
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -92,8 +97,6 @@ class HeldByThread:
     prefix = ()
 
     def __init__(self) -> None:
-        from concurrent.futures import ThreadPoolExecutor
-
         self._thread = ThreadPoolExecutor(1, "travois-loopback")
         try:
             self._thread.submit(_enter_new_network).result()
@@ -122,8 +125,6 @@ class HeldByFiles:
     """
 
     def __init__(self, bwrap: str) -> None:
-        from shutil import which
-
         self._nsenter = which("nsenter", path=SYSTEM_PATH)
         self._user, self._network = _make_by(bwrap)
         self._helper: Popen[bytes] | None = None
@@ -153,8 +154,6 @@ class HeldByFiles:
 
     def _call_helper(self) -> socket.socket:
         """Start the helper; it ends when we close our end of the line, or die."""
-        from subprocess import DEVNULL, Popen
-
         ours, theirs = socket.socketpair()
         with theirs:
             self._helper = Popen(
@@ -193,9 +192,6 @@ def find_ports(pid: int) -> tuple[int, ...]:
 
 def _enter_new_network() -> None:
     """Move the calling thread into a new network, and bring its loopback up."""
-    from fcntl import ioctl
-    from struct import pack
-
     landlock.leave_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         ioctl(any_socket, SIOCSIFFLAGS, pack("16sH22x", b"lo", IFF_UP))
@@ -206,8 +202,6 @@ def _make_by(bwrap: str) -> tuple[int, int]:
 
     bwrap brings the loopback up. Where only bwrap may make namespaces, this works as well.
     """
-    from subprocess import DEVNULL, PIPE, Popen
-
     with ExitStack() as stack:
         info, told = os.pipe()
         stack.callback(os.close, info)

@@ -12,10 +12,12 @@ import os
 import re
 import socket
 import sys
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack, suppress
 from functools import partial
 from hmac import compare_digest
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal
 
 import anyio
@@ -122,8 +124,6 @@ async def heard(inlet: BufferedByteReceiveStream, client: Tcp, *, password: str 
 
 def _proves(header: bytes, password: str) -> bool:
     """Whether a header tells the password, in the one way that all programs know."""
-    from base64 import b64encode
-
     name, _, value = header.partition(b":")
     told = value.strip().removeprefix(b"Basic ").strip()
     right = b64encode(f"{USER}:{password}".encode())
@@ -175,8 +175,6 @@ async def _check_socks_password(
 
 
 def _literal(address: bytes) -> bytes:
-    from ipaddress import ip_address
-
     return str(ip_address(address)).encode()
 
 

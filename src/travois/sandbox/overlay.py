@@ -9,6 +9,9 @@ import sys
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from filecmp import cmp
+from shutil import copyfileobj, rmtree
+from tempfile import mkdtemp
 from typing import BinaryIO
 
 import msgspec
@@ -83,8 +86,6 @@ class Layers(msgspec.Struct, frozen=True):
 
 def prepare(cage: Cage) -> Layers:
     """Empty layers for the folders that a cage may write to."""
-    from tempfile import mkdtemp
-
     home = os.path.dirname(cage.temp)
     _sweep(home)
     paths = {os.path.realpath(path) for path in (*cage.folders, *cage.writable)}
@@ -117,8 +118,6 @@ def _sweep(home: str) -> None:
 
 def _remove(place: str) -> None:
     """Remove a folder, whatever modes those in it have."""
-    from shutil import rmtree
-
     for root, folders, _ in os.walk(place):
         for path in (os.path.join(root, name) for name in folders):
             if not os.path.islink(path):
@@ -182,8 +181,6 @@ def _same(real: str, source: str, *, before: os.stat_result, after: os.stat_resu
         return os.readlink(real) == os.readlink(source)
     if not stat.S_ISREG(after.st_mode):
         return True
-    from filecmp import cmp
-
     return cmp(real, source, shallow=False)
 
 
@@ -342,8 +339,6 @@ def _draw(mark: Mark, after: os.stat_result, *, draft: Spot, links: Links) -> No
 
 
 def _copy(source: str, draft: Spot) -> None:
-    from shutil import copyfileobj
-
     fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with open(fd, "wb") as target, open(source, "rb") as file:
         copyfileobj(file, target, 1024 * 1024)
@@ -455,8 +450,6 @@ def _told(marks: Iterable[Mark]) -> Iterator[Change]:
 
 def _renamed(marks: Sequence[Mark]) -> Iterator[tuple[str, Mark]]:
     """Files that came, with those of the same content that went."""
-    from filecmp import cmp
-
     went: dict[int, list[Mark]] = {}
     for mark in marks:
         if mark.after is None and mark.before and stat.S_ISREG(mark.before.st_mode):

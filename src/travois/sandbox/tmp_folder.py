@@ -11,6 +11,8 @@ from travois.permissions.paths import inside
 from travois.permissions.shell.plan import Plan
 from travois.ports.agent import Agent
 from travois.ports.tool import Here
+from travois.sandbox.denial import find_denial
+from travois.sandbox.disk_facts import LocalDisk
 from travois.sandbox.policy import Bounds, is_covered
 from travois.sandbox.profile import PRIVATE_TMP, Cage
 
@@ -44,9 +46,6 @@ def find_held_back(
     agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str
 ) -> Denial | None:
     """Return what a command failed for that it would have if a person let it run."""
-    from travois.sandbox.denial import find_denial
-    from travois.sandbox.disk_facts import LocalDisk
-
     if cage is None:
         return None
     line, cwd = " ".join(plan.text for plan in plans), place_of(agent).cwd

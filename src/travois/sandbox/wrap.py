@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from travois.sandbox.hidden_files import real_path, remember_folders
 from travois.sandbox.probe import Walls, bundled_bwrap
 from travois.sandbox.profile import Cage
 
@@ -81,7 +82,6 @@ class Ground(msgspec.Struct, frozen=True):
 def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
     """The fence for one program. Raises `Unfenced` if there can be none."""
     from travois.sandbox import landlock
-    from travois.sandbox.hidden_files import remember_folders
 
     walls = ground.walls
     if walls is None or walls.kind == "none":
@@ -124,8 +124,6 @@ def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
 
 
 def _is_inside(path: str, folders: Iterable[str]) -> bool:
-    from travois.sandbox.hidden_files import real_path
-
     place = f"{real_path(path)}/"
     return any(place.startswith(real_path(folder).rstrip("/") + "/") for folder in folders)
 

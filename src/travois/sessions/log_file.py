@@ -13,10 +13,15 @@ from zlib import crc32
 
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Entry, Opened
-from travois.sessions import blobs, checkpoint, lock
+from travois.sessions import (
+    blobs,
+    checkpoint,
+    lock,
+    scan,  # for very long logs alone
+)
 from travois.sessions import log_line as line
 from travois.sessions.checkpoint import Checkpoint
-from travois.sessions.scan import LARGEST_WHOLE, Lineage, Mark
+from travois.sessions.scan import LARGEST_WHOLE, Lineage, Mark, Turns
 from travois.sessions.scan import NAME as NAME
 from travois.sessions.scan import Skipped as Skipped
 from travois.sessions.scan import entries as entries
@@ -189,14 +194,10 @@ class Log:
 
         None if the log is not that long: all of it can be read.
         """
-        from travois.sessions import scan  # for very long logs alone
-
         return scan.excerpt(self.folder, self._find_turns) if scan.is_long(self.folder) else None
 
     def _find_turns(self) -> Turns:
         """The turns of events so far, looked for unless the log was read from its start."""
-        from travois.sessions import scan
-
         if self._turns is None:
             self._turns = scan.find_turns(self.folder)
         return self._turns
@@ -216,8 +217,6 @@ class Log:
         """Gather the turns of events while a very long log is read: it saves another pass."""
         if self._tail[1] <= LARGEST_WHOLE:
             return None
-        from travois.sessions.scan import Turns
-
         return Turns()
 
     @property

@@ -6,11 +6,12 @@ whatever it asks for later is asked about, and what was agreed to stays.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b, sha256
+from hashlib import blake2b, file_digest, sha256
 from typing import Literal
 
 import msgspec
@@ -429,8 +430,6 @@ def _decoded(data: bytes) -> Said:
 @contextmanager
 def _changing(home: Home, root: str) -> Generator[tuple[Said, Callable[[Said], None]]]:
     """What was said about a folder, and how to replace it, while nobody else may."""
-    import fcntl
-
     folder = home.path / "trust"
     path = folder / f"{digest(root)}.json"
     try:
@@ -614,8 +613,6 @@ def programs(named: Json, places: tuple[str, ...]) -> str:
 
 
 def _content(path: str) -> str:
-    from hashlib import file_digest
-
     try:
         with open(path, "rb") as file:
             return file_digest(file, "sha256").hexdigest()

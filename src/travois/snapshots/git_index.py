@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -308,8 +309,6 @@ def _general_files(tops: Iterable[bytes]) -> Iterator[bytes]:
 
 def _named_in_settings(repository: Repository) -> Iterator[bytes]:
     """The file of attributes that settings name."""
-    import subprocess
-
     plain = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
     ask = ("git", "-C", repository.top, "config", "--type=path", "--get-all", "core.attributesFile")
     with suppress(OSError, subprocess.SubprocessError):

@@ -18,6 +18,7 @@ import msgspec
 from travois.core.content import words
 from travois.core.facts import Changed, Ended, Entry, User
 from travois.core.view import living
+from travois.ports.world import Kept
 from travois.sessions.home import verified_repository
 from travois.snapshots.before_call import ENDED
 from travois.snapshots.tree import Change, Node, Snapshot, State, changes, within
@@ -81,8 +82,6 @@ class Snapshots:
 
         `heed` hears how many files were looked at, if it takes a while. Raises OSError.
         """
-        from travois.ports.world import Kept
-
         wanted = self._wanted(why, also=map(os.fsencode, also), files=map(os.fsencode, files))
         tell = partial(anyio.from_thread.run_sync, heed) if heed is not None else None
         taken = await anyio.to_thread.run_sync(

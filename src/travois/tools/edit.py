@@ -20,7 +20,7 @@ from travois.core.facts import Changed
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Stale, Stat, digest
 from travois.tools.diff import Patch, compare, excerpt
-from travois.tools.match import Found, Match, apart, find, replaced
+from travois.tools.match import Found, Match, apart, find, nearest, replaced
 from travois.tools.paths import absolute, existing, linked, plain, short, writes
 from travois.tools.text import (
     Decoded,
@@ -66,8 +66,6 @@ def plan(text: str, change: Change, *, forgiving: bool) -> Plan:
         return _line_ends(text, change)
     found = find(text, change.old_string)
     if not found.matches or not (forgiving or found.how == "exact"):
-        from travois.tools.match import nearest
-
         numbered = " Leave out the line numbers." if NUMBERED.match(change.old_string) else ""
         advice = nearest(text, change.old_string)
         raise Refusal(f"old_string is not in the file.{numbered} {advice}")

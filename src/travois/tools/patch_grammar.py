@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from travois.ports.tool import Refusal
+from travois.tools.match import nearest
 
 BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
 FILE = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+?)\s*$")
@@ -170,8 +171,6 @@ def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
     found = _sought(lines, chunk.old, at)
     if found >= 0:
         return found
-    from travois.tools.match import nearest
-
     near = nearest("\n".join(lines), "\n".join(chunk.old))
     raise Refusal(f"Nothing was changed: {which} does not match the file. {near}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -95,7 +96,6 @@ BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 
 def pages_of(data: bytes, wanted: str, *, column: int, room: Room) -> str:
     """The pages named like `3` or `1-5`, each under a mark; all if none are and they are few."""
-    import io
     import logging
 
     from pypdf import PdfReader

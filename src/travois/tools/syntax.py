@@ -10,6 +10,7 @@ import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from time import thread_time
 from typing import TYPE_CHECKING
@@ -113,8 +114,6 @@ def installed(language: str) -> bool:
 
 @cache
 def _loaded(language: str) -> tuple[Language, Query]:
-    from importlib import import_module
-
     from tree_sitter import Language, Query
 
     found = grammars()[language]

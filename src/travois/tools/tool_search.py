@@ -12,6 +12,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+from travois.engine.tool_definitions import schema_of
+from travois.mcp.announce import Lent, find
 from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 
@@ -76,8 +78,6 @@ def own_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
     rare = tuple(tool for tool in tools if tool.deferred)
 
     async def search(args: SearchArgs, env: Env, id: str) -> Outcome:
-        from travois.mcp.announce import find
-
         hits = find(args.query, own_entries(rare), most=args.max_results)
         if not hits:
             names = ", ".join(sorted(tool.name for tool in rare))
@@ -89,9 +89,6 @@ def own_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
 
 def own_entries(tools: Iterable[AnyTool]) -> list[Any]:
     """Return tools of ours as a search knows those of servers."""
-    from travois.engine.tool_definitions import schema_of
-    from travois.mcp.announce import Lent
-
     return [Lent(one.name, "", one.name, one.description, schema_of(one)) for one in tools]
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from errno import EIO
 from functools import partial
+from shutil import get_terminal_size
 
 import anyio
 from anyio.abc import TaskStatus
@@ -109,8 +110,6 @@ class Lines:
     @property
     def columns(self) -> int:
         """How wide an answer may be."""
-        from shutil import get_terminal_size
-
         return get_terminal_size().columns
 
     async def browse(self, shelf: Shelf) -> Summary | None:

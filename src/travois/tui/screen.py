@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -245,8 +246,6 @@ class Screen:
         self._hint = ""
 
     def _size(self) -> Size:
-        import os
-
         try:
             size = os.get_terminal_size(sys.stdout.fileno())
         except OSError:

@@ -17,7 +17,7 @@ from travois.core.errors import Fault
 from travois.sdk import Session
 from travois.settings.validate import nearest
 from travois.skills.command_text import TYPED, Custom
-from travois.terminal.tables import clean
+from travois.terminal.tables import clean, overheard
 
 if TYPE_CHECKING:
     from travois.compose.session_picker import Shelf
@@ -110,8 +110,6 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
         near = nearest(found[1], desk.commands)
         meant = f"did you mean /{near}?" if near else "/help lists those that there are."
         return f"There is no command /{found[1]}; {meant}"
-    from travois.terminal.tables import overheard
-
     try:
         with overheard(desk.columns):
             return await known.run(desk, (found[2] or "").strip())
@@ -121,8 +119,6 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
 
 async def _lent(desk: Desk, line: str) -> str | Prompt:
     """What a server has ready in place of a command."""
-    from travois.compose import commands as custom
-
     try:
         return Prompt(await custom.said(desk.session, {}, (Text(line),)))
     except Fault as fault:

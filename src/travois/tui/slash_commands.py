@@ -18,10 +18,15 @@ import anyio.to_thread
 from anyio.streams.text import TextReceiveStream
 from msgspec.structs import replace
 
+from travois.agents.task_list import AgentTasks
+from travois.compose import hooks as hooking
 from travois.compose import mcp as lending
 from travois.compose.hooks import Leaving, switching
+from travois.compose.memory import open_here
 from travois.compose.options import PICK, Options
+from travois.compose.session import prepare
 from travois.compose.session_picker import Shelf
+from travois.compose.skills import places
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
@@ -30,6 +35,7 @@ from travois.engine.background_jobs import report_end, running_jobs
 from travois.permissions.decide import MODES
 from travois.ports.agent import Agent
 from travois.ports.agents import Agents
+from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
 from travois.providers.options import LEVELS
 from travois.sdk import Session
@@ -55,9 +61,6 @@ MEMORY_WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "
 
 
 async def _memory(desk: Desk, typed: str) -> str:
-    from travois.compose.memory import open_here
-    from travois.compose.session import prepare
-
     place, loaded = prepare(desk.options)
     known = open_here(place.home, place.project, loaded)
     return await anyio.to_thread.run_sync(partial(_answer, known, typed, session=desk.session.id))
@@ -121,7 +124,6 @@ async def told(desk: Desk, run: Callable[[], object]) -> str:
 
 async def _config(desk: Desk, key: str) -> str:
     from travois.cli import models
-    from travois.compose.session import prepare
 
     def explain() -> str:
         loaded = prepare(desk.options)[1]
@@ -153,7 +155,6 @@ async def _search(desk: Desk, text: str) -> str:
 async def _dream(desk: Desk, word: str) -> str:
     from travois.cli import dream
     from travois.compose.dreaming import opened
-    from travois.compose.session import prepare
 
     if word not in ("", "status", "stop"):
         raise Fault(f"/dream does not know {word!r}", fix="It knows: status, stop.")
@@ -371,9 +372,6 @@ async def _forget(desk: Desk, rule: str) -> str:
 
 
 async def _hooks(desk: Desk, _: str) -> str:
-    from travois.compose import hooks as hooking
-    from travois.compose.session import prepare
-
     hooks, notices = hooking.known(prepare(desk.options)[1])
     if not hooks and not notices:
         return "No hooks: nothing runs by itself here."
@@ -404,8 +402,6 @@ _pages: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
 
 async def pick_up(browse: Browse, options: Options, *, but: str = "") -> Options | None:
     """The session that a person chooses to go on with; None if they turn away."""
-    from travois.compose.session import prepare
-
     place, _ = prepare(replace(options, resume=""))
     shelf = Shelf(place.home, place.project, but=but)
     found = await browse(shelf)
@@ -413,8 +409,6 @@ async def pick_up(browse: Browse, options: Options, *, but: str = "") -> Options
 
 
 async def _resume(desk: Desk, name: str) -> str:
-    from travois.compose.session import prepare
-
     if not name or name == PICK:
         chosen = await pick_up(desk.browse, desk.options, but=desk.session.id)
     else:
@@ -519,8 +513,6 @@ async def _mode(desk: Desk, name: str) -> str:
 
 
 async def _todos(desk: Desk, _: str) -> str:
-    from travois.agents.task_list import AgentTasks
-
     found = AgentTasks(desk.session.crew.agent).read()
     lines = (
         f"{MARKS[one.status]} #{one.id} {one.content}{task_remark(found, one)}" for one in found
@@ -609,10 +601,6 @@ async def _style(desk: Desk, name: str) -> str:
 
 def _styles(desk: Desk) -> dict[str, str]:
     """The output styles that there are, each with what it is about."""
-    from travois.compose.session import prepare
-    from travois.compose.skills import places
-    from travois.prompt.style_files import styles
-
     place, loaded = prepare(desk.options)
     found, _ = styles(places(place, loaded, desk.options))
     return {DEFAULT: "as we speak"} | {one.name: one.description for one in found.values()}

@@ -33,7 +33,7 @@ from travois.sandbox.profile import PRIVATE_TMP
 from travois.tools.diff import Hunk, Patch
 from travois.tui import agent_progress
 from travois.tui.agent_progress import Work, progress_line
-from travois.tui.markdown import Role, Theme, clean, cut, folded, worded
+from travois.tui.markdown import Role, Stream, Theme, clean, cut, folded, rendered, worded
 from travois.tui.screen import Screen
 
 if TYPE_CHECKING:
@@ -387,8 +387,6 @@ class Transcript:
         if kind != "text":
             return
         if self._stream is None:
-            from travois.tui.markdown import Stream
-
             self._stream = Stream(self._screen.theme)
             self._screen.show("")
         self._stream.feed(text)
@@ -479,8 +477,6 @@ class Transcript:
 
     def markdown(self, text: str) -> None:
         """A whole page of markdown."""
-        from travois.tui.markdown import rendered
-
         self._screen.show("", *rendered(text, self._screen.theme, self._screen.columns))
 
     def expand(self) -> None:

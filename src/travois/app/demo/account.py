@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from collections.abc import Generator
@@ -54,8 +55,6 @@ def _wait(pace: Pace | None) -> None:
 @contextmanager
 def _page(id: str) -> Generator[str]:
     """The inspector in a process of its own; gives its address, or why there is none."""
-    import subprocess
-
     command = (sys.executable, "-m", "travois", "inspect", id, "--no-open")
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as child:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from travois.app.demo.tour import FILES
@@ -44,9 +46,6 @@ def _environment(known: Mapping[str, str], folder: Path) -> dict[str, str]:
 
 def _begin_history() -> None:
     """A repository, where there is git; without it a folder does as well."""
-    import subprocess
-    from contextlib import suppress
-
     with suppress(FileNotFoundError):
         subprocess.run(("git", "init", "-q", "-b", "main"), check=False)
 

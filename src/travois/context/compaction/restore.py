@@ -9,6 +9,8 @@ import msgspec
 
 from travois.context.compaction.in_sight import continued_at, edited_paths, is_in_sight, notes_shown
 from travois.context.compaction.passages import Lines, choose, spoken_names, weigh_file
+from travois.context.ledger.extractors import acts
+from travois.context.ledger.received import allot
 from travois.context.window import beside_head, limit
 from travois.core.content import Text
 from travois.core.facts import Changed, Cleared, Entry, Result, User
@@ -172,8 +174,6 @@ def _rooms(files: Sequence[Lack], budget: int, *, each: int) -> list[int]:
 
     What a short file does not need is left to the others; a share of a few lines helps nobody.
     """
-    from travois.context.ledger.received import allot
-
     count = min(len(files), budget // LEAST)
     sizes = [min(each, one.size) for one in files[:count]]
     return [*allot(sizes, budget), *([0] * (len(files) - count))]
@@ -232,8 +232,6 @@ def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) ->
 
 def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
     """All files that were read or changed whole, by path, the last first."""
-    from travois.context.ledger.extractors import acts
-
     done = {act.seq: act for act in acts(entries)}
     found: dict[str, Work] = {}
     act: Act | None = None

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from travois.context import ledger
+from travois.context.compaction import declarations as declared
 from travois.context.compaction.cut import (
     ALONE,
     CHILD_OPENING,
@@ -30,6 +32,7 @@ from travois.context.compaction.outline import (
 )
 from travois.context.compaction.summary_call import Wish, Written, parts_of
 from travois.context.layers import Layers
+from travois.context.ledger.received import allot, fenced
 from travois.context.tool_results import preview
 from travois.context.window import beside_head, model
 from travois.core.content import Text
@@ -77,7 +80,6 @@ def summarise(
     agent: Agent, parted: Cut, entries: list[Entry], *, layers: Layers, paper: Paper
 ) -> Compacted:
     """The fact that sets the older part aside, and where each part of it can be read."""
-    from travois.context import ledger
     from travois.context.compaction import spans
 
     ever = _ever(entries)
@@ -122,8 +124,6 @@ Sections = list[tuple[str, str]]
 def _sections(
     agent: Agent, record: Ledger, parted: Cut, *, layers: Layers, seen: tuple[Item, ...]
 ) -> Sections:
-    from travois.context.compaction import declarations as declared
-
     found = _from_record(agent, record, parted, budget=layers.ledger)
     others = _from_others(agent, record, parted, budget=layers.received)
     found += [(MESSAGES.title, others)] if others else []
@@ -180,8 +180,6 @@ def given_task(agent: Agent, record: Ledger, kept: Sequence[Item], *, budget: in
 
     Of one that is too large for the window both ends are shown, and the file that has it whole.
     """
-    from travois.context.ledger.received import allot, fenced
-
     stays = {item.seq for item in kept if not is_summary(item)}
     tasks = [one for one in record.task if one.seq not in stays]
     sizes = [estimate(one.text) for one in tasks]
@@ -194,8 +192,6 @@ def given_task(agent: Agent, record: Ledger, kept: Sequence[Item], *, budget: in
 
 def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) -> str:
     """Show the ends of tasks that have no room whole, and name the file of each."""
-    from travois.context.ledger.received import fenced
-
     shown: list[str] = []
     for one, room in zip(tasks, rooms, strict=True):
         text = one.text

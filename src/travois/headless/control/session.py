@@ -8,6 +8,7 @@ first request on.
 from __future__ import annotations
 
 import math
+import select
 import sys
 from argparse import Namespace
 from collections.abc import Awaitable, Callable
@@ -192,8 +193,6 @@ class Driven:
 
     async def _watch_reader(self) -> None:
         """Without anybody who reads what we say, there is nothing left to do."""
-        import select
-
         poll = select.poll()
         poll.register(sys.stdout.fileno(), select.POLLERR)
         while not poll.poll(0):  # noqa: ASYNC110 - nothing tells that a reader has gone

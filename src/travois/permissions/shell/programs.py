@@ -13,7 +13,7 @@ from travois.permissions.access import Access
 from travois.permissions.shell.families import is_shell, reads_program
 from travois.permissions.shell.options import Given, Refused, Spec, ahead, sort, spec, table
 from travois.permissions.shell.place import Place, reading, writing
-from travois.permissions.shell.plan import Step, Word, passable
+from travois.permissions.shell.plan import Step, Word, assignable, passable
 from travois.permissions.shell.special import awk, find, git, jq, sed, yq
 from travois.permissions.shell.state import located
 from travois.permissions.shell.tables import (
@@ -135,8 +135,6 @@ def _cd(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
 
 def _read(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
     """`read` into plain names; anything else may be evaluated."""
-    from travois.permissions.shell.plan import assignable
-
     for word in sort(READ, words).operands:
         if not VARIABLE_NAME.fullmatch(word.value or "") or not assignable(word.text):
             raise Refused("what it reads into is not a plain name")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Protocol
@@ -19,7 +20,17 @@ import msgspec
 from anyio.abc import ByteStream, SocketAttribute
 from anyio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
 
-from travois.providers.http.tls import Target, broken, deaf, late, mute, silent, target, unreachable
+from travois.providers.http.tls import (
+    Target,
+    broken,
+    contexts,
+    deaf,
+    late,
+    mute,
+    silent,
+    target,
+    unreachable,
+)
 from travois.providers.replies import Problem
 
 if TYPE_CHECKING:
@@ -348,10 +359,6 @@ class Direct:
     async def _connect(self, to: Target) -> Line:
         if to.scheme == "http":
             return Line(await dial(to.host, to.port), None)
-        import ssl
-
-        from travois.providers.http.tls import contexts
-
         doubt: ssl.SSLCertVerificationError | None = None
         for context in (self._tls,) if self._tls else contexts(self._env):
             try:

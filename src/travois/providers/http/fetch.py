@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from socket import SOCK_STREAM
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urljoin, urlsplit
 
@@ -18,7 +20,7 @@ import msgspec
 from travois.core.errors import Fault
 from travois.ports.world import Page
 from travois.providers.catalog import is_local
-from travois.providers.http.tls import Target, broken, target, unreachable
+from travois.providers.http.tls import Target, broken, target, unreachable, whole
 from travois.version import __version__
 
 if TYPE_CHECKING:
@@ -53,8 +55,6 @@ Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 
 async def lookup(host: str, port: int) -> Sequence[str]:
     """What the system says of a name."""
-    from socket import SOCK_STREAM
-
     found = await anyio.getaddrinfo(host, port, type=SOCK_STREAM)
     return tuple(dict.fromkeys(place[0] for *_, place in found))
 
@@ -134,8 +134,6 @@ class HttpxWeb:
     async def _client(self, proxy: str) -> httpx2.AsyncClient:
         import httpx2
 
-        from travois.providers.http.tls import whole
-
         try:
             self._tls = self._tls or await anyio.to_thread.run_sync(whole, self._env)
         except Fault as fault:
@@ -177,8 +175,6 @@ async def _exchange(
 
 def public(address: str) -> bool:
     """Whether an address belongs to the open internet, also when it is wrapped in another."""
-    from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
-
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
         teredo = ip.teredo[1] if ip.teredo else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
 import sys
 from collections.abc import Iterator, Mapping
@@ -157,9 +158,6 @@ def broken(error: BaseException) -> Problem:
 
 def unreachable(to: Target, error: BaseException) -> Problem:
     """Why there is no connection, out of whatever the libraries have wrapped it in."""
-    import socket
-    import ssl
-
     cause = root(error)
     match cause:
         case ssl.SSLError():
@@ -186,9 +184,6 @@ def root(error: BaseException) -> BaseException:
 
 def plain(error: BaseException) -> str:
     """An error as words; the system's own where there are some, for asyncio's say less."""
-    import socket
-    import ssl
-
     match error:
         case socket.gaierror() | ssl.SSLError():
             return error.strerror or str(error)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
 
@@ -456,8 +457,6 @@ def _guarded(runs: Iterable[Run]) -> frozenset[str]:
 
 @lru_cache(maxsize=1_024)
 def _file_name(path: str) -> str:
-    from hashlib import blake2b
-
     return blake2b(os.fsencode(path), digest_size=16).hexdigest()
 
 

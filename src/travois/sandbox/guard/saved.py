@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from shutil import rmtree
 from typing import Literal
 
 import msgspec
@@ -72,8 +73,6 @@ class Aside:
 
 
 def _sweep(folder: str) -> None:
-    from shutil import rmtree
-
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
         with suppress(OSError):
@@ -106,8 +105,6 @@ def _copy(place: Spot, target: str, *, left: list[int]) -> None:
 
 
 def _delete(place: Spot) -> None:
-    from shutil import rmtree
-
     try:
         os.unlink(place.name, dir_fd=place.folder)
     except OSError as error:

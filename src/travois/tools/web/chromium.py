@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import os
 import re
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
+from subprocess import run
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
@@ -355,9 +359,6 @@ ROOT = "the browser has no sandbox of its own, since Travois runs as root"
 
 def program(path: str = "") -> str:
     """The browser on this machine; raises `Fault` if it cannot be used."""
-    from importlib.util import find_spec
-    from shutil import which
-
     if find_spec("playwright") is None:
         fix = "pip install 'travois[browser]', or set browser.enabled to false."
         raise Fault("The browser needs Playwright, which is not installed", fix=fix)
@@ -370,8 +371,6 @@ def program(path: str = "") -> str:
 
 def driver_problem() -> str:
     """Return why the program by which Playwright drives a browser cannot run; empty if it can."""
-    from subprocess import run
-
     from playwright._impl._driver import compute_driver_executable
 
     try:
@@ -499,6 +498,4 @@ class Chromium:
 
 def _hush() -> None:
     """Keep off the screen what Playwright leaves unheard when its driver dies."""
-    from asyncio import get_running_loop
-
     get_running_loop().set_exception_handler(lambda loop, context: None)
