@@ -21,7 +21,7 @@ test: $(VENV)/.installed-dev
 test-full: test
 	$(BIN)/pytest -n 2 --dist worksteal -m full
 	$(BIN)/pytest -n 2 --dist worksteal --backend landlock tests/e2e tests/conformance
-	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile long tests/kernel tests/wire tests/policy tests/tools tests/store
+	$(BIN)/pytest -n 2 --dist worksteal --hypothesis-profile long tests/core tests/providers tests/permissions tests/tools tests/sessions tests/search tests/memory
 	$(BIN)/python -m tests.permissions.observed 1 3000
 	$(BIN)/python -m bench permissions --fuzz 100000
 	@scripts/test_pythons.sh "$(abspath $(BIN)/python)"
@@ -46,7 +46,7 @@ setup: $(VENV)/.installed-dev
 lock: $(VENV)/.installed-dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.13,<0.14'
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-	  --custom-compile-command 'make lock' --group dev --all-extras $(ARGS) pyproject.toml -o requirements-dev.lock
+	  --custom-compile-command 'make lock' --group dev $(addprefix --extra ,browser code embed local mcp otel web) $(ARGS) pyproject.toml -o requirements-dev.lock
 	@$(BIN)/python scripts/notice.py
 
 # What a release contains, as CycloneDX JSON.
@@ -65,16 +65,16 @@ $(VENV)/bin/python:
 	  { echo "Travois needs Python 3.11 or newer; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[code,embed,mcp,web]'
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml packages/travois-lab/pyproject.toml
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[code,embed,mcp,web]' -e packages/travois-lab
 	@touch $@
 
 # Tests run with exactly the packages of the lock file, each checked against its hash; the build
 # backend is one of them, so nothing is downloaded to build with.
-$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml requirements-dev.lock scripts/test_needs.sh
+$(VENV)/.installed-dev: $(VENV)/bin/python pyproject.toml packages/travois-lab/pyproject.toml requirements-dev.lock scripts/test_needs.sh
 	@scripts/test_needs.sh
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . -e packages/travois-lab
 	@$(BIN)/python scripts/offline.py --all
 	@! command -v npm >/dev/null || npm install --silent --no-audit --no-fund --prefix $(VENV)/mcp-node \
 	  $(addprefix @modelcontextprotocol/server-,filesystem@2026.8.31 memory@2026.8.31) 2>/dev/null || \

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import travois_lab as lab
 from bench.program import Scratch, scratch
-from travois import lab
-from travois.lab import Prompt, call, text
-from travois.lab.exchange import Exchange
-from travois.lab.objects import Json
+from travois_lab import Prompt, call, text
+from travois_lab.exchange import Exchange
+from travois_lab.objects import Json
 
 FILES, AT_ONCE, AGENTS = 30, 5, 8
 LINES = 330

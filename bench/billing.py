@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from travois.lab.editing import edit
-from travois.lab.profiles import Profile
+from travois_lab.editing import edit
+from travois_lab.profiles import Profile
 
 CHARS = 2.75
 """Characters per token, measured on recorded calls."""

@@ -27,11 +27,6 @@ from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import Model
 from travois.engine.loop import turn
 from travois.files.disk import DiskFiles
-from travois.lab import Prompt, call, text
-from travois.lab.http import Request as Asked
-from travois.lab.objects import Json
-from travois.lab.routes import answer
-from travois.lab.world import World as Lab
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.ports.agent import Agent, World
@@ -47,6 +42,11 @@ from travois.providers.stream_reader import reader
 from travois.sessions.blobs import Blobs
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
+from travois_lab import Prompt, call, text
+from travois_lab.http import Request as Asked
+from travois_lab.objects import Json
+from travois_lab.routes import answer
+from travois_lab.world import World as Lab
 
 SESSIONS = 8
 PROMPTS, STEPS, ADDED = 30, 8, 860

@@ -51,7 +51,7 @@ def unrelated(kilobytes: int, count: int) -> list[bytes]:
 def lab() -> Iterator[tuple[int, int]]:
     """A lab in a process of its own; gives its process id and port."""
     script = Path(__file__).with_name("lab_script.json")
-    command = [sys.executable, "-m", "travois.lab", "--script", str(script)]
+    command = [sys.executable, "-m", "travois_lab", "--script", str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()

@@ -15,9 +15,9 @@ from statistics import median
 from termios import TIOCSWINSZ
 from time import monotonic, perf_counter
 
+import travois_lab as lab
 from bench.program import Scratch, scratch
 from bench.resume import MAKE
-from travois import lab
 
 RUNS = 7
 REST = 10.0

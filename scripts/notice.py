@@ -16,6 +16,7 @@ from inventory import Package, normalised, runtime_packages
 ROOT = Path(__file__).parent.parent
 NOTICE = ROOT / "NOTICE"
 LOCK = ROOT / "requirements-dev.lock"
+OWN = ("travois", "travois-lab")
 HEADING = """\
 The packages that Travois needs at run time, optional ones included, and their licences (SPDX). They
 are installed beside Travois and are not part of it. Written by scripts/notice.py.
@@ -25,7 +26,7 @@ ENTRY = re.compile(r"^  (\S+): (.+)$", re.MULTILINE)
 
 def main(args: list[str]) -> int:
     """Write or check the list; ends with 1 where something is missing or wrong."""
-    packages = {name: each for name, each in runtime_packages().items() if name != "travois"}
+    packages = {name: each for name, each in runtime_packages().items() if name not in OWN}
     unknown = [each.name for each in packages.values() if not each.licence]
     if unknown:
         return complain(f"no licence is told by the metadata of {', '.join(unknown)}")

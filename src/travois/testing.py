@@ -54,7 +54,7 @@ class Scripted:
         self.requests: list[Request] = []
         self._lines = lines
         self._judge = judge
-        """Finds fault with a request's body; see `travois.lab.validate`."""
+        """Finds fault with a request's body; see `travois_lab.validate`."""
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:

@@ -22,10 +22,10 @@ from travois.context.compaction.cut import SET_ASIDE
 from travois.core.content import Text
 from travois.core.facts import Compacted, Entry, Noted, Spawned, User
 from travois.core.models import Usage
-from travois.lab.validate import anthropic_faults
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.testing import Scripted, call, calls, say
+from travois_lab.validate import anthropic_faults
 
 __all__ = ["options"]
 BYTES = 3

@@ -16,9 +16,9 @@ from travois.compose.mail import Office
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Ended, Entry, Rewound, User
-from travois.lab.validate import anthropic_faults
 from travois.ports.world import Event, Warned
 from travois.testing import Scripted, call, say
+from travois_lab.validate import anthropic_faults
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from travois.core.facts import Decided, Ended, Entry, Finished, Opened, Result, 
 from travois.core.models import Usage
 from travois.core.tokens import compact_at, context_tokens
 from travois.core.view import open_calls
-from travois.lab.validate import anthropic_faults
 from travois.ports.agents import Report
 from travois.ports.world import Answer, Question
 from travois.providers.replies import Problem, Reply
@@ -28,6 +27,7 @@ from travois.sessions.catalog import summaries
 from travois.sessions.home import Home
 from travois.sessions.log_file import entries, history
 from travois.testing import Scripted, call, calls, say
+from travois_lab.validate import anthropic_faults
 
 Line = Reply | Problem | Exception
 

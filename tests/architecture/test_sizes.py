@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 from statistics import median
 
-SOURCE = Path(__file__).parents[2] / "src" / "travois"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "travois"
+LAB = ROOT / "packages" / "travois-lab" / "src" / "travois_lab"
 LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS: dict[str, int] = {}
 DEEP_FUNCTIONS: dict[str, int] = {}
@@ -20,8 +22,9 @@ NESTING = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, as
 
 @cache
 def files() -> dict[str, ast.Module]:
-    paths = sorted(SOURCE.rglob("*.py"))
-    return {str(path.relative_to(SOURCE)): ast.parse(path.read_text("utf-8")) for path in paths}
+    paths = {str(path.relative_to(SOURCE)): path for path in sorted(SOURCE.rglob("*.py"))}
+    paths |= {str(path.relative_to(LAB.parent)): path for path in sorted(LAB.rglob("*.py"))}
+    return {name: ast.parse(path.read_text("utf-8")) for name, path in paths.items()}
 
 
 @cache

@@ -19,7 +19,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCK = (ROOT / "requirements-dev.lock").read_text()
 RUNTIME = [
     *PROJECT["project"]["dependencies"],
-    *(one for extra in PROJECT["project"]["optional-dependencies"].values() for one in extra),
+    *(
+        one
+        for name, extra in PROJECT["project"]["optional-dependencies"].items()
+        if name != "lab"  # a distribution of our own, of the same version
+        for one in extra
+    ),
 ]
 ENTRY = re.compile(r"^([\w.-]+)==(\S+)([^\n]*)\n((?:    --hash=\S+(?: \\)?\n)*)", re.MULTILINE)
 

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, Message, ResultMessage, query
 
+import travois_lab as lab
 from tests.e2e.program import LIMITED, write_launcher
-from travois import lab
 
 Script = list[dict[str, Any]]
 

@@ -17,8 +17,8 @@ from acp import schema
 from acp.connection import StreamDirection, StreamEvent
 from pydantic import TypeAdapter
 
+import travois_lab as lab
 from tests.e2e.program import travois_command
-from travois import lab
 
 ANSWERS: dict[str, Any] = {
     "initialize": schema.InitializeResponse,

@@ -18,11 +18,11 @@ pytest.importorskip("acp", reason="needs agent-client-protocol")
 
 import acp
 
+import travois_lab as lab
 from tests.conformance.editor import House, Window, fits, text
 from tests.e2e.program import read
 from tests.e2e.shelves import fill
 from tests.processes import running
-from travois import lab
 from travois.core.facts import Ended, Result
 
 SLEEP = "sleep {0} & sleep {0}"

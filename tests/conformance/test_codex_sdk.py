@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program, write_launcher
-from travois import lab
 
 MODULES = Path(sys.executable).parents[1] / "codex-node/node_modules"
 DOCS = Path(__file__).parents[2] / "docs" / "sdk.md"

@@ -14,8 +14,8 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program
-from travois import lab
 from travois.core.facts import Changed, Ended
 from travois.headless.control.mcp import met, names, tools
 from travois.headless.control.messages import Declined, Desk, Response

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import write_launcher
-from travois import lab
 
 DOCS = Path(__file__).parents[2] / "docs" / "sdk.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)

@@ -20,13 +20,13 @@ from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.models import Price
 from travois.core.tokens import context_tokens, warn_at
 from travois.engine.loop import turn
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env, Event, Warned
 from travois.testing import Scripted, calls
 from travois.testing import say as reply
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 
 def rested(one: Agent, seconds: float) -> None:

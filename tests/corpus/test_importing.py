@@ -15,13 +15,13 @@ from travois.core.legality import illegal, unsendable
 from travois.core.models import Model, Protocol
 from travois.core.view import View
 from travois.importing.sessions import aside, bring, recognised
-from travois.lab.validate import anthropic_faults
-from travois.lab.validate_chat import chat_faults
-from travois.lab.validate_items import gemini_faults, responses_faults
 from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
 from travois.sessions.log_file import NAME, entries
 from travois.tools.catalog import TOOLS
+from travois_lab.validate import anthropic_faults
+from travois_lab.validate_chat import chat_faults
+from travois_lab.validate_items import gemini_faults, responses_faults
 
 pytestmark = needed
 JUDGES: dict[Protocol, Callable[[bytes], list[str]]] = {

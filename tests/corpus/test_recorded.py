@@ -11,11 +11,11 @@ from travois.core.facts import Assistant, Opened, Sent
 from travois.core.legality import unsendable
 from travois.core.models import Protocol
 from travois.core.view import View
-from travois.lab.validate import anthropic_faults
-from travois.lab.validate_chat import chat_faults
 from travois.providers.encoder import Encoder
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
+from travois_lab.validate import anthropic_faults
+from travois_lab.validate_chat import chat_faults
 
 pytestmark = needed
 

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from travois import lab
+import travois_lab as lab
 from travois.core.facts import Entry
 from travois.sandbox.probe import look
 from travois.sessions.log_file import entries

@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.glass import Glass
 from tests.e2e.program import Program
-from travois import lab
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 FREE = ("--permission-mode", "bypass")
 STREAM = (*FREE, "--output-format", "stream-json")

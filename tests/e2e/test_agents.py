@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.e2e.test_terminal import Screen
-from travois import lab
 from travois.core.facts import Ended, Finished, Spawned
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 FREE = ("--permission-mode", "bypass")
 FORK = "You are a fork"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program
-from travois import lab
 
 OK = {"say": [{"text": "ok"}], "repeat": True}
 BAD = {

@@ -6,8 +6,8 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+import travois_lab as lab
 from tests.e2e.program import Done, Program
-from travois import lab
 from travois.core.facts import Assistant
 from travois.core.models import Usage
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois import lab
 from travois.context.switch_model import Rehearsal
 from travois.core.facts import Compacted, Ended, Epoch, Finished, Noted, Sent, Spawned
 from travois.sessions.session import Session

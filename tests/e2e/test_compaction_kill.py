@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.e2e.test_kill import MANNERS, mortal
-from travois import lab
 from travois.context.compaction.compact import PROMPT
 from travois.core.content import words
 from travois.core.facts import Assistant, Changed, Compacted, Ended, Entry, Result
 from travois.core.view import project
-from travois.lab import Prompt, Reply, call, text
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
+from travois_lab import Prompt, Reply, call, text
 
 ASIDE = PROMPT.read_text("utf-8")[:60]
 SMALL = ("--model", "anthropic/claude-opus-5-5[8k]")

@@ -18,13 +18,13 @@ from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Epoch, Sent, User
 from travois.core.view import project
-from travois.lab import Prompt, call, text, thinking
-from travois.lab.exchange import Exchange
-from travois.lab.faults import parse_rules
-from travois.lab.objects import Json
 from travois.ports.agent import Agent
 from travois.ports.world import Event, Warned
 from travois.providers.encoder import Encoder
+from travois_lab import Prompt, call, text, thinking
+from travois_lab.exchange import Exchange
+from travois_lab.faults import parse_rules
+from travois_lab.objects import Json
 
 PAUSE = 3_700.0
 BETA = "context-management-2025-06-27"

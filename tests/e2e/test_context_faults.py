@@ -15,8 +15,8 @@ from travois.context.compaction.compact import PROMPT, compact, prepare, receipt
 from travois.core.content import Media, Text, words
 from travois.core.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
 from travois.core.tokens import context_tokens, fact_tokens, ratio, stop_at
-from travois.lab import Prompt, Reply, call, text, thinking
 from travois.ports.world import Event, Warned
+from travois_lab import Prompt, Reply, call, text, thinking
 
 OPUS = "anthropic/claude-opus-5-5"
 LOCAL = "openai/lab-model"

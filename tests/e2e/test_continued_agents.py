@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.e2e.test_tasks import agent_logs, results, step
-from travois import lab
 from travois.core.facts import Finished, Noted, Spawned, User
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 FREE = ("--permission-mode", "bypass")
 SECRET = "the colour is teal"

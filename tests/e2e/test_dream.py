@@ -20,13 +20,13 @@ from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
 from travois.compose.dreaming import Nights
 from travois.compose.open_session import Place
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
 from travois.memory import consolidation_lock as night
 from travois.memory.consolidation_lock import Gates
 from travois.memory.memory import Consent, Memory, Put, Scope
 from travois.memory.store import open_memories
 from travois.sessions.home import Home, identify
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 VAULT = "Backups are taken with make vault from the archive branch"
 WISH = "Never push to the main branch"

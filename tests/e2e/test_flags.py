@@ -8,8 +8,8 @@ import sys
 from time import monotonic, sleep
 from typing import Any
 
+import travois_lab as lab
 from tests.e2e.program import Done, Program, read
-from travois import lab
 from travois.core.facts import Epoch, Sent
 
 FINE = [{"say": "Fine."}]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from random import Random
 
+import travois_lab as lab
 from tests.e2e.program import Program
-from travois import lab
 from travois.compose.open_session import specs
 from travois.tools.catalog import TOOLS
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program, kinds
-from travois import lab
-from travois.lab import call, text
+from travois_lab import call, text
 
 BOTH = pytest.mark.parametrize("protocol", ["anthropic", "chat"])
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois import lab
 from travois.core.content import words
 from travois.core.facts import Decided, Ended, Hooked, Result, User
 from travois.hooks.events import EVENTS

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import travois_lab as lab
 from tests.compat.sessions.writing import claude, put
 from tests.corpus.recorded import FOLDER, needed
 from tests.e2e.program import Program, read
 from tests.importing.homes import make, talk, text
-from travois import lab
 from travois.compat.sessions.format import Spoken
 from travois.core.facts import Noted
 

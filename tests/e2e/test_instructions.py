@@ -8,8 +8,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import travois_lab as lab
 from tests.e2e.program import Program
-from travois import lab
 
 WEST, EAST = "Etc/GMT+12", "Pacific/Kiritimati"
 """Two places where it is never the same day."""

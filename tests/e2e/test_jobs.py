@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.glass import Glass
 from tests.e2e.program import Line, Program
 from tests.e2e.test_agents import running, within
 from tests.e2e.test_terminal import Screen
-from travois import lab
 from travois.core.content import words
 from travois.core.facts import Result, User
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 FREE = ("--permission-mode", "bypass")
 Model = Callable[[Prompt, object], list[Json]]

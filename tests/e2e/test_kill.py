@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.sampling import first
-from travois import lab
 from travois.core.facts import Ended
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 TURNS = 30
 MANNERS = ("before", "torn", "after")

@@ -19,9 +19,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program
 from tests.mcp.test_mcp import free_port, linked, sum_of
-from travois import lab
 from travois.mcp.connection import Link
 from travois.mcp.tools import Server
 from travois.ports.tool import Refusal

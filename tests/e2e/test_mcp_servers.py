@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program
-from travois import lab
 
 pytest.importorskip("mcp")
 PYTHON = Path(sys.executable).parent

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Program
-from travois import lab
 
 PONG = [{"tool_use": {"name": "ping", "input": {"word": "pong"}}}]
 EMPTY = dict.fromkeys(

@@ -11,8 +11,8 @@ from tests.e2e.glass import Glass
 from tests.e2e.program import Program
 from tests.e2e.test_tasks import results, step
 from tests.e2e.test_tui_talk import answered
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 AUTO = ("--permission-mode", "auto", "--allowedTools", "EnterWorktree,ExitWorktree")
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.e2e.test_kill import mortal
-from travois import lab
 from travois.context.session_memory.keep import decode_notes
 from travois.core.content import words
 from travois.core.facts import Compacted, Ended, Entry, Noted, Spawned
-from travois.lab import Prompt, call, text
+from travois_lab import Prompt, call, text
 
 ASKED = "keeps notes on this conversation in one file"
 SIZE = ("--model", "anthropic/claude-opus-5-5[40k]")

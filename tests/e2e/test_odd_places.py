@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from signal import SIGINT
 
+import travois_lab as lab
 from tests.e2e.program import Done, Program
-from travois import lab
 
 ASCII = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 FREE = ("--permission-mode", "bypass")

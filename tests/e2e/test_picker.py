@@ -6,10 +6,10 @@ import time
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.glass import Glass
 from tests.e2e.program import Program
 from tests.e2e.shelves import fill
-from travois import lab
 from travois.version import __version__
 
 LISTED = """

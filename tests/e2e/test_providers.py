@@ -7,11 +7,11 @@ import json
 import pytest
 from msgspec.structs import replace
 
+import travois_lab as lab
 from tests.e2e.program import Program
-from travois import lab
 from travois.core.facts import Changed, Compacted, Epoch
-from travois.lab.dialects import DIALECTS
 from travois.sessions.log_file import Log
+from travois_lab.dialects import DIALECTS
 
 SCRIPT = [
     {

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tests.e2e.program import Program
-from travois.lab import Prompt, call, text
+from travois_lab import Prompt, call, text
 
 
 def model(prompt: Prompt, state: dict[str, Any]) -> list[dict[str, Any]]:

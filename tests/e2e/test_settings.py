@@ -6,8 +6,8 @@ import json
 import subprocess
 from pathlib import Path
 
+import travois_lab as lab
 from tests.e2e.program import Program
-from travois import lab
 
 HELLO = [{"say": "Hallo.", "repeat": True}]
 WHO = ("-c", "user.name=a", "-c", "user.email=a@b.c")

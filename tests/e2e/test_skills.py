@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.glass import Glass
 from tests.e2e.program import Program
 from tests.e2e.test_instructions import head, texts
-from travois import lab
 
 BODY = "Say hello to $ARGUMENTS as ${CLAUDE_SKILL_DIR}/tone.md asks."
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+import travois_lab as lab
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from travois import lab
 
 REVIEW = "---\ndescription: Look at a file\n---\nReview $ARGUMENTS.\nSee @notes.txt"
 STATUS = "cat > told.json; printf '\\033[31mone\\033[0m \\033[2J%s\\ntwo' $COLUMNS"

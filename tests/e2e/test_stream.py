@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.program import Line, Program
 from tests.e2e.test_compact import EARLY, FILES, model
-from travois import lab
 
 STREAM = ("--output-format", "stream-json")
 

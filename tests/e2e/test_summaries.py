@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.glass import Glass
 from tests.e2e.program import Line, Program
-from travois import lab
 from travois.context.compaction.cut import ALONE
 from travois.context.compaction.summary_call import UNATTENDED
 from travois.core.content import words

@@ -6,14 +6,14 @@ import json
 import re
 from pathlib import Path
 
+import travois_lab as lab
 from tests.e2e.glass import Glass
 from tests.e2e.program import Program, read
 from tests.e2e.test_mail import joined, member
-from travois import lab
 from travois.core.facts import Changed
 from travois.core.tasks import Task, Tasks, read_tasks
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 
 def lists(log: Path) -> list[Tasks]:

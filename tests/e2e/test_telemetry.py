@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.collector import Collector, collector
 from tests.e2e.program import Program, read
-from travois import lab
 from travois.core.cache_audit import Spent
-from travois.lab import Prompt, call, text
-from travois.lab.objects import Json
 from travois.settings.schema import Settings
 from travois.telemetry import CONTENT, ENDPOINT, Place, Wish, wished
+from travois_lab import Prompt, call, text
+from travois_lab.objects import Json
 
 SECRET = "sk-ant-" + "abcdefgh" * 4
 WORDS = ("say the magic word", "open sesame", "needle in a haystack", "part of the work")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
+import travois_lab as lab
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen, use
-from travois import lab
 
 TOUCH = {"type": "command", "command": "touch hooked"}
 WIDE = {

@@ -8,9 +8,9 @@ import zlib
 
 import pytest
 
+import travois_lab as lab
 from tests.e2e.glass import use
 from tests.e2e.program import Program
-from travois import lab
 from travois.core.facts import Result
 
 BOTH = pytest.mark.parametrize("protocol", ["anthropic", "chat"])

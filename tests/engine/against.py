@@ -16,10 +16,6 @@ from travois.core.content import Text
 from travois.core.facts import AnyFact, Entry, Epoch, User
 from travois.core.models import EDITS, SUMMARIES, Model, Price
 from travois.engine.loop import turn
-from travois.lab.exchange import Exchange
-from travois.lab.http import Request as Asked
-from travois.lab.routes import answer
-from travois.lab.world import Options, World
 from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
@@ -28,6 +24,10 @@ from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.providers.stream_reader import reader
 from travois.sessions.session import Session
+from travois_lab.exchange import Exchange
+from travois_lab.http import Request as Asked
+from travois_lab.routes import answer
+from travois_lab.world import Options, World
 
 PRICE = Price(input=4.0, output=20.0, read=0.2, write=5.0, write_1h=8.0)
 OPUS = Model(

@@ -17,8 +17,6 @@ from travois.core.models import Price, Protocol
 from travois.core.view import project
 from travois.engine.loop import turn
 from travois.files.disk import DiskFiles
-from travois.lab.validate import anthropic_faults
-from travois.lab.validate_chat import chat_faults
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.ports.agent import Agent, World
@@ -30,6 +28,8 @@ from travois.providers.replies import Problem, Reply
 from travois.providers.request import Request
 from travois.sessions.session import Session
 from travois.testing import Scripted
+from travois_lab.validate import anthropic_faults
+from travois_lab.validate_chat import chat_faults
 
 PRICE = Price(input=3.0, output=15.0, read=0.3, write=3.75, write_1h=6.0)
 OPENED = Opened("s1", "/w", "dir-1", "0.1")

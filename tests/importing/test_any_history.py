@@ -14,10 +14,10 @@ from travois.core.facts import Entry, Epoch, Opened, User
 from travois.core.legality import unsendable
 from travois.core.models import Model
 from travois.importing.sessions import retell
-from travois.lab.validate import anthropic_faults
-from travois.lab.validate_items import responses_faults
 from travois.providers.encoder import Encoder
 from travois.sessions.session import Session
+from travois_lab.validate import anthropic_faults
+from travois_lab.validate_items import responses_faults
 
 TEXTS = st.sampled_from(("", " ", "word", "\ud800", "\0 x"))
 IDS = st.sampled_from(("", "a", "b", "a b/c", "a_1"))

@@ -8,11 +8,11 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from travois.core.models import Usage
-from travois.lab.exchange import Exchange
-from travois.lab.http import Request
-from travois.lab.routes import answer
-from travois.lab.talk import Reply
-from travois.lab.world import Options, World
+from travois_lab.exchange import Exchange
+from travois_lab.http import Request
+from travois_lab.routes import answer
+from travois_lab.talk import Reply
+from travois_lab.world import Options, World
 
 Json = dict[str, Any]
 OPUS = "claude-opus-5-5"

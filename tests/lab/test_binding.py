@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.lab.client import CC, Client, Json, assistant, told, user
-from travois.lab.talk import Reply, call, text, thinking
+from travois_lab.talk import Reply, call, text, thinking
 
 BETA = {"anthropic_beta": "thinking-binding-controls-2026-08-01"}
 TOOL: Json = {"name": "read", "description": "Read.", "input_schema": {"type": "object"}}

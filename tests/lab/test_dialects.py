@@ -7,8 +7,8 @@ import pytest
 
 from tests.lab.client import Client, Json
 from travois.core.errors import Fault
-from travois.lab.dialects import DIALECTS, dialect
-from travois.lab.talk import Reply, call, text, thinking
+from travois_lab.dialects import DIALECTS, dialect
+from travois_lab.talk import Reply, call, text, thinking
 
 CHAT = "/v1/chat/completions"
 SAID = Reply((thinking("hm"), text("Hi é."), call("read", path="a.py")))

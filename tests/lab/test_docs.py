@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from travois import lab
-from travois.lab.report import ledger_json, render, summary
+import travois_lab as lab
+from travois_lab.report import ledger_json, render, summary
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "lab.md").read_text()
 SYSTEM = ' + f"You may call {3 - turn} more tools."'

@@ -9,11 +9,11 @@ import socket
 import msgspec
 import pytest
 
+import travois_lab as lab
 from tests.lab.client import OPUS, Client, Json, block, user
-from travois import lab
-from travois.lab.http import Cut, Pause, Request
-from travois.lab.routes import answer
-from travois.lab.world import Options, World
+from travois_lab.http import Cut, Pause, Request
+from travois_lab.routes import answer
+from travois_lab.world import Options, World
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2026-10-21"}
 SCRIPT = [{"say": "déjà vu", "repeat": True}]

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lab.client import CC, OPUS, Client, Json, assistant, block, use, user
-from travois.lab.http import Request
-from travois.lab.report import broken, ledger_json, render, summary
-from travois.lab.routes import answer
+from travois_lab.http import Request
+from travois_lab.report import broken, ledger_json, render, summary
+from travois_lab.routes import answer
 
 A, B, C = block(1000, say="aaaa"), block(50, say="bbbb"), block(40, say="cccc")
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.lab.client import Client, Json, assistant, told, use, user
-from travois.lab.memo import Memo
+from travois_lab.memo import Memo
 
 IDS = st.sampled_from(["t1", "t2", "t3"])
 RESULTS = IDS.map(lambda id: {"type": "tool_result", "tool_use_id": id, "content": "r"})

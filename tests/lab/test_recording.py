@@ -10,13 +10,13 @@ import anyio
 import msgspec
 import pytest
 
+import travois_lab as lab
 from tests.lab.client import OPUS, Client, Json, assistant, told, user
-from travois import lab
 from travois.core.errors import Fault
-from travois.lab.http import Request
-from travois.lab.recording import Recorder, Replay, Took, difference, load_recording
-from travois.lab.server import replaying
-from travois.lab.trajectory import Trajectory, load_trajectory
+from travois_lab.http import Request
+from travois_lab.recording import Recorder, Replay, Took, difference, load_recording
+from travois_lab.server import replaying
+from travois_lab.trajectory import Trajectory, load_trajectory
 
 SESSIONS = Path(__file__).parents[2].parent / "shared" / "lab" / "trajectories"
 

@@ -327,8 +327,8 @@ def test_f20_a_thread_that_cannot_go_on_has_a_code() -> None:
 
 
 def test_models_are_listed_in_the_shape_of_whoever_is_asked() -> None:
-    from travois.lab.http import Request
-    from travois.lab.routes import answer
+    from travois_lab.http import Request
+    from travois_lab.routes import answer
 
     lab = Client()
     ours = answer(lab.world, Request("GET", "/v1/models", {}, {"anthropic-version": "x"}))

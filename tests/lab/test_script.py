@@ -8,9 +8,9 @@ import pytest
 
 from tests.lab.client import Client, Json, assistant, block, result, told, use, user
 from travois.core.errors import Fault
-from travois.lab.faults import parse_rules
-from travois.lab.personas import INJECTION
-from travois.lab.script import load, parse
+from travois_lab.faults import parse_rules
+from travois_lab.personas import INJECTION
+from travois_lab.script import load, parse
 
 TOOL: Json = {"name": "Read", "description": "R.", "input_schema": {"type": "object"}}
 

@@ -11,8 +11,8 @@ import httpx2
 import pytest
 from anthropic.types import Message
 
+import travois_lab as lab
 from tests.lab.client import OPUS
-from travois import lab
 
 HI: Any = [{"role": "user", "content": "hi"}]
 TOOL: Any = {"name": "read", "description": "Read.", "input_schema": {"type": "object"}}

@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from travois import lab
+import travois_lab as lab
 
 MODEL = "gpt-6.1-sol"
 HI: Any = [{"role": "user", "content": "hi"}]

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
+import travois_lab as lab
 from tests.lab.client import OPUS, Json
-from travois import lab
 from travois.core.errors import Fault
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": "application/json"}
@@ -111,7 +111,7 @@ def test_requests_waits_for_as_many_as_it_is_told() -> None:
 def test_the_lab_runs_as_a_program_that_says_where_it_is(tmp_path) -> None:
     script = tmp_path / "script.json"
     script.write_text('["from the file"]')
-    command = [sys.executable, "-m", "travois.lab", "--script", str(script)]
+    command = [sys.executable, "-m", "travois_lab", "--script", str(script)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -125,7 +125,7 @@ def test_the_lab_runs_as_a_program_that_says_where_it_is(tmp_path) -> None:
 def test_a_bad_script_ends_the_program_with_the_line(tmp_path) -> None:
     script = tmp_path / "script.json"
     script.write_text('[\n  {"say": "x"},\n  oops\n]')
-    command = [sys.executable, "-m", "travois.lab", "--script", str(script)]
+    command = [sys.executable, "-m", "travois_lab", "--script", str(script)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, "line 3" in done.stderr) == (2, True)
 

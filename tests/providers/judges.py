@@ -7,11 +7,11 @@ import re
 
 from tests.providers.stories import Story, fetch
 from travois.core.models import Model
-from travois.lab.validate import anthropic_faults
-from travois.lab.validate_chat import Dialect, chat_faults
-from travois.lab.validate_items import gemini_faults, ollama_faults, responses_faults
 from travois.providers.encoder import Encoder
 from travois.providers.request import Request
+from travois_lab.validate import anthropic_faults
+from travois_lab.validate_chat import Dialect, chat_faults
+from travois_lab.validate_items import gemini_faults, ollama_faults, responses_faults
 
 OTHERS = {"responses": responses_faults, "gemini": gemini_faults, "ollama": ollama_faults}
 DIALECTS: dict[str, Dialect] = {"mistral": "mistral", "deepseek": "deepseek"}

@@ -8,10 +8,10 @@ from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Entry, Epoch, Result, ToolSpec, User
 from travois.core.models import Model
 from travois.core.view import project
-from travois.lab.validate_items import responses_faults
 from travois.providers.encoder import Encoder
 from travois.providers.http.sse import Event
 from travois.providers.openai_responses import ResponsesReply
+from travois_lab.validate_items import responses_faults
 
 PATCH = '*** Begin Patch\n*** Add File: ä "b"\n+\\n\n*** End Patch'
 MODEL = Model("openai", "gpt-5.2", "responses")

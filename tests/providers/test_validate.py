@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from travois.lab.validate import anthropic_faults
+from travois_lab.validate import anthropic_faults
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 HOUR = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}

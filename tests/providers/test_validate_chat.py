@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from travois.lab.validate_chat import Dialect, chat_faults
+from travois_lab.validate_chat import Dialect, chat_faults
 
 HELLO = {"role": "user", "content": "hello"}
 TOOL = {"type": "function", "function": {"name": "Read", "parameters": {"type": "object"}}}

@@ -15,10 +15,10 @@ from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Decided, Ended, Entry, Result
 from travois.core.view import open_calls
-from travois.lab.validate import anthropic_faults
 from travois.ports.world import Answer, Question
 from travois.providers.replies import Grew, Problem
 from travois.testing import Scripted, call, calls, say
+from travois_lab.validate import anthropic_faults
 
 
 @pytest.fixture

@@ -18,29 +18,29 @@ from urllib.request import ProxyHandler, build_opener
 
 import msgspec
 
-from travois.app.demo import account, scratch
-from travois.app.demo.guide import Tour
-from travois.app.demo.lines import Guided
 from travois.compose.options import Options
 from travois.core.errors import Fault
-from travois.lab import server
-from travois.lab.dialects import DIALECTS
-from travois.lab.recording import Recorder, Replay, load_recording
-from travois.lab.report import broken, ledger_json, render, summary
-from travois.lab.server import serving
-from travois.lab.trajectory import load_trajectory
-from travois.lab.world import World
 from travois.settings.schema import Tui
 from travois.terminal.tables import Commands, command, say
 from travois.tui import start
 from travois.tui.app import talk
 from travois.tui.line_mode import converse
+from travois_lab import server
+from travois_lab.demo import account, scratch
+from travois_lab.demo.guide import Tour
+from travois_lab.demo.lines import Guided
+from travois_lab.dialects import DIALECTS
+from travois_lab.recording import Recorder, Replay, load_recording
+from travois_lab.report import broken, ledger_json, render, summary
+from travois_lab.server import serving
+from travois_lab.trajectory import load_trajectory
+from travois_lab.world import World
 
 if TYPE_CHECKING:
-    from travois.app.demo.tour import Pace
-    from travois.lab.http import Answer
-    from travois.lab.server import Api
-    from travois.lab.world import World
+    from travois_lab.demo.tour import Pace
+    from travois_lab.http import Answer
+    from travois_lab.server import Api
+    from travois_lab.world import World
 
 
 PORT = 8899
@@ -130,7 +130,7 @@ def _replay(parser: ArgumentParser) -> None:
 
 def run_serve(args: Namespace) -> int:
     """Serve until interrupted, then report."""
-    from travois.lab.server import options
+    from travois_lab.server import options
 
     given = {"time": "real", **profile(args.profile), "faults": _rules(args.faults)}
     world = World(args.script, options(**given))
@@ -245,7 +245,7 @@ def run_record(args: Namespace) -> int:
 
 def run_replay(args: Namespace) -> int:
     """Answer from a recording until interrupted."""
-    from travois.lab.server import options
+    from travois_lab.server import options
 
     if args.file.endswith(".gz") or _is_session(args.file):
         world = World(load_trajectory(args.file), options(time="real"))
@@ -292,7 +292,7 @@ def register_demo(commands: Commands) -> None:
 
 def run_demo(args: Namespace) -> int:
     """Give the tour, then the account of it."""
-    from travois.app.demo.tour import pace, script
+    from travois_lab.demo.tour import pace, script
 
     own = pace(args.speed) if args.auto or not sys.stdin.isatty() else None
     with _folder(keep=args.keep) as folder:

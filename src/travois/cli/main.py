@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from errno import EIO
 from importlib import import_module
 from traceback import format_exception
+from types import ModuleType
 from uuid import uuid4
 
 from travois.cli.flags import COMMANDS, MODULES, parser, understood
@@ -243,9 +244,18 @@ def _stand() -> None:
         raise Fault("The current folder no longer exists", fix="Change to another one.") from None
 
 
+def _module(command: str) -> ModuleType:
+    try:
+        return import_module(f"travois.cli.{MODULES.get(command, command)}")
+    except ModuleNotFoundError as error:
+        if error.name != "travois_lab":
+            raise
+        raise Fault("The lab is not installed", fix="Run: pip install 'travois[lab]'.") from None
+
+
 def _command(argv: list[str]) -> int:
     top = ArgumentParser(prog="travois")
-    module = import_module(f"travois.cli.{MODULES.get(argv[0], argv[0])}")
+    module = _module(argv[0])
     getattr(module, f"register_{argv[0]}")(top.add_subparsers(required=True))
     chosen = top.parse_args(argv)
     return chosen.run(chosen)
