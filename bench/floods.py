@@ -20,7 +20,7 @@ LISTENER = """
 import resource, sys
 import anyio
 from travois.ports.world import Command
-from travois.host.mcp import line
+from travois.mcp import connection as line
 from travois.process.run import LocalProcesses
 
 def peak():

@@ -29,7 +29,7 @@ QUERIES = 60
 FRESH = """
 import sys
 from pathlib import Path
-from travois.search.embedder_minilm import Absent, find
+from travois.search.embedder import Absent, find
 from travois.search.index import Index
 embedder = find(Path(sys.argv[2]))
 index = Index(Path(sys.argv[1]), None if isinstance(embedder, Absent) else embedder)

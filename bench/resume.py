@@ -19,7 +19,7 @@ from pathlib import Path
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Decided, Ended, Entry, Result, Sent, User
 from travois.core.models import Usage
-from travois.store import line
+from travois.sessions import log_line as line
 from travois.sessions.log_file import NAME, Log
 
 folder, turns = Path(sys.argv[1]), int(sys.argv[2])

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from travois.agents import types
 from travois.agents.types import Kind, listing
 from travois.files import front_matter as front
 
-PROMPTS = Path(front.__file__).parent / "prompts" / "agents"
+PROMPTS = Path(types.__file__).parent / "built_in"
 EXPLORE = """\
 You are a scout of Travois, a coding agent. Another agent asked you to find something out in \
 this folder, and sees only your last message. You can look at everything and change nothing: \

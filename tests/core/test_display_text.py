@@ -77,7 +77,7 @@ def test_pipes_and_files_get_every_byte() -> None:
 CODE = """
 import sys
 from travois.terminal.tables import say, warn
-from travois.core.terminal_text import complain
+from travois.core.display_text import complain
 text = "x" + "".join(map(chr, map(int, sys.argv[1:]))) + "y"
 say(text); warn(text); complain(text + "\\n")
 """

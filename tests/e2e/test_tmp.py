@@ -261,7 +261,7 @@ def test_a_session_that_goes_on_without_mounts_is_told_where_its_files_are(full:
 def test_a_program_below_tmp_runs_its_tools_in_the_full_sandbox(
     full: Program, machine: Path
 ) -> None:
-    source = Path(probe.__file__).parents[2]
+    source = Path(probe.__file__).parents[1]
     shutil.copytree(source, machine / "lib/travois", ignore=shutil.ignore_patterns("__pycache__"))
     (machine / "bin").mkdir()
     (machine / "bin/mine").write_text("#!/bin/sh\necho mine ran\n")
@@ -289,7 +289,7 @@ def test_a_program_below_tmp_runs_its_tools_in_the_full_sandbox(
 
 
 def test_the_copy_below_tmp_is_the_one_that_runs(full: Program, machine: Path) -> None:
-    source = Path(probe.__file__).parents[2]
+    source = Path(probe.__file__).parents[1]
     shutil.copytree(source, machine / "travois", ignore=shutil.ignore_patterns("__pycache__"))
     where = [sys.executable, "-c", "import travois; print(travois.__file__)"]
     env = full.environment | {"PYTHONPATH": str(machine)}

@@ -19,7 +19,7 @@ from travois.ports.world import Stale, digest
 RIVAL = """
 import sys, time
 from travois.ports.world import Stale, digest
-from travois.host import swap
+from travois.files import atomic as swap
 
 kind, path, count, gap = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 for number in range(count):

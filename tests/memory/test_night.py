@@ -20,7 +20,7 @@ HOUR = 3600.0
 DREAMER = """
 import sys, time
 from pathlib import Path
-from travois.store.memory import night
+from travois.memory import consolidation_lock as night
 folder = Path(sys.argv[1])
 seen = night.look(folder)
 print("ready", flush=True)

@@ -21,7 +21,7 @@ WRITER = """
 import sys
 from pathlib import Path
 from tests.search.hashed import Hashed
-from travois.search.document import Document
+from travois.search.database import Document
 from travois.search.index import Index
 index = Index(Path(sys.argv[1]), Hashed())
 me, rounds = sys.argv[2], int(sys.argv[3])

@@ -14,7 +14,7 @@ from travois.search.embedder import Static
 
 ALONE = """
 import sys
-from travois.search.static import Static
+from travois.search.embedder import Static
 assert len(Static().encode(["one", "two"])) == 2 * 4 * Static.size
 print(sorted({"numpy", "tokenizers", "ctypes"} & sys.modules.keys()))
 """

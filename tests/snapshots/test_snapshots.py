@@ -294,7 +294,7 @@ def test_killed_while_taking_a_snapshot_the_next_one_is_whole(work: Path, at: in
     before = disk(work)
     mortal = f"""
 import os, signal, sqlite3, sys
-from travois.store.snapshot import shelf
+from travois.snapshots import database as shelf
 put, count = shelf.Shelf.put, 0
 def dying(self, content, **more):
     global count
@@ -323,7 +323,7 @@ def test_killed_while_restoring_the_same_command_finishes_it(work: Path, at: int
     play(one)
     mortal = f"""
 import os, signal, sys
-from travois.store.snapshot import restore
+from travois.snapshots import restore
 from travois.snapshots.tree import Change
 from travois.snapshots.snapshots import Snapshots
 from pathlib import Path

@@ -143,7 +143,7 @@ def test_ripgrep_names_only_what_a_pattern_can_mean(tall: Large, pattern: str, m
 
 def test_ripgrep_walks_only_where_a_pattern_leads(tall: Large):
     for pattern, pruned in (("pkg_30/*.rs", FOLDERS - 1), ("*.md", 0), ("./*.md", FOLDERS)):
-        rules = search.globs.path_filter(pattern).rules
+        rules = search.path_filter(pattern).rules
         argv = [resolve("rg"), "--debug", "--files", "--ignore-file=/dev/stdin", "./"]
         done = subprocess.run(argv, cwd=tall.root, input=rules.encode(), capture_output=True)
         assert len(set(re.findall(rb"ignoring \./(pkg_\d\d):", done.stderr))) == pruned, pattern
