@@ -37,13 +37,13 @@ from bench.calls import Recorded, recorded_calls
 from bench.replay import NoWeb
 from travois.core.content import Call
 from travois.core.facts import AnyFact, Changed, Entry, Opened
+from travois.engine.agent import Agent, World
 from travois.engine.permission_gate import Ready, decide, use
 from travois.engine.tool_calls import understand
 from travois.files.disk import DiskFiles
 from travois.permissions.checkouts import find_sibling
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.shell.families import is_builder
-from travois.ports.agent import Agent, World
 from travois.ports.world import Answer, Inquiry, Kept, Question
 from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder

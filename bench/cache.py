@@ -25,11 +25,11 @@ from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import Model
+from travois.engine.agent import Agent, World
 from travois.engine.loop import turn
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
-from travois.ports.agent import Agent, World
 from travois.ports.tool import Here, Outcome, Tool, said
 from travois.ports.world import Env
 from travois.process.run import LocalProcesses

@@ -17,12 +17,12 @@ from statistics import quantiles
 import anyio
 from msgspec.structs import replace
 
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.hidden_files import find_covered, find_programs
 from travois.sandbox.policy import PINNED, SECRET
 from travois.sandbox.probe import look
-from travois.sandbox.profile import Cage
 from travois.sandbox.tool_chains import list_shown
 
 ROUNDS = 100

@@ -25,13 +25,13 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).parents[1])
 
+from travois.compat.sessions.search import pieces
 from travois.search import embedder as minilm
 from travois.search import embedder as weights
 from travois.search.database import Document, Embedder
 from travois.search.embedder import Static
 from travois.search.index import Index
 from travois.search.rank import spoken
-from travois.sessions.search import pieces
 
 MEASURES = ("recall@5", "recall@10")
 WIDTH = 10

@@ -18,7 +18,8 @@ from types import SimpleNamespace
 import anyio
 import msgspec
 
-from travois.ports.world import Command, Completed, Room
+from travois.context.tool_results import Room
+from travois.ports.world import Command, Completed
 from travois.process.run import LocalProcesses
 from travois.tools.shell.bash import BASH
 

@@ -35,10 +35,10 @@ from travois.core.facts import (
 )
 from travois.core.models import EDITS, Model, Price, Usage
 from travois.core.tokens import estimate
+from travois.engine.agent import Agent, World
 from travois.engine.loop import turn
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
-from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
 from travois.ports.world import Answer, Env, Page, Question
 from travois.process.run import LocalProcesses

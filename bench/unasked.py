@@ -40,12 +40,12 @@ from msgspec.structs import replace
 
 from bench.asks import Recorder, make_agent
 from travois.core.content import Call
+from travois.engine.agent import Agent
 from travois.engine.permission_gate import Ready, Ruling, decide
 from travois.engine.tool_calls import understand
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.git_config import settle
 from travois.permissions.protected_paths import personal, protected
-from travois.ports.agent import Agent
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.hidden_files import find_covered, find_programs

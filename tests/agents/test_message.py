@@ -15,10 +15,10 @@ from tests.tools.world import World
 from travois.agents.outbox import AgentOutbox
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
+from travois.engine.agent import Agent, Birth
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse
-from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order, Report
 from travois.ports.tool import Outcome, Refusal
 from travois.providers.json_schema import schema

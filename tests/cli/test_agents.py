@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.commanding import run
 from tests.sessions.sample import opened, write
-from travois.cli import agents
+from travois.commands import agents
 from travois.core.content import Call, Text
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, Changed, Ended, Epoch, Finished, Spawned, User

@@ -7,8 +7,8 @@ import pytest
 
 from tests.cli.commanding import run
 from tests.sessions.sample import EPOCH, clock, entries, opened, recorded, turns
-from travois.cli import context
-from travois.cli.context import Checked, check, check_cold
+from travois.commands import context
+from travois.commands.context import Checked, check, check_cold
 from travois.core.facts import Assistant, Rewound, Sent
 from travois.core.view import project
 from travois.providers.encoder import Encoder

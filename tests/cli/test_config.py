@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import run
-from travois.cli import models
+from travois.commands import models
 from travois.core.errors import Fault
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.commanding import run
 from tests.core.told import EPOCH, entries, reply, result, user
 from tests.sessions.sample import opened
-from travois.cli import context
+from travois.commands import context
 from travois.context.compaction.cut import OPENING
 from travois.context.receipts import Window, look, receipts
 from travois.context.switch_model import Rehearsal

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.told import EPOCH, entries, reply, user
-from travois.cli.context import bill, render_bill
+from travois.commands.context import bill, render_bill
 from travois.context.switch_model import Rehearsal
 from travois.core.facts import AnyFact, Finished, Opened, Rewound, Sent
 from travois.core.models import Price, Usage

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import run
-from travois.cli import models
-from travois.cli import try_command as attempt
+from travois.commands import models
+from travois.commands import try_command as attempt
 from travois.sandbox import landlock, probe
 from travois.sandbox.probe import bundled_bwrap
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from travois.cli.flags import chosen, understood
 from travois.cli.main import run
+from travois.commands.flags import chosen, understood
 from travois.compose.options import NAMED, Options, settings
 from travois.core.errors import Fault
 

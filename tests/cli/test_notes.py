@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.cli.context import NONE, told, versions
+from travois.commands.context import NONE, told, versions
 from travois.context.session_memory.keep import Notes
 from travois.core.facts import AnyFact, Changed, Entry, Noted, Rewound
 

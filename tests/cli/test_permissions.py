@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tests.cli.commanding import run
-from travois.cli import permissions
+from travois.commands import permissions
 from travois.compose.options import Options
 from travois.core.content import Call
 from travois.core.errors import Fault

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.commanding import run
 from tests.sessions.sample import EPOCH, opened, turns, write
-from travois.cli import sessions
+from travois.commands import sessions
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.errors import Fault
 from travois.core.facts import (

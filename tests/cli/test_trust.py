@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commanding import run
-from travois.cli import permissions
-from travois.cli import permissions as trusting
+from travois.commands import permissions
+from travois.commands import permissions as trusting
 from travois.compose import permissions as rights
 from travois.core.errors import Fault
 from travois.sessions.home import Home

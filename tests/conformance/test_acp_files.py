@@ -11,9 +11,9 @@ import pytest
 
 from travois.acp.editor import Buffers
 from travois.acp.protocol import Capabilities, Disk
+from travois.compat.claude_json import Object
 from travois.files.disk import DiskFiles
 from travois.headless.control.messages import Declined
-from travois.headless.json_shapes import Object
 from travois.ports.world import Stale, digest
 
 BOTH, READS = Capabilities(fs=Disk(True, True)), Capabilities(fs=Disk(True, False))

@@ -16,8 +16,8 @@ from travois.compose.models import small
 from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
 from travois.core.facts import Compacted, Noted, Spawned
+from travois.engine.agent import Agent
 from travois.memory.memory import Memory
-from travois.ports.agent import Agent
 from travois.providers.catalog import catalog, resolve
 from travois.testing import Scripted, say
 

@@ -19,8 +19,8 @@ from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.models import Price
 from travois.core.tokens import context_tokens, warn_at
+from travois.engine.agent import Agent
 from travois.engine.loop import turn
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env, Event, Warned
 from travois.testing import Scripted, calls

@@ -30,7 +30,7 @@ from travois.core.facts import (
 )
 from travois.core.models import Usage
 from travois.core.tokens import context_tokens, estimate, stop_at
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
 from travois.providers.replies import Problem, Reply

@@ -14,7 +14,7 @@ from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
 from travois.core.content import Opaque, words
 from travois.core.facts import Changed, Cleared, Compacted, Offloaded, Result
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois_lab import Prompt, call, editing, text, thinking
 from travois_lab.objects import Json
 

@@ -21,12 +21,12 @@ from travois.core.content import Text, words
 from travois.core.facts import Compacted, Result, User
 from travois.core.models import Usage
 from travois.core.tokens import estimate
+from travois.engine.agent import Agent
 from travois.hooks.events import AnyOccasion, InstructionsLoaded
 from travois.hooks.output import SILENCE, Around, Heard
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse
 from travois.permissions.secrets import Secrets
-from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.prompt.briefing import NESTED, again
 from travois.prompt.environment import Surroundings, baseline

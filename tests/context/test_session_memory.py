@@ -22,7 +22,7 @@ from travois.context.session_memory.keep import keeps_notes, notes
 from travois.context.session_memory.update import ROUNDS, template
 from travois.core.facts import Compacted, Epoch, Finished, Noted, Rewound, Spawned, ToolSpec
 from travois.core.models import Price
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.providers.replies import Problem
 from travois.providers.request import Request
 from travois.sessions.session import Session

@@ -15,8 +15,8 @@ from travois.context.compaction.summary_store import MOST, FolderSummaries
 from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Compacted, Epoch, Finished, User
+from travois.engine.agent import Agent
 from travois.engine.fork import REUSED
-from travois.ports.agent import Agent
 from travois.sessions.session import Session
 from travois.testing import Scripted, say
 

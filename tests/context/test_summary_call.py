@@ -18,7 +18,7 @@ from travois.context.compaction.cut import ALONE, starting, up_to
 from travois.context.layers import Layers
 from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Noted, Rewound, Spawned, User
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import Compacting, Event
 from travois.providers.replies import Problem
 from travois.providers.request import Request

@@ -13,7 +13,7 @@ from travois.core.errors import Fault
 from travois.core.facts import Compacted, Epoch
 from travois.core.models import Usage
 from travois.core.tokens import context_tokens, stop_at
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import Warned
 from travois.testing import say
 

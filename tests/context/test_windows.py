@@ -23,8 +23,8 @@ from travois.core.facts import Assistant, Compacted, Failed, User
 from travois.core.models import Usage
 from travois.core.spending import Limits, Purse
 from travois.core.tokens import context_tokens, fact_tokens, stop_at
+from travois.engine.agent import Agent
 from travois.engine.loop import turn
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
 from travois.providers.replies import Reply, StreamDelta

@@ -20,8 +20,8 @@ from travois.compose.session import gather
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Decided, Result
+from travois.engine.agent import Agent
 from travois.permissions.decide import Guard
-from travois.ports.agent import Agent
 from travois.ports.world import Answer, Question
 from travois.sessions.home import Home, identify
 from travois.testing import Scripted, call, say

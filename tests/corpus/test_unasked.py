@@ -23,8 +23,8 @@ from bench.unasked import (
 from msgspec.structs import replace
 
 from tests.sandbox.caged import walls
+from travois.engine.agent import Agent
 from travois.engine.permission_gate import Ruling
-from travois.ports.agent import Agent
 
 CORPUS = Path(__file__).parents[3] / "shared" / "lab" / "security" / "commands.jsonl"
 EXECUTED = 6

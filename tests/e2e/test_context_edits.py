@@ -18,7 +18,7 @@ from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Epoch, Sent, User
 from travois.core.view import project
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import Event, Warned
 from travois.providers.encoder import Encoder
 from travois_lab import Prompt, call, text, thinking

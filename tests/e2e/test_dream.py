@@ -20,8 +20,8 @@ from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
 from travois.compose.dreaming import Nights
 from travois.compose.open_session import Place
-from travois.memory import consolidation_lock as night
-from travois.memory.consolidation_lock import Gates
+from travois.memory.dreaming import lock as night
+from travois.memory.dreaming.lock import Gates
 from travois.memory.memory import Consent, Memory, Put, Scope
 from travois.memory.store import open_memories
 from travois.sessions.home import Home, identify

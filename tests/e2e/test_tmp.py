@@ -19,8 +19,8 @@ import pytest
 from tests.e2e.conftest import close_namespaces
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
+from travois.permissions.sandbox_profile import PRIVATE_TMP
 from travois.sandbox import probe
-from travois.sandbox.profile import PRIVATE_TMP
 
 BYPASS = ("--permission-mode", "bypass")
 DONE = {"say": [{"text": "done"}]}

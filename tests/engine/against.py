@@ -15,8 +15,8 @@ from tests.engine.fakes import OPENED, MemoryLog, Place, agent, small, spec
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Entry, Epoch, User
 from travois.core.models import EDITS, SUMMARIES, Model, Price
+from travois.engine.agent import Agent
 from travois.engine.loop import turn
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
 from travois.providers.errors import problem

@@ -15,11 +15,11 @@ from travois.core.facts import AnyFact, Entry, Epoch, Opened, ToolSpec, User
 from travois.core.models import Model as Card
 from travois.core.models import Price, Protocol
 from travois.core.view import project
+from travois.engine.agent import Agent, World
 from travois.engine.loop import turn
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
-from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
 from travois.ports.world import Answer, Env, Model, Page, Person, Question
 from travois.process.run import LocalProcesses

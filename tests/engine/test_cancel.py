@@ -25,8 +25,8 @@ from tests.engine.fakes import (
 from travois.core.content import Call, Text
 from travois.core.facts import Decided, Ended, Entry, Result
 from travois.core.models import Protocol, Usage
+from travois.engine.agent import Agent
 from travois.engine.loop import NEVER_RAN, STOPPED, turn
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Command, Env, digest
 from travois.providers.replies import Problem, Reply

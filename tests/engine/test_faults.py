@@ -27,8 +27,8 @@ from tests.engine.fakes import (
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Ended, Entry, Result, Sent, User
 from travois.core.view import project
+from travois.engine.agent import Agent
 from travois.engine.loop import NEVER_RAN, turn
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Command, Env, Question
 from travois.providers.replies import Problem

@@ -20,10 +20,10 @@ from travois.core.facts import Ended, Finished, Result, Sent, User
 from travois.core.models import Price, Usage
 from travois.core.spending import Amount, Limits, Purse
 from travois.core.view import project
+from travois.engine.agent import Agent
 from travois.engine.budget import LEAST, NEAR
 from travois.engine.fork import inquire
 from travois.engine.loop import STOPPED, turn
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env
 from travois.providers.encoder import Encoder

@@ -12,9 +12,9 @@ from tests.engine.fakes import MemoryLog, Place, agent, check, facts, log, play,
 from travois.core.content import words
 from travois.core.facts import Decided, Ended, Offloaded, Result, Sent
 from travois.core.spending import Limits, Purse
+from travois.engine.agent import Agent
 from travois.engine.loop import turn
 from travois.engine.loop_detection import BREAKS, HINTS, MARK, RECENT
-from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
 from travois.providers.replies import Reply

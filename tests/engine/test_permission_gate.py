@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from tests.engine.fakes import RecordingPerson, agent, facts, play, small
 from travois.core.content import Text, words
 from travois.core.facts import Asked, Decided, Result
+from travois.engine.agent import Agent
 from travois.engine.tool_calls import LOOKED
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Rule, parse
+from travois.permissions.sandbox_profile import Cage
 from travois.permissions.updates import Update, suggested
-from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Answer, Env
 from travois.sandbox.policy import Bounds
-from travois.sandbox.profile import Cage
 from travois.testing import calls, say
 
 BOUNDS = Bounds(temp="/private")

@@ -20,7 +20,7 @@ from travois.core.content import words
 from travois.core.facts import Assistant, Compacted, Epoch, Offloaded, Result
 from travois.core.models import Usage
 from travois.core.tokens import estimate, fact_tokens
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
 from travois.providers.replies import Problem, Reply

@@ -13,9 +13,9 @@ from tests.engine.fakes import Naps, agent, begun, facts, play, small
 from travois.core.content import Opaque, Text
 from travois.core.facts import Assistant, Ended, Epoch, Failed, Sent, User
 from travois.core.models import Usage
+from travois.engine.agent import Agent, Patience
 from travois.engine.request import MENDED
 from travois.engine.retry import pause
-from travois.ports.agent import Agent, Patience
 from travois.ports.world import Retrying, Warned
 from travois.providers.replies import TRANSIENT, Problem, ProblemKind, Reply
 from travois.testing import call, say

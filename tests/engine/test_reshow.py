@@ -17,7 +17,7 @@ from travois.core.content import Text, words
 from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.tokens import context_tokens
 from travois.core.view import project
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.testing import Scripted, call, calls, say
 
 LINES = [f"value_{number} = {number}  # some words about it" for number in range(60)]

@@ -13,8 +13,8 @@ from travois.core.content import Call, Text, calls
 from travois.core.facts import Assistant, Changed, Decided, Ended, Entry, Result, Sent, User
 from travois.core.models import Protocol, Usage
 from travois.core.view import open_calls
+from travois.engine.agent import Agent
 from travois.engine.loop import NEVER_RAN, UNKNOWN, answer_open, turn
-from travois.ports.agent import Agent
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Problem, Reply
 from travois.sessions.session import Session

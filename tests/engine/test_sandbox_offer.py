@@ -18,12 +18,12 @@ from tests.engine.test_permission_gate import Shell, shell
 from tests.permissions.test_checkouts import git
 from travois.core.content import words
 from travois.core.facts import Changed, Decided, Result
+from travois.engine.agent import Agent
 from travois.headless.control.callbacks import Host
 from travois.permissions.decide import PLANNING, Guard
 from travois.permissions.resolve_paths import home
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update
-from travois.ports.agent import Agent
 from travois.ports.world import Answer, Kept, Question
 from travois.sandbox.policy import Bounds
 from travois.testing import calls, say

@@ -28,12 +28,12 @@ from travois.core.content import Call, Text
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Changed, Decided, Ended, Noted, Result, Sent
 from travois.core.models import Usage
+from travois.engine.agent import Agent
 from travois.engine.loop import STOPPED, turn
 from travois.engine.tool_calls import ALONGSIDE
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse
-from travois.ports.agent import Agent
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env, Progress, Running
 from travois.providers.replies import Reply

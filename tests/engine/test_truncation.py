@@ -16,9 +16,9 @@ from tests.engine.fakes import Place, agent, begun, facts, log, small
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text
 from travois.core.facts import Changed, Compacted, Epoch, User
 from travois.core.models import Usage
+from travois.engine.agent import Agent
 from travois.engine.loop import turn
 from travois.engine.overflow import CUTS, TRUNCATES, restore_window
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Env, Warned
 from travois.providers.replies import Reply, StreamDelta

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from travois.compat.claude_json import Object
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
 from travois.core.models import Model
 from travois.headless.codex_json import Teller
-from travois.headless.json_shapes import Object
 from travois.headless.stream_json import Tally
 from travois.ports.world import Event, Retrying, Running, Warned
 

@@ -20,6 +20,7 @@ from tests.engine.fakes import RecordingPerson, agent, begun, check, facts, play
 from travois.core.content import Text, words
 from travois.core.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
 from travois.core.tool_aliases import PARTIAL, TOOL_ALIASES
+from travois.engine.agent import Agent
 from travois.engine.loop import turn
 from travois.hooks.config import Hook, Parsed, listening, matching, parse
 from travois.hooks.events import (
@@ -43,7 +44,6 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use
 from travois.permissions.rules import parse as rule
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome, said
 from travois.ports.world import Answer, Env, Warned
 from travois.process.run import LocalProcesses

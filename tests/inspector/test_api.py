@@ -10,7 +10,7 @@ import pytest
 
 from tests.core.told import user
 from tests.inspector.logs import HEAD, RULES, compacted, make, talk, turn, write
-from travois.cli.context import bill, check
+from travois.commands.context import bill, check
 from travois.context.receipts import receipts
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent

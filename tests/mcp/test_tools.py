@@ -10,12 +10,12 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
+from travois.context.tool_results import Room
 from travois.core.content import Media, Text
 from travois.core.tokens import estimate
 from travois.mcp.tools import Answered, Item, Offer, Resource, foreign, named, outcome
 from travois.permissions.access import Access
 from travois.ports.tool import Outcome
-from travois.ports.world import Room
 
 
 async def nothing(tool: str, args: dict[str, Any]) -> Answered:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.memory.dream_rules import keyed
+from travois.memory.dreaming.rules import keyed
 from travois.memory.index import UNUSED, Finding, conflicts, leaks, moved, unused
 from travois.memory.memory import Evidence, Memory
 

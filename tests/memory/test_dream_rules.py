@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from travois.core.tokens import estimate
 from travois.memory.dates import dated
-from travois.memory.dream_rules import (
+from travois.memory.dreaming.rules import (
     Operation,
     Passage,
     Step,

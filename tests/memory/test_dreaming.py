@@ -19,12 +19,12 @@ from travois.compose.open_session import Place
 from travois.core.content import Text
 from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, Spawned, User
 from travois.core.spending import Limits, Purse
-from travois.memory import consolidation_lock as night
-from travois.memory.consolidation_lock import Gates, Night
-from travois.memory.dreaming import Dreamt
+from travois.engine.agent import Agent
+from travois.memory.dreaming import lock as night
+from travois.memory.dreaming.consolidate import Dreamt
+from travois.memory.dreaming.lock import Gates, Night
 from travois.memory.memory import Anchor, Drop, Evidence, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
-from travois.ports.agent import Agent
 from travois.providers.replies import Reply
 from travois.sessions.home import Home, Project
 from travois.sessions.log_file import NAME, Log, entries

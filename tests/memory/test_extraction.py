@@ -15,10 +15,10 @@ from tests.engine.fakes import agent, begun, facts, play
 from travois.core.content import Text
 from travois.core.facts import Noted, Result, Spawned, User
 from travois.core.spending import Limits, Purse
+from travois.engine.agent import Agent, Birth
 from travois.memory.extraction import settled, told
 from travois.memory.memory import Consent, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
-from travois.ports.agent import Agent, Birth
 from travois.providers.replies import Problem
 from travois.sessions.home import Home, Project
 from travois.testing import Scripted, call, say

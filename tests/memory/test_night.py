@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from travois.memory import consolidation_lock as night
-from travois.memory.consolidation_lock import Claim, Gates, Night, Seen
+from travois.memory.dreaming import lock as night
+from travois.memory.dreaming.lock import Claim, Gates, Night, Seen
 from travois.sessions import lock
 
 NOW = 1_800_000_000.0
@@ -20,7 +20,7 @@ HOUR = 3600.0
 DREAMER = """
 import sys, time
 from pathlib import Path
-from travois.memory import consolidation_lock as night
+from travois.memory.dreaming import lock as night
 folder = Path(sys.argv[1])
 seen = night.look(folder)
 print("ready", flush=True)

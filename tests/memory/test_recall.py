@@ -19,10 +19,10 @@ from travois.core.models import Model as Card
 from travois.core.models import cost
 from travois.core.tokens import estimate
 from travois.core.view import Item
+from travois.engine.agent import Agent, Small
 from travois.memory.memory import Anchor, Memory, Put
 from travois.memory.recall_text import MOST, RECALLED, mark, render, useful
 from travois.memory.store import FolderMemories
-from travois.ports.agent import Agent, Small
 from travois.prompt.briefing import again
 from travois.providers.replies import Problem
 from travois.testing import Scripted, call, say

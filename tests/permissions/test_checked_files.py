@@ -14,12 +14,12 @@ from travois.cli.main import report
 from travois.compose.options import Options
 from travois.core.content import words
 from travois.core.facts import Result
+from travois.engine.agent import Agent
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.resolve_paths import JudgedFiles, hiding, resolved
 from travois.permissions.rules import parse
-from travois.ports.agent import Agent
 from travois.sdk import Session
 from travois.testing import Scripted, call, say
 from travois.tools.catalog import TOOLS

@@ -8,8 +8,8 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.question import always, effects
 from travois.permissions.rules import Use, parse
+from travois.permissions.sandbox_profile import Cage
 from travois.permissions.shell.judge import plan
-from travois.sandbox.profile import Cage
 
 GUARD = Guard(folders=("/w",))
 WALLS = Cage("work", ("/w",), temp="/tmp/private")

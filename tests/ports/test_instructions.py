@@ -12,9 +12,9 @@ import anyio
 import pytest
 
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
+from travois.permissions.sandbox_profile import Cage, Unasked
 from travois.process.run import LocalProcesses
 from travois.sandbox.guard.guard import Journal
-from travois.sandbox.profile import Cage, Unasked
 
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
 FILES = (
@@ -290,7 +290,7 @@ def test_what_a_file_tool_of_another_process_writes_stays(place: Scene) -> None:
 def test_what_differs_after_a_session_was_killed_is_told_and_stays(place: Scene) -> None:
     line = (
         "import os, sys; from travois.sandbox.guard.guard import Journal; "
-        "from travois.sandbox.profile import Unasked; "
+        "from travois.permissions.sandbox_profile import Unasked; "
         "Journal(sys.argv[1]).open((), mark='', roots=(sys.argv[2],), unasked=Unasked()); "
         "os._exit(9)"
     )

@@ -13,10 +13,10 @@ import anyio
 import msgspec
 import pytest
 
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Command, Completed
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import Walls, look
-from travois.sandbox.profile import Cage
 
 SECONDS = 180.0
 Mode = Literal["full", "partial"]

@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 import pytest
 
+from travois.permissions.sandbox_profile import Cage
 from travois.sandbox.denial import Denial, find_denial, granted
 from travois.sandbox.disk_facts import LocalDisk
-from travois.sandbox.profile import Cage
 
 WORK = Cage(
     "work",

@@ -14,10 +14,10 @@ import pytest
 from tests.process.test_processes import children, nap, sleepers, until
 from tests.processes import run_past_timeout
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.guard.guard import Journal, watches
-from travois.sandbox.profile import Cage
 
 __all__ = ["nap"]
 BACKENDS = pytest.mark.parametrize("mode", ["full", "partial"], ids=["bwrap", "landlock"])
@@ -375,7 +375,7 @@ from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import look
 from msgspec.structs import replace
-from travois.sandbox.profile import Cage
+from travois.permissions.sandbox_profile import Cage
 
 async def main():
     work, temp, journal, nap = sys.argv[1:]

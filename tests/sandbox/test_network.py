@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from tests.processes import running
 from travois.permissions.hosts import allows
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.network import Door, Network, canonical, plain, reachable
 from travois.sandbox.probe import look
-from travois.sandbox.profile import Cage
 
 WALLS = look(None)
 caged = pytest.mark.skipif(WALLS.kind != "full", reason=WALLS.line)

@@ -15,11 +15,11 @@ from pathlib import Path
 import anyio
 import pytest
 
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Change, Command, Stale
 from travois.process.run import LocalProcesses
 from travois.sandbox.overlay import Overlay
 from travois.sandbox.probe import Walls, look
-from travois.sandbox.profile import Cage
 
 SECONDS = 180.0
 SET = (

@@ -7,9 +7,9 @@ import pytest
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.rules import Use
+from travois.permissions.sandbox_profile import Cage
 from travois.permissions.shell.judge import plan
 from travois.sandbox.policy import Bounds, cage, harmless
-from travois.sandbox.profile import Cage
 from travois.sandbox.program_sandbox import cage_for_program
 
 BOUNDS = Bounds(temp="/private", hidden=("/home/u/.ssh",))

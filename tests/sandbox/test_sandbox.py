@@ -225,7 +225,7 @@ import anyio, sys
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import look
-from travois.sandbox.profile import Cage
+from travois.permissions.sandbox_profile import Cage
 
 async def main():
     processes = LocalProcesses(walls=look(None))

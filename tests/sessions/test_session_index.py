@@ -10,12 +10,12 @@ import pytest
 
 from tests.compat.sessions.writing import TALK, claude, codex, put
 from tests.sessions.sample import EPOCH, write
+from travois.compat.sessions import search as taken
 from travois.compat.sessions.format import Recorded, Spoken
+from travois.compat.sessions.search import Known, Progress, SessionIndex
 from travois.core.content import Call, Text
 from travois.core.facts import Rewound, User
-from travois.sessions import search as taken
 from travois.sessions.home import Home
-from travois.sessions.search import Known, Progress, SessionIndex
 
 KEY = "sk-ant-" + "a1B2" * 8
 

@@ -16,8 +16,8 @@ import pytest
 from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, sendable
 from travois.core.content import Text, words
 from travois.core.facts import Entry, Result, User
+from travois.engine.agent import Agent
 from travois.permissions.decide import Guard
-from travois.ports.agent import Agent
 from travois.ports.world import Answer, Warned
 from travois.providers.replies import Reply
 from travois.providers.request import Request

@@ -16,8 +16,8 @@ from tests.tools.test_shell import play, told
 from tests.tools.world import World
 from travois.core.facts import Changed
 from travois.permissions.access import Access
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.tool import Refusal
-from travois.sandbox.profile import Cage
 from travois.tools.shell.background import (
     BASH_INPUT,
     BASH_OUTPUT,

@@ -10,11 +10,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
-from travois.context.tool_results import measure, most_that_fits
+from travois.context.tool_results import Room, measure, most_that_fits
 from travois.core.content import Text, words
 from travois.core.facts import Result
 from travois.core.tokens import estimate, fact_tokens
-from travois.ports.world import Room
 from travois.tools import read as module
 from travois.tools.read import READ
 from travois.tools.text import decode, shown

@@ -13,12 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
+from travois.context.tool_results import Room
 from travois.core.content import Media, Text, words
 from travois.core.facts import Changed
 from travois.core.tokens import estimate
 from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal
-from travois.ports.world import Room, digest
+from travois.ports.world import digest
 from travois.tools import read as module
 from travois.tools.edit import EDIT
 from travois.tools.read import READ

@@ -8,7 +8,8 @@ from typing import Any
 
 from tests.tools.test_read import read, refused
 from tests.tools.world import World
-from travois.ports.world import Room, digest
+from travois.context.tool_results import Room
+from travois.ports.world import digest
 
 
 def pdf(*pages: str) -> bytes:

@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from travois.context.layers import Layers
+from travois.context.tool_results import Room
 from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
 from travois.files.disk import DiskFiles
 from travois.hooks.events import AnyOccasion
@@ -18,7 +19,7 @@ from travois.permissions.access import Access
 from travois.permissions.resolve_paths import JudgedFiles, resolved
 from travois.ports.agents import Edit
 from travois.ports.tool import AnyTool, Here, Outcome, Refusal
-from travois.ports.world import Room, digest
+from travois.ports.world import digest
 
 ROOM = Room(cap=25_000, share=100_000)
 

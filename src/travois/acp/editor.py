@@ -24,12 +24,12 @@ from travois.acp.protocol import (
     Resource,
     Wrong,
 )
+from travois.compat.claude_json import Json, Object
 from travois.core.content import Call, Media, Shown, Text
 from travois.core.display_text import visible
 from travois.core.facts import User
 from travois.engine.mentions import note
 from travois.headless.control.messages import Declined
-from travois.headless.json_shapes import Json, Object
 from travois.permissions.paths import inside
 from travois.ports.tool import said
 from travois.ports.world import (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
+from travois.compat.claude_json import Json, Object
 from travois.compose.hooks import switching
 from travois.compose.models import known
 from travois.compose.options import Options
 from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.core.models import Model
-from travois.headless.json_shapes import Json, Object
 from travois.permissions.decide import MODES, Mode
 from travois.providers import catalog
 from travois.sdk import Session

@@ -11,11 +11,11 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
+from travois.compat.claude_json import Json, Object
 from travois.core.errors import Fault
 from travois.core.json import encoded
 from travois.headless import prompt_input as reading
 from travois.headless.control.messages import GONE, Declined, Waiting
-from travois.headless.json_shapes import Json, Object
 
 NULL = msgspec.Raw(b"null")
 

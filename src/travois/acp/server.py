@@ -36,9 +36,9 @@ from travois.acp.protocol import (
     Wrong,
 )
 from travois.acp.session import Talk
+from travois.compat.claude_json import Json, Object
 from travois.compose.options import Options
 from travois.core.errors import Fault
-from travois.headless.json_shapes import Json, Object
 from travois.providers import catalog
 from travois.sessions import catalog as prune
 from travois.sessions import home as homes

@@ -19,6 +19,7 @@ from travois.acp.editor import SILENCE, Buffers, Editor, Said, understood
 from travois.acp.options import Choices
 from travois.acp.protocol import BROKEN, LOGIN, Block, Capabilities, Peer, Wrong
 from travois.acp.updates import Steps, Teller, answer, fenced, notice
+from travois.compat.claude_json import Json, Object
 from travois.compose import commands as custom
 from travois.compose import mcp as lending
 from travois.compose.options import Options
@@ -27,9 +28,8 @@ from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
-from travois.headless.json_shapes import Json, Object
+from travois.engine.agent import Agent
 from travois.hooks.fire import notify
-from travois.ports.agent import Agent
 from travois.ports.world import AgentProgress, Event
 from travois.sdk import Session, typed
 from travois.sessions.catalog import Summary

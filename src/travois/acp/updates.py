@@ -13,6 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from travois.acp.options import Choices
+from travois.compat.claude_json import Json, Object, arguments
 from travois.context.compaction.compact import receipt
 from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
 from travois.core.content import calls as called
@@ -30,10 +31,9 @@ from travois.core.facts import (
 )
 from travois.core.tokens import context_tokens
 from travois.core.tool_names import canonical, canonical_name
+from travois.engine.agent import Agent
 from travois.engine.permission_modes import MODE
-from travois.headless.json_shapes import Json, Object, arguments
 from travois.memory.extraction import told
-from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
     AgentProgress,

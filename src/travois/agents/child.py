@@ -15,7 +15,7 @@ from travois.core.content import Text
 from travois.core.facts import Asked, Changed, Result
 from travois.core.spending import Purse
 from travois.core.view import open_calls
-from travois.ports.agent import Agent, Birth
+from travois.engine.agent import Agent, Birth
 from travois.ports.agents import Order
 from travois.ports.world import Answer, Inquiry, Model, Question
 from travois.prompt.briefing import again

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from travois.agents.mail_text import HEAD, LONGEST
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.agents import Order
 from travois.ports.tool import Refusal
 

@@ -23,7 +23,7 @@ from travois.engine.fork import aside
 from travois.ports.events import AgentProgress
 
 if TYPE_CHECKING:
-    from travois.ports.agent import Agent
+    from travois.engine.agent import Agent
 
 PROMPT = Path(__file__).parent / "prompts" / "doing.md"
 PATIENCE = 20.0

@@ -26,11 +26,11 @@ from travois.core.content import Text
 from travois.core.facts import Changed, EndedWhy, Finished, Spawned, User
 from travois.core.spending import Limits, Purse
 from travois.core.view import open_calls
+from travois.engine.agent import Agent
 from travois.engine.background_jobs import PATIENCE, hand_over, wait_for_news
 from travois.engine.loop import turn
 from travois.hooks.events import SubagentStart
 from travois.hooks.fire import fire
-from travois.ports.agent import Agent
 from travois.ports.agents import HOOK, Order, Report, State
 from travois.ports.events import AgentProgress
 from travois.ports.tool import Refusal

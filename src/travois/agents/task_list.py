@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from travois.core.facts import Changed
 from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.agents import Edit
 from travois.ports.tool import Refusal
 from travois.sessions.session import Session

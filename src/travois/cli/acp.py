@@ -10,7 +10,7 @@ import anyio
 
 from travois.acp.protocol import Peer
 from travois.acp.server import Talks
-from travois.cli.flags import chosen, shared
+from travois.commands.flags import chosen, shared
 from travois.compose.options import Options
 from travois.terminal.tables import Commands, command
 from travois.tui.slash_commands import afresh

@@ -7,7 +7,7 @@ from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.cli.flags import understood
+from travois.commands.flags import understood
 from travois.core.errors import Fault
 from travois.headless.print_mode import once
 from travois.permissions.paths import inside

@@ -6,7 +6,7 @@ import os
 import sys
 from argparse import Namespace
 
-from travois.cli.flags import chosen
+from travois.commands.flags import chosen
 from travois.compose.session import prepare
 from travois.tui import start
 from travois.tui.line_mode import talk as talk_in_lines

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from travois.cli.context import picked
-from travois.cli.sessions import here
+from travois.commands.context import picked
+from travois.commands.sessions import here
 from travois.core.errors import Fault
 from travois.inspector.api import Shelf
 from travois.terminal.tables import Commands, command, say

@@ -13,7 +13,7 @@ from traceback import format_exception
 from types import ModuleType
 from uuid import uuid4
 
-from travois.cli.flags import COMMANDS, MODULES, parser, understood
+from travois.commands.flags import COMMANDS, MODULES, parser, understood
 from travois.core.display_text import complain, for_stream
 from travois.core.errors import Fault
 from travois.permissions.masking import mask_text
@@ -246,7 +246,7 @@ def _stand() -> None:
 
 def _module(command: str) -> ModuleType:
     try:
-        return import_module(f"travois.cli.{MODULES.get(command, command)}")
+        return import_module(f"travois.{MODULES.get(command, f'commands.{command}')}")
     except ModuleNotFoundError as error:
         if error.name != "travois_lab":
             raise

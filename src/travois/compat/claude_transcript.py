@@ -13,6 +13,7 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
+from travois.compat.claude_json import STOPS, Json, Object, block_json, usage_json, uuid
 from travois.core.content import AnyBlock, Call, Media, Text, words
 from travois.core.facts import (
     Assistant,
@@ -26,8 +27,6 @@ from travois.core.facts import (
     User,
 )
 from travois.core.tool_names import canonical
-from travois.headless.json_shapes import STOPS, Json, Object, block_json, usage_json
-from travois.headless.stream_json import uuid
 from travois.ports.world import Event
 from travois.version import __version__
 

@@ -29,11 +29,11 @@ from travois.core.facts import Changed, Entry, Noted, Opened, User
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Limits, Purse
+from travois.engine.agent import Agent, Birth
 from travois.engine.background_jobs import report_lost
 from travois.engine.tool_definitions import first_head
 from travois.hooks.fire import join
 from travois.permissions.paths import inside
-from travois.ports.agent import Agent, Birth
 from travois.ports.agents import Order
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Model, Warned

@@ -15,9 +15,9 @@ from travois.compose.session import prepare
 from travois.core.content import Shown, Text
 from travois.core.errors import Fault
 from travois.core.facts import Changed
+from travois.engine.agent import Agent
 from travois.hooks.events import UserPromptExpansion
 from travois.hooks.fire import unexpanded
-from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.sdk import Session
 from travois.settings.sources import levels

@@ -22,15 +22,15 @@ from travois.compose.memory import consents
 from travois.compose.open_session import Place
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Ended, Entry, Finished, Noted, Opened, Spawned
+from travois.engine.agent import Agent
 from travois.engine.tool_calls import survived
-from travois.memory import consolidation_lock as night
-from travois.memory.consolidation_lock import Gates, Night, Seen
-from travois.memory.dream_rules import Passage
-from travois.memory.dreaming import Dreamt, Manner, dream, dreamer, end, ended
+from travois.memory.dreaming import lock as night
+from travois.memory.dreaming.consolidate import Dreamt, Manner, dream, dreamer, end, ended
+from travois.memory.dreaming.lock import Gates, Night, Seen
+from travois.memory.dreaming.rules import Passage
 from travois.memory.history import Transaction
 from travois.memory.speakers import heard
 from travois.memory.store import FolderMemories, open_memories
-from travois.ports.agent import Agent
 from travois.ports.world import Event
 from travois.sessions import blobs, lock
 from travois.sessions import catalog as sessions

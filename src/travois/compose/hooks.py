@@ -15,6 +15,7 @@ from travois.compose.open_session import Found, Place
 from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.core.tokens import context_tokens
+from travois.engine.agent import Agent
 from travois.hooks.config import Hook, Listener, called, parse
 from travois.hooks.events import (
     FileChanged,
@@ -26,7 +27,6 @@ from travois.hooks.events import (
 )
 from travois.hooks.fire import fire
 from travois.hooks.output import SILENCE, Heard, Hooks, Said
-from travois.ports.agent import Agent
 from travois.ports.world import Choice, Inquiry, Option
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import look

@@ -15,7 +15,7 @@ from travois.agents.mailbox import Letter, Mailbox
 from travois.compose.open_session import Found, Place
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import Warned
 from travois.sessions.home import Home
 from travois.settings.schema import Mail

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat.claude_json import Json
 from travois.compose.open_session import Place, specs
 from travois.compose.options import Options
 from travois.compose.permissions import guard
@@ -18,12 +19,11 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.core.models import Model as Card
 from travois.core.view import waiting
-from travois.headless.json_shapes import Json
+from travois.engine.agent import Agent, World
 from travois.mcp import config as mcp
 from travois.mcp.announce import Told, announced
 from travois.mcp.config import admission, share
 from travois.permissions.rules import Rule, withheld
-from travois.ports.agent import Agent, World
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Warned
 from travois.process.run import LocalProcesses

@@ -13,9 +13,9 @@ from travois.compose import models as serving
 from travois.compose.open_session import Place
 from travois.context.window import model
 from travois.core.models import Model as Card
+from travois.engine.agent import Agent
 from travois.memory.memory import Consent, Memory, Scope
 from travois.memory.paths import project_folder_key
-from travois.ports.agent import Agent
 from travois.ports.world import Model
 from travois.sessions import blobs
 from travois.sessions.home import Home, Project

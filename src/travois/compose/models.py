@@ -17,10 +17,10 @@ from travois.context.window import model
 from travois.core.errors import Fault
 from travois.core.models import Effort, Price
 from travois.core.models import Model as Card
+from travois.engine.agent import Agent, Naming, Small, Summaries
 from travois.engine.overflow import restore_window
 from travois.hooks.config import parse
 from travois.permissions.secrets import secrets
-from travois.ports.agent import Agent, Naming, Small, Summaries
 from travois.ports.world import Model
 from travois.providers import catalog
 from travois.providers.catalog import Catalog, Terms

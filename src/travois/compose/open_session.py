@@ -133,7 +133,7 @@ def _point(id: str, entries: Iterable[Entry], name: str) -> int:
     """The entry that was told under that name; the last one if none is asked for."""
     if not name:
         return max(entry.seq for entry in entries)
-    from travois.headless.stream_json import uuid
+    from travois.compat.claude_json import uuid
 
     for seq, fact in ((entry.seq, entry.fact) for entry in entries):
         parts = range(len(fact.content)) if isinstance(fact, Assistant) else ()

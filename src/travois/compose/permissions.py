@@ -10,9 +10,9 @@ from time import time
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
+from travois.engine.agent import Agent
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
-from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.sessions.home import Home
 from travois.settings import trust

@@ -16,9 +16,9 @@ from travois.compose import hooks as hooking
 from travois.compose import permissions as rights
 from travois.compose.open_session import Place
 from travois.core.errors import Fault
+from travois.engine.agent import Agent
 from travois.hooks.events import ConfigChange
 from travois.hooks.fire import fire
-from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.settings.schema import Loaded
 

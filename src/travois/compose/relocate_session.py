@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from travois.compose import sandbox as fencing
 from travois.core.facts import Changed
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.agents import WORKTREE, Moved, where_moved
 from travois.ports.tool import Refusal
 from travois.ports.world import Keeper

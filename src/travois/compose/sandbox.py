@@ -17,6 +17,7 @@ from travois.permissions.decide import Guard
 from travois.permissions.paths import inside
 from travois.permissions.resolve_paths import hiding, home
 from travois.permissions.rules import Rule
+from travois.permissions.sandbox_profile import PRIVATE_TMP, TMP
 from travois.sandbox.hidden_files import (
     find_covered,
     find_git_files,
@@ -27,7 +28,6 @@ from travois.sandbox.hidden_files import (
 )
 from travois.sandbox.policy import SECRET, Bounds, LazyPaths
 from travois.sandbox.probe import Walls, bundled_bwrap, look
-from travois.sandbox.profile import PRIVATE_TMP, TMP
 from travois.sandbox.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.sandbox.tool_chains import Shown, ToolChainName, list_shown
 from travois.sessions.home import verified_repository

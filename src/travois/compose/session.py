@@ -40,6 +40,7 @@ from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Amount, Limits, Purse
+from travois.engine.agent import Agent, Patience, Small, World
 from travois.engine.fallback import HOME
 from travois.engine.permission_modes import MODE, follow
 from travois.files.disk import DiskFiles
@@ -48,7 +49,6 @@ from travois.hooks.config import Listener
 from travois.permissions.decide import Guard
 from travois.permissions.rules import withheld
 from travois.permissions.secrets import Secrets, secrets
-from travois.ports.agent import Agent, Patience, Small, World
 from travois.ports.tool import AnyTool
 from travois.ports.world import Answer, Inquiry, Model, Person, Question, Warned
 from travois.process.run import LocalProcesses

@@ -13,7 +13,7 @@ from travois.compose.options import Options
 from travois.context.window import model
 from travois.core.errors import Fault
 from travois.core.models import Model as Card
-from travois.ports.agent import Agent, Small, World
+from travois.engine.agent import Agent, Small, World
 from travois.ports.tool import AnyTool
 from travois.ports.web_search import Found, Wanted
 from travois.ports.world import Model

@@ -13,14 +13,14 @@ import msgspec
 
 from travois.core.display_text import complain
 from travois.core.errors import Fault
+from travois.engine.agent import Agent
 from travois.engine.permission_gate import wary
 from travois.files.disk import DiskFiles
 from travois.permissions.paths import inside
-from travois.ports.agent import Agent
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.tool import Refusal
 from travois.ports.world import Files, Processes
 from travois.process.run import LocalProcesses
-from travois.sandbox.profile import Cage
 from travois.sessions.home import identify, locate
 from travois.sessions.home import repository as repository_of
 from travois.settings.load import load

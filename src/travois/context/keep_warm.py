@@ -8,8 +8,8 @@ from travois.context.cache_lifetime import choose, steps
 from travois.context.window import limit, model
 from travois.core.facts import Sent
 from travois.core.view import View, project
+from travois.engine.agent import Agent
 from travois.engine.fork import aside
-from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.providers.anthropic_extras import warming
 

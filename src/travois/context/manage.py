@@ -21,8 +21,8 @@ from travois.core.content import Call
 from travois.core.facts import Failed, Offloaded, Result
 from travois.core.tokens import context_tokens, estimate, fact_tokens
 from travois.core.tool_names import canonical_name
+from travois.engine.agent import Agent
 from travois.engine.overflow import lighten
-from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Compacted, Entry, Epoch
 from travois.core.models import Model as Card
 from travois.core.tokens import context_tokens, family, head_tokens, stop_at
+from travois.engine.agent import Agent
 from travois.engine.tool_definitions import suited
-from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Model, Warned
 from travois.prompt.briefing import again
 

@@ -9,7 +9,7 @@ from travois.context.tool_results import Room, Window, last_calls, message_room,
 from travois.core.content import Call
 from travois.core.models import Model
 from travois.core.tokens import compact_at, context_tokens, effective_window, head_tokens, stop_at
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 
 
 def model(agent: Agent) -> Model:

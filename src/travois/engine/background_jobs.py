@@ -13,7 +13,7 @@ import anyio
 
 from travois.core.content import Text
 from travois.core.facts import Changed, User
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import Job
 from travois.sessions.session import JOB, Session
 

@@ -21,7 +21,7 @@ from travois.core.models import Model, Usage, cost, rates
 from travois.core.spending import Amount, Reached, amount
 from travois.core.tokens import context_tokens
 from travois.core.view import View
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 
 LEAST = 2_000
 """A reply that may not be this long is not worth its prompt."""

@@ -10,7 +10,7 @@ from travois.context.switch_model import switch
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Model
-from travois.ports.agent import Agent, Patience, Small
+from travois.engine.agent import Agent, Patience, Small
 from travois.ports.world import Warned
 from travois.providers.replies import Problem, ProblemKind
 

@@ -10,8 +10,8 @@ from travois.core.facts import Entry, Finished, Spawned, User
 from travois.core.legality import unsendable
 from travois.core.models import Usage, cost
 from travois.core.view import View
+from travois.engine.agent import Agent
 from travois.engine.budget import Exhausted, paid
-from travois.ports.agent import Agent
 from travois.providers.options import rationed
 from travois.providers.replies import Problem, Reply
 from travois.providers.request import PrefixBreak, Request

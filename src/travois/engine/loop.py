@@ -11,13 +11,13 @@ from travois.core.errors import Fault
 from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
 from travois.core.view import THINKING, View, open_calls, waiting
 from travois.engine import loop_detection as doom
+from travois.engine.agent import Agent
 from travois.engine.budget import Exhausted, check, warn
 from travois.engine.fallback import come_back
 from travois.engine.request import ask
 from travois.hooks.fire import gave_up, sent_back, unwelcome
 from travois.memory.extraction import gather
 from travois.memory.recall import recollect
-from travois.ports.agent import Agent
 from travois.prompt.briefing import brief
 from travois.sessions.session import Session
 from travois.skills.invoke import lapse

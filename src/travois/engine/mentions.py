@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from travois.core.content import Text, words
 from travois.core.facts import User
 from travois.core.tokens import estimate
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.tool import Outcome, Refusal
 from travois.ports.world import digest
 from travois.prompt.environment import plain

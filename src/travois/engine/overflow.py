@@ -13,7 +13,7 @@ from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text
 from travois.core.facts import IMPORTED, Assistant, Changed, Cleared, Compacted, Epoch, Result, User
 from travois.core.tokens import context_tokens, head_tokens, ratio, room
 from travois.core.view import Item, View
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import Warned
 from travois.providers.replies import Problem
 

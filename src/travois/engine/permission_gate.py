@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from travois.core.content import Call
 from travois.core.facts import Asked, Decided, Noted
+from travois.engine.agent import Agent
 from travois.engine.sandbox_offer import (
     accept_sandbox,
     check_afterwards,
@@ -29,15 +30,14 @@ from travois.permissions.decide import PLANNING, Verdict, judge
 from travois.permissions.paths import inside
 from travois.permissions.resolve_paths import home, plain_arguments, repository_around
 from travois.permissions.rules import Use, parse
+from travois.permissions.sandbox_profile import TMP, Cage
 from travois.permissions.shell.families import is_builder
 from travois.permissions.shell.judge import plan
 from travois.permissions.shell.plan import Plan
 from travois.permissions.updates import SANDBOXED, suggested
-from travois.ports.agent import Agent
 from travois.ports.tool import AnyTool
 from travois.ports.world import OFFER, Answer, Question, digest
 from travois.sandbox.policy import cage, harmless, held_back, leaves, runs_outside
-from travois.sandbox.profile import TMP, Cage
 from travois.snapshots.uncovered import warn_of_uncovered
 
 INSIDE = "the settings let no command run outside the sandbox"

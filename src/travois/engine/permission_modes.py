@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from travois.core.facts import Changed
+from travois.engine.agent import Agent
 from travois.permissions.decide import MODES, Mode
-from travois.ports.agent import Agent
 
 MODE = "mode"
 """The state of a session whose mode is no longer the one that it began with."""

@@ -10,11 +10,11 @@ from travois.core.facts import Epoch, Failed, Sent
 from travois.core.models import Quirk
 from travois.core.tokens import context_tokens
 from travois.core.view import SEALED, View, thinks
+from travois.engine.agent import Agent
 from travois.engine.budget import paid
 from travois.engine.fallback import fall_back, patience
 from travois.engine.overflow import notice_truncation, recover
 from travois.engine.retry import pause
-from travois.ports.agent import Agent
 from travois.ports.world import Retrying, Warned
 from travois.providers.anthropic_extras import beta_of
 from travois.providers.options import rationed, refused

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.ports.agent import Patience
+from travois.engine.agent import Patience
 from travois.providers.replies import Problem
 
 

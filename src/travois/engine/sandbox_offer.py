@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from travois.engine.agent import Agent
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, Verdict, judge
 from travois.permissions.paths import inside
 from travois.permissions.protected_paths import protected
 from travois.permissions.resolve_paths import home
 from travois.permissions.rules import Rule, Use, anchor, covers, permits
+from travois.permissions.sandbox_profile import Cage, Unasked
 from travois.permissions.shell.plan import Step
-from travois.ports.agent import Agent
 from travois.sandbox.policy import Bounds, bound, contained, is_plain, runs_outside, shown_reads
-from travois.sandbox.profile import Cage, Unasked
 from travois.snapshots.uncovered import find_unrecoverable
 
 ASKING = ("default", "accept-edits")

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from travois.agents.outbox import AgentOutbox
 from travois.agents.task_list import AgentTasks
+from travois.context.tool_results import Room
 from travois.context.window import call_room
 from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
@@ -24,25 +25,25 @@ from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
 from travois.engine import loop_detection as doom
 from travois.engine import permission_gate
+from travois.engine.agent import Agent, World
 from travois.engine.interpret_call import Meaning, Senseless, interpret
 from travois.engine.permission_gate import Ready, Ruling, Word, ask, decide, granted, use, wary
 from travois.engine.permission_modes import MODE, follow
+from travois.engine.tmp_folder import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.hooks import fire as hooks
 from travois.hooks.events import AnyOccasion, CwdChanged
 from travois.hooks.output import Heard
+from travois.memory.port import Recording
 from travois.memory.weighing import Recorder
 from travois.permissions.access import collide
 from travois.permissions.decide import judge
 from travois.permissions.resolve_paths import JudgedFiles, hiding, resolved, understood
-from travois.ports.agent import Agent, World
-from travois.ports.memory import Recording
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.tool import Here, Outcome, Refusal, refuse_nul
 from travois.ports.web_search import Search
-from travois.ports.world import Choice, Inquiry, Progress, Room, Running, Unanswered
+from travois.ports.world import Choice, Inquiry, Progress, Running, Unanswered
 from travois.prompt.briefing import touch
 from travois.sandbox.policy import runs_outside
-from travois.sandbox.profile import Cage
-from travois.sandbox.tmp_folder import find_held_back, hidden_place, place_of, tmp_remarks
 from travois.sessions.session import Session
 from travois.skills.skills import Practice
 from travois.snapshots.before_call import keep

@@ -11,6 +11,7 @@ from typing import assert_never
 
 import msgspec
 
+from travois.compat.claude_json import Json, Object, arguments
 from travois.core.content import AnyBlock, Call, Opaque, Shown, Text, calls, words
 from travois.core.facts import Assistant, Changed, Entry, Result
 from travois.core.json import rows, string, table
@@ -18,7 +19,6 @@ from travois.core.models import Usage
 from travois.core.tasks import read_tasks
 from travois.core.tool_conversions import patched_files
 from travois.core.tool_names import canonical
-from travois.headless.json_shapes import Json, Object, arguments
 from travois.headless.stream_json import Tally
 from travois.headless.structured_output import NAME as ANSWER
 from travois.ports.world import (

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import anyio
 
-from travois.cli.flags import chosen
+from travois.commands.flags import chosen
 from travois.compose import commands as custom
 from travois.core.content import Shown
 from travois.core.display_text import complain

@@ -18,7 +18,8 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
-from travois.cli.flags import chosen
+from travois.commands.flags import chosen
+from travois.compat.claude_json import Object
 from travois.compose import commands as custom
 from travois.compose.mcp import statuses
 from travois.core.content import Shown
@@ -27,14 +28,13 @@ from travois.core.errors import Fault
 from travois.core.facts import Ended, Entry, Finished, Noted
 from travois.core.json import encoded
 from travois.core.models import Model
+from travois.engine.agent import Agent
 from travois.engine.background_jobs import PATIENCE as JOB_PATIENCE
 from travois.headless.control.tasks import Tasks
-from travois.headless.json_shapes import Object
 from travois.headless.stream_json import Speaker, Tally, Telling
 from travois.headless.structured_output import Shape
 from travois.hooks.fire import MODES
 from travois.memory.extraction import PATIENCE, settled, told
-from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Event, Retrying, Warned
 from travois.prompt.briefing import skills
 from travois.sdk import Session, typed

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import blake2b
 from time import monotonic, time
 from typing import assert_never
 
 import msgspec
 
+from travois.compat.claude_json import (
+    STOPS,
+    Json,
+    Object,
+    arguments,
+    block_json,
+    stream_json,
+    usage_json,
+    uuid,
+)
 from travois.core.content import Call, calls, words
 from travois.core.facts import (
     AnyFact,
@@ -31,15 +40,6 @@ from travois.core.facts import (
 from travois.core.json import rows, table
 from travois.core.models import Model, Usage, cost
 from travois.core.tool_names import canonical
-from travois.headless.json_shapes import (
-    STOPS,
-    Json,
-    Object,
-    arguments,
-    block_json,
-    stream_json,
-    usage_json,
-)
 from travois.headless.structured_output import FAILED, Shape
 from travois.memory.extraction import told
 from travois.memory.recall_text import names
@@ -513,10 +513,3 @@ class Speaker:
 def _acts(line: Object) -> bool:
     message = table(line.get("message"))
     return any(table(block).get("type") == "tool_use" for block in rows(message.get("content")))
-
-
-def uuid(session: str, what: str) -> str:
-    """The name of one line of a session: for what a person said, `what` is its entry."""
-    name = blake2b(f"{session}/{what}".encode(), digest_size=16).hexdigest()
-    parts = (name[:8], name[8:12], "4" + name[13:16], "8" + name[17:20], name[20:])
-    return "-".join(parts)

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from travois.compat.claude_json import Json
 from travois.core.errors import Fault
 from travois.core.json import table
-from travois.headless.json_shapes import Json
 from travois.hooks.config import Listener
 from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
 from travois.ports.world import Env

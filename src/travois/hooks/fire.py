@@ -14,6 +14,7 @@ import msgspec
 from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
 from travois.core.json import table
+from travois.engine.agent import Agent
 from travois.engine.interpret_call import meant_call
 from travois.engine.sandbox_offer import accept_sandbox
 from travois.hooks import events as told
@@ -21,7 +22,6 @@ from travois.hooks.config import parse
 from travois.hooks.output import SILENCE, Around, Heard
 from travois.permissions.rules import Use
 from travois.permissions.updates import KEPT, SANDBOX_MODE, Update, amend
-from travois.ports.agent import Agent
 from travois.ports.tool import Outcome
 from travois.ports.world import Doing, Signalled, Warned
 

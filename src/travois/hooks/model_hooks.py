@@ -15,12 +15,12 @@ from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
 from travois.core.json import table
 from travois.core.view import project
+from travois.engine.agent import Agent, Small
 from travois.engine.budget import Exhausted
 from travois.engine.fork import beside
 from travois.engine.tool_calls import Unfit, carry_out, understand
 from travois.hooks.config import Hook
 from travois.hooks.output import Said
-from travois.ports.agent import Agent, Small
 from travois.ports.agents import HOOK, Order
 from travois.ports.tool import Refusal
 from travois.providers.replies import Problem

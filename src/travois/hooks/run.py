@@ -19,12 +19,12 @@ from travois.core.facts import Hooked
 from travois.hooks.config import Callback, Hook, listening
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, told, understand
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Captured, Command, Job, Processes
 from travois.process.environment import clean
 from travois.providers.http.transport import transport
 from travois.providers.replies import Problem
 from travois.sandbox.hidden_files import find_folders
-from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
     from travois.providers.http.client import Transport

@@ -12,8 +12,8 @@ from threading import Lock
 import msgspec
 from msgspec.structs import replace
 
-from travois.cli.agents import agent_folder, tree
-from travois.cli.context import Kind, Version, bill, derived, difference, versions
+from travois.commands.agents import agent_folder, tree
+from travois.commands.context import Kind, Version, bill, derived, difference, versions
 from travois.context.ledger.extractors import Task, listed
 from travois.context.receipts import Receipt, portions, receipts
 from travois.core.cache_audit import Miss

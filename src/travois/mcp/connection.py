@@ -36,13 +36,13 @@ from travois.mcp.sdk import (
 )
 from travois.mcp.tool_cache import keep
 from travois.mcp.tools import Answered, Item, Offer, Prompt, Resource, Server, State
+from travois.permissions.sandbox_profile import Cage
 from travois.permissions.secrets import Secrets, secrets
 from travois.ports.tool import Refusal
 from travois.ports.world import Command, Env
 from travois.process.job import Talk
 from travois.process.run import LocalProcesses
 from travois.sandbox.hidden_files import find_folders
-from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream

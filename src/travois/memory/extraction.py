@@ -13,8 +13,8 @@ import msgspec
 from travois.core.content import words
 from travois.core.facts import Assistant, User
 from travois.core.tokens import estimate
-from travois.ports.agent import Agent, Gathering
-from travois.ports.memory import GROWTH, Outcome, Turn
+from travois.engine.agent import Agent, Gathering
+from travois.memory.port import GROWTH, Outcome, Turn
 
 PATIENCE = 30.0
 """How many seconds a session that is left waits for this."""

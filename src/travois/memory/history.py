@@ -23,9 +23,9 @@ from travois.core.errors import Fault
 from travois.memory.folder import LINK, Folder
 from travois.memory.index import INDEX, PINNED
 from travois.memory.memory import Change, Drop, Memory, Put, Scope
+from travois.memory.port import MOVED, Applied
 from travois.memory.text import LONGEST_NAME, NAME, changes, parse, render, tidy
 from travois.permissions import secrets
-from travois.ports.memory import MOVED, Applied
 from travois.sessions import blobs
 from travois.sessions import log_line as line
 from travois.sessions.blobs import Blobs, digest

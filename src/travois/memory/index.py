@@ -18,7 +18,7 @@ from zlib import crc32
 
 import msgspec
 
-from travois.memory.dream_rules import Memories, ruled, text
+from travois.memory.dreaming.rules import Memories, ruled, text
 from travois.memory.memory import Memory
 from travois.memory.text import WIDTH, cut, slug
 

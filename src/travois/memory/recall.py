@@ -17,10 +17,10 @@ from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
 from travois.core.view import View, project
+from travois.engine.agent import Agent, Small
 from travois.memory.memory import Memory
+from travois.memory.port import Memories
 from travois.memory.recall_text import mark, names, opening, render, untold, useful
-from travois.ports.agent import Agent, Small
-from travois.ports.memory import Memories
 from travois.ports.world import Warned
 from travois.prompt.environment import plain
 

@@ -22,10 +22,10 @@ from travois.memory.history import Archive, History, Transaction
 from travois.memory.inbox import Inbox
 from travois.memory.index import INDEX
 from travois.memory.memory import Anchor, Change, Consent, Drop, Memory, Proposal, Put, Scope
+from travois.memory.port import Applied
 from travois.memory.search import Finder
 from travois.memory.signals import names
 from travois.memory.text import slug, tidy
-from travois.ports.memory import Applied
 from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import blobs
 from travois.sessions.home import Home, Project

@@ -23,16 +23,16 @@ from travois.core.facts import Assistant, Entry, Noted, Opened
 from travois.core.tokens import estimate
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
+from travois.engine.agent import Agent
 from travois.engine.fork import inquire
 from travois.memory.accept import Accepted, Ground, Held, Refused, Weighed, weigh_all
 from travois.memory.drafts import NEAREST, Draft, drafts, request
 from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
+from travois.memory.port import GROWTH, Applied, Outcome, Turn
 from travois.memory.signals import Signal, draft, explicit, points_elsewhere, ruled, signals
 from travois.memory.similarity import content, covered, same
 from travois.memory.speakers import Heard, heard, spoken
 from travois.permissions.secrets import leak
-from travois.ports.agent import Agent
-from travois.ports.memory import GROWTH, Applied, Outcome, Turn
 from travois.ports.world import Warned
 from travois.prompt.briefing import nested
 from travois.prompt.environment import plain

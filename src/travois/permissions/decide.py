@@ -28,9 +28,9 @@ from travois.permissions.rules import (
     permits,
     permitting,
 )
+from travois.permissions.sandbox_profile import TMP
 from travois.permissions.shell import judge as shell
 from travois.permissions.shell.plan import Plan, Step
-from travois.sandbox.profile import TMP
 
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
 MODES: tuple[Mode, ...] = get_args(Mode)

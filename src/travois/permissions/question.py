@@ -12,9 +12,9 @@ from travois.core.display_text import listed
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
+from travois.permissions.sandbox_profile import Cage
 from travois.permissions.shell.families import downloads, reads_program, runs_anything
 from travois.permissions.shell.plan import Plan, Step
-from travois.sandbox.profile import Cage
 
 INTERPRETERS = listed("sh bash dash zsh python python3 node deno bun ruby perl php lua source .")
 GROUPING = listed("gh glab aws gcloud az doctl kubectl helm docker podman firebase supabase")

@@ -17,11 +17,11 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.paths import inside
 from travois.permissions.rules import Use, matches
+from travois.permissions.sandbox_profile import TMP
 from travois.permissions.shell.judge import plan
 from travois.permissions.shell.plan import Plan
 from travois.ports.tool import Here, Refusal
 from travois.ports.world import Files, Stat
-from travois.sandbox.profile import TMP
 
 STARTS_PROGRAMS = (
     *("fsmonitor", "external", "textconv", "command", "pager", "program", "helper"),

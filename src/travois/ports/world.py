@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from travois.context.tool_results import Room as Room
 from travois.core.facts import AnyFact, Entry
-from travois.hooks.events import AnyOccasion
-from travois.hooks.output import Heard
 from travois.permissions.access import Access
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.agents import Agents as Agents
 from travois.ports.agents import Order as Order
 from travois.ports.agents import Outbox, SharedTasks, Worktrees
@@ -29,16 +27,19 @@ from travois.ports.events import Retrying as Retrying
 from travois.ports.events import Running as Running
 from travois.ports.events import Signalled as Signalled
 from travois.ports.events import Warned as Warned
-from travois.ports.memory import Recording
 from travois.ports.web_search import Search
-from travois.prompt.instruction_text import Found, Kind
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
-from travois.sandbox.profile import Cage
-from travois.skills.skills import Practice
 
 if TYPE_CHECKING:
     from socket import socket
+
+    from travois.context.tool_results import Room
+    from travois.hooks.events import AnyOccasion
+    from travois.hooks.output import Heard
+    from travois.memory.port import Recording
+    from travois.prompt.instruction_text import Found, Kind
+    from travois.skills.skills import Practice
 
 
 # The person, as the engine sees them.

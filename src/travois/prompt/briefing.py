@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from travois.context.window import model
 from travois.core.content import Text, words
 from travois.core.facts import Changed, User
+from travois.engine.agent import Agent
 from travois.hooks import fire as hooks
 from travois.hooks.events import InstructionsLoaded
 from travois.memory.recall import remembered
 from travois.memory.recall_text import opening
-from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.prompt.environment import baseline, updated
 from travois.prompt.instruction_text import Instruction, Kind, Reason, render, room, untold

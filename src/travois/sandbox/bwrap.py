@@ -16,8 +16,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from travois.permissions.paths import inside
+from travois.permissions.sandbox_profile import TMP, Cage
 from travois.sandbox.hidden_files import find_own_below_tmp, real_path
-from travois.sandbox.profile import TMP, Cage
 
 # Putting back a protected link, which no mount can hold.
 

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from travois.permissions.paths import inside, plain
-from travois.sandbox.profile import TMP, Cage
+from travois.permissions.sandbox_profile import TMP, Cage
 
 READ_ONLY = ("read-only file system", "erofs")
 """Only ever said of a mount: the sandbox's, unless the disk itself is mounted read-only."""

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from travois.permissions.paths import inside, plain
-from travois.sandbox.profile import TMP
+from travois.permissions.sandbox_profile import TMP
 
 PACKAGE = str(Path(__file__).absolute().parents[1])
 SYSTEM = frozenset(

@@ -19,8 +19,8 @@ from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING
 
+from travois.permissions.sandbox_profile import Cage
 from travois.sandbox.hidden_files import real_path
-from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
     import ctypes

@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from travois.files.openat import Spot, spot
 from travois.permissions.protected_paths import makes_repository, protected
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Change, Completed, Stale
 from travois.sandbox import launch
-from travois.sandbox.profile import Cage
 
 # A throw-away layer over each folder that a cage may write to, and what is in it afterwards.
 

@@ -16,8 +16,8 @@ from travois.permissions.decide import Guard
 from travois.permissions.paths import inside, stem
 from travois.permissions.protected_paths import protected
 from travois.permissions.rules import Use, fits
+from travois.permissions.sandbox_profile import TMP, Backend, Cage, Profile
 from travois.permissions.shell.plan import Step, git_subcommand
-from travois.sandbox.profile import TMP, Backend, Cage, Profile
 
 PINNED = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky"),

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.sandbox.profile import Cage
+from travois.permissions.sandbox_profile import Cage
 
 TRUE = "/bin/sh", "-c", "exit 0"
 PATIENCE = 10

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from travois.permissions.decide import Guard
 from travois.permissions.paths import inside
 from travois.permissions.rules import Use
+from travois.permissions.sandbox_profile import Cage
 from travois.sandbox.policy import Bounds, cage
-from travois.sandbox.profile import Cage
 
 
 def cage_for_program(bounds: Bounds, guard: Guard, *, shown: tuple[str, ...] = ()) -> Cage:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
+from travois.permissions.sandbox_profile import Cage
 from travois.sandbox.hidden_files import real_path, remember_folders
 from travois.sandbox.probe import Walls, bundled_bwrap
-from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
     from travois.sandbox.guard.guard import Guard, Journal

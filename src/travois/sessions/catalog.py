@@ -14,7 +14,6 @@ import msgspec
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Opened, User
-from travois.sandbox.session_tmp import TMP
 from travois.sessions import blobs, lock
 from travois.sessions import log_line as line
 from travois.sessions.blobs import size
@@ -317,7 +316,7 @@ def discard(home: Home, summary: Summary) -> Path:
         goal = _free(home.trash / summary.project / summary.id)
         blobs.make_folders(goal.parent)
         with suppress(FileNotFoundError):
-            home.session_tmp(summary.id).rename(folder / TMP)
+            home.session_tmp(summary.id).rename(folder / "tmp")
         return folder.rename(goal)
     except OSError as error:
         raise Fault(f"Session {summary.id} could not be moved", why=str(error)) from error

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 from travois.agents.child import FORKED
 from travois.core.content import Text, words
 from travois.core.facts import Changed, Opened, User
+from travois.engine.agent import Agent
 from travois.hooks.fire import join
 from travois.permissions.rules import Rule, flaw, parse, split
-from travois.ports.agent import Agent
 from travois.ports.agents import Order
 from travois.ports.tool import Refusal
 from travois.ports.world import Warned

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from travois.core.content import Text
 from travois.core.facts import Changed, User
+from travois.engine.agent import Agent
 from travois.permissions.paths import inside
-from travois.ports.agent import Agent
 from travois.ports.world import Doing, Warned
 from travois.snapshots.uncovered import find_losses
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from travois.engine.agent import Agent
 from travois.permissions.paths import inside
 from travois.permissions.shell.plan import Plan
-from travois.ports.agent import Agent
 
 if TYPE_CHECKING:
     from travois.permissions.shell.destruction import Loss

@@ -34,6 +34,7 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from travois.compat.claude_json import STOPS
 from travois.core.content import AnyBlock, Call, calls, words
 from travois.core.facts import (
     AnyFact,
@@ -52,10 +53,9 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Model, Usage, cost
+from travois.engine.agent import Agent
 from travois.engine.tool_calls import survived
-from travois.headless.json_shapes import STOPS
 from travois.permissions.secrets import Secrets, find
-from travois.ports.agent import Agent
 from travois.ports.world import Command, Event, Retrying
 from travois.process.run import LocalProcesses
 from travois.providers.replies import Began, BlockBegan, Grew

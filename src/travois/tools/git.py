@@ -12,9 +12,9 @@ import msgspec
 
 from travois.context.tool_results import measure, most_that_fits
 from travois.permissions.access import Access
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Command, Completed, Env, Files, Processes
-from travois.sandbox.profile import Cage
 from travois.tools.paths import absolute, plain
 
 # Asking git about a repository without running any code that the repository brings.

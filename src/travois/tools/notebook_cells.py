@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from travois.ports.world import Room, digest
+from travois.context.tool_results import Room
+from travois.ports.world import digest
 from travois.tools.match import indent_of
 from travois.tools.text import Place, Splice, fit_parts, shown
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 from anyio import to_thread
 
+from travois.context.tool_results import Room
 from travois.core.content import Media, Text
 from travois.core.facts import Changed
 from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Room, Stat, digest
+from travois.ports.world import Env, Stat, digest
 from travois.tools.paths import absolute, existing, plain, reads, short
 from travois.tools.text import (
     LINES,

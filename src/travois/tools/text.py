@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from travois.context.tool_results import MOST_CHARS, measure, most_that_fits
+from travois.context.tool_results import MOST_CHARS, Room, measure, most_that_fits
 from travois.core.tokens import estimate
-from travois.ports.world import Room
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import AgentProgress
 from travois.tui.markdown import Theme, clean, width
 

@@ -9,7 +9,7 @@ from time import monotonic
 
 import anyio
 
-from travois.cli import trust_prompt as trusting
+from travois.commands import trust_prompt as trusting
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK, Options
 from travois.compose.session import prepare

@@ -33,7 +33,7 @@ from travois.tui.transcript import patch
 from travois.version import __version__
 
 if TYPE_CHECKING:
-    from travois.ports.agent import Agent
+    from travois.engine.agent import Agent
 
 
 MUCH, FULL = 65, 85

@@ -16,9 +16,9 @@ from shutil import get_terminal_size
 import anyio
 from anyio.abc import TaskStatus
 
-from travois.cli import trust_prompt as trusting
-from travois.cli.flags import chosen
-from travois.cli.trust_prompt import Reader
+from travois.commands import trust_prompt as trusting
+from travois.commands.flags import chosen
+from travois.commands.trust_prompt import Reader
 from travois.compose import commands as custom
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK, Options

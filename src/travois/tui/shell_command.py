@@ -7,7 +7,7 @@ import os
 from travois.context.window import call_room
 from travois.core.content import Call, Text
 from travois.core.facts import User
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import Command
 from travois.tools.output import readable
 

@@ -31,9 +31,9 @@ from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.core.tasks import task_remark
+from travois.engine.agent import Agent
 from travois.engine.background_jobs import report_end, running_jobs
 from travois.permissions.decide import MODES
-from travois.ports.agent import Agent
 from travois.ports.agents import Agents
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
@@ -67,8 +67,8 @@ async def _memory(desk: Desk, typed: str) -> str:
 
 
 def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
-    from travois.cli import memory as change
-    from travois.cli import memory as told
+    from travois.commands import memory as change
+    from travois.commands import memory as told
 
     word, _, rest = typed.partition(" ")
     now, rest = time.time(), rest.strip()
@@ -123,7 +123,7 @@ async def told(desk: Desk, run: Callable[[], object]) -> str:
 
 
 async def _config(desk: Desk, key: str) -> str:
-    from travois.cli import models
+    from travois.commands import models
 
     def explain() -> str:
         loaded = prepare(desk.options)[1]
@@ -139,13 +139,13 @@ async def _config(desk: Desk, key: str) -> str:
 
 
 async def _doctor(desk: Desk, _: str) -> str:
-    from travois.cli import models
+    from travois.commands import models
 
     return await told(desk, partial(models.run_doctor, Namespace(json=False)))
 
 
 async def _search(desk: Desk, text: str) -> str:
-    from travois.cli.sessions import run_search
+    from travois.commands.sessions import run_search
 
     flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
     args = Namespace(text=[text], agent=None, limit=5, **flags)
@@ -153,7 +153,7 @@ async def _search(desk: Desk, text: str) -> str:
 
 
 async def _dream(desk: Desk, word: str) -> str:
-    from travois.cli import dream
+    from travois.commands import dream
     from travois.compose.dreaming import opened
 
     if word not in ("", "status", "stop"):
@@ -166,7 +166,7 @@ async def _dream(desk: Desk, word: str) -> str:
 
 
 async def _export(desk: Desk, name: str) -> str:
-    from travois.cli.sessions import run_export
+    from travois.commands.sessions import run_export
 
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
     if os.path.lexists(path):
@@ -209,7 +209,7 @@ async def _agents(desk: Desk, typed: str) -> str:
         case "":
             return f"{_running(desk.session.crew.agent, agents)}\n\n{_kinds(agents)}"
         case "show":
-            from travois.cli.agents import show_one
+            from travois.commands.agents import show_one
 
             return await told(desk, partial(show_one, id, desk.session.id, json=False))
         case "tell" if agents.tell(id, text.strip(), sender="the user"):
@@ -332,7 +332,7 @@ PERMISSION_WORDS = ("why", "forget", "mode")
 
 
 async def _permissions(desk: Desk, typed: str) -> str:
-    from travois.cli import permissions
+    from travois.commands import permissions
 
     word, _, rest = typed.partition(" ")
     guard, rest = desk.session.crew.agent.guard, rest.strip()
@@ -359,7 +359,7 @@ async def _permissions(desk: Desk, typed: str) -> str:
 
 async def _forget(desk: Desk, rule: str) -> str:
     """Drop an answer of the person's, for this session and those to come."""
-    from travois.cli.permissions import SANDBOXED_COMMANDS, run_forget
+    from travois.commands.permissions import SANDBOXED_COMMANDS, run_forget
 
     await told(desk, partial(run_forget, Namespace(rule=rule)))
     agent = desk.session.crew.agent
@@ -677,20 +677,20 @@ async def _picked(desk: Desk, side: str) -> int | None:
 
 
 async def _context(desk: Desk, _: str) -> str:
-    from travois.cli.context import line
+    from travois.commands.context import line
 
     agent = desk.session.crew.agent
     return line(agent.session, agent.layers)
 
 
 async def _notes(desk: Desk, _: str) -> str:
-    from travois.cli.context import told, versions
+    from travois.commands.context import told, versions
 
     return told(versions(desk.session.crew.agent.session.record()))
 
 
 async def _cost(desk: Desk, _: str) -> str:
-    from travois.cli.context import bill, render_bill
+    from travois.commands.context import bill, render_bill
 
     return render_bill(bill(desk.session.crew.agent.session.record()), time.time())
 

@@ -16,6 +16,7 @@ from travois.core.display_text import visible
 from travois.core.facts import Assistant, Changed, Ended, Entry, Finished, Noted, Result, User
 from travois.core.tasks import Task, Tasks, read_tasks, task_remark
 from travois.core.tool_names import canonical, canonical_name
+from travois.permissions.sandbox_profile import PRIVATE_TMP
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
     AgentProgress,
@@ -29,7 +30,6 @@ from travois.ports.world import (
     Warned,
 )
 from travois.providers.replies import BlockBegan, BlockKind, Grew
-from travois.sandbox.profile import PRIVATE_TMP
 from travois.tools.diff import Hunk, Patch
 from travois.tui import agent_progress
 from travois.tui.agent_progress import Work, progress_line

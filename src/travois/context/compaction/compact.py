@@ -32,10 +32,10 @@ from travois.core.facts import Compacted, Failed, Noted, User
 from travois.core.models import SUMMARIES
 from travois.core.tokens import block_tokens, context_tokens, head_tokens, ratio
 from travois.core.view import View, thinks, waiting
+from travois.engine.agent import Agent
 from travois.engine.fork import aside
 from travois.hooks.events import PostCompact, PreCompact, SessionStart
 from travois.hooks.fire import bounded, fire
-from travois.ports.agent import Agent
 from travois.ports.world import Compacting, Warned
 from travois.prompt.briefing import reloaded
 from travois.providers.anthropic_extras import summing

@@ -16,12 +16,12 @@ from travois.core.content import Text
 from travois.core.facts import Changed, Cleared, Entry, Result, User
 from travois.core.tokens import context_tokens, estimate, ratio
 from travois.core.view import Item
+from travois.engine.agent import Agent
 from travois.permissions.access import Access
 from travois.permissions.decide import judge
 from travois.permissions.paths import inside
 from travois.permissions.resolve_paths import home, real
 from travois.permissions.rules import Use
-from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import digest
 from travois.prompt.briefing import nested

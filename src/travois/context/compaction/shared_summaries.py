@@ -18,7 +18,7 @@ from travois.core.facts import Result, User
 from travois.core.models import Usage
 from travois.core.tokens import fact_tokens
 from travois.core.view import Item, View
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.providers.replies import Reply
 
 SHARED = frozenset(("summary", "draft"))

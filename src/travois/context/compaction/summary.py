@@ -39,7 +39,7 @@ from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Entry
 from travois.core.tokens import estimate, fact_tokens, head_tokens, ratio
 from travois.core.view import Item, project
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 
 if TYPE_CHECKING:
     from travois.context.ledger import Ledger

@@ -22,10 +22,10 @@ from travois.core.legality import unsendable
 from travois.core.models import Model
 from travois.core.tokens import context_tokens, effective_window, estimate, fact_tokens, family
 from travois.core.view import Item, View, project
+from travois.engine.agent import Agent
 from travois.engine.budget import Exhausted
 from travois.engine.fork import beside
 from travois.engine.retry import pause
-from travois.ports.agent import Agent
 from travois.ports.world import Compacting
 from travois.providers.replies import Problem, ProblemKind, Reply
 from travois.providers.request import PrefixBreak

@@ -9,8 +9,8 @@ from travois.core.content import calls, words
 from travois.core.facts import Assistant, Changed, Cleared, Offloaded, Result
 from travois.core.tokens import context_tokens, ratio, warn_at
 from travois.core.view import CLEARED_RESULT
+from travois.engine.agent import Agent
 from travois.engine.overflow import drop_media
-from travois.ports.agent import Agent
 from travois.ports.world import Warned
 from travois.providers.anthropic_extras import left_out
 from travois.providers.replies import Reply

@@ -10,7 +10,7 @@ from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted
 from travois.core.tokens import context_tokens, estimate, fact_tokens, ratio
 from travois.core.view import project
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
 from travois.ports.world import Warned
 
 TAIL = 0.35

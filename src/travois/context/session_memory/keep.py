@@ -14,7 +14,7 @@ from travois.core.content import calls
 from travois.core.facts import Assistant, Noted
 from travois.core.tokens import context_tokens, fact_tokens, ratio
 from travois.core.view import View
-from travois.ports.agent import Agent, Noting
+from travois.engine.agent import Agent, Noting
 
 if TYPE_CHECKING:
     from travois.context.compaction.cut import Cut

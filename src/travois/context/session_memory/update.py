@@ -13,16 +13,16 @@ from travois.core.content import Call, Text, calls, words
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
+from travois.engine.agent import Agent
 from travois.engine.fork import aside
 from travois.engine.interpret_call import Meaning, Senseless, interpret
 from travois.engine.permission_gate import Ready
+from travois.engine.tmp_folder import place_of
 from travois.engine.tool_calls import carry_out
 from travois.permissions.resolve_paths import home
-from travois.ports.agent import Agent
 from travois.ports.tool import Refusal
 from travois.ports.world import Stale, Stat, digest
 from travois.providers.replies import as_fact
-from travois.sandbox.tmp_folder import place_of
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 FOREIGN = ".claude/session-memory/config"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from travois.agents.activity import NAME
 from travois.agents.activity import Work as Doing
 from travois.agents.report import spent
+from travois.compat.claude_json import Object
 from travois.core.content import calls
 from travois.core.facts import Assistant, Entry, Noted, Spawned
 from travois.headless.control.tasks import task_line
-from travois.headless.json_shapes import Object
 from travois.ports.world import Event
 
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import msgspec
 
+from travois.compat.claude_json import Json, Object
 from travois.core.content import Call, words
 from travois.core.errors import Fault
+from travois.engine.agent import Agent
 from travois.engine.tool_calls import Unfit, carry_out, understand
 from travois.headless.control.messages import Declined, Desk, Matcher
-from travois.headless.json_shapes import Json, Object
 from travois.hooks.config import CALLED, Listener
 from travois.hooks.events import EVENTS
 from travois.hooks.fire import arguments
 from travois.hooks.output import NOTHING, Decision
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update, suggested
-from travois.ports.agent import Agent
 from travois.ports.world import Answer, Choice, Inquiry, Question
 
 ASKED = "can_use_tool"

@@ -12,10 +12,10 @@ from typing import Any
 import anyio
 import msgspec
 
+from travois.compat.claude_json import Json, Object
 from travois.core.errors import Fault
 from travois.core.json import table
 from travois.headless.control.messages import Declined, Desk
-from travois.headless.json_shapes import Json, Object
 from travois.mcp.tools import Answered, Offer, foreign
 from travois.ports.tool import AnyTool, Refusal
 from travois.version import __version__

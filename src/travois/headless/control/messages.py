@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from travois.headless.json_shapes import Json, Object
+from travois.compat.claude_json import Json, Object
 from travois.ports.tool import Refusal
 
 NOTHING = msgspec.Raw(b"{}")

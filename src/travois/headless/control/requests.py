@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat.claude_json import Json, Object, uuid
 from travois.compose import commands as custom
 from travois.compose import hooks as hooking
 from travois.compose import models as serving
@@ -29,8 +30,6 @@ from travois.engine.tool_calls import CallEnv, Unfit, understand
 from travois.headless.control import servers
 from travois.headless.control.driven_session import Driven
 from travois.headless.control.messages import Request
-from travois.headless.json_shapes import Json, Object
-from travois.headless.stream_json import uuid
 from travois.hooks.fire import MODES
 from travois.permissions.rules import Effect, Rule, parse
 from travois.permissions.updates import Spec, Update, amend

@@ -14,6 +14,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat.claude_json import Json, Object
 from travois.compose import mcp as lending
 from travois.compose.session import prepare
 from travois.core.display_text import complain
@@ -22,7 +23,6 @@ from travois.core.json import table
 from travois.headless.control.driven_session import Driven
 from travois.headless.control.mcp import Server
 from travois.headless.control.messages import Request
-from travois.headless.json_shapes import Json, Object
 from travois.mcp.tools import Server as Configured
 
 if TYPE_CHECKING:

@@ -20,7 +20,8 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.cli.flags import chosen
+from travois.commands.flags import chosen
+from travois.compat.claude_json import Json, Object
 from travois.compose import commands as custom
 from travois.compose import mcp as lending
 from travois.compose.options import Options
@@ -32,7 +33,6 @@ from travois.headless.control import mcp
 from travois.headless.control import requests as answers
 from travois.headless.control.callbacks import ASKED, Host, Referee, listeners, unheard
 from travois.headless.control.messages import Desk, Line, Request, Response
-from travois.headless.json_shapes import Json, Object
 from travois.headless.run import Run, say
 from travois.sdk import Session
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from travois.compat.claude_json import Object, uuid
 from travois.core.content import Call, calls, words
 from travois.core.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
 from travois.engine.background_jobs import RUNNING
-from travois.headless.json_shapes import Object
-from travois.headless.stream_json import uuid
 from travois.ports.world import Event
 from travois.sessions.session import JOB
 

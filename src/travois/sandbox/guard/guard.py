@@ -22,6 +22,7 @@ from typing import Literal
 import msgspec
 
 from travois.files.openat import make_folders
+from travois.permissions.sandbox_profile import Cage, Unasked
 from travois.process.reap import marked
 from travois.sandbox.guard.check import Change, Check, Checked, check, list_few, plain
 from travois.sandbox.guard.instructions import Instructions, Running, tell_killed
@@ -34,7 +35,6 @@ from travois.sandbox.guard.repositories import (
 )
 from travois.sandbox.guard.saved import Aside, Saved, read, read_names, save
 from travois.sandbox.hidden_files import real_path
-from travois.sandbox.profile import Cage, Unasked
 
 PATIENCE = 20.0
 """How many seconds to wait for another process that works on the journal."""

@@ -23,9 +23,9 @@ import msgspec
 from travois.files.openat import spot
 from travois.permissions.paths import allows
 from travois.permissions.protected_paths import is_checked, protected
+from travois.permissions.sandbox_profile import Unasked
 from travois.sandbox.guard.check import Change, list_few, plain
 from travois.sandbox.guard.saved import SLACK, Aside, Node, Saved, hold, read, restore, save
-from travois.sandbox.profile import Unasked
 
 MOST_BYTES = 32 * 1024 * 1024
 """How much content is noted. Beyond that a change is noticed but cannot be undone."""

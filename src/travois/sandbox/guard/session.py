@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Command
-from travois.sandbox.profile import Cage
 
 if TYPE_CHECKING:
     from travois.process.job import Child

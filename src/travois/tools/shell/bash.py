@@ -22,9 +22,9 @@ from travois.core.json import encoded
 from travois.engine.background_jobs import RUNNING, describe_status
 from travois.hooks.fire import exported
 from travois.permissions.access import Access
+from travois.permissions.sandbox_profile import PRIVATE_TMP
 from travois.ports.tool import Here, Outcome, Refusal, Tool
 from travois.ports.world import Captured, Command, Completed, Env, Following, Job
-from travois.sandbox.profile import PRIVATE_TMP
 
 if TYPE_CHECKING:
     from travois.tools.output import Readable

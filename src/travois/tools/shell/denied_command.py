@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from travois.permissions.paths import inside
+from travois.permissions.sandbox_profile import PRIVATE_TMP, TMP, Cage
 from travois.ports.world import Completed
 from travois.sandbox.denial import Denial, find_denial, find_port
 from travois.sandbox.disk_facts import LocalDisk
-from travois.sandbox.profile import PRIVATE_TMP, TMP, Cage
 from travois.tools.paths import plain
 
 MORE = "If it must, call again with sandbox:"

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from travois.core.content import Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, User
 from travois.core.view import project
+from travois.engine.agent import Agent, Small
 from travois.engine.budget import Exhausted
-from travois.ports.agent import Agent, Small
 from travois.ports.web_search import Found, Wanted
 from travois.providers.replies import Problem, Reply
 from travois.providers.web_search import Hit, asking, merged

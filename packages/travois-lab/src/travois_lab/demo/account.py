@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from travois.cli.context import picked, render_receipt
+from travois.commands.context import picked, render_receipt
 from travois.context.receipts import receipts
 from travois.sessions.log_file import history
 from travois.terminal.tables import say, styled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TypeAlias
 
 import msgspec
@@ -123,3 +124,10 @@ def _growth(delta: Grew) -> Object | None:
             return {"type": "input_json_delta", "partial_json": delta.text}
         case "other":
             return None
+
+
+def uuid(session: str, what: str) -> str:
+    """The name of one line of a session: for what a person said, `what` is its entry."""
+    name = blake2b(f"{session}/{what}".encode(), digest_size=16).hexdigest()
+    parts = (name[:8], name[8:12], "4" + name[13:16], "8" + name[17:20], name[20:])
+    return "-".join(parts)

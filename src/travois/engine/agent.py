@@ -18,10 +18,10 @@ from travois.core.spending import Purse
 from travois.core.view import View
 from travois.hooks.config import Hook
 from travois.hooks.output import Hooks, Said
+from travois.memory.port import Memories
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
 from travois.ports.agents import Courier, TaskStore, Worktrees
-from travois.ports.memory import Memories
 from travois.ports.tool import AnyTool
 from travois.ports.web_search import Found, Wanted
 from travois.ports.world import Agents, Blobs, Files, Keeper, Library, Model, Person, Processes, Web

@@ -14,8 +14,8 @@ import msgspec
 from travois.agents.activity import doing
 from travois.agents.agent_files import kinds
 from travois.agents.mailbox import Mailbox, members, teams
-from travois.cli.export import shown
-from travois.cli.sessions import here, report
+from travois.commands.export import shown
+from travois.commands.sessions import here, report
 from travois.compose.mail import STOP, post
 from travois.compose.options import Options
 from travois.compose.session import prepare

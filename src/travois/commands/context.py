@@ -12,7 +12,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.cli.sessions import here, report
+from travois.commands.sessions import here, report
 from travois.compose.options import Options
 from travois.context.layers import Layers
 from travois.context.receipts import Receipt, Window, look, receipts

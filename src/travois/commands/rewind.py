@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 
 from msgspec.structs import replace
 
-from travois.cli.sessions import here
+from travois.commands.sessions import here
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Opened
 from travois.sessions import blobs

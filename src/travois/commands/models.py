@@ -12,7 +12,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.cli.sessions import here
+from travois.commands.sessions import here
 from travois.compose import explain as merged
 from travois.compose import sandbox as fencing
 from travois.compose.explain import parts
@@ -26,6 +26,7 @@ from travois.core.models import Model, Price, cost
 from travois.core.view import project
 from travois.local_model.llamacpp import load_problem
 from travois.permissions.masking import mask_text, mask_value
+from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Command
 from travois.ports.world import Model as Answers
 from travois.process.run import LocalProcesses
@@ -39,7 +40,6 @@ from travois.providers.http.transport import transport
 from travois.providers.replies import Grew, Problem, Reply
 from travois.sandbox.hidden_files import find_covered, holds_credential
 from travois.sandbox.probe import Check, Walls, look
-from travois.sandbox.profile import Cage
 from travois.sandbox.tool_chains import TOOL_CHAINS, list_shown
 from travois.search.embedder import Absent, find
 from travois.sessions.home import Home, identify, locate

@@ -61,15 +61,16 @@ IDLE_SWITCHES = (
 )
 FORMATS = ("text", "json", "stream-json", "codex-json")
 MODULES = {
-    "search": "sessions",
-    **dict.fromkeys(("cost", "compact", "audit", "notes"), "context"),
-    "mail": "agents",
-    "trust": "permissions",
-    "plugins": "mcp",
-    **dict.fromkeys(("doctor", "config"), "models"),
-    "import": "import_command",
-    "try": "try_command",
-    "demo": "lab",
+    "search": "commands.sessions",
+    **dict.fromkeys(("cost", "compact", "audit", "notes"), "commands.context"),
+    "mail": "commands.agents",
+    "trust": "commands.permissions",
+    "plugins": "commands.mcp",
+    **dict.fromkeys(("doctor", "config"), "commands.models"),
+    "import": "commands.import_command",
+    "try": "commands.try_command",
+    "demo": "cli.lab",
+    **{name: f"cli.{name}" for name in ("acp", "exec", "inspect", "lab")},
 }
 
 ABOUT = """\

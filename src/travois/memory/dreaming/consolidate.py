@@ -20,9 +20,10 @@ from travois.agents.child import offspring
 from travois.core.content import Text, words
 from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
 from travois.core.spending import Limits
+from travois.engine.agent import Agent, Birth
 from travois.engine.loop import turn
 from travois.engine.tool_definitions import first_head
-from travois.memory.dream_rules import (
+from travois.memory.dreaming.rules import (
     Passage,
     Plan,
     Proposed,
@@ -38,13 +39,12 @@ from travois.memory.dream_rules import (
     topics,
 )
 from travois.memory.memory import Change, Memory, Scope
+from travois.memory.port import MOVED, Applied, Memories
 from travois.memory.speakers import heard
 from travois.memory.text import changes as difference
-from travois.ports.agent import Agent, Birth
-from travois.ports.memory import MOVED, Applied, Memories
 from travois.sessions.session import Session
 
-PROMPT = Path(__file__).parent / "prompts" / "dream.md"
+PROMPT = Path(__file__).parent.parent / "prompts" / "dream.md"
 TOOLS = ("Read", "Grep", "Glob", "Bash", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame")
 LIMITS = Limits(turns=8, tokens=400_000, seconds=600)
 """How many requests one topic takes at most and how long; how many tokens the whole night."""

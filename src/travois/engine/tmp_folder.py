@@ -6,15 +6,15 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from travois.engine.agent import Agent
 from travois.permissions.access import Access
 from travois.permissions.paths import inside
+from travois.permissions.sandbox_profile import PRIVATE_TMP, Cage
 from travois.permissions.shell.plan import Plan
-from travois.ports.agent import Agent
 from travois.ports.tool import Here
 from travois.sandbox.denial import find_denial
 from travois.sandbox.disk_facts import LocalDisk
 from travois.sandbox.policy import Bounds, is_covered
-from travois.sandbox.profile import PRIVATE_TMP, Cage
 
 if TYPE_CHECKING:
     from travois.sandbox.denial import Denial

@@ -17,9 +17,9 @@ from travois.compose.options import Options
 from travois.compose.session import gather, prepare
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted
-from travois.memory import consolidation_lock as night
-from travois.memory.dreaming import Dreamt
-from travois.ports.agent import Agent
+from travois.engine.agent import Agent
+from travois.memory.dreaming import lock as night
+from travois.memory.dreaming.consolidate import Dreamt
 from travois.ports.world import Event, Running
 from travois.terminal.tables import (
     Commands,

@@ -16,22 +16,22 @@ from typing import assert_never
 
 import msgspec
 
-from travois.cli.sessions import here
+from travois.commands.sessions import here
 from travois.compose.memory import open_here
 from travois.core.errors import Fault
 from travois.memory import foreign_memories as foreign
 from travois.memory.drafts import draft_name
-from travois.memory.dream_rules import keyed
+from travois.memory.dreaming.rules import keyed
 from travois.memory.history import Transaction
 from travois.memory.index import Finding, conflicts, leaks, moved, unused
 from travois.memory.memory import Change, Drop, Evidence, Memory, Proposal, Put, Scope, Type
+from travois.memory.port import Applied
 from travois.memory.settle import said_scope
 from travois.memory.signals import Signal, draft
 from travois.memory.similarity import same
 from travois.memory.store import FolderMemories, Stats, share, usage_key
 from travois.memory.text import parse
 from travois.permissions.secrets import leak
-from travois.ports.memory import Applied
 from travois.sessions import blobs
 from travois.settings import trust
 from travois.settings.load import load

@@ -16,6 +16,7 @@ import msgspec
 
 from travois.compat.sessions import AGENTS
 from travois.compat.sessions.own import NAME as OWN
+from travois.compat.sessions.search import Known, Match, Progress, SessionIndex
 from travois.core.errors import Fault
 from travois.core.facts import Changed
 from travois.search.database import Document
@@ -25,7 +26,6 @@ from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import Summary, find, summaries
 from travois.sessions.home import Home, Project, identify, locate, repository
 from travois.sessions.log_file import Log, Skipped, history
-from travois.sessions.search import Known, Match, Progress, SessionIndex
 from travois.settings.load import load
 from travois.terminal.tables import (
     Commands,
@@ -158,7 +158,7 @@ def run_list(args: Namespace) -> int:
 
 def run_show(args: Namespace) -> int:
     """Print a conversation."""
-    from travois.cli.export import Document, about, shown
+    from travois.commands.export import Document, about, shown
     from travois.sessions.transcript import parts
 
     home, project = here()
@@ -179,7 +179,7 @@ def run_show(args: Namespace) -> int:
 
 def run_export(args: Namespace) -> int:
     """Write a conversation as a document."""
-    from travois.cli.export import Document, export
+    from travois.commands.export import Document, export
 
     home, project = here()
     summary = find(home, args.session, project=project)
@@ -206,7 +206,7 @@ def run_export(args: Namespace) -> int:
 
 def run_diff(args: Namespace) -> int:
     """Compare two sessions."""
-    from travois.cli.sessions_diff import show_diff
+    from travois.commands.sessions_diff import show_diff
 
     home, project = here()
     skipped: list[Skipped] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.cli.trust_prompt import told
+from travois.commands.trust_prompt import told
 from travois.compose import permissions as rights
 from travois.compose.explain import Case, Rules, intended, mode_named, rehearse, tried
 from travois.core.content import Call, calls

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.cli.sessions import here
+from travois.commands.sessions import here
 from travois.compat.sessions import AGENTS
 from travois.core.errors import Fault
 from travois.importing.plan import PARTS, Luggage, Part
