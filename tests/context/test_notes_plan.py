@@ -22,7 +22,7 @@ from travois.context.session_memory.plan import (
 )
 from travois.core.models import Price
 
-PROMPTS = Path(notes.__file__).parent / "prompts"
+PROMPTS = Path(notes.__file__).parents[1] / "prompts"
 TEMPLATE = (PROMPTS / "notes.md").read_text("utf-8")
 PACE = Pace(first=50, growth=25, last=10)
 BUDGET = Budget()

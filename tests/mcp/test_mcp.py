@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Heard
 from travois.mcp import connection
-from travois.mcp import connection as link_module
 from travois.mcp.connection import Link, Surroundings
 from travois.mcp.oauth import Tokens
 from travois.mcp.tools import Answered, Server, lent
@@ -433,10 +432,8 @@ def test_a_server_that_starts_anew_between_calls_is_found_again(
     [("auto", "http", "mcp"), ("legacy", "http", "mcp"), ("legacy", "sse", "sse")],
 )
 def test_of_a_call_that_a_server_took_along_nobody_knows_whether_it_was_done(
-    mode: str, kind: Any, path: str, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    mode: str, kind: Any, path: str, port: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(link_module, "LOOK", 0.1)
-
     async def main() -> str:
         with elsewhere(port, kind):
             async with linked(tmp_path, far(port, path, kind=kind, limit=20.0), mode=mode) as link:

@@ -82,10 +82,19 @@ def doubtful(error: BaseException) -> bool:
 
 
 def unreached(error: BaseException) -> bool:
-    """Whether nobody was there to take the request."""
+    """Tell whether nobody was there to take a tool call.
+
+    That a request after it found nobody, as one for changes does, says nothing of the call.
+    """
     import httpx2
 
-    return isinstance(cause(error), httpx2.ConnectError | httpx2.ConnectTimeout)
+    found = cause(error)
+    if not isinstance(found, httpx2.ConnectError | httpx2.ConnectTimeout):
+        return False
+    try:
+        return b'"tools/call"' in found.request.content
+    except (RuntimeError, httpx2.RequestNotRead):  # it belongs to no request, or to none of ours
+        return False
 
 
 def json(value: BaseModel) -> str:
