@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from itertools import pairwise, product
+from itertools import pairwise, product, takewhile
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,6 +30,8 @@ LONGEST_BRACED = 1_000
 """What braces in a longer word stand for is not worked out: it would take quadratic time."""
 BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
+SERIES = "{..}"
+"""Stands for `{1..3}`, which the grammar reads as one node."""
 COUNTED = frozenset("?#$!")
 SAFE_SUM = re.compile(r"\$\(\([0-9\s+*/%()-]*\)\)")
 ESCAPE = re.compile(
@@ -101,7 +103,7 @@ def parts(node: Node, at: Reading) -> Iterator[Part]:
         case "concatenation":
             yield from _joined(node, at)
         case "brace_expression":
-            yield Part("{", open=True)
+            yield Part(SERIES, open=True)
         case _:
             yield from _dynamic(node, at, quoted=False)
 
@@ -234,9 +236,17 @@ def expand(found: list[Part], home: str) -> tuple[Word, ...]:
     bare = "".join("\0" if part.quoted or part.open else part.text for part in found)
     if _has_braces(bare):
         return _braced(found, bare, home)
+    if any(part.text == SERIES and part.open for part in found) and _is_spelled(found):
+        return (OPEN,)  # as in `_braced`: `$x{1..3}` is `$x1`, `$x2` and `$x3`
     if "~" in bare:
         found = _homed(found, bare, home)
     return (_word(found),)
+
+
+def _is_spelled(found: list[Part]) -> bool:
+    """Whether something else than bare text stands before the first part that is not known."""
+    known = list(takewhile(lambda part: not part.open, found))
+    return any(part.quoted for part in known)
 
 
 def _has_braces(bare: str) -> bool:

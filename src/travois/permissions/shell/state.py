@@ -9,7 +9,7 @@ import msgspec
 
 from travois.permissions.access import Access
 from travois.permissions.shell import parse
-from travois.permissions.shell.parse import OPEN, WORDS, Reading, Unclear, raw, read
+from travois.permissions.shell.parse import OPEN, PLAIN, WORDS, Reading, Unclear, raw, read
 from travois.permissions.shell.plan import Step, Word
 
 if TYPE_CHECKING:
@@ -98,6 +98,9 @@ def opened(operator: str, word: Word, cwds: tuple[str, ...]) -> Iterator[Access]
         return
     if word.kind != "plain" or not word.text:
         raise Unclear("it redirects to a file that only shows when it runs")
+    if operator in DUPLICATES and not PLAIN.fullmatch(word.text):
+        # Bash expands such a word twice: in `>& '$(x)'` it runs x in spite of the quotes.
+        raise Unclear("it redirects to a file whose name the shell reads twice")
     if word.text in FREE:
         return
     if word.text.startswith(NETWORK):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 SEPARATORS = frozenset((";", "&", "\n", ";;"))
+BARE = frozenset(("list", "pipeline"))
+"""Statements without brackets, which cannot be one part of a pipeline."""
 ROUNDS = 4
 CHOICES = 16
 
@@ -132,7 +134,8 @@ class Walker:
         """Follow what runs inside `$( )`, backticks or `<( )`."""
         if node.type == "process_substitution" and not raw(node, self.source).startswith("<("):
             self.refuse("it hands its output to another command")
-        if node.children[0].type == "`" and "\\" in raw(node, self.source):
+        # The grammar also opens them by "$`", which to the shell is a dollar sign and a backtick.
+        if node.children[0].type.endswith("`") and "\\" in raw(node, self.source):
             self.refuse("backslashes mean something else between backticks")
         self.depth += 1
         try:
@@ -253,17 +256,38 @@ class Walker:
 
     def pipeline(self, node: Node, state: State) -> Ends:
         """Commands side by side, each in a shell of its own."""
-        children = parse.tiled(node, self.source, lines=True)
-        first, *others = [child for child in children if child.type not in ("|", "|&")]
-        if any(map(_bare_list, others)):
+        (first, *others), wrappers = self.piped(node)
+        if any(_without_redirections(other).type in BARE for other in others):
             raise Unclear("a list stands in a pipeline")
-        if found := _bare_list(first):
-            return self.list_before_pipe(found, [first, *others], state)
-        for child in (first, *others):
+        if first.type == "list":
+            return self.list_before_pipe(first, others, wrappers, state)
+        led = merged(state, self.statement(first, state).either)
+        for wrapper in wrappers:
+            self.open_redirects(wrapper, led)
+        for child in others:
             self.statement(child, state)
         return Ends(state, state)
 
-    def list_before_pipe(self, found: Node, piped: list[Node], state: State) -> Ends:
+    def piped(self, node: Node) -> tuple[list[Node], list[Node]]:
+        """The parts of a pipeline, and the redirections around the first of them.
+
+        The grammar takes all that stands before a redirection for one statement: `a >f | b >f | c`
+        is a pipeline in a pipeline, and `a && b >f | c` has a list for its first part.
+        """
+        parts: list[Node] = []
+        wrappers: list[Node] = []
+        while node.type == "pipeline":
+            children = parse.tiled(node, self.source, lines=True)
+            self.work.spend(1 + len(children))
+            first, *others = [child for child in children if child.type not in ("|", "|&")]
+            parts[:0] = others
+            wrappers[:0] = _redirections_around(first)
+            node = _without_redirections(first)
+        return [node, *parts], wrappers
+
+    def list_before_pipe(
+        self, found: Node, others: list[Node], wrappers: list[Node], state: State
+    ) -> Ends:
         """`a && b 2>&1 | c`: only `b` is piped, though the grammar takes `a && b` for one part.
 
         So what `a` changes holds for all that follows, in the pipeline and after it.
@@ -272,9 +296,9 @@ class Walker:
         before = self.statement(left, state)
         here = before.ok if operator.type == "&&" else before.fail
         self.statement(right, here)
-        for wrapper in _redirections_around(piped[0]):
+        for wrapper in wrappers:
             self.open_redirects(wrapper, here)
-        for child in piped[1:]:
+        for child in others:
             self.statement(child, here)
         if operator.type == "&&":
             return Ends(here, merged(before.fail, here))
@@ -435,11 +459,11 @@ def _redirections_around(node: Node) -> Iterator[Node]:
         node = bodies[0]
 
 
-def _bare_list(node: Node) -> Node | None:
-    """The list without brackets that a node is, but for its redirections."""
+def _without_redirections(node: Node) -> Node:
+    """The statement that a node is, but for its redirections."""
     for wrapper in _redirections_around(node):
         node = _bodies(wrapper)[0]
-    return node if node.type == "list" else None
+    return node
 
 
 STATEMENTS: dict[str, Callable[[Walker, Node, State], Ends]] = {
