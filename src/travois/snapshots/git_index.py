@@ -2,8 +2,7 @@
 
 An entry counts only if the file has the very times, inode and size that the index has for it, if it
 was written before the index was, and if no filter or encoding lies between the file and its blob.
-Everything else is read. The index is parsed here, because git itself would heed the repository's
-settings, some of which name programs to run.
+Everything else is read.
 """
 
 from __future__ import annotations
@@ -16,20 +15,16 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from fnmatch import translate
-from hashlib import sha1
-from struct import Struct, error, unpack_from
+from struct import Struct, error
 
+from travois.files.git_index import blob_at, iterate_entries
 from travois.snapshots.git_objects import Objects
 from travois.snapshots.tree import Node
 
-HEADER = Struct(">4sII")
 LOOKS = Struct(">IIII4xI4xIII")
 """Of an entry: when its file was changed and modified, inode, owner, group, size."""
 ENTRY = Struct(">8xII8xI32xH")
 """Of an entry: when the file was modified, its mode, and flags."""
-FIXED = 62
-"""How many bytes of an entry come before its name."""
-EXTENDED = 0x4000
 DOUBTFUL = 0xF000
 """Flags: assumed unchanged, extended (not checked out, or added only in name), in conflict."""
 TYPE, PLAIN = 0o170000, 0o100000
@@ -158,35 +153,23 @@ class Index:
                 found.st_size & WORD,
             )
             if unpack(data, at) == looks:
-                yield name, found, data[at + 40 : at + 60]
+                yield name, found, blob_at(data, at)
 
     def blobs(self) -> list[bytes]:
         """The blobs of all entries."""
         data = self._data
-        return [data[at + 40 : at + 60] for at in self.entries.values()]
+        return [blob_at(data, at) for at in self.entries.values()]
 
     def _parse(self, top: bytes, written: int) -> None:
         """Find the entries. Raises ValueError or another error that tells of a broken file."""
         data = self._data
-        magic, version, count = HEADER.unpack_from(data)
-        signed = data[-20:] in (bytes(20), sha1(data[:-20], usedforsecurity=False).digest())
-        if magic != b"DIRC" or version not in (2, 3, 4) or not signed:
-            raise ValueError("not an index that is understood")
-        at, name = HEADER.size, b""
-        for _ in range(count):
+        for at, name in iterate_entries(data):
             seconds, nanos, mode, flags = ENTRY.unpack_from(data, at)
-            start = at + (FIXED + 2 if flags & EXTENDED else FIXED)
-            dropped, start = _number(data, start) if version == 4 else (len(name), start)
-            end = data.index(0, start)
-            name = name[: len(name) - dropped] + data[start:end]
             doubt = flags & DOUBTFUL or seconds * SECOND + nanos >= written
             if not doubt and mode & TYPE == PLAIN:
                 self.entries[top + name] = at
             if name.endswith(b".gitattributes"):
                 self.attributes.append(top + name)
-            at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
-        if b"link" in _extensions(data, at):
-            raise ValueError("other entries are in another file")
 
 
 class Conversions:
@@ -266,25 +249,6 @@ def _repositories(tops: tuple[bytes, ...]) -> Iterator[Repository]:
             lines = _text(top + b"/.gitmodules").splitlines()
             paths = (line.partition(b"=")[2].strip() for line in lines if b"path" in line)
             waiting += ((os.path.normpath(os.path.join(top, path)), depth + 1) for path in paths)
-
-
-def _extensions(data: bytes, at: int) -> set[bytes]:
-    """The marks of what follows the entries; `link` means that others are in another file."""
-    found: set[bytes] = set()
-    while at + 8 <= len(data) - 20:
-        mark, size = unpack_from(">4sI", data, at)
-        found.add(mark)
-        at += 8 + size
-    return found
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number of variable length, and what comes after it."""
-    value = data[at] & 127
-    while data[at] & 128:
-        at += 1
-        value = ((value + 1) << 7) | (data[at] & 127)
-    return value, at + 1
 
 
 def _files(objects: bytes) -> Iterator[bytes]:

@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from hashlib import blake2b, sha1
 from itertools import islice
-from struct import Struct, error, unpack
+from struct import Struct, error
 
 import msgspec
 
+from travois.files.git_index import blob_at, iterate_entries
 from travois.files.openat import spot
 from travois.permissions.paths import allows
 from travois.permissions.protected_paths import is_checked, protected
@@ -46,8 +47,6 @@ SINCE_KILLED = (
     "Protected files of the project differ from what they were when a command began whose session "
     "was killed: {}. Unless you changed them yourself, look at them."
 )
-ENTRY = Struct(">40x20sH")
-"""Of an entry of git's index: the name of the blob, and flags."""
 FANOUT = Struct(">II")
 NONE = b""
 """Stands for the digest of a file that is not there."""
@@ -351,29 +350,7 @@ def _read_plain(path: str, most: int) -> bytes:
 def _find_blob(index: str, wanted: bytes) -> bytes | None:
     """Return the name of the blob that an index has for a path. Raises if it is not understood."""
     data = _read_plain(index, LARGEST)
-    magic, version, count = unpack(">4sII", data[:12])
-    if magic != b"DIRC" or version not in (2, 3, 4):
-        raise ValueError("not an index that is understood")
-    at, name = 12, b""
-    for _ in range(count):
-        blob, flags = ENTRY.unpack_from(data, at)
-        start = at + (64 if flags & 0x4000 else 62)
-        dropped, start = _number(data, start) if version == 4 else (len(name), start)
-        end = data.index(0, start)
-        name = name[: len(name) - dropped] + data[start:end]
-        if name == wanted:
-            return blob
-        at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
-    return None
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number of variable length, and what comes after it."""
-    value = data[at] & 127
-    while data[at] & 128:
-        at += 1
-        value = ((value + 1) << 7) | (data[at] & 127)
-    return value, at + 1
+    return next((blob_at(data, at) for at, name in iterate_entries(data) if name == wanted), None)
 
 
 def _blob_name(data: bytes) -> bytes:

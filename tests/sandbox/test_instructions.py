@@ -113,6 +113,14 @@ def test_no_way_of_writing_changes_one(place: Scene, way: str, mode: Mode) -> No
     assert len(told) == 1 and "put back" in told[0], told
 
 
+def test_none_is_removed_where_the_index_is_in_two_files(place: Scene) -> None:
+    git(place, "update-index", "--split-index")
+    before = look(place.work)
+    told = act(place, "rm AGENTS.md sub/deep/er/GEMINI.md")
+    assert look(place.work) == before
+    assert len(told) == 1 and "put back" in told[0], told
+
+
 @BACKENDS
 @pytest.mark.parametrize("way", CREATES)
 def test_no_way_of_writing_adds_one(place: Scene, way: str, mode: Mode) -> None:

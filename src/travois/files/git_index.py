@@ -1,0 +1,63 @@
+"""The index of a git repository, read without git.
+
+Git itself would heed the repository's settings, some of which name programs to run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha1
+from struct import Struct, unpack_from
+
+HEADER = Struct(">4sII")
+FLAGS = Struct(">60xH")
+FIXED = 62
+"""How many bytes of an entry come before its name."""
+EXTENDED = 0x4000
+
+
+def iterate_entries(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield where each entry begins, and its path.
+
+    Raises ValueError, IndexError or struct.error for what is not understood; that other entries
+    lie in another file is told after the last one.
+    """
+    magic, version, count = HEADER.unpack_from(data)
+    signed = data[-20:] in (bytes(20), sha1(data[:-20], usedforsecurity=False).digest())
+    if magic != b"DIRC" or version not in (2, 3, 4) or not signed:
+        raise ValueError("not an index that is understood")
+    at, name = HEADER.size, b""
+    for _ in range(count):
+        (flags,) = FLAGS.unpack_from(data, at)
+        start = at + (FIXED + 2 if flags & EXTENDED else FIXED)
+        dropped, start = _read_number(data, start) if version == 4 else (len(name), start)
+        end = data.index(0, start)
+        name = name[: len(name) - dropped] + data[start:end]
+        yield at, name
+        at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
+    if b"link" in _find_extensions(data, at):
+        raise ValueError("other entries are in another file")
+
+
+def blob_at(data: bytes, at: int) -> bytes:
+    """Return the name of the blob of an entry."""
+    return data[at + 40 : at + 60]
+
+
+def _read_number(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number of variable length, and what comes after it."""
+    value = data[at] & 127
+    while data[at] & 128:
+        at += 1
+        value = ((value + 1) << 7) | (data[at] & 127)
+    return value, at + 1
+
+
+def _find_extensions(data: bytes, at: int) -> set[bytes]:
+    """Return the marks of what follows the entries."""
+    found: set[bytes] = set()
+    while at + 8 <= len(data) - 20:
+        mark, size = unpack_from(">4sI", data, at)
+        found.add(mark)
+        at += 8 + size
+    return found
