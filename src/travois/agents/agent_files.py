@@ -16,9 +16,9 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.agents.types import FORK, Kind
-from travois.compat import claude as foreign
 from travois.compat import codex as codex_agents
 from travois.compat import opencode as opencode_agents
+from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.compat.opencode import APART
 from travois.core.errors import Fault
 from travois.files import front_matter as front
@@ -277,12 +277,15 @@ def kinds(
     for shelf in (*shelves, *(own if "user" in levels else ())):
         _take(found, _shelved(shelf, notices))
     theirs = {
-        "project": (root, os.path.join(root, ".codex")),
-        "user": (opencode_agents.user(environ), codex_agents.user(environ)),
+        "project": (root, os.path.join(root, CODEX.folder)),
+        "user": (OPENCODE.home(environ), CODEX.home(environ)),
     }
     for level in (level for level in theirs if level in levels):
         own_word, (opencode, codex) = trusted or level == "user", theirs[level]
-        tables = (*opencode_agents.tabled(opencode), *codex_agents.tabled(codex))
+        tables = (
+            *(opencode_agents.tabled(str(opencode)) if opencode else ()),
+            *(codex_agents.tabled(str(codex)) if codex else ()),
+        )
         _take(found, _tabled(tables, notices, trusted=own_word))
     for shelf in (*plugged, Shelf(str(BUILT_IN))):
         _take(found, _shelved(shelf, notices))
@@ -298,11 +301,10 @@ def narrowed(kind: Kind, parent: Mode) -> Mode:
 
 def _user(home: Home, environ: Mapping[str, str]) -> Iterator[Shelf]:
     yield Shelf(str(home.path / "agents"))
-    if theirs := foreign.user(environ):
-        yield Shelf(str(theirs.parent / "agents"))
+    yield from map(Shelf, CLAUDE.within_home(environ, *CLAUDE.agents))
     if person := environ.get("HOME"):
         yield Shelf(os.path.join(person, ".agents", "agents"))
-    for path in opencode_agents.folders(opencode_agents.user(environ)):
+    for path in OPENCODE.within_home(environ, *OPENCODE.agents):
         yield Shelf(path, opencode=True)
 
 
@@ -319,11 +321,11 @@ def _project(
 ) -> Iterator[Shelf]:
     held = "" if trusted else root
     for folder in reversed(chain(cwd, root)):
-        for name in (".travois", ".claude", ".agents"):
+        for name in (".travois", CLAUDE.folder, ".agents"):
             path = os.path.join(folder, name, "agents")
             yield Shelf(path, held=held, trusted=trusted, places=(root,), agreed=agreed)
-        for path in opencode_agents.folders(os.path.join(folder, ".opencode")):
-            yield Shelf(path, held="" if trusted else root, trusted=trusted, opencode=True)
+        for path in OPENCODE.within_project(folder, *OPENCODE.agents):
+            yield Shelf(path, held=held, trusted=trusted, opencode=True)
 
 
 def _take(found: dict[str, Kind], more: Iterator[Kind]) -> None:

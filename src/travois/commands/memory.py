@@ -371,7 +371,7 @@ def _flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
 
 def run_import(memories: FolderMemories, args: Namespace) -> int:
     """Read in what another agent remembers, or only list it."""
-    path = _place(args.source)
+    path = foreign.find_source(args.source, os.environ, trust.root(here()[1].root))
     if path is None or not path.exists():
         why = f"{path} is not there" if path else "it keeps none for this project"
         fix = "Name another folder, or an agent: claude, codex."
@@ -388,16 +388,6 @@ def run_import(memories: FolderMemories, args: Namespace) -> int:
     say(table([("TYPE", "NAME", "MEMORY"), *rows]))
     say(f"\n{many(len(found))} would be read in from {path}")
     return 0
-
-
-def _place(source: str) -> Path | None:
-    match source:
-        case "claude":
-            return foreign.claude(os.environ, trust.root(here()[1].root))
-        case "codex":
-            return foreign.codex(os.environ)
-        case _:
-            return Path(source).expanduser()
 
 
 def run_share(memories: FolderMemories, args: Namespace) -> int:

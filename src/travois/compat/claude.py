@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -46,14 +46,6 @@ CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
     "effortLevel": ("effort", Effort.__args__),
 }
 """Settings of which the other agent may know more than we do."""
-
-
-def user(environ: Mapping[str, str]) -> Path | None:
-    """The user's settings for the other agent; None if this environment has no place for them."""
-    if folder := environ.get("CLAUDE_CONFIG_DIR"):
-        return Path(folder).expanduser().absolute() / "settings.json"
-    person = environ.get("HOME", "")
-    return Path(person, ".claude", "settings.json") if person.startswith("/") else None
 
 
 def managed(etc: Path) -> Iterator[Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from travois.files.front_matter import Front, Value
 from travois.prompt.instruction_files import plain_text
@@ -45,9 +45,3 @@ def _toml(path: str) -> Json:
         return loads(text)
     except (OSError, ValueError):
         return {}  # whoever reads settings tells of it
-
-
-def user(environ: Mapping[str, str]) -> str:
-    """The folder of the user's settings for Codex; empty if there is no place for them."""
-    person = environ.get("HOME", "")
-    return environ.get("CODEX_HOME") or (person and os.path.join(person, ".codex"))

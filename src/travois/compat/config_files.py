@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from travois.compat import hooks as hookfiles
 from travois.compat.claude_keys import LETTERS
+from travois.compat.foreign_agent import CODEX, GEMINI, OPENCODE
 from travois.permissions.rules import Effect, Rule
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
@@ -89,9 +90,7 @@ def _text(tree: Json, key: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-OPENCODE = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json")
-CODEX, HOOKS = ".codex/config.toml", "hooks.json"
-GEMINI = ".gemini/settings.json"
+HOOKS = "hooks.json"
 STRINGS = r'("(?:[^"\\]|\\.)*")'
 COMMENT = "(?s)" + STRINGS + r"|//[^\n]*|/\*.*?\*/"
 COMMA = STRINGS + r"|,(?=\s*[}\]])"
@@ -125,17 +124,17 @@ CODEX_KEYS = {
 
 def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[Layer]:
     """The layers of a project, or of a person: Codex first, which opencode wins over."""
-    config_toml, tables = os.path.join(folder, CODEX), [os.path.join(folder, n) for n in OPENCODE]
+    names = ("config.toml", HOOKS, "rules")
     if level == "user":
-        config_toml = os.path.join(environ.get("CODEX_HOME") or f"{folder}/.codex", "config.toml")
-        config = environ.get("XDG_CONFIG_HOME") or f"{folder}/.config"
-        tables = [os.path.join(config, "opencode", name) for name in OPENCODE[:2]]
+        *codex, rules = CODEX.within_home(environ, *names)
+        gemini = GEMINI.within_home(environ, "settings.json")
+        tables = [*OPENCODE.within_home(environ, *OPENCODE.settings[:2])]
         tables.append(environ.get("OPENCODE_CONFIG", ""))
-    codex_home = os.path.dirname(config_toml)
-    gemini_home = environ.get("GEMINI_CLI_HOME") if level == "user" else ""
-    hooks = (f"{codex_home}/{HOOKS}", os.path.join(gemini_home or folder, GEMINI))
-    rules = _rules(os.path.join(codex_home, "rules"))
-    for path in filter(os.path.isfile, (config_toml, *hooks, *rules, *tables)):
+    else:
+        *codex, rules = CODEX.within_project(folder, *names)
+        gemini = GEMINI.within_project(folder, "settings.json")
+        tables = [os.path.join(folder, name) for name in OPENCODE.settings]
+    for path in filter(os.path.isfile, (*codex, *gemini, *_rules(rules), *tables)):
         try:
             text = _filled(plain_text(path), environ) if level == "user" else plain_text(path)
             yield _layer(text, path, level=level, base=folder)
@@ -161,7 +160,7 @@ def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
         values: Json = {f"permissions.{effect}": rules for effect, rules in found.items()}
         told = tuple(f"{path}: {one}" for one in odd)
         return Layer(path, values, level=level, foreign=True, base=base, notices=told)
-    if path.endswith((HOOKS, GEMINI)):
+    if path.endswith((HOOKS, *GEMINI.settings)):
         read = hookfiles.codex if path.endswith(HOOKS) else hookfiles.gemini
         return Layer(path, {}, level=level, foreign=True, hooks=read(loose(text)))
     return opencode(loose(text), path, level=level, base=base)

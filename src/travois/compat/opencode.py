@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat.config_files import OPENCODE, TOOLS, loose
+from travois.compat.config_files import TOOLS, loose
+from travois.compat.foreign_agent import OPENCODE
 from travois.files.front_matter import Front, Value
 from travois.permissions.rules import EDITS
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_tree
 
-FOLDERS = ("agent", "agents")
 APART = "apart"
 """In front matter: no agent is told of this one."""
 KEPT = {"description": "description", "model": "model", "steps": "maxTurns"}
@@ -64,7 +64,7 @@ def _denied(table: str) -> Iterator[str]:
 
 def tabled(folder: str) -> Iterator[tuple[str, Front]]:
     """The agents that opencode's settings in a folder hold themselves, each with its file."""
-    for path in filter(os.path.isfile, (os.path.join(folder, name) for name in OPENCODE)):
+    for path in filter(os.path.isfile, (os.path.join(folder, name) for name in OPENCODE.settings)):
         try:
             table = loose(plain_text(path)).get("agent")
         except (OSError, ValueError, RecursionError):
@@ -97,15 +97,3 @@ def _value(value: object) -> str:
 
 def _text(value: Value) -> str:
     return value if isinstance(value, str) else " ".join(value)
-
-
-def folders(config: str) -> tuple[str, ...]:
-    """Where agent files lie below a folder of settings."""
-    return tuple(os.path.join(config, name) for name in FOLDERS)
-
-
-def user(environ: Mapping[str, str]) -> str:
-    """The folder of the user's settings for opencode; empty if there is no place for them."""
-    person = environ.get("HOME", "")
-    config = environ.get("XDG_CONFIG_HOME") or (person and os.path.join(person, ".config"))
-    return os.path.join(config, "opencode") if config else ""

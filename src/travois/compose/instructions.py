@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from travois.compat import claude as foreign
+from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.compose.open_session import Place
 from travois.permissions.decide import Guard
 from travois.permissions.resolve_paths import hiding
@@ -15,17 +15,15 @@ from travois.settings.sources import levels
 
 def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Library:
     """The instruction files of this user and this place."""
-    claude = foreign.user(os.environ)
-    codex = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
-    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    claude, codex, opencode = (str(a.home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE))
     places = Places(
         place.cwd,
         place.project.root,
         folders=guard.folders,
         own=str(place.home.path),
-        claude=str(claude.parent) if claude else "",
+        claude=claude,
         codex=codex,
-        opencode=os.path.join(config, "opencode"),
+        opencode=opencode,
         more=loaded.settings.instructions,
         excluded=loaded.settings.claude_md_excludes,
         said=(loaded.origin("claudeMd"), loaded.settings.claude_md),

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from travois.compat import claude as foreign
+from travois.compat.foreign_agent import CLAUDE
 from travois.compose import hooks as hooking
 from travois.compose import permissions as rights
 from travois.compose.open_session import Place
@@ -91,10 +91,9 @@ def _exchanged(held: tuple[T, ...], old: tuple[T, ...], new: tuple[T, ...]) -> t
 
 
 def _watched(place: Place, loaded: Loaded) -> tuple[str, ...]:
-    theirs = foreign.user(os.environ)
     usual = [
         str(place.home.settings),
-        *((str(theirs),) if theirs else ()),
+        *CLAUDE.within_home(os.environ, "settings.json"),
         os.path.join(place.cwd, ".claude/settings.json"),
         os.path.join(loaded.root, ".claude/settings.local.json"),
         os.path.join(place.project.root, ".travois/settings.json"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from travois.compat import claude as foreign
+from travois.compat.foreign_agent import CLAUDE
 from travois.compat.sessions.format import inner
 from travois.importing import plan as shelves
 from travois.importing.plan import NOWHERE, Luggage, tree_of
@@ -28,19 +29,16 @@ ANCHORED = ("Edit", *READS)
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but memories and sessions."""
-    settings = foreign.user(environ)
-    if settings is None:
+    if (folder := CLAUDE.home(environ)) is None:
         return
-    folder = settings.parent
-    if settings.is_file():
-        _settings(luggage, settings)
-    state = (folder if environ.get("CLAUDE_CONFIG_DIR") else folder.parent) / ".claude.json"
-    _servers(luggage, state)
+    if (folder / "settings.json").is_file():
+        _settings(luggage, folder / "settings.json")
+    _servers(luggage, (folder if environ.get(CLAUDE.variable) else folder.parent) / ".claude.json")
     shelves.files(luggage, "agents", folder / "agents", where="agents")
     shelves.files(luggage, "commands", folder / "commands", where="commands")
     shelves.files(luggage, "styles", folder / FOLDER, where=FOLDER)
     shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "claude", folder / "CLAUDE.md", folder=folder)
+    shelves.instructions(luggage, "claude", folder / CLAUDE.instructions, folder=folder)
     for path in sorted((folder / "rules").rglob("*.md")):
         if scope(plain_text(str(path))):
             luggage.leave(

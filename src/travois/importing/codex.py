@@ -12,6 +12,7 @@ from travois.compat import config_files
 from travois.compat import config_files as neighbours
 from travois.compat import hooks as hookfiles
 from travois.compat import prefix_rules as prefixes
+from travois.compat.foreign_agent import CODEX
 from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
 from travois.importing import plan as shelves
@@ -44,7 +45,8 @@ WHY = {
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but memories and sessions."""
-    folder = Path(environ.get("CODEX_HOME") or Path(environ.get("HOME", ""), ".codex"))
+    if (folder := CODEX.home(environ)) is None:
+        return
     if (folder / "config.toml").is_file():
         _settings(luggage, folder / "config.toml")
     _hooks(luggage, tree_of(folder / "hooks.json"))
@@ -52,7 +54,7 @@ def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
         _rules(luggage, path)
     shelves.files(luggage, "commands", folder / "prompts", where="commands")
     shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "codex", folder / "AGENTS.md", folder=folder)
+    shelves.instructions(luggage, "codex", folder / CODEX.instructions, folder=folder)
     if (folder / "auth.json").exists():
         luggage.leave("settings", "auth.json", "logins are not copied; set a key of your own")
 

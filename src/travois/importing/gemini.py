@@ -7,6 +7,7 @@ from pathlib import Path
 
 from travois.compat import hooks as hookfiles
 from travois.compat.config_files import loose
+from travois.compat.foreign_agent import GEMINI
 from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
 from travois.importing import plan as shelves
@@ -32,12 +33,13 @@ WRITES = {"Write": "Edit"}
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but sessions."""
-    folder = Path(environ.get("GEMINI_CLI_HOME") or environ.get("HOME", "")) / ".gemini"
+    if (folder := GEMINI.home(environ)) is None:
+        return
     if (folder / "settings.json").is_file():
         _settings(luggage, folder / "settings.json")
     shelves.files(luggage, "commands", folder / "commands", where="commands", ends=".toml")
     shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "gemini", folder / "GEMINI.md", folder=folder)
+    shelves.instructions(luggage, "gemini", folder / GEMINI.instructions, folder=folder)
     if (folder / "oauth_creds.json").exists():
         luggage.leave("settings", "oauth_creds.json", "logins are not copied; set GEMINI_API_KEY")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from travois.compat import config_files
 from travois.compat import config_files as neighbours
 from travois.compat import opencode as opencode_agents
+from travois.compat.foreign_agent import OPENCODE
 from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
 from travois.files import front_matter as front
@@ -30,20 +31,21 @@ WHY = {
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but sessions."""
-    folder = Path(opencode_agents.user(environ) or "/nonexistent")
-    for name in neighbours.OPENCODE[:2]:
+    if (folder := OPENCODE.home(environ)) is None:
+        return
+    for name in OPENCODE.settings[:2]:
         if (folder / name).is_file():
             _settings(luggage, folder / name)
-    for place in opencode_agents.folders(str(folder)):
-        for path in sorted(Path(place).rglob("*.md")):
+    for place in (folder / name for name in OPENCODE.agents):
+        for path in sorted(place.rglob("*.md")):
             name = str(path.relative_to(place)).removesuffix(".md").replace("/", "-")
             _agent(luggage, opencode_agents.adapted(front.read(plain_text(str(path))), name), name)
     for _, told in opencode_agents.tabled(str(folder)):
         _agent(luggage, told, str(told.values["name"]))
-    for name in ("command", "commands"):
+    for name in OPENCODE.commands:
         shelves.files(luggage, "commands", folder / name, where="commands")
     shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "opencode", folder / "AGENTS.md", folder=folder)
+    shelves.instructions(luggage, "opencode", folder / OPENCODE.instructions, folder=folder)
 
 
 def _settings(luggage: Luggage, path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
+from travois.compat.foreign_agent import PI
 from travois.importing import plan as shelves
 from travois.importing.plan import Luggage, tree_of
 
@@ -13,8 +13,8 @@ TAKEN = ("defaultModel", "defaultProvider")
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     """All of it but sessions."""
-    own = Path(environ.get("HOME", ""), ".pi", "agent")
-    folder = Path(environ.get("PI_CODING_AGENT_DIR") or own)
+    if (folder := PI.home(environ)) is None:
+        return
     settings = tree_of(folder / "settings.json")
     provider, model = settings.get("defaultProvider"), settings.get("defaultModel")
     if isinstance(provider, str) and isinstance(model, str):
@@ -24,7 +24,7 @@ def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     shelves.servers(luggage, tree_of(folder.parent / "mcp.json"), "mcpServers")
     shelves.files(luggage, "commands", folder / "prompts", where="commands")
     shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "pi", folder / "AGENTS.md", folder=folder)
+    shelves.instructions(luggage, "pi", folder / PI.instructions, folder=folder)
     for name in ("auth.json", "extensions"):
         if (folder / name).exists():
             luggage.leave("settings", name, "logins and programs for pi are not copied")

@@ -106,13 +106,11 @@ def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int)
 def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
     """What that agent remembers of this project; of others it is imported there."""
     place, lines = None, list[Line]()
-    if wish.agent == "claude":
-        place = foreign.claude(os.environ, root(project.root))
-        if others := len(foreign.others(os.environ, place)):
-            why = "`travois import claude --only memory` in each of them"
-            lines.append(Line("memory", f"{others} other projects", "left out", why=why))
-    elif wish.agent == "codex":
-        place = foreign.codex(os.environ)
+    if wish.agent in ("claude", "codex"):
+        place = foreign.find_source(wish.agent, os.environ, root(project.root))
+    if wish.agent == "claude" and (others := len(foreign.others(os.environ, place))):
+        why = "`travois import claude --only memory` in each of them"
+        lines.append(Line("memory", f"{others} other projects", "left out", why=why))
     if place is None or not place.exists():
         return lines
     try:

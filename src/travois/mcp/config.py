@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from travois.compat import claude as foreign
 from travois.compat.config_files import loose
+from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE, PI, QWEN
 from travois.core.json import rows, string, table
 from travois.permissions.masking import likely, register
 from travois.permissions.paths import inside
@@ -309,20 +310,14 @@ def _means(text: str, server: Server) -> bool:
 
 GIVEN, OPEN = "--mcp-config", Admission()
 ETC = Path("/etc")
+IN_HOME = (GEMINI, QWEN, CURSOR, PI)
+"""Agents whose file lies in a home as it lies in a project."""
 FILES = (
     (".travois/mcp.json", "mcpServers"),
     (".mcp.json", "mcpServers"),
-    (".codex/config.toml", "mcp_servers"),
-    ("opencode.json", "mcp"),
-    ("opencode.jsonc", "mcp"),
-    (".opencode/opencode.json", "mcp"),
-    (".gemini/settings.json", "mcpServers"),
-    (".qwen/settings.json", "mcpServers"),
-    (".cursor/mcp.json", "mcpServers"),
-    (".pi/mcp.json", "mcpServers"),
+    *((name, one.servers) for one in (CODEX, OPENCODE, *IN_HOME) for name in one.settings),
 )
 """Files of a workspace, the strongest first, and where in each the servers stand."""
-OWN = (".gemini/settings.json", ".qwen/settings.json", ".cursor/mcp.json", ".pi/mcp.json")
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -411,8 +406,7 @@ def _line(entry: Entry, where: Where) -> str:
 def _placed(where: Where, environ: Mapping[str, str], notices: list[str]) -> list[Entry]:
     """What stands in files, the strongest first: local, project, user."""
     person = Path(environ.get("HOME") or "/nonexistent")
-    claude = foreign.user(environ)
-    folder = claude.parent if claude and environ.get("CLAUDE_CONFIG_DIR") else person
+    folder = (CLAUDE.home(environ) if environ.get(CLAUDE.variable) else None) or person
     theirs = _tree(folder / ".claude.json", notices)
     found = [e for place in where.places for e in _local(theirs, place, folder)]
     for place in dict.fromkeys((where.cwd, where.root)):
@@ -422,13 +416,12 @@ def _placed(where: Where, environ: Mapping[str, str], notices: list[str]) -> lis
             found += _entries(Path(place, name), key, "project", notices)
     found += _entries(own(where.home), "mcpServers", "user", notices)
     found += _listed(theirs.get("mcpServers"), str(folder / ".claude.json"), "user")
-    codex = Path(environ.get("CODEX_HOME") or person / ".codex")
-    found += _entries(codex / "config.toml", "mcp_servers", "user", notices)
-    for name in OWN:
-        found += _entries(person / name, "mcpServers", "user", notices)
-    config = Path(environ.get("XDG_CONFIG_HOME") or person / ".config", "opencode")
-    for name in ("opencode.json", "opencode.jsonc"):
-        found += _entries(config / name, "mcp", "user", notices)
+    for path in CODEX.within_home(environ, "config.toml"):
+        found += _entries(Path(path), CODEX.servers, "user", notices)
+    for agent in IN_HOME:
+        found += _entries(person / agent.settings[0], agent.servers, "user", notices)
+    for path in OPENCODE.within_home(environ, *OPENCODE.settings[:2]):
+        found += _entries(Path(path), OPENCODE.servers, "user", notices)
     return found
 
 

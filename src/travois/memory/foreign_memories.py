@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.compat.foreign_agent import CLAUDE, CODEX
 from travois.memory.folder import unlinked
 from travois.memory.index import INDEX, prose
 from travois.memory.memory import Evidence, Memory, Scope, Type
@@ -21,30 +21,31 @@ MANY = 2_000
 LONGEST = 12_000
 """How many characters of one piece of a long file make a memory."""
 HEADING = re.compile(r"^#{1,2}[ \t]+(\S.*)$", re.MULTILINE)
-CODEX = ("memory_summary.md", INDEX)
-"""The files of that agent that hold more than the raw material for them."""
+SUMMARIES = ("memory_summary.md", INDEX)
+"""The files of Codex that hold more than the raw material for them."""
 
 
-def claude(environ: Mapping[str, str], root: str) -> Path | None:
-    """Where Claude Code keeps its memories of the project with this main checkout."""
-    base = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(environ.get("HOME", ""), ".claude")
+def find_source(source: str, environ: Mapping[str, str], root: str) -> Path | None:
+    """Return where `claude` or `codex` keeps memories, of this main checkout or of everything.
+
+    What is neither of these names is a path.
+    """
+    if source not in (CLAUDE.name, CODEX.name):
+        return Path(source).expanduser()
+    home = (CLAUDE if source == CLAUDE.name else CODEX).home(environ)
+    if source == CODEX.name or home is None:
+        return home and home / "memories"
     name = re.sub(r"[^A-Za-z0-9]", "-", root)
-    found = sorted(Path(base, "projects").glob(f"{name[:200]}*/memory"))
+    found = sorted((home / "projects").glob(f"{name[:200]}*/memory"))
     exact = [path for path in found if path.parent.name == name or len(name) > 200]
     return exact[0] if exact else None
 
 
 def others(environ: Mapping[str, str], but: Path | None) -> list[Path]:
-    """Where it keeps memories of other projects."""
-    base = environ.get("CLAUDE_CONFIG_DIR") or os.path.join(environ.get("HOME", ""), ".claude")
-    found = sorted(Path(base, "projects").glob("*/memory"))
+    """Where Claude Code keeps memories of other projects."""
+    home = CLAUDE.home(environ)
+    found = sorted((home / "projects").glob("*/memory")) if home else []
     return [path for path in found if path != but and any(path.glob("*.md"))]
-
-
-def codex(environ: Mapping[str, str]) -> Path:
-    """Where Codex keeps its memories of everything."""
-    base = environ.get("CODEX_HOME") or os.path.join(environ.get("HOME", ""), ".codex")
-    return Path(base, "memories")
 
 
 def memories(place: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
@@ -54,8 +55,8 @@ def memories(place: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
     """
     if place.is_file():
         yield from _sections(place, scope=scope, label=label)
-    elif any((place / name).is_file() for name in (CODEX[0], "raw_memories.md")):
-        for path in (place / name for name in CODEX):
+    elif any((place / name).is_file() for name in (SUMMARIES[0], "raw_memories.md")):
+        for path in (place / name for name in SUMMARIES):
             if path.is_file():
                 yield from _sections(path, scope=scope, label=label)
     else:

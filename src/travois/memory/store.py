@@ -303,7 +303,8 @@ class FolderMemories:
         self, source: str, *, scope: Scope | None = None, environ: Mapping[str, str] = os.environ
     ) -> Applied:
         """Read in the memories of `claude` or `codex`, or those in a folder or file."""
-        there = self._place(source, environ)
+        place = foreign.find_source(source, environ, trust.root(self._root))
+        there = place and place.absolute()
         if there is None or not there.exists():
             fix = "Name another folder, or an agent: claude, codex."
             raise Fault(f"There are no memories of {source}", why=f"{there} is not there", fix=fix)
@@ -320,15 +321,6 @@ class FolderMemories:
         return self._archive.make(
             [Put(one) for one in found], why=f"read in from {source}", by="agent"
         )
-
-    def _place(self, source: str, environ: Mapping[str, str]) -> Path | None:
-        match source:
-            case "claude":
-                return foreign.claude(environ, trust.root(self._root))
-            case "codex":
-                return foreign.codex(environ)
-            case _:
-                return Path(source).expanduser().absolute()
 
     def _own(self, change: Change, *, why: str) -> Applied:
         done = self._archive.make((change,), why=why, by="person")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.compat import claude as foreign
+from travois.compat.foreign_agent import CLAUDE
 from travois.prompt.instruction_files import chain, exactly, markdown, plain_text
 from travois.prompt.style_text import Style, parse
 from travois.skills.skill_files import Places
@@ -40,12 +40,11 @@ def _folders(places: Places) -> Iterator[tuple[str, str]]:
     yield str(places.etc / "claude-code/.claude" / FOLDER), ""
     if places.trusted and "project" in places.levels:
         for folder in reversed(chain(places.cwd, places.root)):
-            for name in (".travois", ".claude"):
+            for name in (".travois", CLAUDE.folder):
                 yield os.path.join(folder, name, FOLDER), ""
     if "user" in places.levels:
         yield str(places.home.path / FOLDER), ""
-        if theirs := foreign.user(places.environ):
-            yield str(theirs.parent / FOLDER), ""
+        yield from ((path, "") for path in CLAUDE.within_home(places.environ, FOLDER))
     for plugin in places.plugins:
         yield from ((folder, f"{plugin.name}:") for folder in plugin.styles)
     yield str(BUILT_IN), ""

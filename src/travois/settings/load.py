@@ -11,6 +11,7 @@ import msgspec
 from travois.agents.agent_files import wishes as kinds
 from travois.compat import claude as foreign
 from travois.compat.claude_keys import unlike
+from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import Fault
 from travois.mcp import config as mcp
 from travois.mcp.config import admission
@@ -64,7 +65,7 @@ def load(
     nothing overrides it.
     """
     where = Where(home, root, cwd or root, trust.root(root))
-    stack = _Stack(where, theirs=foreign.user(environ))
+    stack = _Stack(where, theirs=CLAUDE.home(environ))
     for level in levels(sources):
         for layer in files(where, level, environ):
             stack.lay(layer)
@@ -88,7 +89,7 @@ class _Stack:
 
     def __init__(self, where: Where, *, theirs: Path | None) -> None:
         self.where = where
-        self.installed = theirs.parent / "plugins" if theirs else None
+        self.installed = theirs / "plugins" if theirs else None
         self.values: Json = dict(DEFAULTS)
         self.origins: dict[str, str] = dict.fromkeys(DEFAULTS, "default")
         self.notices: list[str] = []

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from travois.compat import claude as foreign
 from travois.compat import config_files as neighbours
+from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import Fault
 from travois.sessions.home import Home
 from travois.settings import trust
@@ -77,7 +77,8 @@ def levels(named: str) -> tuple[Level, ...]:
 
 def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[Layer]:
     """The files of a level: the other agent's, then our own."""
-    theirs = foreign.user(environ)
+    home = CLAUDE.home(environ)
+    theirs = home / "settings.json" if home else None
     person = environ.get("HOME", "") if level == "user" else where.root
     if level != "local" and person.startswith("/"):
         yield from neighbours.files(person, environ, level=level)
@@ -98,7 +99,7 @@ def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[La
     if level == "project":
         yield from _plugged(Path(where.root, ".agents", "plugins"), level)
     name = "settings.json" if level == "project" else "settings.local.json"
-    path = Path(where.cwd if level == "project" else where.trusted, ".claude", name)
+    path = Path(where.cwd if level == "project" else where.trusted, CLAUDE.folder, name)
     if theirs is None or os.path.realpath(path) != os.path.realpath(theirs):
         yield from read(path, level=level, own=False, base=where.cwd)
     base = where.root if level == "project" else where.cwd

@@ -10,9 +10,8 @@ from pathlib import Path
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from travois.compat import claude as foreign
-from travois.compat.config_files import OPENCODE, loose
-from travois.compat.opencode import user
+from travois.compat.config_files import loose
+from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import chain, exactly, plain_text
 from travois.sessions.home import Home
@@ -20,14 +19,6 @@ from travois.settings.schema import Json, Plugin
 from travois.settings.validate import is_tree
 from travois.skills.command_text import Custom, Whose, parse, parse_table
 
-PROJECT = (
-    ".travois/commands",
-    ".claude/commands",
-    ".opencode/command",
-    ".opencode/commands",
-    ".gemini/commands",
-    ".qwen/commands",
-)
 WHOSE: dict[Whose, re.Pattern[str]] = {
     "opencode": re.compile(r"/\.?opencode/commands?/$"),
     "codex": re.compile(r"/prompts/$"),
@@ -51,9 +42,9 @@ def commands(
     for folder, held in (*(_project(root, cwd) if "project" in levels else ()), *own):
         for custom in _shelved(folder, held, notices):
             found.setdefault(custom.name, _bare(custom) if held else custom)
-    tables = {"project": root, "user": user(environ)}
-    for level in (level for level in tables if level in levels):
-        for custom in _tabled(tables[level], notices):
+    tables = {"project": root, "user": OPENCODE.home(environ)}
+    for place in (place for level, place in tables.items() if place and level in levels):
+        for custom in _tabled(str(place), notices):
             found.setdefault(custom.name, custom)
     for plugin in plugins:
         for custom in (one for folder in plugin.commands for one in _shelved(folder, "", notices)):
@@ -70,25 +61,23 @@ def _bare(custom: Custom) -> Custom:
 
 def _project(root: str, cwd: str) -> Iterator[tuple[str, str]]:
     for folder in reversed(chain(cwd, root)):
-        yield from ((os.path.join(folder, name), root) for name in PROJECT)
+        yield os.path.join(folder, ".travois", "commands"), root
+        for agent in (CLAUDE, OPENCODE, GEMINI, QWEN):
+            yield from ((path, root) for path in agent.within_project(folder, *agent.commands))
 
 
 def _user(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
     yield str(home.path / "commands")
-    if theirs := foreign.user(environ):
-        yield str(theirs.parent / "commands")
-    person = environ.get("HOME", "")
-    if not person:
-        return
-    config = environ.get("XDG_CONFIG_HOME") or os.path.join(person, ".config")
-    yield from (os.path.join(config, "opencode", name) for name in ("command", "commands"))
-    yield os.path.join(environ.get("CODEX_HOME") or os.path.join(person, ".codex"), "prompts")
-    yield from (os.path.join(person, name, "commands") for name in (".gemini", ".qwen"))
+    for agent in (CLAUDE, OPENCODE, CODEX):
+        yield from agent.within_home(environ, *agent.commands)
+    if person := environ.get("HOME"):
+        for agent in (GEMINI, QWEN):
+            yield from agent.within_project(person, *agent.commands)
 
 
 def _tabled(root: str, notices: list[str]) -> Iterator[Custom]:
     """The commands that opencode's settings hold themselves."""
-    for path in filter(os.path.isfile, (os.path.join(root, name) for name in OPENCODE)):
+    for path in filter(os.path.isfile, (os.path.join(root, name) for name in OPENCODE.settings)):
         try:
             table = loose(plain_text(path)).get("command")
         except (OSError, ValueError) as error:

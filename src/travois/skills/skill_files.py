@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat import claude as foreign
+from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN, find_folder
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
 from travois.sessions.home import Home
@@ -24,9 +24,10 @@ from travois.skills.command_text import Custom
 from travois.skills.skill_text import SHARE, Known, parse
 
 AGENTS = (
-    ".travois", ".claude", ".agents", ".codex", ".opencode", ".gemini", ".qwen", ".kimi-code",
-    ".goose",
-)  # fmt: skip
+    *(".travois", CLAUDE.folder, ".agents"),
+    *(one.folder for one in (CODEX, OPENCODE, GEMINI, QWEN)),
+    *(".kimi-code", ".goose"),
+)
 """Folders of a project, or of a person, in which agents keep what belongs to them."""
 FILE = "SKILL.md"
 MOST, LONGEST = 300, 200_000
@@ -203,14 +204,13 @@ def _wish(skill: Custom, root: str) -> str:
 def personal_folders(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield where the user's own skills may lie."""
     yield str(home.path / "skills")
-    if theirs := foreign.user(environ):
-        yield str(theirs.parent / "skills")
+    yield from CLAUDE.within_home(environ, "skills")
     person = environ.get("HOME", "")
     if not person:
         return
     yield from (os.path.join(person, name, "skills") for name in AGENTS)
-    config = environ.get("XDG_CONFIG_HOME") or os.path.join(person, ".config")
-    yield from (os.path.join(config, name, "skills") for name in ("opencode", "agents"))
+    if config := find_folder(environ, OPENCODE.variable, OPENCODE.base):
+        yield from (str(config / name / "skills") for name in (OPENCODE.inner, "agents"))
 
 
 def _shelved(shelf: Shelf, notices: list[str], seen: set[str]) -> Iterator[Custom]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
+from travois.compat.foreign_agent import CLAUDE
 from travois.compat.sessions.format import (
     WHOLE,
     Compaction,
@@ -16,7 +17,6 @@ from travois.compat.sessions.format import (
     asked,
     call,
     content,
-    folder,
     inner,
     lines,
     moment,
@@ -29,7 +29,7 @@ from travois.compat.sessions.format import (
     told,
 )
 
-NAME, RESUME = "claude", "claude --resume {id}"
+NAME, RESUME = CLAUDE.name, CLAUDE.resume
 NAMES = ("customTitle", "aiTitle", "summary")
 SYNTHETIC = "<synthetic>"
 """Who says what the harness puts into the model's mouth, such as that a request failed."""
@@ -37,9 +37,11 @@ SYNTHETIC = "<synthetic>"
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order; those of its sub-agents are part of them."""
-    home = folder(environ, "CLAUDE_CONFIG_DIR", ".claude")
-    found = sessions(NAME, home, "projects/*/*.jsonl")
-    return (one for one in found if not one.path.name.startswith("agent-"))
+    return (
+        one
+        for one in sessions(CLAUDE, CLAUDE.home(environ))
+        if not one.path.name.startswith("agent-")
+    )
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from travois.compat.foreign_agent import CODEX
 from travois.compat.sessions.format import (
     WHOLE,
     Compaction,
@@ -16,7 +17,6 @@ from travois.compat.sessions.format import (
     asked,
     content,
     encoded,
-    folder,
     inner,
     lines,
     moment,
@@ -28,15 +28,14 @@ from travois.compat.sessions.format import (
 )
 from travois.core.content import Call
 
-NAME, RESUME = "codex", "codex resume {id}"
-WHERE = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
+NAME, RESUME = CODEX.name, CODEX.resume
 FAILED = re.compile(r'(?:exit code:? |exited with code |"exit_code": ?)[1-9]', re.IGNORECASE)
 CWD = re.compile(r"<cwd>(.+?)</cwd>|working directory: (\S+)")
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order."""
-    return sessions(NAME, folder(environ, "CODEX_HOME", ".codex"), *WHERE)
+    return sessions(CODEX, CODEX.home(environ))
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:

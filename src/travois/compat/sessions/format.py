@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
@@ -11,6 +11,7 @@ from typing import BinaryIO, Literal, cast
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat.foreign_agent import ForeignAgent
 from travois.core.content import Call
 
 # A session that some agent has recorded, in words that are the same for all agents.
@@ -187,14 +188,6 @@ INJECTED = re.compile(
 EMBEDDED = re.compile(r"data:([\w.+/-]+);base64,")
 
 
-def folder(environ: Mapping[str, str], variable: str, *below: str) -> Path | None:
-    """The folder that a variable names, else one below the person's home."""
-    if chosen := environ.get(variable):
-        return Path(chosen).expanduser().absolute()
-    person = environ.get("HOME", "")
-    return Path(person, *below) if person.startswith("/") else None
-
-
 def stamped(agent: str, path: Path) -> Found | None:
     """A file with its size and time; None if it is gone or empty."""
     try:
@@ -205,10 +198,10 @@ def stamped(agent: str, path: Path) -> Found | None:
     return Found(agent, path, stamp, stat.st_mtime) if stat.st_size else None
 
 
-def sessions(agent: str, home: Path | None, *patterns: str) -> Iterator[Found]:
-    """The files of these names below a folder, in no order."""
-    for path in (path for each in patterns for path in home.glob(each)) if home else ():
-        if found := stamped(agent, path):
+def sessions(agent: ForeignAgent, home: Path | None) -> Iterator[Found]:
+    """Yield an agent's session files below a folder, in no order."""
+    for path in (path for each in agent.sessions for path in home.glob(each)) if home else ():
+        if found := stamped(agent.name, path):
             yield found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from travois.compat.foreign_agent import GEMINI
 from travois.compat.sessions.format import (
     WHOLE,
     Found,
@@ -15,7 +16,6 @@ from travois.compat.sessions.format import (
     call,
     content,
     decode,
-    folder,
     inner,
     lines,
     moment,
@@ -26,15 +26,13 @@ from travois.compat.sessions.format import (
     told,
 )
 
-NAME, RESUME = "gemini", "gemini --resume {id}"
+NAME, RESUME = GEMINI.name, GEMINI.resume
 LARGEST, ENDS = 1 << 28, (".json", ".jsonl")
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order; one that was gone on with in the later form counts once."""
-    home = folder(environ, "GEMINI_CLI_HOME")
-    found = sessions(NAME, home, *(f".gemini/tmp/*/chats/session-*{end}" for end in ENDS))
-    return (one for one in found if not _twin(one.path))
+    return (one for one in sessions(GEMINI, GEMINI.home(environ)) if not _twin(one.path))
 
 
 def _twin(path: Path) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from travois.compat.foreign_agent import OPENCODE, find_folder
 from travois.compat.sessions.format import (
     WHOLE,
     Compaction,
@@ -20,7 +21,6 @@ from travois.compat.sessions.format import (
     content,
     decode,
     encoded,
-    folder,
     inner,
     moment,
     sessions,
@@ -30,7 +30,7 @@ from travois.compat.sessions.format import (
 )
 from travois.core.content import Call
 
-NAME, RESUME = "opencode", "opencode --session {id}"
+NAME, RESUME = OPENCODE.name, OPENCODE.resume
 LISTING = """\
 select id, max(time_updated, coalesce(
   (select max(time_updated) from message where session_id = session.id), 0))
@@ -43,7 +43,7 @@ Message = tuple[str, Json, Iterable[Json]]
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order. One of a database has a path below that of the database."""
-    share = folder(environ, "XDG_DATA_HOME", ".local", "share")
+    share = find_folder(environ, "XDG_DATA_HOME", ".local/share")
     if share is None:
         return
     home = share / "opencode"
@@ -52,7 +52,7 @@ def find(environ: Mapping[str, str]) -> Iterator[Found]:
         for id, stamp in _rows(database, LISTING):
             kept.add(str(id))
             yield Found(NAME, database / str(id), str(stamp), moment(stamp))
-    for found in sessions(NAME, home, "storage/session/*/ses_*.json"):
+    for found in sessions(OPENCODE, home):
         said = home / "storage" / "message" / found.path.stem
         if found.path.stem not in kept:
             yield replace(found, stamp=f"{found.stamp} {_changed(said)}")

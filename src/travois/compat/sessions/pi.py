@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from travois.compat.foreign_agent import PI
 from travois.compat.sessions.format import (
     WHOLE,
     Compaction,
@@ -15,7 +16,6 @@ from travois.compat.sessions.format import (
     asked,
     call,
     content,
-    folder,
     inner,
     lines,
     moment,
@@ -28,14 +28,13 @@ from travois.compat.sessions.format import (
     told,
 )
 
-NAME, RESUME = "pi", "pi --session {id}"
+NAME, RESUME = PI.name, PI.resume
 NOTES = ("custom_message", "branch_summary")
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """All sessions, in no order."""
-    home = folder(environ, "PI_CODING_AGENT_DIR", ".pi", "agent")
-    return sessions(NAME, home, "sessions/*/*.jsonl")
+    return sessions(PI, PI.home(environ))
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
