@@ -7,10 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from travois.sessions.blobs import size
-from travois.sessions.home import Home
+from travois.sessions.home import TMP, Home
 
-TMP = "tmp"
-"""Where in a session's folder its /tmp goes with it to the trash."""
 LARGEST_COPY = 100 * 1024 * 1024
 """How many bytes a fork gets a copy of."""
 

@@ -17,7 +17,7 @@ from travois.core.facts import Changed, Entry, Opened, User
 from travois.sessions import blobs, lock
 from travois.sessions import log_line as line
 from travois.sessions.blobs import size
-from travois.sessions.home import Home, Project
+from travois.sessions.home import TMP, Home, Project
 from travois.sessions.log_file import NAME
 
 CACHE, ROSTER = "summary.json", "roster.json"
@@ -316,7 +316,7 @@ def discard(home: Home, summary: Summary) -> Path:
         goal = _free(home.trash / summary.project / summary.id)
         blobs.make_folders(goal.parent)
         with suppress(FileNotFoundError):
-            home.session_tmp(summary.id).rename(folder / "tmp")
+            home.session_tmp(summary.id).rename(folder / TMP)
         return folder.rename(goal)
     except OSError as error:
         raise Fault(f"Session {summary.id} could not be moved", why=str(error)) from error

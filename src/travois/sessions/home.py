@@ -14,6 +14,9 @@ import msgspec
 from travois.core.errors import Fault
 from travois.sessions import blobs
 
+TMP = "tmp"
+"""Where in a session's folder its /tmp goes with it to the trash."""
+
 
 class Home(msgspec.Struct, frozen=True):
     """The folder and what lies where in it."""
