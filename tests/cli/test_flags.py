@@ -40,7 +40,7 @@ def test_a_window_is_a_number_as_people_write_it(text: str, window: int) -> None
 
 def test_words_that_are_no_number_or_level_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     for words, why in (
-        (("--autocompact", "lots"), "'lots' is no number of tokens"),
+        (("--autocompact", "lots"), "'lots' is not a number of tokens"),
         (("--effort", "huge"), "choose from"),
     ):
         with pytest.raises(SystemExit, match="2"):

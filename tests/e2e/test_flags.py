@@ -81,8 +81,8 @@ def test_what_means_nothing_here_is_said_to_be_ignored(program: Program) -> None
     done, _ = asked(program, FINE, "--betas", "x", "--ide", "--autocompact", "auto")
     assert (done.code, done.out) == (0, "Fine.\n")
     assert done.err.splitlines() == [
-        "travois: --betas means nothing here and is ignored",
-        "travois: --ide means nothing here and is ignored",
+        "travois: --betas has no effect in Travois and is ignored",
+        "travois: --ide has no effect in Travois and is ignored",
     ]
 
 

@@ -20,7 +20,7 @@ MORE = """\
   git diff | travois exec -                      standard input is the prompt, or comes before it
 
 For programs that were written for Codex, such as those that use @openai/codex-sdk (docs/sdk.md).
-Models are named as everywhere in Travois. Whatever else Codex knows means nothing here.
+Models are named as everywhere in Travois. Other flags of Codex have no effect.
 """
 SANDBOXES = {
     "read-only": ("--permission-mode", "plan"),
@@ -64,7 +64,7 @@ def _idle(top: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Do it as `travois -p` would; returns the exit code."""
     for notice in _settle(args):
-        warn(f"{notice} means nothing here and is ignored")
+        warn(f"{notice} has no effect in Travois and is ignored")
     for image in _unseen(args):
         warn(f"{image} is outside the folders to work in and is not shown: --add-dir its folder")
     words = list(_words(args))

@@ -282,7 +282,7 @@ no key and no network, and touches nothing of yours. Enter goes on, Ctrl-C leave
 
 def register_demo(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "demo", what="a tour of a minute: no key, no network", more=DEMO_HELP)
+    top = command(commands, "demo", what="a one-minute tour: no key, no network", more=DEMO_HELP)
     top.add_argument("--auto", action="store_true", help="play by itself")
     top.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="so many times as fast")
     top.add_argument("--plain", action="store_true", help="lines only")

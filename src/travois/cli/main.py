@@ -245,8 +245,9 @@ def _stand() -> None:
 
 
 def _module(command: str) -> ModuleType:
+    where = MODULES.get(command, f"commands.{command}")
     try:
-        return import_module(f"travois.{MODULES.get(command, f'commands.{command}')}")
+        return import_module(f"travois.{where}")
     except ModuleNotFoundError as error:
         if error.name != "travois_lab":
             raise

@@ -22,32 +22,32 @@ from travois.providers.options import LEVELS, worth
 from travois.version import __version__
 
 COMMANDS = {
-    "sessions": "list, show, compare, export, rename, measure and prune sessions",
-    "search": "find a session by what was said in it, also of other agents",
-    "memory": "what is remembered, why, and how to change it",
-    "dream": "put memories in order between sessions",
-    "audit": "prove from its log what a session sent",
-    "context": "what is in the window, what was set aside, and how to get it back",
-    "notes": "the notes that the model keeps on a session",
-    "cost": "what a session cost, and what its cache missed and why",
-    "inspect": "look inside a session in the browser",
-    "compact": "set the older part of a conversation aside",
-    "rewind": "take files and conversation back to an earlier turn",
-    "agents": "watch the agents of a session; the kinds there are",
-    "mail": "write to other sessions and teams",
-    "permissions": "why something may run or not; dry runs of rules",
-    "config": "settings, and which file decided them",
-    "plugins": "the plugins that count here, and what they bring",
-    "mcp": "servers that lend tools: list, test, add, approve, log in",
-    "import": "take along what another agent keeps: settings, memories, sessions",
-    "trust": "let a folder's own settings hold, or no longer",
-    "try": "run a command in a copy, see what it changes, keep that or not",
-    "acp": "serve an editor that speaks the Agent Client Protocol",
-    "exec": "one task, asked for as programs ask Codex",
-    "models": "the models there are, what is known of each, and whether it works",
-    "doctor": "what works on this machine, and how to mend the rest",
-    "demo": "a tour of a minute: no key, no network",
-    "lab": "a local API simulator to test agents with",
+    "sessions": "list, show, compare, export, rename and prune sessions",
+    "search": "search all sessions, including those of other agents",
+    "memory": "show, edit and undo long-term memories",
+    "dream": "consolidate memories between sessions",
+    "audit": "check from the log what a session sent",
+    "context": "show what is in the context window, and restore what was compacted",
+    "notes": "show the notes the model keeps on a session",
+    "cost": "show what a session cost, and its prompt cache misses",
+    "inspect": "inspect a session in the browser",
+    "compact": "compact a session: replace older messages with a summary",
+    "rewind": "restore files and conversation to an earlier turn",
+    "agents": "list agent types, and watch the subagents of a session",
+    "mail": "send messages to other sessions and teams",
+    "permissions": "explain why a tool call is allowed or denied; test rules",
+    "config": "show and change settings, and which file each comes from",
+    "plugins": "list the active plugins and what they provide",
+    "mcp": "list, test, add, approve and log in to MCP servers",
+    "import": "import settings, memories and sessions from another agent",
+    "trust": "trust a folder's own settings, or revoke that trust",
+    "try": "run a command on a copy, review the changes, keep or drop them",
+    "acp": "serve an editor over the Agent Client Protocol",
+    "exec": "run one task with the command line of `codex exec`",
+    "models": "list models, show their details, and test them",
+    "doctor": "check this machine and explain how to fix problems",
+    "demo": "a one-minute tour: no key, no network",
+    "lab": "a local API simulator for testing agents",
 }
 """Commands; each has a `register_NAME` in the module of its name, or in that of `MODULES`."""
 IDLE = (
@@ -76,13 +76,13 @@ MODULES = {
 ABOUT = """\
 A coding agent in your terminal, with any model.
 
-  travois                             talk, in this folder
-  travois -p "fix the failing test"   one task, then exit (for scripts)
-  git diff | travois -p "review"      standard input comes before the prompt
-  travois -c                          go on with the last session of this folder
-  travois -r                          choose the session to go on with
+  travois                             start a conversation in this folder
+  travois -p "fix the failing test"   run one task and exit (for scripts)
+  git diff | travois -p "review"      standard input is added before the prompt
+  travois -c                          continue the last session of this folder
+  travois -r                          choose a session to resume
 
-In a conversation, /help lists commands, Tab completes them, Esc stops what runs, Ctrl-D leaves.
+In a conversation: /help lists commands, Tab completes, Esc interrupts, Ctrl-D exits.
 """
 ENDING = """\
 commands:
@@ -92,10 +92,10 @@ exit codes:
   0 done   1 the turn failed or hit a limit   2 bad input or settings
   3 done, but a tool call was denied (only with --fail-on-denial)
   129 hung up (SIGHUP)   130 interrupted (SIGINT)   143 terminated (SIGTERM);
-  these three leave a session to resume
+  after these three the session can be resumed
 
 Models: ANTHROPIC_API_KEY (ANTHROPIC_BASE_URL), OPENAI_API_KEY (OPENAI_BASE_URL).
-State lives in TRAVOIS_HOME (default ~/.local/state/travois).
+State is stored in TRAVOIS_HOME (default ~/.local/state/travois).
 """
 
 
@@ -109,7 +109,7 @@ def parser() -> ArgumentParser:
         epilog=ENDING.format(commands=listing),
         formatter_class=_formatter,
     )
-    top.add_argument("prompt", nargs="?", help="what to do")
+    top.add_argument("prompt", nargs="?", help="the task")
     top.add_argument("-p", "--print", action="store_true", help="run one task and exit")
     version = f"{__version__} (Travois)"
     top.add_argument("-v", "--version", action="version", version=version)
@@ -129,6 +129,7 @@ def _formatter(prog: str) -> HelpFormatter:
 def shared(top: ArgumentParser) -> None:
     """Add the flags that say how sessions are opened."""
     _talking(top)
+    _behaviour(top)
     _limits(top)
     _sessions(top)
     _rights(top)
@@ -137,10 +138,10 @@ def shared(top: ArgumentParser) -> None:
 
 def _elsewhere(top: ArgumentParser) -> None:
     """Flags that hosts of other agents pass."""
-    add = top.add_argument_group("servers of tools").add_argument
-    what = "servers as a file or JSON"
+    add = top.add_argument_group("MCP servers").add_argument
+    what = "load MCP servers from a file or JSON"
     add("--mcp-config", action="append", nargs="+", default=[], metavar="FILE|JSON", help=what)
-    add("--strict-mcp-config", action="store_true", help="no servers but those of --mcp-config")
+    add("--strict-mcp-config", action="store_true", help="use only the servers of --mcp-config")
     for name in IDLE:
         add(f"--{name}", default="", help=SUPPRESS)
     for name in IDLE_SWITCHES:
@@ -160,11 +161,11 @@ def understood(argv: list[str]) -> Namespace:
     else:
         args, strange = top.parse_args(argv), list[str]()
     if (args.input_format, args.output_format) == ("stream-json", "codex-json"):
-        top.error("codex-json tells of one task: it takes no --input-format stream-json")
+        top.error("codex-json reports one task: it cannot be used with --input-format stream-json")
     named = (*IDLE, *IDLE_SWITCHES, "debug")
     given = [name for name in named if getattr(args, name.replace("-", "_"))]
     for name in (*(f"--{name}" for name in given), *strange):
-        complain(f"travois: {name} means nothing here and is ignored\n")
+        complain(f"travois: {name} has no effect in Travois and is ignored\n")
     if strange and args.input_format == "stream-json":
         args.prompt = None  # it may be the value of a flag that is not known
     return args
@@ -172,61 +173,102 @@ def understood(argv: list[str]) -> Namespace:
 
 def _talking(top: ArgumentParser) -> None:
     add = top.add_argument_group("model and output").add_argument
-    add("--model", default="", metavar="NAME", help="provider/id, or an id of the catalogue")
-    add("--fallback-model", default="", metavar="A,B", help="who answers while it cannot")
-    what = f"how much it thinks: {', '.join(LEVELS)}"
+    add("--model", default="", metavar="NAME", help="provider/id, or an id from `travois models`")
+    add(
+        "--fallback-model",
+        default="",
+        metavar="A,B",
+        help="models to use while the main one is unavailable",
+    )
+    what = f"reasoning effort: {', '.join(LEVELS)}"
     add("--effort", default="", choices=LEVELS, metavar="LEVEL", help=what)
-    what = "use no more of the window, as in 200k"
+    what = "compact before the context exceeds this, e.g. 200k"
     add("--autocompact", type=_size, default=0, metavar="TOKENS", help=what)
-    add("--output-format", default="text", choices=FORMATS, help="how headless runs speak")
-    add("--input-format", default="text", choices=("text", "stream-json"))
-    add("--include-partial-messages", action="store_true", help="stream-json: deltas as they come")
-    add("--replay-user-messages", action="store_true", help="stream-json: echo what was read")
-    add("--include-hook-events", action="store_true", help="stream-json: tell of hooks")
-    add("--forward-subagent-text", action="store_true", help="stream-json: what agents say, too")
-    add("--json-schema", default="", metavar="JSON", help="the form that the answer must have")
-    for name, what in (("system-prompt", "replace"), ("append-system-prompt", "add to")):
+    add("--output-format", default="text", choices=FORMATS, help="output format with -p")
+    add(
+        "--input-format",
+        default="text",
+        choices=("text", "stream-json"),
+        help="input format with -p",
+    )
+    add(
+        "--include-partial-messages",
+        action="store_true",
+        help="stream-json: include partial messages",
+    )
+    add("--replay-user-messages", action="store_true", help="stream-json: echo user messages")
+    add("--include-hook-events", action="store_true", help="stream-json: include hook events")
+    add("--forward-subagent-text", action="store_true", help="stream-json: include subagents' text")
+    add("--json-schema", default="", metavar="JSON", help="JSON schema of the final answer")
+
+
+def _behaviour(top: ArgumentParser) -> None:
+    add = top.add_argument_group("instructions, agents and settings").add_argument
+    for name, what in (("system-prompt", "replace"), ("append-system-prompt", "append to")):
         add(f"--{name}", default="", metavar="TEXT", help=f"{what} the system prompt")
-        add(f"--{name}-file", default="", metavar="FILE", help=f"{what} it with that of a file")
-    add("--agent", default="", metavar="NAME", help="talk to an agent of this kind")
-    add("--agents", default="", metavar="JSON", help="more kinds of agents, by name")
-    add("--plugin-dir", action="append", default=[], metavar="DIR", help="a plugin for this run")
-    add("--settings", default="", metavar="FILE|JSON", help="more settings for this run")
-    add("--setting-sources", metavar="LIST", help="of user, project, local; empty for none")
-    what = "nothing that lies about: no instruction files, skills, agents, hooks, memories"
+        add(
+            f"--{name}-file",
+            default="",
+            metavar="FILE",
+            help=f"{what} the system prompt from a file",
+        )
+    add("--agent", default="", metavar="NAME", help="talk to this agent type")
+    add("--agents", default="", metavar="JSON", help="define more agent types, by name")
+    add(
+        "--plugin-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="load a plugin for this run",
+    )
+    add("--settings", default="", metavar="FILE|JSON", help="extra settings for this run")
+    add(
+        "--setting-sources",
+        metavar="LIST",
+        help="settings to read: user, project, local; empty for none",
+    )
+    what = "ignore instruction files, skills, agents, hooks and memories"
     add("--bare", "--safe-mode", action="store_true", help=what)
-    add("--disable-slash-commands", action="store_true", help="no skills and commands of yours")
-    what = "lines only, as screen readers like it"
+    add("--disable-slash-commands", action="store_true", help="disable skills and custom commands")
+    what = "plain lines, for screen readers"
     add("--plain", "--ax-screen-reader", action="store_true", help=what)
     add("--verbose", action="store_true", help=SUPPRESS)
 
 
 def _limits(top: ArgumentParser) -> None:
-    add = top.add_argument_group("limits, for all agents together").add_argument
+    add = top.add_argument_group("limits (all agents together)").add_argument
     add("--max-turns", type=int, default=0, metavar="N", help="stop after N model calls")
-    add("--max-budget-usd", type=float, default=0.0, metavar="USD", help="never spend more")
-    add("--max-tokens", type=int, default=0, metavar="N", help="never use more, cached or not")
-    add("--max-seconds", type=float, default=0.0, metavar="S", help="stop after so long")
+    add("--max-budget-usd", type=float, default=0.0, metavar="USD", help="spend at most this much")
+    add(
+        "--max-tokens", type=int, default=0, metavar="N", help="use at most N tokens, cached or not"
+    )
+    add("--max-seconds", type=float, default=0.0, metavar="S", help="stop after S seconds")
 
 
 def _sessions(top: ArgumentParser) -> None:
     add = top.add_argument_group("sessions").add_argument
-    add("-c", "--continue", dest="latest", action="store_true", help="the last one of this folder")
-    what = "go on with a session; without a name, choose one from a list"
+    add(
+        "-c",
+        "--continue",
+        dest="latest",
+        action="store_true",
+        help="continue the last session of this folder",
+    )
+    what = "resume a session; without a name, choose from a list"
     add("-r", "--resume", nargs="?", default="", const=PICK, metavar="ID|NAME", help=what)
-    add("--fork-session", action="store_true", help="with -c or -r: branch off, leave it as it is")
+    add("--fork-session", action="store_true", help="with -c or -r: continue in a copy")
     add("--resume-session-at", default="", metavar="UUID", help=SUPPRESS)
-    add("--session-id", default="", metavar="UUID", help="the id of the new session")
-    add("-n", "--name", default="", help="what to call it")
-    what = "in a git worktree of its own"
+    add("--session-id", default="", metavar="UUID", help="id for the new session")
+    add("-n", "--name", default="", help="name the session")
+    what = "work in a separate git worktree"
     add("-w", "--worktree", nargs="?", const="", metavar="NAME", help=what)
-    what = "work without a terminal: print the id and return"
+    what = "run in the background: print the session id and return"
     add("--bg", "--background", action="store_true", help=what)
     for name in ("init", "maintenance"):
-        what = f"let Setup hooks ({name}) run first"
+        what = f"run Setup hooks ({name}) first"
         add(f"--{name}", dest="setup", action="store_const", const=name, default="", help=what)
-    add("--init-only", action="store_true", help="let Setup hooks run, and end")
-    add("--no-session-persistence", action="store_true", help="keep nothing after the end")
+    add("--init-only", action="store_true", help="run Setup hooks and exit")
+    add("--no-session-persistence", action="store_true", help="do not save the session")
 
 
 def _rights(top: ArgumentParser) -> None:
@@ -234,25 +276,25 @@ def _rights(top: ArgumentParser) -> None:
     modes = "default, plan, accept-edits, auto, dont-ask, bypass"
     group.add_argument("--permission-mode", default="", metavar="MODE", help=modes)
     for names, what, meaning in (
-        (("--allowedTools", "--allowed-tools"), "RULE", 'such as "Bash(git diff:*)" Edit'),
-        (("--disallowedTools", "--disallowed-tools"), "RULE", "always denied"),
-        (("--add-dir",), "DIR", "more folders to work in"),
+        (("--allowedTools", "--allowed-tools"), "RULE", 'allow, e.g. "Bash(git diff:*)" Edit'),
+        (("--disallowedTools", "--disallowed-tools"), "RULE", "always deny"),
+        (("--add-dir",), "DIR", "more folders the agent may work in"),
     ):
         group.add_argument(
             *names, action="append", nargs="+", default=[], metavar=what, help=meaning
         )
-    group.add_argument("--tools", metavar="LIST", help='built-in tools, of which "" is none')
+    group.add_argument("--tools", metavar="LIST", help='built-in tools to offer; "" for none')
     what = (
-        "no settings of files, no commands and no web but by --tools, nothing outside the folders"
+        "ignore settings files; no commands or web unless in --tools; no access outside the folders"
     )
     group.add_argument("--restricted", action="store_true", help=what)
-    what = "none: whatever would be asked about is denied"
+    what = "none: deny whatever would need approval"
     group.add_argument("--permission-prompts", default="", choices=("host", "none"), help=what)
-    what = "a tool of a server that answers in place of a person"
+    what = "MCP tool that answers permission questions"
     group.add_argument("--permission-prompt-tool", default="", metavar="TOOL", help=what)
-    what = "exit with 3 if a tool call was denied (headless)"
+    what = "exit with code 3 if a tool call was denied (with -p)"
     group.add_argument("--fail-on-denial", action="store_true", help=what)
-    group.add_argument("--no-sandbox", action="store_true", help="run commands without walls")
+    group.add_argument("--no-sandbox", action="store_true", help="run commands without the sandbox")
     group.add_argument("--dangerously-skip-permissions", action="store_true", help=SUPPRESS)
 
 
@@ -265,7 +307,7 @@ def _size(text: str) -> int:
     """A number of tokens as people write it; nothing for what the window asks for."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.lower())
     if found is None and text != "auto":
-        raise ArgumentTypeError(f"{text!r} is no number of tokens")
+        raise ArgumentTypeError(f"{text!r} is not a number of tokens")
     scale = {"": 1, "k": 1_000, "m": 1_000_000}
     return round(float(found[1]) * scale[found[2]]) if found else 0
 
