@@ -25,7 +25,7 @@ from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import Model
-from travois.engine.agent import Agent, World
+from travois.engine.agent import Agent, AgentContext, AgentPermissions, AgentTools, Runtime, World
 from travois.engine.loop import turn
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
@@ -149,9 +149,9 @@ async def spend(day: Day, folder: Path, layers: Layers) -> None:
         with held:
             async with anyio.create_task_group() as group:
                 agent = day.agent = _agent(day, Session(held), folder, layers)
-                agent.background = group.start_soon
+                agent.runtime.background = group.start_soon
                 for _ in range(RESUMED):
-                    agent.inbox.append(User((Text(day._words(40)),)))
+                    agent.turn.inbox.append(User((Text(day._words(40)),)))
                     assert await turn(agent) == "end"
                     day.wait(exp(day.chance.gauss(PAUSE, SPREAD)))
         day.resumed = True
@@ -179,12 +179,11 @@ def _agent(day: Day, session: Session, folder: Path, layers: Layers) -> Agent:
         session=session,
         model=day,
         encoder=Encoder(blobs.get),
-        tools={"Look": tool},
+        tools=AgentTools({"Look": tool}),
         world=World("/", DiskFiles(), LocalProcesses(), NoWeb(), blobs, spill, kept=str(folder)),
-        guard=Guard(mode="bypass"),
-        person=Nobody(),
-        layers=layers,
-        clock=day.now,
+        permissions=AgentPermissions(Guard(mode="bypass"), Nobody()),
+        context=AgentContext(layers),
+        runtime=Runtime(clock=day.now),
     )
 
 

@@ -35,7 +35,7 @@ from travois.core.facts import (
 )
 from travois.core.models import EDITS, Model, Price, Usage
 from travois.core.tokens import estimate
-from travois.engine.agent import Agent, World
+from travois.engine.agent import Agent, AgentContext, AgentPermissions, AgentTools, Runtime, World
 from travois.engine.loop import turn
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
@@ -128,7 +128,7 @@ class Player:
         """Say what was said before the next reply, at the time of that reply."""
         assert self.agent is not None
         self.now = self.steps[self.at].time
-        self.agent.inbox.extend(self.steps[self.at].said)
+        self.agent.turn.inbox.extend(self.steps[self.at].said)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
@@ -156,7 +156,7 @@ class Player:
         if not calls(step.content):
             return Reply(step.content, stop="end", usage=usage, left_out=request.left_out)
         if not self.done:
-            self.agent.inbox.extend(self.steps[self.at].said)
+            self.agent.turn.inbox.extend(self.steps[self.at].said)
         return Reply(step.content, stop="calls", usage=usage, left_out=request.left_out)
 
     def _charge(self, request: Seen) -> tuple[int, int]:
@@ -279,7 +279,7 @@ def replay(
             session = Session(HeardLog(log, player.heard))
             async with anyio.create_task_group() as group:
                 player.agent = _agent(player, session, folder, setting=setting)
-                player.agent.background = group.start_soon
+                player.agent.runtime.background = group.start_soon
                 return await _play(player, player.agent)
 
     return player, anyio.run(main)
@@ -324,14 +324,15 @@ def _agent(player: Player, session: Session, folder: Path, *, setting: Setting) 
         session=session,
         model=player,
         encoder=Encoder(blobs.get),
-        tools=tools,
+        tools=AgentTools(tools),
         world=World(
             "/", TreeFiles(player.tree), LocalProcesses(), NoWeb(), blobs, spill, kept=str(kept)
         ),
-        guard=Guard(mode="bypass", folders=(_workspace(setting.cwd),)),
-        person=Nobody(),
-        layers=setting.layers,
-        clock=lambda: player.now,
+        permissions=AgentPermissions(
+            Guard(mode="bypass", folders=(_workspace(setting.cwd),)), Nobody()
+        ),
+        context=AgentContext(setting.layers),
+        runtime=Runtime(clock=lambda: player.now),
     )
 
 

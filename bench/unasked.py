@@ -228,13 +228,16 @@ async def rule_on(agent: Agent, command: str) -> Ruling | None:
 
 def find_hole(agent: Agent, ruling: Ruling) -> str:
     """Return what the sandbox of a command leaves open that it must not; empty if nothing."""
-    cage, bounds = ruling.cage, agent.bounds
+    cage, bounds = ruling.cage, agent.permissions.sandbox
     if cage is None or bounds is None:
         return "no sandbox"
-    bypass = agent.guard.mode == "bypass"
+    bypass = agent.permissions.guard.mode == "bypass"
     if cage.network != "off" and not bypass:
         return "the network"
-    if cage.writable not in ((), bounds.writable) or cage.folders != agent.guard.folders:
+    if (
+        cage.writable not in ((), bounds.writable)
+        or cage.folders != agent.permissions.guard.folders
+    ):
         return f"writes outside: {cage.writable}"
     root = agent.world.root
     lifted = [p for p in cage.lifted if not bypass or personal(os.path.relpath(p, root))]

@@ -114,8 +114,8 @@ class Session:
             crew.notices += await hooking.begin(crew.agent, self._options)
             stack.push_async_callback(self._part)
             self._group = await stack.enter_async_context(anyio.create_task_group())
-            crew.agent.background = self._beside
-            if crew.agent.hooks is not None and crew.agent.hooks.watched:
+            crew.agent.runtime.background = self._beside
+            if crew.agent.hooks.active is not None and crew.agent.hooks.active.watched:
                 self._group.start_soon(hooking.watch, crew.agent)
             for link in crew.loan.links:
                 self._group.start_soon(link.keep)
@@ -153,8 +153,8 @@ class Session:
         agent = self.crew.agent
         if content:
             _fits(agent.session.view, User(content), self.crew.model)
-            agent.inbox.extend(await mentioned(agent, typed(content)))
-            agent.inbox.append(User(content))
+            agent.turn.inbox.extend(await mentioned(agent, typed(content)))
+            agent.turn.inbox.append(User(content))
         done = anyio.Event()
         with agent.session.watch() as events:
             self._group.start_soon(self._turn, done)
@@ -225,7 +225,7 @@ class Session:
         """Go on in another permission mode; bypass only where the settings began with it."""
         modes: dict[str, Mode] = {known: known for known in MODES}
         found = modes.get(ALIASES.get(mode, mode))
-        guard = self.crew.agent.guard
+        guard = self.crew.agent.permissions.guard
         if found is None or found in guard.barred or found == "bypass" != guard.mode:
             why = "it holds from the start, or not at all"
             why = "the settings switch it off" if found in guard.barred else why

@@ -79,7 +79,7 @@ def test_a_box_is_emptied_when_the_log_has_all_of_it(options: Options) -> None:
         box(office).put("ada", "y" * 900_000)
         waiting = list(office.collect())
         assert list(office.collect()) == [] and path.stat().st_size > 900_000
-        session.crew.agent.inbox.extend(waiting)
+        session.crew.agent.turn.inbox.extend(waiting)
         await session.ask("go")
         assert path.stat().st_size == 0
         whole = next(Path(session.crew.agent.world.kept).glob("mail-*"))

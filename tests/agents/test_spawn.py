@@ -112,7 +112,7 @@ def own(session: Session, id: str) -> list[Entry]:
 
 
 def folder(session: Session) -> Path:
-    (path,) = Home(Path(session.crew.agent.guard.own)).sessions.glob(f"*/{session.id}")
+    (path,) = Home(Path(session.crew.agent.permissions.guard.own)).sessions.glob(f"*/{session.id}")
     return path
 
 
@@ -157,7 +157,7 @@ def test_children_are_no_sessions(options: Options) -> None:
 
     async def main(session: Session) -> None:
         await session.ask("begin")
-        found = summaries(Home(Path(session.crew.agent.guard.own)))
+        found = summaries(Home(Path(session.crew.agent.permissions.guard.own)))
         assert [summary.id for summary in found] == [session.id]
 
     play(options, model, main)
@@ -369,7 +369,7 @@ def test_an_idle_session_is_woken_by_a_child_in_the_background(options: Options)
     async def main(session: Session) -> None:
         model.gates["alpha"] = anyio.Event()
         assert await session.ask("begin") == "Meanwhile."
-        agents = session.crew.agent.agents
+        agents = session.crew.agent.team.children
         assert agents is not None and agents.reports()["a1"] == Report("a1", "running", "")
         model.gates["alpha"].set()
         assert await session.news()
@@ -398,7 +398,7 @@ def test_a_child_in_the_background_can_be_stopped_and_told_something(options: Op
         assert stopped.startswith("Stopped agent a1.")
         assert again == "Agent a1 had ended already (stopped)."
         assert "There are: a1 (stopped)" in unknown
-        agents = session.crew.agent.agents
+        agents = session.crew.agent.team.children
         assert agents is not None and not agents.tell("scout", "hello", sender="main")
         assert own(session, "a1")[-1].fact == Ended("aborted")
 
@@ -622,7 +622,7 @@ def test_reports_from_the_background_share_what_is_free(options: Options) -> Non
         model.gates = dict.fromkeys(names, anyio.Event())
         assert await session.ask("begin") == "Waiting."
         model.gates[names[0]].set()
-        await until(lambda: len(session.crew.agent.inbox) == 30)
+        await until(lambda: len(session.crew.agent.turn.inbox) == 30)
         assert await session.ask(()) == "ok"
         assert context_tokens(session.crew.agent.session.view) < 60_000
 

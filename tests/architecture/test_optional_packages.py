@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from tests.architecture.test_sizes import files
-from tests.architecture.test_structure import _dotted
+from tests.architecture.test_structure import dotted
 
 OPTIONAL = {
     *("mcp", "mcp_types", "numpy", "opentelemetry", "playwright", "starlette", "travois_lab"),
@@ -26,7 +26,7 @@ that first see whether it is there."""
 
 
 def test_few_modules_cannot_be_imported_without_optional_packages() -> None:
-    named = {_dotted(name): tree for name, tree in files().items() if name[:11] != "travois_lab"}
+    named = {dotted(name): tree for name, tree in files().items() if name[:11] != "travois_lab"}
     direct = {name: {*_top_level(tree, named)} for name, tree in named.items()}
     needing = {name for name, found in direct.items() if found & OPTIONAL}
     while more := {name for name, found in direct.items() if found & needing} - needing:

@@ -36,11 +36,11 @@ RELATIVE = ("What", "Whether", "Who", "Whose", "Where", "How", "Those", "Which",
 @cache
 def imports() -> Mapping[str, frozenset[str]]:
     """Every module of ours with those of ours that it imports, late imports among them."""
-    named = {_dotted(name): tree for name, tree in files().items()}
+    named = {dotted(name): tree for name, tree in files().items()}
     return {name: frozenset(_imported(tree, named)) for name, tree in named.items()}
 
 
-def _dotted(file: str) -> str:
+def dotted(file: str) -> str:
     parts = Path(file).with_suffix("").parts
     if parts[0] != "travois_lab":
         parts = ("travois", *parts)

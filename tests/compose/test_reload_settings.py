@@ -39,16 +39,21 @@ def test_a_change_takes_over_what_files_say_and_leaves_what_the_session_added(
         async with Session(options, model=model) as session:
             agent = session.crew.agent
             made = parse("Bash(make)", "allow", origin="an answer")
-            agent.guard = replace(agent.guard, rules=(*agent.guard.rules, made))
+            agent.permissions.guard = replace(
+                agent.permissions.guard, rules=(*agent.permissions.guard.rules, made)
+            )
             session.enter("plan")
             assert await turn(session) == []
             said = {"deny": ["WebFetch"], "additionalDirectories": [str(tmp_path / "more")]}
             path.write_text(json.dumps({"permissions": said, "language": "German"}))
             (told,) = await turn(session)
             assert told == f"{path} changed: its rules and hooks hold from here on"
-            assert [str(rule.text) for rule in agent.guard.rules] == ["WebFetch", "Bash(make)"]
-            assert agent.guard.folders == (options.cwd, str(tmp_path / "more"))
-            assert agent.guard.mode == "plan"
+            assert [str(rule.text) for rule in agent.permissions.guard.rules] == [
+                "WebFetch",
+                "Bash(make)",
+            ]
+            assert agent.permissions.guard.folders == (options.cwd, str(tmp_path / "more"))
+            assert agent.permissions.guard.mode == "plan"
             assert await turn(session) == []
 
     anyio.run(main)
@@ -64,14 +69,14 @@ def test_a_file_that_breaks_or_goes_changes_only_what_it_said(
 
     async def main() -> None:
         async with Session(options, model=Scripted(say("Yes."))) as session:
-            guard = session.crew.agent.guard
+            guard = session.crew.agent.permissions.guard
             path.write_text("{")
             (told,) = await turn(session)
             assert told == f"{path} changed, and all stays as it was: {path} is not valid JSON"
-            assert session.crew.agent.guard == guard
+            assert session.crew.agent.permissions.guard == guard
             path.unlink()
             assert len(await turn(session)) == 1
-            assert session.crew.agent.guard == replace(guard, rules=())
+            assert session.crew.agent.permissions.guard == replace(guard, rules=())
 
     anyio.run(main)
 
@@ -90,7 +95,7 @@ def test_a_hook_may_keep_a_change_out_and_hears_whose_it_is(
             path.write_text(json.dumps({"permissions": {"deny": ["WebFetch"]}}))
             told = await turn(session)
             assert told[-1] == f"{path} changed, and a hook keeps it out: no"
-            assert session.crew.agent.guard.rules == ()
+            assert session.crew.agent.permissions.guard.rules == ()
 
     anyio.run(main)
     event = json.loads(heard.read_text())

@@ -56,7 +56,7 @@ def test_what_a_person_compacts_is_told_by_the_ledger_alone(tmp_path: Path) -> N
 def test_nothing_is_drafted_or_noted_beside_the_conversation(tmp_path: Path) -> None:
     one, _ = working(tmp_path, 45)
     wanted: list[Callable[[], Awaitable[None]]] = []
-    frail(one).layers, one.background = Layers(notes=True), wanted.append
+    frail(one).layers, one.runtime.background = Layers(notes=True), wanted.append
     play(one)
     before = asked(one)
     for job in wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from tests.context.test_manage import DONE, Line, shown, weighed, working
 from tests.engine.against import LabModel, opened, say
-from tests.engine.fakes import Place, agent, begun, facts, log, play, prompt, small
+from tests.engine.fakes import Place, agent, begun, facts, log, play, prompt, small, with_parts
 from travois.context.layers import Idle, Layers
 from travois.context.window import model
 from travois.core.content import Text
@@ -32,7 +33,7 @@ from travois_lab.objects import Json
 def rested(one: Agent, seconds: float) -> None:
     """Let so much time pass, and ask for one more word."""
     now = log(one).entries[-1].at + seconds
-    one.clock = lambda: now
+    one.runtime.clock = lambda: now
     one.model = Scripted(weighed(reply("back")))
     play(one, "and now?")
 
@@ -50,7 +51,7 @@ def reads(
     session = begun((tool,), window=window, output=4_000, price=price or Price())
     lines: list[Line] = [read(number) for number in range(rounds)]
     one = agent(folder, *lines, DONE, tools=(tool,), session=session, **more)
-    one.clock = lambda: log(one).entries[-1].at + 1
+    one.runtime.clock = lambda: log(one).entries[-1].at + 1
     play(one)
     return one
 
@@ -82,8 +83,8 @@ def test_after_an_hour_old_results_are_cleared_and_that_is_told_in_one_line(
     assert len(cleared.calls) == 35
     assert facts(one, Compacted) == []
     assert len(told) == 1 and "\n" not in told[0]
-    assert told[0].startswith("cleared 35 old results (about ")
-    assert told[0].endswith("after a pause of 62 minutes; all can be read again")
+    assert told[0].startswith("Cleared 35 old tool results after a 62-minute pause: ")
+    assert_shrunk(told[0])
 
 
 def test_results_that_give_way_before_the_window_is_full_are_told_in_one_line(
@@ -102,8 +103,14 @@ def test_results_that_give_way_before_the_window_is_full_are_told_in_one_line(
     (cleared,) = facts(one, Cleared)
     assert facts(one, Compacted) == []
     (line,) = told
-    assert line.startswith(f"cleared {len(cleared.calls)} old results (about ")
-    assert line.endswith(" tokens) to make room; all can be read again")
+    assert line.startswith(f"Cleared {len(cleared.calls)} old tool results to make room: ")
+    assert_shrunk(line)
+
+
+def assert_shrunk(line: str) -> None:
+    sizes = re.search(r": ([\d.]+)k → ([\d.]+)k tokens\. The full text is kept on disk\.$", line)
+    assert sizes is not None, line
+    assert float(sizes[2]) < float(sizes[1])
 
 
 def _all(events: MemoryObjectReceiveStream[Event]) -> list[Event]:
@@ -133,9 +140,9 @@ def test_a_long_call_inside_a_turn_is_no_pause(tmp_path: Path) -> None:
         later += 7_200.0
         return said("all tests pass")
 
-    one.tools = {"Read": small("Read", run)}
+    with_parts(one, tools={"Read": small("Read", run)})
     one.model = Scripted(read(100), read(101), DONE)
-    one.clock = lambda: log(one).entries[-1].at + 1 + later
+    one.runtime.clock = lambda: log(one).entries[-1].at + 1 + later
     play(one, "run the tests")
     assert later == 14_400.0
     assert facts(one, Cleared, Compacted) == []
@@ -144,7 +151,7 @@ def test_a_long_call_inside_a_turn_is_no_pause(tmp_path: Path) -> None:
 @pytest.mark.parametrize("idle", ["normal", "off"])
 def test_a_pause_never_compacts_by_rules_alone(tmp_path: Path, idle: Idle) -> None:
     one, _ = working(tmp_path, 85, window=128_000, layers=Layers(idle=idle, clear=False))
-    one.clock = lambda: log(one).entries[-1].at + 1
+    one.runtime.clock = lambda: log(one).entries[-1].at + 1
     play(one)
     assert context_tokens(one.session.view) > 84_000
     rested(one, 8_000.0)
@@ -153,19 +160,19 @@ def test_a_pause_never_compacts_by_rules_alone(tmp_path: Path, idle: Idle) -> No
 
 def test_a_pause_may_compact_with_a_summary_that_is_up_to_date(tmp_path: Path) -> None:
     one, _ = working(tmp_path, 85, window=128_000, layers=Layers(clear=False, notes=False))
-    one.clock = lambda: log(one).entries[-1].at + 1
+    one.runtime.clock = lambda: log(one).entries[-1].at + 1
     play(one)
 
     jobs: list[Callable[[], Awaitable[None]]] = []
 
     async def drafted() -> None:
-        one.background = jobs.append
+        one.runtime.background = jobs.append
         one.model = Scripted(weighed(reply("The parser is done, the lexer is next.")))
         prompt(one, "go on")
         assert await turn(one) == "end"
         for job in jobs:
             await job()
-        one.background = None
+        one.runtime.background = None
 
     anyio.run(drafted)
     rested(one, 301.0)

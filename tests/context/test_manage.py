@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.against import Disk
-from tests.engine.fakes import Place, agent, begun, facts, log, play, small
+from tests.engine.fakes import Place, agent, begun, facts, log, play, small, with_parts
 from travois.context.compaction.compact import compact
 from travois.context.compaction.cut import OPENING
 from travois.context.layers import Layers
@@ -113,8 +113,8 @@ def test_of_many_results_the_largest_are_stored_until_all_fit(tmp_path: Path) ->
     one, _ = looking(tmp_path, [], "")
     tool = small("Look", run)
     batch = calls(*(("Look", {"path": name}) for name in sizes))
-    one.tools, one.model = {"Look": tool}, Scripted(batch, DONE)
-    one.layers = Layers(reply=25_000, result=20_000)
+    one.tools.by_name, one.model = {"Look": tool}, Scripted(batch, DONE)
+    with_parts(one, layers=Layers(reply=25_000, result=20_000))
     play(one)
     kept = {fact.call for fact in facts(one, Offloaded)}
     ids = [
@@ -182,10 +182,10 @@ def test_where_the_bill_counts_most_a_large_conversation_is_compacted_once_its_c
     tmp_path: Path,
 ) -> None:
     one, _ = working(tmp_path, 70, layers=Layers(idle="cheap"))
-    one.clock = lambda: log(one).entries[-1].at + 1
+    one.runtime.clock = lambda: log(one).entries[-1].at + 1
     play(one)
     assert facts(one, Compacted) == []
-    one.clock = lambda: log(one).entries[-1].at + 301
+    one.runtime.clock = lambda: log(one).entries[-1].at + 301
     one.model = Scripted(say("back"))
     play(one, "and now?")
     (fact,) = facts(one, Compacted)
@@ -284,7 +284,7 @@ def test_of_more_pictures_than_a_request_may_hold_the_newest_stay(tmp_path: Path
         return Outcome((Text(f"picture {args.path}"), picture))
 
     one, _ = looking(tmp_path, [], "", window=1_000_000, layers=Layers(compact=False, clear=False))
-    one.tools = {"Look": small("Look", run)}
+    with_parts(one, tools={"Look": small("Look", run)})
     one.model = Scripted(*(look(number) for number in range(110)), DONE)
     assert play(one) == "end"
     left = [item for item in one.session.view.items if _pictures(item.fact.content)]

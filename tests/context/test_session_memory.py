@@ -14,7 +14,18 @@ from msgspec.structs import replace
 
 from tests.context.test_manage import DONE, Line, look, saying, shown, weighed
 from tests.engine.against import Disk
-from tests.engine.fakes import PRICE, MemoryLog, agent, begun, card, facts, log, play, spec
+from tests.engine.fakes import (
+    PRICE,
+    MemoryLog,
+    agent,
+    begun,
+    card,
+    facts,
+    log,
+    play,
+    spec,
+    with_parts,
+)
 from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
 from travois.context.manage import relieve
@@ -43,10 +54,10 @@ def noting(folder: Path, rounds: int = 52, **more: Any) -> tuple[Agent, list[Job
     session.append(Epoch(card(window=window, output=window // 50), "Be brief.", specs))
     lines: list[Line] = [*(look(number) for number in range(rounds)), DONE]
     one = agent(folder, *lines, tools=(tool,), session=session, **more)
-    one.tools = {"Look": tool, "Edit": EDIT}
+    with_parts(one, tools={"Look": tool, "Edit": EDIT})
     one.world = replace(one.world, spill=disk.spill, kept=str(folder))
     wanted: list[Job] = []
-    one.background = wanted.append
+    one.runtime.background = wanted.append
     play(one)
     return one, wanted, disk
 
@@ -289,7 +300,7 @@ def test_a_person_may_have_a_template_and_a_prompt_of_their_own(
     assert told in model.requests[0].body
     own = tmp_path / "own.md"
     own.write_text("# Settings come first\n")
-    one.layers = Layers(notes_template=str(own))
+    with_parts(one, layers=Layers(notes_template=str(own)))
     assert template(one) == "# Settings come first\n"
 
 
@@ -322,7 +333,7 @@ def test_notes_are_kept_where_they_are_worth_it_or_as_the_user_says(
 ) -> None:
     one = agent(tmp_path, session=begun(price=price), layers=layers)
     assert keeps_notes(one) is False
-    one.background = lambda work: None
+    one.runtime.background = lambda work: None
     assert keeps_notes(one) is expected
 
 

@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from tests.context.test_manage import DONE, look, shown, weighed, working
-from tests.engine.fakes import MemoryLog, card, facts, log, play
+from tests.engine.fakes import MemoryLog, card, facts, log, play, with_parts
 from travois.context.compaction.compact import compact
 from travois.context.compaction.summary_store import MOST, FolderSummaries
 from travois.context.layers import Layers
@@ -32,7 +32,7 @@ def copies(folder: Path, count: int = 2) -> list[Agent]:
         one, _ = working(folder, 0, window=100_000, layers=LAYERS)
         one.session = Session(MemoryLog(log(first).entries))
         one.encoder = one.encoder.fork()
-        one.summaries = lambda: FolderSummaries(folder / "summaries")
+        with_parts(one, summaries=lambda: FolderSummaries(folder / "summaries"))
         found.append(one)
     return found
 
@@ -90,7 +90,7 @@ def test_what_is_not_the_same_is_asked_anew(tmp_path: Path, differs: Any) -> Non
 
 def test_another_project_or_trust_shares_nothing(tmp_path: Path) -> None:
     one, other = copies(tmp_path)
-    other.summaries = lambda: FolderSummaries(tmp_path / "elsewhere")
+    with_parts(other, summaries=lambda: FolderSummaries(tmp_path / "elsewhere"))
     compacted(one, "Written once.")
     assert len(compacted(other, "Written twice.").requests) == 1
 

@@ -228,7 +228,7 @@ def test_cheap_asks_nobody_after_a_pause(tmp_path: Path) -> None:
 def drafted(one: Agent, text: str = NINE) -> None:
     """Let the model prepare its part now."""
     jobs: list[Callable[[], Awaitable[None]]] = []
-    one.background = jobs.append
+    one.runtime.background = jobs.append
     one.model = Scripted(weighed(say(text)))
     prepare(one)
 
@@ -237,7 +237,7 @@ def drafted(one: Agent, text: str = NINE) -> None:
             await job()
 
     anyio.run(run)
-    one.background = None
+    one.runtime.background = None
     assert one.session.draft
 
 
@@ -311,7 +311,7 @@ def test_where_the_tail_has_no_room_the_draft_is_brought_up_to_date_after_all(
 def test_a_draft_that_comes_after_its_compaction_is_dropped(tmp_path: Path) -> None:
     one = ready(tmp_path, 40)
     jobs: list[Callable[[], Awaitable[None]]] = []
-    one.background = jobs.append
+    one.runtime.background = jobs.append
     prepare(one)
 
     def answers(request: Request) -> Any:
@@ -365,11 +365,11 @@ def test_a_run_that_nobody_watches_is_told_so_more_strongly(tmp_path: Path) -> N
     compacted(one, say(NINE))
     assert ALONE not in shown(one) and summary_call.UNATTENDED not in asked(one)[0]
     one = ready(tmp_path)
-    one.attended = False
+    one.permissions.is_attended = False
     compacted(one, say(NINE))
     assert ALONE in shown(one) and summary_call.UNATTENDED in asked(one)[0]
     one = ready(tmp_path)
-    one.attended = False
+    one.permissions.is_attended = False
     compacted(one, say(NINE), trigger="manual")
     assert ALONE not in shown(one), "whoever asked for it is there"
 

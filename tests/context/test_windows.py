@@ -171,7 +171,7 @@ def working(folder: Path, work: Work, *, window: int) -> tuple[Agent, Endless]:
     session = begun((tool,), window=window, output=window // PARTS)
     one = agent(folder, tools=(tool,), session=session, model=provider)
     one.world = replace(one.world, spill=Held().spill)
-    one.clock = lambda: log(one).entries[-1].at + 1
+    one.runtime.clock = lambda: log(one).entries[-1].at + 1
     return one, provider
 
 
@@ -180,8 +180,8 @@ def run(one: Agent, provider: Endless, *, rounds: int, prompts: Iterator[str]) -
 
     async def main() -> None:
         while len(provider.sizes) < rounds:
-            one.inbox.append(User((Text(next(prompts)),)))
-            one.purse = Purse(Limits(turns=rounds - len(provider.sizes)))
+            one.turn.inbox.append(User((Text(next(prompts)),)))
+            one.budget = Purse(Limits(turns=rounds - len(provider.sizes)))
             assert await turn(one) in ("end", "turns")
 
     anyio.run(main)

@@ -139,7 +139,7 @@ class Play:
         began = time.process_time()
         async with Session(chosen, model=model, person=terminal) as session:
             agent = session.crew.agent
-            before = agent.guard
+            before = agent.permissions.guard
             if web is not None:
                 agent.world = msgspec.structs.replace(agent.world, web=web)
             async for event in session.run("go"):
@@ -151,7 +151,7 @@ class Play:
                 self.capsys.readouterr().out,
                 [json.loads(request.body) for request in model.requests],
                 list(log.read()),
-                (before, agent.guard),
+                (before, agent.permissions.guard),
                 terminal.questions,
                 log.folder / NAME,
                 time.process_time() - began,

@@ -82,7 +82,11 @@ def play(row: Row, home: Path, way: Way) -> Ended:
             memories.add(memory)
     before = memories.all()
     one = agent(home, session=session, model=Scripted(say(drafted(row), usage=Usage(input=9))))
-    one.memories, one.extract, one.library = memories, way, Shelf(row.get("rules", ""))
+    one.memory.memories, one.memory.extract, one.prompt.instructions = (
+        memories,
+        way,
+        Shelf(row.get("rules", "")),
+    )
     anyio.run(extract, one)
     assert session.view == project(session.record())
     return Ended(

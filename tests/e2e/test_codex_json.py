@@ -156,7 +156,7 @@ def test_a_turn_that_fails_ends_with_the_reason(program: Program) -> None:
 def test_it_tells_of_one_task_and_not_of_a_stream_of_them(program: Program) -> None:
     done = program.run("-p", *FORMAT, "--input-format", "stream-json", stdin=b"")
     assert (done.code, done.out, program.logs()) == (2, "", [])
-    assert "codex-json tells of one task" in done.err
+    assert "codex-json reports one task" in done.err
 
 
 def test_exec_takes_what_codex_takes_and_read_only_is_kept(program: Program) -> None:
@@ -174,7 +174,7 @@ def test_exec_takes_what_codex_takes_and_read_only_is_kept(program: Program) -> 
     assert (done.code, done.out) == (0, "I may not.\n")
     ignored, (denied, why) = done.err.splitlines()[:2], done.err.splitlines()[2:]
     assert ignored == [
-        f"travois: {name} means nothing here and is ignored"
+        f"travois: {name} has no effect in Travois and is ignored"
         for name in ("--color", "--config web_search")
     ]
     assert denied == "travois: a tool call was denied" and why.startswith("  Write: plan mode: ")

@@ -72,7 +72,8 @@ def test_after_a_pause_the_provider_leaves_out_old_results_and_thinking_stays(
         told = [e.text for e in heard(events) if isinstance(e, Warned)]
     (fact,) = facts(one, Cleared)
     assert fact.where == "server"
-    assert [line.partition(" (")[0] for line in told] == [f"cleared {len(fact.calls)} old results"]
+    (line,) = told
+    assert line.startswith(f"Cleared {len(fact.calls)} old tool results after a ")
     last = model.ledger[-1]
     assert BETA in last.betas
     assert cleared_ids(last) == [str(len(fact.calls))]
@@ -171,13 +172,13 @@ def summed(folder: Path, **options: object) -> tuple[Agent, LabModel]:
     layers = Layers(signed=True, draft=False, tail=4_000)
     one, _ = opened(folder, model, layers=layers)
     assert say(one, "12") == "end"
-    one.inbox.append(User((Text("7"),)))
+    one.turn.inbox.append(User((Text("7"),)))
     return one, model
 
 
 def shrink(one: Agent) -> Compacted:
     async def main() -> Compacted | None:
-        one.session.append(one.inbox.popleft())
+        one.session.append(one.turn.inbox.popleft())
         return await compact(one, trigger="manual")
 
     fact = anyio.run(main)
@@ -206,7 +207,7 @@ def test_a_second_summary_takes_the_place_of_the_first(tmp_path: Path) -> None:
     one, model = summed(tmp_path)
     shrink(one)
     say(one, "12")
-    one.inbox.append(User((Text("1"),)))
+    one.turn.inbox.append(User((Text("1"),)))
     assert shrink(one).by == "provider"
     assert say(one, "1") == "end"
     assert [exchange.status for exchange in model.ledger] == [200] * len(model.ledger)

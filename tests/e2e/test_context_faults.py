@@ -322,7 +322,7 @@ def test_a_draft_that_hangs_holds_nobody_up(
         async def main() -> tuple[str, list[str]]:
             async with Session(stage.options) as session, anyio.create_task_group() as group:
                 agent = session.crew.agent
-                agent.background = group.start_soon
+                agent.runtime.background = group.start_soon
                 agent.session.append(User((Text("note"),), origin="note"))
                 stage.fault({"stall": {"s": 5}})
                 prepare(agent)

@@ -102,12 +102,14 @@ def test_results_that_are_cleared_to_make_room_are_told_in_one_line(work: Progra
     assert done.code == 0, done.err
     made = [e.fact for e in work.facts() if isinstance(e.fact, Cleared)]
     heard = [line["content"] for line in done.lines if line.get("subtype") == "informational"]
-    told = [text for text in heard if text.startswith("cleared ")]
+    told = [text for text in heard if text.startswith("Cleared ")]
     assert len(told) == len(made) >= 1
     for text, fact in zip(told, made, strict=True):
         count = len(fact.calls)
-        assert text.startswith(f"cleared {count} old result{'' if count == 1 else 's'} (about ")
-        assert text.endswith(" tokens) to make room; all can be read again")
+        assert text.startswith(
+            f"Cleared {count} old tool result{'' if count == 1 else 's'} to make"
+        )
+        assert text.endswith(" tokens. The full text is kept on disk.")
 
 
 def test_a_summary_that_fails_is_told_and_the_status_taken_back(work: Program) -> None:

@@ -109,5 +109,5 @@ def opened(folder: Path, model: LabModel, **more: Any) -> tuple[Agent, Disk]:
 
 def say(one: Agent, text: str) -> str:
     """One turn."""
-    one.inbox.append(User((Text(text),)))
+    one.turn.inbox.append(User((Text(text),)))
     return anyio.run(turn, one)

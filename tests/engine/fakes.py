@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import msgspec
+from msgspec.structs import replace
 
 from travois.core.content import Text
 from travois.core.errors import Fault
@@ -15,7 +16,7 @@ from travois.core.facts import AnyFact, Entry, Epoch, Opened, ToolSpec, User
 from travois.core.models import Model as Card
 from travois.core.models import Price, Protocol
 from travois.core.view import project
-from travois.engine.agent import Agent, World
+from travois.engine.agent import Agent, AgentPermissions, AgentTools, Runtime, World
 from travois.engine.loop import turn
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
@@ -176,16 +177,62 @@ def agent(
     tools = tuple(tools)
     blobs = MemoryBlobs()
     world = World(root, DiskFiles(), LocalProcesses(), NoWeb(), blobs, lambda call, data: call)
-    return Agent(
+    made = Agent(
         session=session or begun(tools),
         model=model or Scripted(*lines, judge=faults),
         encoder=Encoder(blobs.get),
-        tools={tool.name: tool for tool in tools},
+        tools=AgentTools({tool.name: tool for tool in tools}),
         world=world,
-        guard=guard or Guard(mode="accept-edits", folders=(root,)),
-        person=person or RecordingPerson(),
-        **({"sleep": Naps()} | more),
+        permissions=AgentPermissions(
+            guard or Guard(mode="accept-edits", folders=(root,)), person or RecordingPerson()
+        ),
+        runtime=Runtime(sleep=Naps()),
     )
+    return with_parts(made, **more)
+
+
+FIELDS = {
+    "hooks": ("hooks", "active"),
+    "agents": ("team", "children"),
+    "above": ("team", "siblings"),
+    "birth": ("team", "birth"),
+    "courier": ("team", "courier"),
+    "tasks": ("team", "tasks"),
+    "clock": ("runtime", "clock"),
+    "sleep": ("runtime", "sleep"),
+    "chance": ("runtime", "jitter"),
+    "background": ("runtime", "background"),
+    "bounds": ("permissions", "sandbox"),
+    "remember": ("permissions", "save_rules"),
+    "attended": ("permissions", "is_attended"),
+    "patience": ("models", "retry"),
+    "small": ("models", "small"),
+    "other": ("models", "named"),
+    "fallbacks": ("models", "fallbacks"),
+    "layers": ("context", "layers"),
+    "memories": ("memory", "memories"),
+    "extract": ("memory", "extract"),
+    "is_local": ("models", "is_local"),
+    "summaries": ("context", "open_summaries"),
+    "baseline": ("prompt", "restate"),
+    "tools": ("tools", "by_name"),
+    "library": ("prompt", "instructions"),
+    "around": ("prompt", "environment"),
+    "skills": ("prompt", "skills"),
+    "keeper": ("world", "snapshots"),
+}
+"""Short words of tests for what is in the parts of an agent."""
+
+
+def with_parts(agent: Agent, **more: Any) -> Agent:
+    """The same agent, with these values in its parts."""
+    for word, value in more.items():
+        if word == "purse":
+            agent.budget = value
+            continue
+        part, field = FIELDS[word]
+        setattr(agent, part, replace(getattr(agent, part), **{field: value}))
+    return agent
 
 
 def log(agent: Agent) -> MemoryLog:
@@ -200,7 +247,7 @@ def facts(agent: Agent, *kinds: type) -> list[Any]:
 
 
 def prompt(agent: Agent, text: str = "go") -> Agent:
-    agent.inbox.append(User((Text(text),)))
+    agent.turn.inbox.append(User((Text(text),)))
     return agent
 
 

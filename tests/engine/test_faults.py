@@ -243,13 +243,13 @@ def test_a_bug_of_ours_ends_the_turn_as_a_crash_and_the_session_goes_on(
         case "encoder":
             one.encoder = type("Bad", (), {"request": broken})()
         case _:
-            one.sleep = broken
+            one.runtime.sleep = broken
     with pytest.raises(ZeroDivisionError):
         anyio.run(turn, one)
     check(one)
     assert facts(one, Ended) == [Ended("crashed")]
     one.model, one.encoder = model, encoder
-    one.sleep = lambda seconds: anyio.lowlevel.checkpoint()
+    one.runtime.sleep = lambda seconds: anyio.lowlevel.checkpoint()
     assert play(one, "again") == "end"
 
 

@@ -91,7 +91,7 @@ def test_what_cannot_be_paid_is_not_asked_and_money_stays_spent_after_a_resume(
     why = facts(one, Ended)[-1].detail
     assert why.startswith("$0.3000 are left, and one more request may need $0.30")
     spent = Amount(tokens=one.session.usage.context, dollars=one.session.dollars)
-    one.purse = Purse(Limits(dollars=0.9), spent=spent)
+    one.budget = Purse(Limits(dollars=0.9), spent=spent)
     assert play(one, "please") == "budget"
     assert len(facts(one, Sent)) == 3
 
@@ -128,7 +128,7 @@ def test_what_the_cache_holds_counts_at_its_own_price(tmp_path: Path) -> None:
         clock=lambda: session.cache.used + 1,
     )
     assert play(one) == "end"
-    one.clock = lambda: session.cache.used + 1_000
+    one.runtime.clock = lambda: session.cache.used + 1_000
     assert play(one, "more") == "budget"
     assert len(facts(one, Sent)) == 4
 
@@ -137,7 +137,7 @@ def test_tokens_are_capped_for_prompts_and_replies_together(tmp_path: Path) -> N
     lines = [spending(n, input=1_000, output=1_000) for n in range(9)]
     one = dear(tmp_path, *lines, purse=Purse(Limits(tokens=10_000)))
     assert play(one) == "budget"
-    assert one.session.usage.context == one.purse.spent.tokens <= 10_000
+    assert one.session.usage.context == one.budget.spent.tokens <= 10_000
     assert "tokens are left, and one more request may need" in facts(one, Ended)[-1].detail
 
 
@@ -183,8 +183,8 @@ def test_what_is_asked_beside_the_conversation_is_paid_from_the_same_purse(tmp_p
     one = dear(tmp_path, say("short", usage=usage), purse=Purse(Limits(dollars=9.0)))
     one.session.append(User((Text("go"),)))
     anyio.run(lambda: inquire(one, "Sum up.", what="summary"))
-    assert one.purse.spent == Amount(0, 1_500, pytest.approx(0.035))
-    assert one.purse.held.tokens == 0
+    assert one.budget.spent == Amount(0, 1_500, pytest.approx(0.035))
+    assert one.budget.held.tokens == 0
 
 
 def test_a_request_is_not_tried_again_once_others_have_spent_what_was_left(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_request_is_not_tried_again_once_others_have_spent_what_was_left(tmp_p
     async def meanwhile(seconds: float) -> None:
         top.spend(Usage(), 1.0)
 
-    one.sleep = meanwhile
+    one.runtime.sleep = meanwhile
     assert play(one) == "budget"
     assert len(asked(one)) == 1
     assert facts(one, Ended)[-1].detail == "reached the session's limit of $1.0000"
@@ -250,20 +250,20 @@ def test_no_limit_is_passed_in_any_tree_of_agents(
     models = [Dear(one.session, chance, calls=chance.randint(1, 6)) for one in crew]
     for one, model in zip(crew, models, strict=True):
         one.model = model
-        one.purse.begin(one.clock())
+        one.budget.begin(one.runtime.clock())
     ends = run_all(crew)
     for one, model, end in zip(crew, models, ends, strict=True):
-        below = [other for other in crew if within(other.purse, one.purse)]
+        below = [other for other in crew if within(other.budget, one.budget)]
         used = Amount(
             sum(len(facts(other, Sent)) for other in below),
             sum(other.session.usage.context for other in below),
             sum(other.session.dollars for other in below),
         )
-        most = one.purse.limits
+        most = one.budget.limits
         assert used.tokens <= (most.tokens or used.tokens)
         assert used.dollars <= (most.dollars or used.dollars) + 1e-9
         assert used.turns <= (most.turns or used.turns)
-        assert one.purse.held == Amount(0, 0, pytest.approx(0.0))
+        assert one.budget.held == Amount(0, 0, pytest.approx(0.0))
         assert (end == "end") == (model.left == 0)
         assert end in ("end", "turns", "budget")
 

@@ -175,7 +175,7 @@ def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None
     play(one)
     assert (len(person.asked), len(run.walls)) == (1, 2)
     assert kept == list(suggested((parse("Bash(./deploy --now)", "allow"),)))
-    assert one.guard.rules == (Rule("Bash", "./deploy --now", "allow", "your answer"),)
+    assert one.permissions.guard.rules == (Rule("Bash", "./deploy --now", "allow", "your answer"),)
 
 
 def test_an_answer_to_another_question_is_no_answer(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.engine.fakes import OPENED, MemoryLog, agent, card, facts, play
+from tests.engine.fakes import OPENED, MemoryLog, agent, card, facts, play, with_parts
 from travois.compose.open_session import specs
 from travois.context.layers import Layers
 from travois.context.window import results_room
@@ -174,7 +174,7 @@ def test_small_results_leave_their_room_to_large_ones(tmp_path: Path) -> None:
     small = replace(BASH, name="Brief", run=brief)
     batch = calls(("Read", {"file_path": "a.py"}), *[("Brief", {"command": "x"})] * 3)
     one = reader(tmp_path, batch, DONE, window=64_000, used=10_000, tools=(READ, small))
-    one.layers = Layers(caps={"Brief": 500})
+    with_parts(one, layers=Layers(caps={"Brief": 500}))
     play(one)
     assert fact_tokens(facts(one, Result)[0]) > 15_000
 
@@ -188,7 +188,7 @@ def test_the_stored_copy_of_a_result_is_read_by_pages_and_not_stored_again(tmp_p
 
     command = "seq -f 'a line with the number %.0f' 3000"
     one = reader(tmp_path, calls(("Bash", {"command": command})), onward, DONE, window=200_000)
-    one.guard = replace(one.guard, mode="bypass")
+    one.permissions.guard = replace(one.permissions.guard, mode="bypass")
     assert play(one) == "end"
     first, rest = results(one)
     head = first.partition("\n[")[0]
@@ -202,7 +202,7 @@ def test_the_stored_copy_of_a_result_is_read_by_pages_and_not_stored_again(tmp_p
 def test_a_shell_result_is_cut_once_and_tells_of_the_whole(tmp_path: Path) -> None:
     command = "seq -f 'a line with quite a few words and the number %.0f' 3000"
     one = reader(tmp_path, calls(("Bash", {"command": command})), DONE, window=200_000)
-    one.guard = replace(one.guard, mode="bypass")
+    one.permissions.guard = replace(one.permissions.guard, mode="bypass")
     play(one)
     (result,) = facts(one, Result)
     (shown,) = results(one)
@@ -228,7 +228,7 @@ def test_what_keeps_to_its_room_is_never_cut_again(tmp_path: Path, window: int) 
         ("Bash", {"command": "yes | head -c 3000000"}),
     )
     one = reader(tmp_path, batch, DONE, window=window)
-    one.guard = replace(one.guard, mode="bypass")
+    one.permissions.guard = replace(one.permissions.guard, mode="bypass")
     assert play(one) == "end"
     assert facts(one, Offloaded) == []
     room = results_room(one)

@@ -124,7 +124,7 @@ def test_stopped_and_resumed_again_and_again_every_call_has_one_result(tmp_path:
 
 
 def stop_after(one: Agent, steps: int) -> None:
-    one.inbox.append(User((Text(f"stop after {steps}"),)))
+    one.turn.inbox.append(User((Text(f"stop after {steps}"),)))
 
     async def main() -> None:
         async with anyio.create_task_group() as group:

@@ -74,8 +74,8 @@ def asking(folder: Path, run: Shell, *lines: str, **more: Any) -> Agent:
 
 
 def questions(one: Agent) -> list[Any]:
-    assert isinstance(one.person, RecordingPerson)
-    return one.person.asked
+    assert isinstance(one.permissions.person, RecordingPerson)
+    return one.permissions.person.asked
 
 
 @pytest.mark.parametrize("line", BUILDERS)
@@ -150,7 +150,7 @@ def test_an_answer_that_takes_what_was_not_offered_changes_nothing(tmp_path: Pat
     more: dict[str, Any] = {"bounds": partial, "remember": kept.append}
     one = asking(tmp_path, Shell(), "make", person=RecordingPerson(TAKEN), **more)
     play(one)
-    assert (one.bounds, kept) == (partial, [])
+    assert (one.permissions.sandbox, kept) == (partial, [])
 
 
 def test_a_command_that_runs_outside_the_sandbox_is_asked_about_in_every_mode(
@@ -366,7 +366,7 @@ def test_rules_that_deny_files_and_settings_that_block_reads_hold_for_other_chec
     assert len(questions(denying)) == 1
     run = Shell()
     blocking = asking(checkouts / "main", run, line, **more)
-    blocking.guard = replace(blocking.guard, blocked=("read",))
+    blocking.permissions.guard = replace(blocking.permissions.guard, blocked=("read",))
     play(blocking)
     assert (run.walls, [fact.verdict for fact in facts(blocking, Decided)]) == ([], ["deny"])
 
@@ -504,8 +504,8 @@ def test_such_a_change_is_ignored_where_it_is_not_offered(tmp_path: Path) -> Non
     more: dict[str, Any] = {"person": RecordingPerson(answer), "remember": kept.append}
     one = asking(tmp_path, Shell(), "make", bounds=replace(BOUNDS, backend="partial"), **more)
     play(one)
-    assert one.bounds is not None
-    assert (one.bounds.free, kept) == (False, [])
+    assert one.permissions.sandbox is not None
+    assert (one.permissions.sandbox.free, kept) == (False, [])
 
 
 def test_a_program_in_the_persons_place_is_offered_the_sandbox() -> None:

@@ -12,7 +12,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 
-from tests.engine.fakes import Place, agent, begun, facts, log, small
+from tests.engine.fakes import Place, agent, begun, facts, log, small, with_parts
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text
 from travois.core.facts import Changed, Compacted, Epoch, User
 from travois.core.models import Usage
@@ -176,14 +176,14 @@ def work(
     session = begun((tool,), window=200_000)
     server = Server(count, calls=calls, thoughts=thoughts)
     one = agent(folder, tools=(tool,), session=session, model=server)
-    one.is_local = lambda card: local
-    one.clock = lambda: log(one).entries[-1].at + 1
+    with_parts(one, is_local=lambda card: local)
+    one.runtime.clock = lambda: log(one).entries[-1].at + 1
     told: list[str] = []
 
     async def main() -> None:
         with session.watch() as events:
             for text in prompts:
-                one.inbox.append(User((Text(text),)))
+                one.turn.inbox.append(User((Text(text),)))
                 assert await turn(one) == "end"
             while events.statistics().current_buffer_used:
                 event = events.receive_nowait()
@@ -272,7 +272,7 @@ def test_counts_are_compared_only_while_the_prompt_grows(tmp_path: Path) -> None
     server._count = lambda sizes, body: sum(sizes) - 3_000
 
     async def again() -> None:
-        one.inbox.append(User((Text("Go on."),)))
+        one.turn.inbox.append(User((Text("Go on."),)))
         assert await turn(one) == "end"
 
     anyio.run(again)
@@ -285,9 +285,9 @@ def test_pictures_that_a_server_forgets_are_no_cut(tmp_path: Path) -> None:
     counts = iter([9_000, 9_100, 9_200, 3_000, 3_100, 3_200])
     server = Server(lambda sizes, body: next(counts), calls=5)
     one = agent(tmp_path, tools=(tool,), session=session, model=server)
-    one.is_local = lambda card: True
+    with_parts(one, is_local=lambda card: True)
     one.world.blobs.put(b"png")
-    one.inbox.append(User((Text("See."), Media("image", "image/png", "blob-0", 3))))
+    one.turn.inbox.append(User((Text("See."), Media("image", "image/png", "blob-0", 3))))
     assert anyio.run(turn, one) == "end"
     assert window(one) == 200_000
 
@@ -302,7 +302,7 @@ def narrowed(folder: Path, *, local: bool) -> Agent:
     card = replace(old.model, window=33_420, output=8_355)
     session.append(replace(old, model=card, why=why))
     one = agent(folder, session=session)
-    one.is_local = lambda card: local
+    with_parts(one, is_local=lambda card: local)
     return one
 
 

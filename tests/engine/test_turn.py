@@ -75,7 +75,7 @@ def test_a_turn_with_nothing_to_say_asks_nothing(tmp_path: Path) -> None:
 
 def test_what_comes_in_during_a_turn_is_let_in_after_the_results(tmp_path: Path) -> None:
     def interrupting(request: object) -> Reply:
-        one.inbox.append(User((Text("and quickly"),)))
+        one.turn.inbox.append(User((Text("and quickly"),)))
         return call("Look", path="a")
 
     one = agent(tmp_path, interrupting, say("done"), tools=[READ])
@@ -92,7 +92,7 @@ def test_what_comes_in_during_a_turn_is_let_in_after_the_results(tmp_path: Path)
 def test_a_word_after_the_last_word_is_answered_in_the_same_turn(tmp_path: Path) -> None:
     def interrupting(request: object) -> Reply:
         if not facts(one, Assistant):
-            one.inbox.append(User((Text("one more thing"),)))
+            one.turn.inbox.append(User((Text("one more thing"),)))
         return say("done")
 
     one = agent(tmp_path, interrupting)
@@ -151,7 +151,7 @@ def test_nudges_are_counted_anew_after_a_real_reply(tmp_path: Path) -> None:
 
 def test_notes_of_others_are_no_nudges(tmp_path: Path) -> None:
     one = agent(tmp_path, cut(Text("long")))
-    one.inbox.extend(User((Text(f"note {n}"),), origin="note") for n in range(5))
+    one.turn.inbox.extend(User((Text(f"note {n}"),), origin="note") for n in range(5))
     assert play(one) == "end"
     assert notes(one)[5:] == [CUT] * NUDGES
 
@@ -197,7 +197,7 @@ def test_a_turn_stops_at_its_limit_of_requests(tmp_path: Path) -> None:
     assert len(facts(one, Sent)) == 3
     assert len(facts(one, Result)) == 3
     assert facts(one, Ended) == [Ended("turns", "reached the session's limit of 3 turns")]
-    one.purse = Purse()
+    one.budget = Purse()
     one.model = agent(tmp_path, say("done")).model
     assert play(one) == "end"
 

@@ -495,7 +495,7 @@ def test_nobody_waits_for_a_hook_in_the_background(shop: Workshop) -> None:
 
     anyio.run(main)
     assert outcomes(one) == [("PreToolUse", "exit 0")]
-    assert [words(said.content) for said in one.inbox] == ["<hook>\nlate\n</hook>"]
+    assert [words(said.content) for said in one.turn.inbox] == ["<hook>\nlate\n</hook>"]
 
 
 def test_a_hook_in_the_background_is_ended_when_its_time_is_over(shop: Workshop) -> None:

@@ -85,7 +85,7 @@ def test_a_hook_of_a_plugin_knows_its_folders_and_every_hook_how_much_is_thought
 def test_nobody_hears_anything_where_nobody_listens(options: Options) -> None:
     async def main() -> None:
         async with Session(options, model=Scripted(say("done"))) as session:
-            assert session.crew.agent.hooks is None
+            assert session.crew.agent.hooks.active is None
             heard = await fire(session.crew.agent, Stop(False, "", (), ()))
             assert heard.messages == ()
 

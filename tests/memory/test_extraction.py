@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.corpus.test_memory import store
-from tests.engine.fakes import agent, begun, facts, play
+from tests.engine.fakes import agent, begun, facts, play, with_parts
 from travois.core.content import Text
 from travois.core.facts import Noted, Result, Spawned, User
 from travois.core.spending import Limits, Purse
@@ -36,16 +36,16 @@ JUNK = {"text": "The user said hello.", "type": "user", "words": "hello"}
 def remembering(folder: Path, *lines: Any, **more: Any) -> tuple[Agent, FolderMemories]:
     held = store(folder)
     one = agent(folder, *lines, session=begun(), **more)
-    one.memories = held
+    with_parts(one, memories=held)
     jobs: list[Callable[[], Awaitable[None]]] = []
-    one.background = jobs.append
+    one.runtime.background = jobs.append
     return one, held
 
 
 def ended(one: Agent, text: str = PROMPT) -> None:
     """One turn, and then what it left to be done in the background."""
     jobs: list[Callable[[], Awaitable[None]]] = []
-    one.background = jobs.append
+    one.runtime.background = jobs.append
     play(one, text)
 
     async def main() -> None:
@@ -93,7 +93,7 @@ def test_without_the_model_rules_keep_the_users_own_words(tmp_path: Path, reply:
 
 def test_rules_alone_ask_no_model(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"))
-    one.extract = "rules"
+    with_parts(one, extract="rules")
     ended(one)
     assert (len(held.all()), facts(one, Spawned)) == (1, [])
 
@@ -148,7 +148,7 @@ def test_a_long_conversation_is_looked_through_once(tmp_path: Path) -> None:
 
 def test_words_are_looked_at_once(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"), say("[]"), say("ok"), say(json.dumps([DRAFT])))
-    one.extract = "model"
+    with_parts(one, extract="model")
     ended(one)
     (memory,) = held.all()
     held.forget(memory.name)
@@ -158,9 +158,9 @@ def test_words_are_looked_at_once(tmp_path: Path) -> None:
 
 def test_a_child_and_a_session_without_memory_gather_nothing(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"))
-    one.birth = Birth("a", "general")
+    one.team.birth = Birth("a", "general")
     ended(one)
-    one.birth, one.memories = None, None
+    one.team.birth, one.memory.memories = None, None
     ended(one)
     assert (held.all(), facts(one, Spawned)) == ((), [])
 
@@ -168,9 +168,9 @@ def test_a_child_and_a_session_without_memory_gather_nothing(tmp_path: Path) -> 
 def test_a_request_that_cannot_be_paid_is_not_made(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
     jobs: list[Callable[[], Awaitable[None]]] = []
-    one.background = jobs.append
+    one.runtime.background = jobs.append
     play(one, PROMPT)
-    one.purse = Purse(Limits(tokens=1))
+    one.budget = Purse(Limits(tokens=1))
 
     async def main() -> None:
         await jobs[0]()
@@ -193,7 +193,7 @@ def test_the_user_decides_what_becomes_of_it(
         index=None,
         trusted=True,
     )
-    one.memories = held
+    with_parts(one, memories=held)
     ended(one)
     assert (len(held.all()), len(held.inbox())) == (kept, waiting)
 
@@ -218,10 +218,10 @@ def test_whoever_waits_is_told_once_what_was_kept(tmp_path: Path) -> None:
 
 def used(folder: Path, prompt: str, **args: object) -> tuple[Agent, FolderMemories, str]:
     one = agent(folder, call("Remember", **args), say("done"), tools=(), session=begun())
-    one.tools = {"Remember": REMEMBER}
-    one.memories = held = store(folder)
+    with_parts(one, tools={"Remember": REMEMBER})
+    one.memory.memories = held = store(folder)
     jobs: list[Callable[[], Awaitable[None]]] = []
-    one.background = jobs.append
+    one.runtime.background = jobs.append
     play(one, prompt)
     (result,) = facts(one, Result)
     return one, held, result.content[0].text
@@ -271,7 +271,7 @@ def test_the_turn_in_which_it_was_used_is_not_looked_through(tmp_path: Path) -> 
         say("done"),
         say(json.dumps([DRAFT | {"text": "Linter first."}])),
     )
-    one.tools = {"Remember": REMEMBER}
+    with_parts(one, tools={"Remember": REMEMBER})
     ended(one)
     assert len(held.all()) == 1
     assert facts(one, Spawned) == []
@@ -288,8 +288,8 @@ def test_only_the_user_has_something_forgotten(tmp_path: Path) -> None:
 
 def test_steering_in_the_middle_of_a_turn_is_remembered_too(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"))
-    one.extract = "rules"
-    one.inbox.append(User((Text("first, look around"),)))
+    with_parts(one, extract="rules")
+    one.turn.inbox.append(User((Text("first, look around"),)))
     ended(one)
     assert len(held.all()) == 1
 
@@ -316,7 +316,7 @@ def test_the_scope_follows_the_words(tmp_path: Path, prompt: str, scope: str, by
     drafted = {"text": prompt.split(".")[0].partition(" ")[2], "type": "feedback"}
     drafted |= {"words": prompt.split(".")[0], "scope": "project"}
     one, held = remembering(tmp_path, say("ok"), say(json.dumps([drafted])))
-    one.extract = "rules" if by == "rules" else "model"
+    with_parts(one, extract="rules" if by == "rules" else "model")
     ended(one, prompt)
     assert [found for found, _ in scopes(held)] == [scope]
 
@@ -338,7 +338,7 @@ def test_the_tool_can_name_the_scope_and_the_users_words_count_more(tmp_path: Pa
 
 def test_a_rule_of_one_project_that_is_said_of_all_moves(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"), say("[]"))
-    one.extract = "rules"
+    with_parts(one, extract="rules")
     ended(one, "Remember: always use bun.")
     assert [found for found, _ in scopes(held)] == ["project"]
     ended(one, "Remember: always use bun, in all my projects.")
@@ -347,7 +347,7 @@ def test_a_rule_of_one_project_that_is_said_of_all_moves(tmp_path: Path) -> None
 
 def test_an_exception_for_one_project_leaves_the_rule_for_the_others(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"), say("[]"))
-    one.extract = "rules"
+    with_parts(one, extract="rules")
     ended(one, "Remember: always use bun, in all my projects.")
     ended(one, "Remember: never use bun in this repo.")
     assert sorted(found for found, _ in scopes(held)) == ["project", "user"]
@@ -384,12 +384,15 @@ def test_where_memory_is_off_for_a_scope_a_wish_for_it_is_not_dropped_in_silence
     tmp_path: Path,
 ) -> None:
     one, _ = remembering(tmp_path, say("ok"), say("[]"))
-    one.memories = open_memories(
-        Home(tmp_path),
-        Project("dir-1", str(tmp_path)),
-        consent={"project": "auto", "user": "off"},
-        index=None,
-        trusted=True,
+    with_parts(
+        one,
+        memories=open_memories(
+            Home(tmp_path),
+            Project("dir-1", str(tmp_path)),
+            consent={"project": "auto", "user": "off"},
+            index=None,
+            trusted=True,
+        ),
     )
     ended(one, "Remember: always use bun, in all my projects.")
     (note,) = [fact.text for fact in facts(one, Noted) if fact.what == "memory"]

@@ -13,7 +13,7 @@ from time import sleep
 import msgspec
 import pytest
 
-from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, sendable
+from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, sendable, with_parts
 from travois.core.content import Text, words
 from travois.core.facts import Entry, Result, User
 from travois.engine.agent import Agent
@@ -278,7 +278,7 @@ def test_going_back_and_forth_and_back_ends_where_it_should(work: Path) -> None:
 
 def test_a_message_during_a_turn_is_a_place_to_go_back_to(work: Path) -> None:
     def steered(request: Request) -> Reply:
-        one.inbox.append(User((Text("also c"),)))
+        one.turn.inbox.append(User((Text("also c"),)))
         return call("Bash", command="echo two > b")
 
     lines = call("Bash", command="echo one > a"), steered, call("Bash", command="echo three > c")
@@ -451,11 +451,11 @@ def test_a_snapshot_that_cannot_be_taken_is_told_to_the_user_and_the_model(work:
 
 def test_the_question_names_what_a_rewind_does_not_restore(work: Path) -> None:
     one = busy(work, "./run.sh", "rm -rf node_modules")
-    one.guard = Guard(mode="default", folders=(str(work),))
+    one.permissions.guard = Guard(mode="default", folders=(str(work),))
     play(one, "first")
     play(one, "second")
-    assert isinstance(one.person, RecordingPerson)
-    script, removal = one.person.asked
+    assert isinstance(one.permissions.person, RecordingPerson)
+    script, removal = one.permissions.person.asked
     warning = f"a rewind does not restore {work}/node_modules"
     assert warning in script.effects
     assert warning not in removal.effects  # what the command names is covered
@@ -466,7 +466,7 @@ def test_a_file_that_the_user_changed_before_a_turn_of_edits_stays(work: Path) -
     edit = call("Edit", file_path="README", old_string="keep", new_string="other")
     lines = call("Bash", command="echo one > x.log"), say("done"), edit, say("done")
     one = busy(work, lines=(*lines, call("Bash", command="rm notes.txt"), say("done")))
-    one.tools = {**one.tools, EDIT.name: EDIT}
+    with_parts(one, tools={**one.tools.by_name, EDIT.name: EDIT})
     play(one, "first")
     (work / "notes.txt").write_text("mine\n")
     play(one, "second")

@@ -179,12 +179,12 @@ def test_rules_are_listed_with_who_said_them_and_an_answer_can_be_forgotten(
         assert "allow   Bash(make:*)  your answers in this folder" in told
         assert "deny: " in str(await obey(desk, "/permissions why rm x"))
         await obey(desk, "/permissions forget Bash(make:*)")
-        assert [rule.text for rule in agent.guard.rules] == ["Bash(rm:*)"]
+        assert [rule.text for rule in agent.permissions.guard.rules] == ["Bash(rm:*)"]
         assert trust.remembered(home, trust.root(options.cwd)) == ()
         again = await obey(desk, "/permissions forget Bash(make:*)")
         assert str(again).startswith("No answer of yours here allows 'Bash(make:*)'")
         assert await obey(desk, "/permissions mode plan") == "The mode is plan."
-        assert agent.guard.mode == "plan"
+        assert agent.permissions.guard.mode == "plan"
 
     at_desk(options, run)
 
@@ -198,10 +198,10 @@ def test_forgetting_an_answer_leaves_a_rule_of_a_file_that_says_the_same(
         agent = desk.session.crew.agent
         mine = parse("Bash(make:*)", "allow", origin="your answer")
         file = parse("Bash(make:*)", "allow", origin="a file")
-        agent.guard = replace(agent.guard, rules=(file, mine))
+        agent.permissions.guard = replace(agent.permissions.guard, rules=(file, mine))
         trust.remember(home, trust.root(options.cwd), "Bash(make:*)")
         await obey(desk, "/permissions forget Bash(make:*)")
-        assert agent.guard.rules == (file,)
+        assert agent.permissions.guard.rules == (file,)
 
     at_desk(options, run)
 

@@ -42,11 +42,14 @@ class Choices:
         listed: list[Json] = [
             {"id": mode, "name": name, "description": what} for mode, name, what in self._offered()
         ]
-        return {"currentModeId": self._session.crew.agent.guard.mode, "availableModes": listed}
+        return {
+            "currentModeId": self._session.crew.agent.permissions.guard.mode,
+            "availableModes": listed,
+        }
 
     def options(self, *, mode: str = "") -> list[Json]:
         """All choices, with what holds; `mode` is one that is about to."""
-        held = mode or self._session.crew.agent.guard.mode
+        held = mode or self._session.crew.agent.permissions.guard.mode
         modes: list[Json] = [
             {"value": one, "name": name, "description": what} for one, name, what in self._offered()
         ]
@@ -77,7 +80,7 @@ class Choices:
 
     def _offered(self) -> list[tuple[Mode, str, str]]:
         """Bypass holds from the start or not at all."""
-        held = self._session.crew.agent.guard.mode
+        held = self._session.crew.agent.permissions.guard.mode
         return [(one, *ABOUT[one]) for one in MODES if one != "bypass" or held == "bypass"]
 
 

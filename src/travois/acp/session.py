@@ -220,19 +220,19 @@ class Talk:
         self._desk = Desk(session, replace(self._options, resume="", fork=False))
         self._person.session, self._person.describe = session.id, self._teller.described
         if self._able.reads:
-            agent.world = replace(agent.world, files=self._buffers(agent))
-        before = agent.born
+            agent.use_world(replace(agent.world, files=self._buffers(agent)))
+        before = agent.team.on_child
 
         def born(child: Agent) -> None:
             before(child)
             group.start_soon(self._overhear, child)
 
-        agent.born = born
+        agent.team.on_child = born
         watch_agents(agent)
         group.start_soon(self._watch)
 
     def _buffers(self, agent: Agent) -> Buffers:
-        files, folders = agent.world.files, agent.guard.folders
+        files, folders = agent.world.files, agent.permissions.guard.folders
         return Buffers(files, self._peer.ask, able=self._able, session=self.id, folders=folders)
 
     def _part(self, why: str) -> None:
@@ -257,7 +257,7 @@ class Talk:
     def replay(self) -> None:
         """Tell all that was said so far."""
         for entry in self._session.crew.agent.session.history():
-            for update in self._teller.replay(entry.fact):
+            for update in self._teller.replay(entry):
                 self._update(update)
         for update in self._teller.standing():
             self._update(update)
@@ -316,7 +316,7 @@ class Talk:
         """Wait until something is said, or mail or an agent has something to tell; not for ever."""
         agent, office = self._session.crew.agent, self._session.crew.office
         while not self._left:
-            if self._jobs or agent.inbox or (office is not None and office.called):
+            if self._jobs or agent.turn.inbox or (office is not None and office.called):
                 return True
             self._stirred = anyio.Event()
             async with anyio.create_task_group() as group:
@@ -347,7 +347,7 @@ class Talk:
 
     async def _turn(self, content: tuple[Shown, ...], notes: tuple[User, ...]) -> Object | Wrong:
         """One turn; what was attached goes ahead of it."""
-        inbox = self._session.crew.agent.inbox
+        inbox = self._session.crew.agent.turn.inbox
         inbox.extend(notes)
         course = Course()
         try:
@@ -412,8 +412,8 @@ class Talk:
 
     async def _overhear(self, child: Agent) -> None:
         """Show the last steps of an agent under the call of ours that it works for."""
-        assert child.birth is not None
-        born = self._session.crew.agent.session.children[child.birth.id.partition(".")[0]]
+        assert child.team.birth is not None
+        born = self._session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
         with child.session.watch() as events:
             async for event in events:
                 if _over(event):

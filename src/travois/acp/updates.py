@@ -7,53 +7,35 @@ from base64 import b64encode
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TypeVar, assert_never
+from typing import TypeVar
 from uuid import uuid4
 
 import msgspec
 
 from travois.acp.options import Choices
-from travois.compat.claude_json import Json, Object, arguments
+from travois.compat.claude_json import Json, Object
 from travois.context.compaction.compact import receipt
-from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
-from travois.core.content import calls as called
-from travois.core.facts import (
-    AnyFact,
-    Assistant,
-    Changed,
-    Compacted,
-    Ended,
-    Entry,
-    Epoch,
-    Noted,
-    Result,
-    User,
-)
+from travois.core.content import Call, Media, Opaque, Shown, Text, calls
+from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Ended, Entry, Epoch, User
+from travois.core.tasks import read_tasks
 from travois.core.tokens import context_tokens
-from travois.core.tool_names import canonical, canonical_name
 from travois.engine.agent import Agent
 from travois.engine.permission_modes import MODE
-from travois.memory.extraction import told
 from travois.ports.tool import AnyTool
-from travois.ports.world import (
-    AgentProgress,
-    Blobs,
-    Compacting,
-    Doing,
-    Event,
-    Progress,
-    Retrying,
-    Running,
-    Signalled,
-    Warned,
+from travois.ports.world import AgentProgress, Blobs, Event, Progress, Running
+from travois.presentation.items import (
+    TASK_LIST_TOOLS,
+    NoticeItem,
+    ReplyItem,
+    SessionItems,
+    ToolCallItem,
 )
-from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
+from travois.providers.replies import Began, BlockKind, Grew
 from travois.sdk import typed
 from travois.tools.diff import Hunk, Patch
 from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
 from travois.tools.paths import absolute
 from travois.tui.agent_progress import progress_line
-from travois.tui.transcript import patch, read, summary
 
 # Tool calls as an editor shows them: what they do, where, and what came of it.
 
@@ -61,16 +43,6 @@ from travois.tui.transcript import patch, read, summary
 T = TypeVar("T")
 LONGEST = 30_000
 """How many characters of a result are shown; the model may see more."""
-KINDS = {
-    "read": ("Read", "GitShow", "GitDiff", "GitLog", "GitBlame", "GitStatus", "Skill"),
-    "edit": ("Edit", "MultiEdit", "Write", "NotebookEdit", "ApplyPatch"),
-    "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols"),
-    "execute": ("Bash", "BashOutput", "BashInput", "KillShell"),
-    "fetch": ("WebFetch", "WebSearch"),
-    "think": ("Agent", "Remember"),
-    "switch_mode": ("ExitPlanMode",),
-}
-KIND = {name: kind for kind, names in KINDS.items() for name in names}
 PLAIN = ("Agent", "ExitPlanMode", "AskUserQuestion")
 """Tools whose results are words for people, and may hold markup."""
 
@@ -84,65 +56,64 @@ class Spot(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-def described(call: Call, tools: Mapping[str, AnyTool], cwd: str) -> Object:
+def described(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> Object:
     """A call before it runs."""
-    call = canonical(call)
     told: Object = {
-        "toolCallId": call.id,
-        "title": summary(call, tools),
-        "kind": KIND.get(call.name, "other"),
-        "rawInput": arguments(call),
+        "toolCallId": item.id,
+        "title": item.title(tools),
+        "kind": item.kind,
+        "rawInput": item.arguments,
     }
-    found = _decoded(call, Spot)
+    found = _decoded(item, Spot)
     if found and (path := found.file_path or found.notebook_path or found.path):
         told["locations"] = [place(absolute(path, cwd), found.offset)]
-    if planned := list(changes(call, cwd)):
+    if planned := list(changes(item, cwd)):
         told["content"] = planned
     return told
 
 
-def changes(call: Call, cwd: str) -> Iterator[Json]:
+def changes(item: ToolCallItem, cwd: str) -> Iterator[Json]:
     """What a call would change, as it says itself."""
-    match call.name:
-        case "Edit" if args := _decoded(call, EditArgs):
+    match item.name:
+        case "Edit" if args := _decoded(item, EditArgs):
             yield diff(absolute(args.file_path, cwd), args.old_string, args.new_string)
-        case "MultiEdit" if args := _decoded(call, MultiEditArgs):
+        case "MultiEdit" if args := _decoded(item, MultiEditArgs):
             for one in args.edits:
                 yield diff(absolute(args.file_path, cwd), one.old_string, one.new_string)
-        case "Write" if args := _decoded(call, WriteArgs):
+        case "Write" if args := _decoded(item, WriteArgs):
             yield diff(absolute(args.file_path, cwd), None, args.content)
         case _:
             pass
 
 
-def _decoded(call: Call, shape: type[T]) -> T | None:
+def _decoded(item: ToolCallItem, shape: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(call.args or "{}", type=shape, strict=False)
+        return msgspec.json.decode(item.own.args or "{}", type=shape, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
 
 
-def ended(call: Call, result: Result, *, cwd: str, blobs: Blobs) -> Object:
+def ended(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> Object:
     """A call that was answered."""
-    call = canonical(call)
+    assert item.result is not None
     told: Object = {
-        "toolCallId": call.id,
-        "status": "failed" if result.error else "completed",
-        "rawOutput": msgspec.json.decode(result.detail) if result.detail else _cut(result.content),
+        "toolCallId": item.id,
+        "status": "failed" if item.is_error else "completed",
+        "rawOutput": item.detail if item.result.detail else _cut(item.text),
     }
-    change = patch(result.detail) if result.detail and not result.error else None
+    change = None if item.is_error else item.patch
     if change is None:
-        return {**told, "content": list(_shown(call, result.content, blobs))}
+        return {**told, "content": list(_shown(item, item.result.content, blobs))}
     first = change.structured_patch[0].new_start if change.structured_patch else 1
     done = [_hunk(change.file_path, hunk) for hunk in change.structured_patch]
-    told["content"] = done or list(_whole(call, change, cwd))
+    told["content"] = done or list(_whole(item, change, cwd))
     return {**told, "locations": [place(change.file_path, first)]}
 
 
-def _whole(call: Call, change: Patch, cwd: str) -> Iterator[Json]:
+def _whole(item: ToolCallItem, change: Patch, cwd: str) -> Iterator[Json]:
     """A change of which the result does not tell line by line: a new file, or a large change."""
-    yield from changes(call, cwd)
-    if call.name not in ("Edit", "MultiEdit", "Write"):
+    yield from changes(item, cwd)
+    if item.name not in ("Edit", "MultiEdit", "Write"):
         yield text_content(f"+{change.added} -{change.removed}")
 
 
@@ -154,17 +125,16 @@ def _hunk(path: str, hunk: Hunk) -> Json:
     return diff(path, old, new)
 
 
-def _shown(call: Call, content: tuple[Shown, ...], blobs: Blobs) -> Iterator[Json]:
-    said = _cut(content)
+def _shown(item: ToolCallItem, content: tuple[Shown, ...], blobs: Blobs) -> Iterator[Json]:
+    said = _cut(item.text)
     if said.strip():
-        yield text_content(said if call.name in PLAIN else fenced(said))
+        yield text_content(said if item.name in PLAIN else fenced(said))
     for block in content:
         if isinstance(block, Media) and block.kind == "image":
             yield {"type": "content", "content": image(block, blobs)}
 
 
-def _cut(content: tuple[Shown, ...]) -> str:
-    said = words(content)
+def _cut(said: str) -> str:
     return said if len(said) <= LONGEST else f"{said[:LONGEST]}\n… {len(said) - LONGEST:,} more"
 
 
@@ -214,8 +184,7 @@ def fenced(said: str) -> str:
 
 
 TITLE = 80
-LISTING = ("TodoWrite", "TaskCreate", "TaskUpdate")
-"""The call that is shown as a plan, and not as a call."""
+CHUNKS: dict[BlockKind, str] = {"text": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 SILENT = ("end", "aborted", "failed")
 """Ends of a turn that the answer to its prompt tells by itself."""
 
@@ -226,7 +195,7 @@ class Teller:
     def __init__(self, agent: Agent, choices: Choices) -> None:
         self._agent = agent
         self._choices = choices
-        self._calls: dict[str, Call] = {}
+        self._items = SessionItems()
         self._message = str(uuid4())
         self._streamed = False
         """Whether the reply that is under way was shown as it came."""
@@ -234,55 +203,46 @@ class Teller:
 
     def updates(self, event: Event) -> Iterator[Object]:
         """What to show of something that happens."""
-        match event:
-            case Entry():
-                yield from self._entry(event.fact)
+        match self._items.add(event):
+            case Entry(fact=fact):
+                yield from self._entry(fact)
+            case ReplyItem() as item:
+                if not self._streamed:
+                    yield from self._blocks(item)
+                self._streamed = False
+                yield from self._called(item)
+                yield self.usage()
+            case ToolCallItem() as item:
+                yield from self._ended(item)
+            case NoticeItem(text=text) if text:
+                yield notice(text)
             case Began():
                 self._message, self._streamed = str(uuid4()), False
-            case Grew(kind="text", text=text):
+            case Grew(kind=kind, text=text) if kind in CHUNKS:
                 self._streamed = True
-                yield self._chunk("agent_message_chunk", text)
-            case Grew(kind="thinking", text=text):
-                self._streamed = True
-                yield self._chunk("agent_thought_chunk", text)
+                yield self._chunk(CHUNKS[kind], text)
             case Running(call=call) if self.awaits(call):
                 yield _updated({"toolCallId": call, "status": "in_progress"})
             case Progress(call=call, text=text) if self.awaits(call):
                 shown: list[Json] = [text_content(fenced(text))]
                 yield _updated({"toolCallId": call, "content": shown})
-            case Retrying():
-                yield notice(f"{event.message}; trying again in {event.wait:.1f} s")
-            case Warned(text=text):
-                yield notice(text)
-            case (
-                Grew()
-                | BlockBegan()
-                | BlockEnded()
-                | Running()
-                | Progress()
-                | Doing()
-                | Compacting()
-                | Signalled()
-                | AgentProgress()
-            ):
-                pass
             case _:
-                assert_never(event)
+                pass
 
-    def replay(self, fact: AnyFact) -> Iterator[Object]:
+    def replay(self, entry: Entry) -> Iterator[Object]:
         """What to show of something that happened before."""
-        match fact:
-            case User(origin="human", content=content):
+        match self._items.add(entry):
+            case Entry(fact=User(origin="human", content=content)):
                 said = [block for block in content if isinstance(block, Media)]
                 for block in (*said, Text(typed(content))):
                     shown = result_content(block, self._agent.world.blobs)
                     yield {"sessionUpdate": "user_message_chunk", "content": shown}
-            case Assistant(content=content):
+            case ReplyItem() as item:
                 self._message = str(uuid4())
-                yield from self._blocks(content)
-                yield from self._called(content)
-            case Result():
-                yield from self._ended(fact)
+                yield from self._blocks(item)
+                yield from self._called(item)
+            case ToolCallItem() as item:
+                yield from self._ended(item)
             case _:
                 pass
 
@@ -302,11 +262,11 @@ class Teller:
 
     def described(self, call: Call) -> Object:
         """A call before it runs."""
-        return described(call, self._agent.tools, self._cwd)
+        return described(ToolCallItem(call), self._agent.tools.by_name, self._cwd)
 
     def awaits(self, call: str) -> bool:
         """Whether a call is not answered yet."""
-        return call in self._calls
+        return _is_shown(self._items.find_call(call))
 
     @property
     def _cwd(self) -> str:
@@ -314,16 +274,9 @@ class Teller:
 
     def _entry(self, fact: AnyFact) -> Iterator[Object]:
         match fact:
-            case Assistant(content=content):
-                if not self._streamed:
-                    yield from self._blocks(content)
-                self._streamed = False
-                yield from self._called(content)
-                yield self.usage()
-            case Result():
-                yield from self._ended(fact)
-            case User():
-                yield from self._said(fact)
+            case User(origin="human", content=content) if not self._titled:
+                self._titled = True
+                yield titled(typed(content))
             case Changed():
                 yield from self._changed(fact)
             case Epoch():
@@ -331,38 +284,26 @@ class Teller:
             case Compacted():
                 yield notice(receipt(fact))
                 yield self.usage()
-            case Noted(what="memory", text=text) if kept := told(text):
-                yield notice(kept)
             case Ended(why=why, detail=detail) if why not in SILENT and detail:
                 yield notice(detail)
             case _:
                 pass
 
-    def _blocks(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
-        for block in content:
+    def _blocks(self, item: ReplyItem) -> Iterator[Object]:
+        for block in item.fact.content:
             if isinstance(block, Text) and block.text:
-                yield self._chunk("agent_message_chunk", block.text)
+                yield self._chunk(CHUNKS["text"], block.text)
             elif isinstance(block, Opaque) and block.text:
-                yield self._chunk("agent_thought_chunk", block.text)
+                yield self._chunk(CHUNKS["thinking"], block.text)
 
-    def _called(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
-        for call in called(content):
-            if canonical_name(call.name) in LISTING:
-                continue
-            self._calls[call.id] = call
-            yield {"sessionUpdate": "tool_call", "status": "pending", **self.described(call)}
+    def _called(self, item: ReplyItem) -> Iterator[Object]:
+        for call in filter(_is_shown, item.calls):
+            told = described(call, self._agent.tools.by_name, self._cwd)
+            yield {"sessionUpdate": "tool_call", "status": "pending", **told}
 
-    def _ended(self, result: Result) -> Iterator[Object]:
-        if call := self._calls.pop(result.call, None):
-            blobs = self._agent.world.blobs
-            yield _updated(ended(call, result, cwd=self._cwd, blobs=blobs))
-
-    def _said(self, fact: User) -> Iterator[Object]:
-        if fact.origin == "mail":
-            yield notice(words(fact.content).partition("\n</mail>")[0][:300])
-        elif fact.origin == "human" and not self._titled:
-            self._titled = True
-            yield titled(typed(fact.content))
+    def _ended(self, item: ToolCallItem) -> Iterator[Object]:
+        if item.result is not None and _is_shown(item):
+            yield _updated(ended(item, cwd=self._cwd, blobs=self._agent.world.blobs))
 
     def _changed(self, fact: Changed) -> Iterator[Object]:
         match fact.what:
@@ -405,9 +346,15 @@ def titled(text: str) -> Object:
 def plan(todos: str) -> Object:
     """The model's list of what is to be done."""
     entries: list[Json] = [
-        {"content": one.content, "status": one.status, "priority": "medium"} for one in read(todos)
+        {"content": one.content, "status": one.status, "priority": "medium"}
+        for one in read_tasks(todos)
     ]
     return {"sessionUpdate": "plan", "entries": entries}
+
+
+def _is_shown(item: ToolCallItem) -> bool:
+    """Whether a call is known, and not shown as a plan instead."""
+    return bool(item.name) and item.name not in TASK_LIST_TOOLS
 
 
 def _updated(body: Object) -> Object:
@@ -434,7 +381,8 @@ class Steps:
         """Take note of the calls that an agent makes; whether there were any."""
         if not isinstance(event, Entry) or not isinstance(event.fact, Assistant):
             return False
-        fresh = [summary(each, agent.tools) for each in calls(event.fact.content)]
+        made = map(ToolCallItem, calls(event.fact.content))
+        fresh = [each.title(agent.tools.by_name) for each in made]
         self._steps[call].extend(fresh)
         return bool(fresh)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from travois.agents.task_list import SessionTasks
 from travois.core.content import Text
-from travois.core.facts import Asked, Changed, Result
+from travois.core.facts import Asked, Changed, Result, User
 from travois.core.spending import Purse
 from travois.core.view import open_calls
-from travois.engine.agent import Agent, Birth
+from travois.engine.agent import Agent, Birth, Team
 from travois.ports.agents import Order
 from travois.ports.world import Answer, Inquiry, Model, Question
 from travois.prompt.briefing import again
@@ -62,33 +62,37 @@ def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Ag
     def spill(call: str, data: bytes) -> str:
         return parent.world.spill(f"{birth.id}-{call}", data)
 
-    child = replace(
+    around = parent.prompt.environment
+    own_around = around and (lambda: replace(around(), cwd=session.state.get("cwd", root)))
+    return replace(
         parent,
         session=session,
         encoder=parent.encoder.fork(),
+        tools=replace(parent.tools, announce_mcp=_ignore, restate_mcp=tuple),
         world=replace(parent.world, root=root, spill=spill),
-        background=None,
-        noting=None,
-        agents=None,
-        worktrees=None,
-        relocate=_stay,
-        tasks=parent.tasks or SessionTasks(parent.session),
-        birth=birth,
-        purse=Purse(),
-        halt="",
-        sent_back=0,
-        kept=-1,
-        inbox=deque(),
-        post=tuple,
+        permissions=replace(parent.permissions),
+        hooks=replace(parent.hooks),
+        prompt=replace(parent.prompt, environment=own_around, restate=again),
+        team=_join_team(parent, birth),
+        budget=Purse(),
+        turn=replace(parent.turn, stop_reason="", sent_back=0, kept=-1, inbox=deque(), notes=None),
+        # A child works where it was started, wherever its parent goes.
+        runtime=replace(parent.runtime, background=None, worktrees=None, relocate=_ignore),
     )
-    if (around := parent.around) is not None:
-        child.around = lambda: replace(around(), cwd=session.state.get("cwd", root))
-    child.baseline = lambda: again(child)
-    return child
 
 
-def _stay() -> None:
-    """A child works where it was started, wherever its parent goes."""
+def _join_team(parent: Agent, birth: Birth) -> Team:
+    """The team of a child: its parent's task list and courier, no children and no mail yet."""
+    tasks = parent.team.tasks or SessionTasks(parent.session)
+    return replace(parent.team, children=None, birth=birth, tasks=tasks, collect_mail=_no_mail)
+
+
+def _ignore(agent: Agent) -> None:
+    pass
+
+
+def _no_mail(agent: Agent) -> Iterable[User]:
+    return ()
 
 
 class Asking:
@@ -106,7 +110,7 @@ class Asking:
         summary = f"[{self._order.what}] {question.summary}"
         async with self._lock:
             self._parent.session.append(Asked(question.call, summary, question.digest))
-            return await self._parent.person.decide(replace(question, summary=summary))
+            return await self._parent.permissions.person.decide(replace(question, summary=summary))
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
         """A child puts no choices to the person: its parent knows what they want."""

@@ -18,11 +18,11 @@ class AgentOutbox:
     def __init__(self, agent: Agent, call: str = "") -> None:
         self._agent = agent
         self._call = call
-        self._me = agent.birth.id if agent.birth else ""
+        self._me = agent.team.birth.id if agent.team.birth else ""
 
     async def send(self, to: str, text: str) -> str:
         """Send a message; returns what becomes of it. Raises `Refusal` if nobody would get it."""
-        courier = self._agent.courier
+        courier = self._agent.team.courier
         if to == ALL:
             return await self._send_to_all(text)
         if self._tell(to, text):
@@ -36,7 +36,7 @@ class AgentOutbox:
 
     async def _wake(self, to: str, text: str) -> str | None:
         """Let an agent that has ended go on with a message; none if there is no such agent."""
-        below, above = self._agent.agents, self._agent.above
+        below, above = self._agent.team.children, self._agent.team.siblings
         for crew, sender, call in ((below, PARENT, self._call), (above, self._me, "")):
             id = crew.find(to) if crew is not None else ""
             if crew is None or not id or id == self._me:
@@ -52,35 +52,39 @@ class AgentOutbox:
 
     def _ended(self) -> list[str]:
         """Our children that would go on with a message."""
-        if self._agent.agents is None:
+        if self._agent.team.children is None:
             return []
-        reports = self._agent.agents.reports().items()
+        reports = self._agent.team.children.reports().items()
         return [f"{id} ({one.state})" for id, one in reports if one.state != "running"]
 
     async def _send_to_all(self, text: str) -> str:
         reached = [name for name in self._near() if self._tell(name, text)]
         for name in self._team():
-            assert self._agent.courier is not None
-            await self._agent.courier.carry(name, text, sender=self._me)
+            assert self._agent.team.courier is not None
+            await self._agent.team.courier.carry(name, text, sender=self._me)
             reached.append(name)
         if not reached:
             raise Refusal("There is nobody to tell at the moment.")
         return f"{', '.join(reached)} {SOON}."
 
     def _team(self) -> tuple[str, ...]:
-        return self._agent.courier.team() if self._agent.courier else ()
+        return self._agent.team.courier.team() if self._agent.team.courier else ()
 
     def _near(self) -> list[str]:
         """Who runs in this process: our children, our siblings, and whoever started us."""
-        crews = [crew for crew in (self._agent.agents, self._agent.above) if crew is not None]
+        crews = [
+            crew
+            for crew in (self._agent.team.children, self._agent.team.siblings)
+            if crew is not None
+        ]
         running = {
             id for crew in crews for id, one in crew.reports().items() if one.state == "running"
         }
-        above = [PARENT] if self._agent.above is not None else []
+        above = [PARENT] if self._agent.team.siblings is not None else []
         return [*above, *sorted(running - {self._me})]
 
     def _tell(self, to: str, text: str) -> bool:
-        below, above = self._agent.agents, self._agent.above
+        below, above = self._agent.team.children, self._agent.team.siblings
         if to == self._me:
             return False
         if len(text) > LONGEST:

@@ -82,7 +82,7 @@ class Follower:
         self._say()
 
     def _say(self) -> None:
-        id = self._agent.birth.id if self._agent.birth else ""
+        id = self._agent.team.birth.id if self._agent.team.birth else ""
         now = _progress(id, self._work, self._spent, call=self._call)
         if now != self._told:
             self._told = now
@@ -91,9 +91,9 @@ class Follower:
     async def _name(self) -> None:
         """Let a small model name the work, at most once in a while and only if it has gone on."""
         agent, failures = self._agent, 0
-        while agent.naming is not None and agent.naming.watched and failures < FAILURES:
+        while agent.team.naming is not None and agent.team.naming.watched and failures < FAILURES:
             await self._moved.wait()
-            await agent.sleep(agent.naming.seconds)
+            await agent.runtime.sleep(agent.team.naming.seconds)
             self._moved = anyio.Event()
             name = await name_work(agent)
             failures = 0 if name else failures + 1
@@ -103,10 +103,10 @@ class Follower:
 
 async def name_work(agent: Agent) -> str:
     """What a small model calls the work of an agent; empty if none is known or it does not say."""
-    small = agent.naming.small() if agent.naming is not None else None
+    small = agent.team.naming.small() if agent.team.naming is not None else None
     if small is None:
         return ""
-    at, head = agent.clock(), Epoch(small.card, PROMPT.read_text("utf-8").strip())
+    at, head = agent.runtime.clock(), Epoch(small.card, PROMPT.read_text("utf-8").strip())
     shown = User((Text(asked_of(agent.session.history())),))
     view, reply = project([Entry(1, at, head), Entry(2, at, shown)]), None
     with anyio.move_on_after(PATIENCE):

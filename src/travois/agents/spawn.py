@@ -86,12 +86,12 @@ class Children:
     async def start(self, order: Order) -> Report:
         """Start a child; gives its report when it has ended, or at once if in the background."""
         parent = self._parent
-        if why := parent.purse.barren():
+        if why := parent.budget.barren():
             raise Refusal(f"No more agents can be started: {why}. Do this work yourself.")
         if order.kind in self._apart:
             order = replace(order, background=True)
         number = len(parent.session.children) + 1
-        id = f"{parent.birth.id}.{number}" if parent.birth else f"a{number}"
+        id = f"{parent.team.birth.id}.{number}" if parent.team.birth else f"a{number}"
         return await self._launch(id, order)
 
     async def resume(self, order: Order) -> Report:
@@ -105,7 +105,7 @@ class Children:
             raise Refusal(f"There is no agent {order.resume!r} to go on. There are: {known}.")
         if id in self._running:
             raise Refusal(f"Agent {id} is still running. SendMessage reaches it at its next step.")
-        if why := parent.purse.barren():
+        if why := parent.budget.barren():
             raise Refusal(f"Agent {id} cannot go on: {why}. Do this work yourself.")
         first = parent.session.children[id]
         order = replace(order, resume=id, kind=first.kind, what=order.what or first.what)
@@ -113,14 +113,14 @@ class Children:
 
     async def _launch(self, id: str, order: Order) -> Report:
         parent = self._parent
-        purse = parent.purse.child(Limits(), whose=f"agent {id}")
+        purse = parent.budget.child(Limits(), whose=f"agent {id}")
         child = Child(id, order, purse, anyio.CancelScope(), anyio.Event())
         self._running[id], self._reports[id] = child, Report(id, "running", "")
         parent.session.append(Spawned(id, order.kind, order.what, order.call))
         if order.name:
             parent.session.append(Changed(f"{NAMED}{order.name}", id))
-        if order.background and parent.background is not None:
-            parent.background(partial(self._beside, child))
+        if order.background and parent.runtime.background is not None:
+            parent.runtime.background(partial(self._beside, child))
             return self._reports[id]
         return await self._run(child)
 
@@ -153,20 +153,20 @@ class Children:
         """Put mail into the inbox of a child, by its name or id, or into our own (`parent`)."""
         letter = mail(sender, text)
         if name == "parent":
-            self._parent.inbox.append(letter)
+            self._parent.turn.inbox.append(letter)
             self._stir()
             return True
         for child in self._running.values():
             if child.agent is not None and name in (child.id, child.order.name):
-                child.agent.inbox.append(letter)
+                child.agent.turn.inbox.append(letter)
                 return True
         return False
 
     async def news(self) -> bool:
         """Wait until something came in, or nobody works for us; whether something came in."""
-        while not self._parent.inbox and self._running:
+        while not self._parent.turn.inbox and self._running:
             await self._stirred.wait()
-        return bool(self._parent.inbox)
+        return bool(self._parent.turn.inbox)
 
     def _stir(self) -> None:
         self._stirred.set()
@@ -175,7 +175,7 @@ class Children:
     async def _beside(self, child: Child) -> None:
         """Run a child in the background; what it came to is told at the next safe boundary."""
         over = await self._run(child)
-        self._parent.inbox.append(note(over))
+        self._parent.turn.inbox.append(note(over))
         self._stir()
 
     async def _run(self, child: Child) -> Report:
@@ -196,14 +196,17 @@ class Children:
 
         parent, order = self._parent, child.order
         async with self._led(order) as lead, self._hire(parent, order, child.id) as agent:
-            child.agent, agent.above = agent, self
-            agent.person = Asking(parent, order, self._asking)
-            agent.purse = replace(child.purse, limits=agent.purse.limits)
-            agent.model = Herald(agent.model, lead) if lead else agent.model
-            agent.hooks = None if order.call == HOOK else agent.hooks  # it would hear of itself
-            parent.born(agent)
+            child.agent = agent
+            budget = replace(child.purse, limits=agent.budget.limits)
+            person = Asking(parent, order, self._asking)
+            agent.join_siblings(self, person=person, budget=budget)
+            if lead:
+                agent.use_model(Herald(agent.model, lead))
+            if order.call == HOOK:
+                agent.hooks.active = None  # it would hear of itself
+            parent.team.on_child(agent)
             await fire(agent, SubagentStart(child.id, order.kind))
-            agent.inbox.append(_task(order))
+            agent.turn.inbox.append(_task(order))
             follower = Follower(agent, call=order.call, tell=self._heard_of)
             child.state = STATES.get(await work(agent, beside=follower.follow), "failed")
 
@@ -249,14 +252,17 @@ class Children:
         beside = sum(child.order.background for child in self._running.values())
         tokens = budget(
             view,
-            parent.inbox,
+            parent.turn.inbox,
             limit=limit(parent),
             layers=layers(parent),
             among=len(open_calls(view)) + beside + 1,
         )
         keep = partial(parent.world.spill, f"{over.id}-report")
         return fitted(
-            over.text, tokens=tokens, keep=keep, nonce=f"{int(parent.chance() * 0xFFFFFF):06x}"
+            over.text,
+            tokens=tokens,
+            keep=keep,
+            nonce=f"{int(parent.runtime.jitter() * 0xFFFFFF):06x}",
         )
 
 
@@ -276,7 +282,7 @@ async def work(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndedW
     why: EndedWhy = "crashed"
     try:
         async with anyio.create_task_group() as group:
-            agent.background = partial(_begin, group)
+            agent.runtime.background = partial(_begin, group)
             _begin(group, beside)
             why = await turn(agent)
             while why == "end" and await wait_for_news(agent, patience=PATIENCE):

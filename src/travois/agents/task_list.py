@@ -38,12 +38,12 @@ class AgentTasks:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._store = agent.tasks or SessionTasks(agent.session)
+        self._store = agent.team.tasks or SessionTasks(agent.session)
 
     @property
     def me(self) -> str:
         """The name under which the agent owns tasks; empty for the one that a person talks to."""
-        birth, child = self._agent.birth, ""
+        birth, child = self._agent.team.birth, ""
         if birth is not None:
             # The state of a fork holds the name of the conversation, which is not its own.
             own = "" if birth.kind == "fork" else self._agent.session.state.get("name", "")
@@ -72,5 +72,5 @@ class AgentTasks:
     def _note(self, value: str) -> None:
         """Keep in a child's own log what it saw: its ledger is made from that."""
         session = self._agent.session
-        if self._agent.birth is not None and session.state.get(TODOS, "[]") != (value or "[]"):
+        if self._agent.team.birth is not None and session.state.get(TODOS, "[]") != (value or "[]"):
             session.append(Changed(TODOS, value))

@@ -23,12 +23,12 @@ from travois.core.cache_audit import Spent
 from travois.core.content import calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
+from travois.presentation.document import parts
 from travois.sessions import catalog as sessions
 from travois.sessions import lock
 from travois.sessions.catalog import find, newest
 from travois.sessions.home import Home, locate
 from travois.sessions.log_file import NAME, Skipped, entries
-from travois.sessions.transcript import parts
 from travois.terminal.tables import (
     Commands,
     ago,

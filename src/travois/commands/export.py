@@ -15,9 +15,9 @@ import msgspec
 from travois.compat.claude_transcript import Writer, encoded
 from travois.core.content import Media
 from travois.core.facts import Entry
+from travois.presentation.document import Part, parts
 from travois.sessions.catalog import Summary
 from travois.sessions.log_file import Skipped
-from travois.sessions.transcript import Part, parts
 from travois.terminal.tables import clean, styled
 
 Format = Literal["markdown", "json", "html", "claude"]

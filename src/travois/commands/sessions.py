@@ -159,7 +159,7 @@ def run_list(args: Namespace) -> int:
 def run_show(args: Namespace) -> int:
     """Print a conversation."""
     from travois.commands.export import Document, about, shown
-    from travois.sessions.transcript import parts
+    from travois.presentation.document import parts
 
     home, project = here()
     summary = find(home, args.session, project=project)

@@ -19,7 +19,7 @@ from travois.agents.spawn import Children
 from travois.agents.types import FORK, PERSONAL, Kind, listing, named, usable
 from travois.compose import models as serving
 from travois.compose import sandbox as fencing
-from travois.compose.mail import slot
+from travois.compose.mail import collect_from
 from travois.compose.open_session import Found, Place
 from travois.compose.options import Options
 from travois.context.switch_model import switch
@@ -74,7 +74,7 @@ class Yard(msgspec.Struct, frozen=True):
         told = among or tuple(kind for kind in self.kinds if not kind.apart)
         found = {kind.name: kind.description for kind in told}
         apart = frozenset(kind.name for kind in self.kinds if kind.background)
-        agent.agents = Children(agent, self.hire, {**found, FORK: COPY}, apart=apart)
+        agent.lead(Children(agent, self.hire, {**found, FORK: COPY}, apart=apart))
 
     @asynccontextmanager
     async def hire(self, parent: Agent, order: Order, id: str) -> AsyncGenerator[Agent]:
@@ -90,16 +90,16 @@ class Yard(msgspec.Struct, frozen=True):
                 birth = Birth(id, order.kind, str(log.folder / NAME), _depth(parent))
                 root = tree.root if tree else parent.world.root
                 child = offspring(parent, session, birth, root=root)
-                _placed(child, order, tree)
-                child.post = slot(log.folder, child)
-                if tree is not None and child.bounds is not None:
-                    child.bounds = fencing.elsewhere(child.bounds, root)
+                child.team.collect_mail = collect_from(log.folder)
+                child = _placed(child, order, tree)
+                if kind is not None:
+                    child = self._entitled(child, parent, kind)
                 if order.resume:
-                    self._resumed(child, parent, kind, order=order)
+                    self._resume(child, parent, order=order)
                 elif kind is None:
-                    _branched(child, moved=tree is not None)
+                    _branch(child, moved=tree is not None)
                 else:
-                    self._settled(child, parent, kind, order=order)
+                    self._settle(child, parent, kind, order=order)
                     await preload(child, kind.skills, parent=parent)
                 if kind is not None:
                     join(child, kind.hooks, origin=kind.origin, whose=id)
@@ -115,7 +115,7 @@ class Yard(msgspec.Struct, frozen=True):
         from travois.compose import worktree
 
         apart = order.worktree or (kind is not None and kind.worktree)
-        apart = apart and parent.guard.mode != "plan"  # where nothing is written anyway
+        apart = apart and parent.permissions.guard.mode != "plan"  # where nothing is written anyway
         name = f"{self.folder.name[:8]}-{id}"
         tree = await worktree.add(parent, name, shared=self.shared) if apart else None
         root = tree.root if tree else parent.world.root
@@ -139,7 +139,7 @@ class Yard(msgspec.Struct, frozen=True):
         return Log.open(folder), tree
 
     def _opened(self, parent: Agent, id: str, *, root: str, fork: bool) -> Opened:
-        above = parent.birth.id if parent.birth else self.folder.name
+        above = parent.team.birth.id if parent.team.birth else self.folder.name
         return Opened(
             session=id,
             cwd=root,
@@ -149,37 +149,49 @@ class Yard(msgspec.Struct, frozen=True):
             at=point(parent) if fork else 0,
         )
 
-    def _settled(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> None:
-        """Give a child that shares nothing its own beginning, and what its kind may use."""
+    def _settle(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> None:
+        """Give a child that shares nothing its own beginning."""
         from travois.memory.agent_memory import memory
 
         head, session = parent.session.view.epoch, child.session
         assert head is not None
-        self._entitle(child, parent, kind)
         card = self._served(child, parent, kind, order=order)
         card = replace(card, effort=EFFORTS.get(kind.effort, head.model.effort))
-        own = first_head(card, kind.prompt, child.tools.values(), wanted=parent.toolset)
+        own = first_head(
+            card, kind.prompt, child.tools.by_name.values(), wanted=parent.tools.toolset
+        )
         session.append(own)
-        if child.around is not None:
-            session.append(baseline(child.around()))
+        if child.prompt.environment is not None:
+            session.append(baseline(child.prompt.environment()))
         if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
             session.append(User((Text(held.note),), origin="note"))
 
-    def _entitle(self, child: Agent, parent: Agent, kind: Kind) -> None:
-        """Give a child the tools, rights and limits of its kind, none wider than its parent's."""
+    def _entitled(self, child: Agent, parent: Agent, kind: Kind) -> Agent:
+        """The child with the tools, rights and limits of its kind, none wider than its parent's."""
         from travois.memory.agent_memory import granted, memory
 
-        child.tools = {name: parent.tools[name] for name in usable(kind, parent.tools)}
-        child.lent = lambda name: parent.lent(name) if usable(kind, (name,)) else None
-        child.guard = replace(child.guard, mode=narrowed(kind, child.guard.mode))
-        child.purse = Purse(Limits(turns=kind.max_turns))
-        child.library = child.library if kind.instructions else None
+        def find_mcp_tool(name: str) -> AnyTool | None:
+            return parent.tools.find_mcp_tool(name) if usable(kind, (name,)) else None
+
+        known = parent.tools.by_name
+        own = {name: known[name] for name in usable(kind, known)}
+        guard = child.permissions.guard
+        guard = replace(guard, mode=narrowed(kind, guard.mode))
         if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
-            child.guard = granted(child.guard, held)
+            guard = granted(guard, held)
+        instructions = child.prompt.instructions if kind.instructions else None
+        child = replace(
+            child,
+            tools=replace(child.tools, by_name=own, find_mcp_tool=find_mcp_tool),
+            permissions=replace(child.permissions, guard=guard),
+            prompt=replace(child.prompt, instructions=instructions),
+            budget=Purse(Limits(turns=kind.max_turns)),
+        )
         spawns = (named(self.kinds, name) for name in kind.spawns)
         self.enlist(child, tuple(filter(None, spawns)))
+        return child
 
-    def _resumed(self, child: Agent, parent: Agent, kind: Kind | None, *, order: Order) -> None:
+    def _resume(self, child: Agent, parent: Agent, *, order: Order) -> None:
         """Let a child go on with the head that its log has, so that its cache can be read.
 
         Another model or effort is a head of its own, as in any session.
@@ -189,15 +201,13 @@ class Yard(msgspec.Struct, frozen=True):
         assert head is not None
         assert epoch is not None, "a child's log begins with its head"
         session.append(Noted(RESUMED, order.sender))
-        if kind is not None:
-            self._entitle(child, parent, kind)
         asked = "" if order.model == "inherit" else order.model
         card = self._found(asked, head.model) if asked else epoch.model
         if order.model == "inherit":
             card = head.model
         card = replace(card, effort=EFFORTS.get(order.effort, epoch.model.effort))
         if card.name != head.model.name:
-            child.model = self._reached(card, head.model)
+            child.use_model(self._reached(card, head.model))
         if card != epoch.model:
             switch(child, replace(epoch, model=card, why="asked for", unbind=False))
 
@@ -209,7 +219,7 @@ class Yard(msgspec.Struct, frozen=True):
             return head.model
         try:
             card = self._found(kind.model, head.model)
-            child.model = self._reached(card, head.model)
+            child.use_model(self._reached(card, head.model))
         except Refusal as refusal:
             if order.exact and order.model == kind.model:
                 raise
@@ -291,27 +301,34 @@ def _fitted(kind: Kind | None, order: Order) -> Kind | None:
 
 
 def _depth(parent: Agent) -> int:
-    return parent.birth.depth + 1 if parent.birth else 1
+    return parent.team.birth.depth + 1 if parent.team.birth else 1
 
 
-def _placed(child: Agent, order: Order, tree: worktree.Worktree | None) -> None:
-    """Let a child work where it should, under the name that it was given."""
+def _placed(child: Agent, order: Order, tree: worktree.Worktree | None) -> Agent:
+    """The child where it should work, under the name that it was given."""
     session, root = child.session, child.world.root
     if order.name:
         session.append(Changed("name", order.name))
     if tree is None and order.resume and not inside(session.state.get("cwd", root), root):
         session.append(Changed("cwd", root))
-    if tree is not None:
-        session.append(Noted(STAYS, tree.note))
-        session.append(Changed("cwd", root))
-        child.keeper, child.guard = None, replace(child.guard, folders=(root,))
+    if tree is None:
+        return child
+    session.append(Noted(STAYS, tree.note))
+    session.append(Changed("cwd", root))
+    held = child.permissions
+    permissions = replace(
+        held,
+        guard=replace(held.guard, folders=(root,)),
+        sandbox=fencing.elsewhere(held.sandbox, root) if held.sandbox else None,
+    )
+    return replace(child, world=replace(child.world, snapshots=None), permissions=permissions)
 
 
-def _branched(child: Agent, *, moved: bool) -> None:
+def _branch(child: Agent, *, moved: bool) -> None:
     """Let a fork begin; in another folder than its parent's, it is told so."""
     session = child.session
     branch(session)
-    around = child.around() if moved and child.around is not None else None
+    around = child.prompt.environment() if moved and child.prompt.environment is not None else None
     if around is not None and (note := updated(around, session.view.items)):
         session.append(note)
 
@@ -377,11 +394,13 @@ async def begin(agent: Agent, lead: Kind | None, yard: Yard) -> None:
     from travois.memory.agent_memory import granted, memory
 
     yard.enlist(agent, tuple(filter(None, (named(yard.kinds, name) for name in lead.spawns))))
-    agent.guard = replace(agent.guard, mode=narrowed(lead, agent.guard.mode))
-    agent.library = agent.library if lead.instructions else None
+    guard = agent.permissions.guard
+    agent.permissions.guard = replace(guard, mode=narrowed(lead, guard.mode))
     join(agent, lead.hooks, origin=lead.origin)
     held, session = memory(lead, yard.place.home, yard.place.project.root), agent.session
-    agent.guard = granted(agent.guard, held) if held else agent.guard
+    agent.permissions.guard = (
+        granted(agent.permissions.guard, held) if held else agent.permissions.guard
+    )
     if LEAD in session.state:
         return
     session.append(Changed(LEAD, lead.name))
@@ -389,4 +408,4 @@ async def begin(agent: Agent, lead: Kind | None, yard: Yard) -> None:
         session.append(User((Text(held.note),), origin="note"))
     await preload(agent, lead.skills, parent=agent)
     if lead.greeting:
-        agent.inbox.append(User((Text(lead.greeting),), origin="human"))
+        agent.turn.inbox.append(User((Text(lead.greeting),), origin="human"))

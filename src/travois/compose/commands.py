@@ -81,7 +81,7 @@ async def said(
 
 async def _announce(agent: Agent, name: str, typed: str, *, known: Custom | None) -> None:
     """Let hooks hear that a command becomes a prompt; raises `Fault` if one is against it."""
-    if agent.hooks is None:
+    if agent.hooks.active is None:
         return
     kind, origin = ("slash_command", known.origin) if known else ("mcp_prompt", "")
     line = f"/{name} {typed}".strip()
@@ -93,7 +93,7 @@ async def _announce(agent: Agent, name: str, typed: str, *, known: Custom | None
 async def expanded(session: Session, custom: Custom, typed: str) -> str:
     """The prompt that a command or a skill stands for; raises `Fault` if what it runs may not."""
     agent, skill = session.crew.agent, os.path.basename(custom.origin) == FILE
-    if custom.agent and "Skill" in agent.tools and (skill or _hired(agent, custom)):
+    if custom.agent and "Skill" in agent.tools.by_name and (skill or _hired(agent, custom)):
         agent.session.append(Changed(ASKED, custom.name))
         return DELEGATE.format(name=custom.name, args=msgspec.json.encode(typed).decode())
     try:
@@ -114,5 +114,5 @@ async def expanded(session: Session, custom: Custom, typed: str) -> str:
 
 def _hired(agent: Agent, custom: Custom) -> bool:
     """Whether there are agents of the kind that a command is for."""
-    known = agent.agents.kinds if agent.agents is not None else ()
+    known = agent.team.children.kinds if agent.team.children is not None else ()
     return custom.agent.casefold() in (kind.casefold() for kind in known)

@@ -15,7 +15,7 @@ from travois.compose.open_session import Found, Place
 from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.core.tokens import context_tokens
-from travois.engine.agent import Agent
+from travois.engine.agent import Agent, AgentHooks, AgentPermissions
 from travois.hooks.config import Hook, Listener, called, parse
 from travois.hooks.events import (
     FileChanged,
@@ -29,8 +29,9 @@ from travois.hooks.fire import fire
 from travois.hooks.output import SILENCE, Heard, Hooks, Said
 from travois.ports.world import Choice, Inquiry, Option
 from travois.process.run import LocalProcesses
-from travois.sandbox.probe import look
+from travois.sandbox.probe import Walls, look
 from travois.sessions.blobs import Blobs
+from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 
 if TYPE_CHECKING:
@@ -60,23 +61,27 @@ def known(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
     return tuple(hooks), tuple(notices)
 
 
-def equip(
-    agent: Agent,
+def compose_hooks(
     hooks: tuple[Hook | Listener, ...],
     loaded: Loaded,
+    session: Session,
     *,
+    permissions: AgentPermissions,
     place: Place,
     found: Found,
     stack: AsyncExitStack,
-) -> None:
-    """Let these listen to a session, and others join them, unless that is switched off."""
+) -> AgentHooks:
+    """The hooks of a session, which others may join unless that is switched off.
+
+    The stack closes what they open as long as the session goes on.
+    """
 
     def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
         from travois.hooks import run as running
         from travois.sandbox.program_sandbox import cage_for_program
 
         settings, folder = loaded.settings, found.log.folder
-        walls = look(place.home.path / "walls.json", workspace=place.cwd) if agent.bounds else None
+        walls = _probe(place) if permissions.sandbox else None
         processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
         stack.push_async_callback(processes.aclose)
         ours, callbacks = called(hook for hook in hooks if isinstance(hook, Listener))
@@ -90,8 +95,8 @@ def equip(
                 place.cwd,
                 folder,
                 cage=lambda shown: (
-                    cage_for_program(agent.bounds, agent.guard, shown=shown)
-                    if agent.bounds
+                    cage_for_program(permissions.sandbox, permissions.guard, shown=shown)
+                    if permissions.sandbox
                     else None
                 ),
                 sandboxed=settings.sandbox.hooks,
@@ -100,10 +105,16 @@ def equip(
             callbacks=callbacks,
         )
 
-    agent.within = _within
-    agent.written = _written(agent, place, found=found, stack=stack)
-    agent.hooks = install(hooks) if hooks else None
-    agent.hearing = None if loaded.settings.disable_all_hooks else install
+    return AgentHooks(
+        active=install(hooks) if hooks else None,
+        make=None if loaded.settings.disable_all_hooks else install,
+        run_inline=_within,
+        write_transcript=_written(session, place, found=found, stack=stack),
+    )
+
+
+def _probe(place: Place) -> Walls | None:
+    return look(place.home.path / "walls.json", workspace=place.cwd)
 
 
 async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:
@@ -113,7 +124,7 @@ async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:
 
 
 def _written(
-    agent: Agent, place: Place, *, found: Found, stack: AsyncExitStack
+    session: Session, place: Place, *, found: Found, stack: AsyncExitStack
 ) -> Callable[[], str]:
     """Keeps the lines that other programs read, from when the first of them is told where."""
     kept: list[Transcript] = []
@@ -123,10 +134,10 @@ def _written(
             from travois.compat.claude_transcript import Transcript, Writer
 
             path = str(found.log.folder / f"{found.id}.jsonl")
-            events = stack.enter_context(agent.session.watch())
+            events = stack.enter_context(session.watch())
             writer = Writer(found.id, Blobs(place.home.blobs).get)
             kept.append(Transcript(path, writer, events=events))
-            kept[0].begin(agent.session.record())
+            kept[0].begin(session.record())
         kept[0].update()
         return kept[0].path
 
@@ -135,7 +146,7 @@ def _written(
 
 async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
     """Tell hooks that a session begins; returns what the user should know."""
-    if agent.hooks is None:
+    if agent.hooks.active is None:
         return ()
     ready = await fire(agent, Setup(options.setup)) if options.setup else SILENCE
     heard = await fire(agent, _started(agent, options))
@@ -147,7 +158,7 @@ def _started(agent: Agent, options: Options) -> SessionStart:
     name, kind = (agent.session.state.get(key, "") for key in ("name", LEAD))
     if not options.resume and not options.latest:
         return SessionStart("clear" if options.cleared else "startup", name, kind)
-    cache, now = agent.session.cache, agent.clock()
+    cache, now = agent.session.cache, agent.runtime.clock()
     return SessionStart(
         "fork" if options.fork else "resume",
         name,
@@ -162,11 +173,11 @@ def _started(agent: Agent, options: Options) -> SessionStart:
 async def switching(agent: Agent, name: str, *, source: str) -> AsyncGenerator[None]:
     """Tell hooks before and after another model is chosen; raises `Fault` if one is against it."""
     epoch = agent.session.view.epoch
-    if agent.hooks is None or agent.other is None or epoch is None:
+    if agent.hooks.active is None or agent.models.named is None or epoch is None:
         yield
         return
-    before, after, view = epoch.model.name, agent.other(name).card.name, agent.session.view
-    warm = agent.session.cache.left(agent.clock()) > 0
+    before, after, view = epoch.model.name, agent.models.named(name).card.name, agent.session.view
+    warm = agent.session.cache.left(agent.runtime.clock()) > 0
     told = (before, after, name, source, context_tokens(view), warm)
     heard = await fire(agent, PreModelSwitch(*told))
     if why := heard.block or heard.stop or await _unwanted(agent, heard, after):
@@ -181,17 +192,17 @@ async def _unwanted(agent: Agent, heard: Heard, model: str) -> str:
         return ""
     why = heard.reason or "another model reads the whole conversation anew"
     choice = Choice(f"Go on with {model}? {why}", (Option("Yes"), Option("No")))
-    answer = await agent.person.choose(Inquiry("", (choice,)))
+    answer = await agent.permissions.person.choose(Inquiry("", (choice,)))
     return "" if answer == ("Yes",) else why
 
 
 async def watch(agent: Agent) -> None:
     """Tell hooks of changes of the files that they watch, as long as the session is open."""
-    assert agent.hooks is not None
-    seen = _stamps(agent.hooks.watched)
+    assert agent.hooks.active is not None
+    seen = _stamps(agent.hooks.active.watched)
     while True:
         await anyio.sleep(PAUSE)
-        found = _stamps(agent.hooks.watched)
+        found = _stamps(agent.hooks.active.watched)
         for path, stamp in found.items():
             before = seen.get(path, stamp)
             if stamp != before:
@@ -213,7 +224,7 @@ def _stamps(paths: Iterable[str]) -> dict[str, int]:
 
 async def end(agent: Agent, why: Leaving) -> tuple[str, ...]:
     """Tell hooks that a session is left, also while it is being cancelled."""
-    if agent.hooks is None:
+    if agent.hooks.active is None:
         return ()
     heard = SILENCE
     with anyio.CancelScope(shield=True):

@@ -15,9 +15,11 @@ from travois.agents.mailbox import Letter, Mailbox
 from travois.compose.open_session import Found, Place
 from travois.core.errors import Fault
 from travois.core.facts import Changed, User
-from travois.engine.agent import Agent
+from travois.engine.agent import Agent, World
+from travois.ports.agents import TaskStore
 from travois.ports.world import Warned
 from travois.sessions.home import Home
+from travois.sessions.session import Session
 from travois.settings.schema import Mail
 
 STOP = "stop"
@@ -26,13 +28,19 @@ FULL = 1 << 16
 """The size from which a mailbox is emptied when all of it was read."""
 
 
-def opened(
-    place: Place, found: Found, agent: Agent, *, settings: Mail | None, stack: AsyncExitStack
+def compose_mail(
+    place: Place,
+    found: Found,
+    session: Session,
+    *,
+    world: World,
+    settings: Mail | None,
+    stack: AsyncExitStack,
 ) -> Office | None:
     """The post of a session, which joins its team until the stack unwinds; none if it has none."""
     if settings is None:
         return None
-    office = Office(place, found, agent, settings=settings)
+    office = Office(place, found, session, spill=world.spill, settings=settings)
     if settings.address:
         folder, leave = store.join(place.home, settings.address)
         stack.callback(leave)
@@ -42,9 +50,8 @@ def opened(
         from travois.compose.team_tasks import TeamTasks
 
         file = TeamTaskFile(folder.parent)
-        agent.tasks = TeamTasks(agent.session, file, team=team, member=name)
+        office.tasks = TeamTasks(session, file, team=team, member=name)
     stack.callback(office.close)
-    agent.post, agent.courier = office.collect, office
     return office
 
 
@@ -59,11 +66,11 @@ async def post(home: Home, to: str, text: str, *, sender: str) -> str:
     return f"It waits in the mailbox of {to}, who sees it at the next step."
 
 
-def slot(folder: Path, agent: Agent) -> Callable[[], Iterator[User]]:
+def collect_from(folder: Path) -> Callable[[Agent], Iterator[User]]:
     """What a person puts in the way of an agent from elsewhere: words, or that it is to end."""
     box = Mailbox(folder / "mail")
 
-    def collect() -> Iterator[User]:
+    def collect(agent: Agent) -> Iterator[User]:
         for letter in box.take():
             if letter.sender == STOP:
                 agent.session.append(Changed("ending", "the user"))
@@ -76,11 +83,21 @@ def slot(folder: Path, agent: Agent) -> Callable[[], Iterator[User]]:
 class Office:
     """What a session needs to send mail to other processes and to get theirs."""
 
-    def __init__(self, place: Place, found: Found, agent: Agent, *, settings: Mail) -> None:
+    def __init__(
+        self,
+        place: Place,
+        found: Found,
+        session: Session,
+        *,
+        spill: Callable[[str, bytes], str],
+        settings: Mail,
+    ) -> None:
         self.boxes = [Mailbox(found.log.folder / "mail")]
         self.listens = settings.listen or bool(settings.address)
         self._home = place.home
-        self._agent = agent
+        self._session, self._spill = session, spill
+        self.tasks: TaskStore | None = None
+        """The task list of its team; none if it is in none."""
         self._address = settings.address or f"{store.SESSION}:{found.id[:8]}"
         self._team = settings.address.partition(":")[0]
         self._given: dict[Path, set[str]] = {}
@@ -91,7 +108,7 @@ class Office:
 
     def collect(self) -> Iterator[User]:
         """The mail that came, without what the log has already."""
-        received, self.called = self._agent.session.received, False
+        received, self.called = self._session.received, False
         self._follow_tasks()
         for box in self.boxes:
             self._tidy(box, above=FULL)
@@ -101,12 +118,12 @@ class Office:
 
     def _follow_tasks(self) -> None:
         """Take over what others of the team changed on its task list."""
-        if self._agent.tasks is None:
+        if self.tasks is None:
             return
         try:
-            self._agent.tasks.read()
+            self.tasks.read()
         except Fault as fault:
-            self._agent.session.emit(Warned(str(fault)))
+            self._session.emit(Warned(str(fault)))
 
     def team(self) -> tuple[str, ...]:
         """The names of the others in our team."""
@@ -117,7 +134,7 @@ class Office:
         """Leave a message in a mailbox and ring its bell."""
         address = to if ":" in to else f"{self._team}:{to}"
         signed = f"{self._address}/{sender}" if sender else self._address
-        text = self._agent.session.secrets.redacted(text)
+        text = self._session.secrets.redacted(text)
         return await post(self._home, address, text, sender=signed)
 
     async def rung(self) -> None:
@@ -141,7 +158,7 @@ class Office:
 
     def _taken(self, box: Mailbox) -> list[Letter]:
         """What lies in a box; that it cannot be read ends nothing."""
-        tell, lost = self._agent.session.emit, box.damaged
+        tell, lost = self._session.emit, box.damaged
         try:
             letters = box.take()
         except Fault as fault:
@@ -158,7 +175,7 @@ class Office:
 
     def _tidy(self, box: Mailbox, *, above: int) -> None:
         """Empty a box once all that was taken from it is in the log, on the disk itself."""
-        session, given = self._agent.session, self._given.get(box.folder, set())
+        session, given = self._session, self._given.get(box.folder, set())
         if box.taken > above and given <= session.received:
             session.sync()
             box.clear()
@@ -167,9 +184,9 @@ class Office:
     def _shown(self, letter: Letter) -> User:
         whole = ""
         if len(letter.text) > LONGEST:
-            data = self._agent.session.secrets.redacted_bytes(letter.text.encode())
+            data = self._session.secrets.redacted_bytes(letter.text.encode())
             try:
-                whole = self._agent.world.spill(f"mail-{letter.id}", data)
+                whole = self._spill(f"mail-{letter.id}", data)
             except OSError as error:
                 raise Fault("A long message cannot be kept", why=str(error)) from error
         return mail(letter.sender, letter.text, id=letter.id, whole=whole)

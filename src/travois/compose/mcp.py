@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,10 +20,11 @@ from travois.core.errors import Fault
 from travois.core.facts import Changed, User
 from travois.core.models import Model as Card
 from travois.core.view import waiting
-from travois.engine.agent import Agent, World
+from travois.engine.agent import Agent, AgentTools, World
 from travois.mcp import config as mcp
 from travois.mcp.announce import Told, announced
 from travois.mcp.config import admission, share
+from travois.permissions.decide import Guard
 from travois.permissions.rules import Rule, withheld
 from travois.ports.tool import AnyTool, Refusal
 from travois.ports.world import Warned
@@ -130,16 +132,20 @@ def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
 
 def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
     """Let a session have servers that began without any: its head is another one from here on."""
-    around = surroundings(place, loaded, agent.world, agent.session, bounds=agent.bounds)
+    around = surroundings(
+        place, loaded, agent.world, agent.session, bounds=agent.permissions.sandbox
+    )
     loan = Loan(_lending((), loaded), around=around)
-    head, tools = agent.session.view.epoch, loan.tools(loaded, agent.tools.values())
+    head, tools = agent.session.view.epoch, loan.tools(loaded, agent.tools.by_name.values())
     assert head is not None
     known = {spec.name for spec in head.tools}
     added = specs(tuple(tool for name, tool in tools.items() if name not in known))
     both = tuple(sorted((*head.tools, *added), key=lambda spec: spec.name))
     switch(agent, replace(head, tools=both, why="asked for", unbind=False))
-    agent.tools = {**agent.tools, **tools}
-    equip(agent, loan)
+    every = replace(agent.tools, by_name={**agent.tools.by_name, **tools})
+    agent.use_tools(compose_mcp_tools(every, loan, agent.session))
+    agent.permissions.guard = allow_tools(agent.permissions.guard, loan)
+    pin_definitions(agent.session, loan)
     return loan
 
 
@@ -159,17 +165,23 @@ def _promised(session: Session) -> bool:
     return epoch is not None and any(tool.name == RESOURCES for tool in epoch.tools)
 
 
-def equip(agent: Agent, loan: Loan) -> None:
-    """Let an agent use what servers lend, and hear of it."""
+def compose_mcp_tools(tools: AgentTools, loan: Loan, session: Session) -> AgentTools:
+    """The tools of an agent, which also finds what servers lend and tells the model of it."""
     if loan.lending is None:
-        return
-    lending, post, baseline = loan.lending, agent.post, agent.baseline
-    agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *_granted(loan.links)))
-    _pin(agent.session, lending)
-    agent.lent = lending.tool
-    lending.warn = lambda text: agent.session.emit(Warned(text))
-    agent.post = lambda: (*_news(agent, lending), *post())
-    agent.baseline = lambda: (*baseline(), *_again(lending))
+        return tools
+    lending = loan.lending
+    lending.warn = lambda text: session.emit(Warned(text))
+    return replace(
+        tools,
+        find_mcp_tool=lending.tool,
+        announce_mcp=partial(_announce, lending),
+        restate_mcp=partial(_again, lending),
+    )
+
+
+def allow_tools(rights: Guard, loan: Loan) -> Guard:
+    """The same, where those tools of servers run unasked that the user's own files name."""
+    return replace(rights, rules=(*rights.rules, *_granted(loan.links)))
 
 
 def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
@@ -180,12 +192,14 @@ def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
             yield Rule(f"mcp__{server.key}__{tool}", "", "allow", server.origin)
 
 
-def _pin(session: Session, lending: Lending) -> None:
+def pin_definitions(session: Session, loan: Loan) -> None:
     """Hold servers to the definitions that the head has of their tools."""
+    if loan.lending is None:
+        return
     from travois.mcp.tools import PINS
 
     head = {spec.name for spec in session.view.epoch.tools} if session.view.epoch else set[str]()
-    shown = [tool for name, tool in lending.all().items() if name in head]
+    shown = [tool for name, tool in loan.lending.all().items() if name in head]
     for server in sorted({tool.server for tool in shown}):
         pins = {tool.name: tool.digest for tool in shown if tool.server == server}
         if PINS + server not in session.state:
@@ -193,23 +207,22 @@ def _pin(session: Session, lending: Lending) -> None:
             session.append(Changed(PINS + server, kept))
 
 
-def _news(agent: Agent, lending: Lending) -> Iterable[User]:
+def _announce(lending: Lending, agent: Agent) -> None:
     """Put what changed before the next prompt; while nothing is to be done, nothing is said."""
     from travois.mcp.tools import PINS, states, told
 
     session = agent.session
     for lender in lending.lenders.values():
-        lender.move(agent.guard.folders)
-    if not agent.inbox and not waiting(session.view):
-        return ()
+        lender.move(agent.permissions.guard.folders)
+    if not agent.turn.inbox and not waiting(session.view):
+        return
     here = states(lending.lenders.values())
     known = {name: told(session.state, name) for name in here}
     note, after = announced(here, tuple(lending.all().values()), known)
     for server, what in after.items():
         session.append(Changed(f"{PINS}{server}", msgspec.json.encode(what).decode()))
     if note:
-        agent.inbox.appendleft(User((Text(note),), origin="note"))
-    return ()
+        agent.turn.inbox.appendleft(User((Text(note),), origin="note"))
 
 
 def _again(lending: Lending) -> tuple[Text, ...]:

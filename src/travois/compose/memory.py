@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from travois.compose import models as serving
 from travois.compose.open_session import Place
-from travois.context.window import model
-from travois.core.models import Model as Card
-from travois.engine.agent import Agent
+from travois.engine.agent import AgentMemory, Runtime, World
 from travois.memory.memory import Consent, Memory, Scope
 from travois.memory.paths import project_folder_key
-from travois.ports.world import Model
 from travois.sessions import blobs
 from travois.sessions.home import Home, Project
 from travois.settings.schema import Loaded, Remembering
@@ -39,21 +35,17 @@ def open_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
     return _open(home, project, loaded, index=_index(home) if there else None)
 
 
-def equip(
-    agent: Agent, place: Place, *, loaded: Loaded, serve: Callable[[Card], Model], persist: bool
-) -> None:
-    """Let an agent remember; one that leaves no trace only recalls."""
+def compose_memory(
+    place: Place, loaded: Loaded, *, world: World, runtime: Runtime, persist: bool
+) -> AgentMemory:
+    """What an agent remembers; one that leaves no trace only recalls."""
     asked = loaded.settings.memory
     if not asked.enabled:
-        return
-    wrote = agent.world.processes.accept
+        return AgentMemory()
+    wrote = world.processes.accept
     known = LazyMemories(place.home, place.project, loaded, wrote=wrote)
-    agent.memories = known
-    known.behind = lambda: agent.background and agent.background(known.catch_up)
-    agent.extract = asked.extract if persist else "off"
-    agent.recall = asked.recall
-    if asked.choose:
-        agent.small = lambda: serving.small(model(agent), serve, among=serving.known(loaded))
+    known.behind = lambda: runtime.background and runtime.background(known.catch_up)
+    return AgentMemory(known, extract=asked.extract if persist else "off", recall=asked.recall)
 
 
 def consents(asked: Remembering) -> dict[Scope, Consent]:

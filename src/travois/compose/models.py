@@ -7,18 +7,18 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from travois.compose.open_session import Place
 from travois.context.layers import MCP, Layers
-from travois.context.window import model
 from travois.core.errors import Fault
 from travois.core.models import Effort, Price
 from travois.core.models import Model as Card
-from travois.engine.agent import Agent, Naming, Small, Summaries
-from travois.engine.overflow import restore_window
+from travois.engine.agent import AgentContext, AgentModels, Naming, Patience, Small, Summaries
 from travois.hooks.config import parse
 from travois.permissions.secrets import secrets
 from travois.ports.world import Model
@@ -317,11 +317,13 @@ def given_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
     return tuple((name, os.environ[name]) for name in names if name in os.environ)
 
 
-def equip(
-    agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model], chain: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Let other models stand in for the agent's; says of each that cannot why."""
-    among, reached, notices = known(loaded), dict[str, Small](), list[str]()
+def compose_models(
+    loaded: Loaded, session: Session, *, serve: Callable[[Card], Model], chain: tuple[str, ...]
+) -> tuple[AgentModels, tuple[tuple[str, Fault], ...]]:
+    """The models beside the agent's own; and those that cannot stand in for it, with the reason."""
+    asked = loaded.settings
+    among, reached = known(loaded), dict[str, Small]()
+    fallbacks, unreachable = list[str](), list[tuple[str, Fault]]()
 
     def other(model: str | Card) -> Small:
         name = model if isinstance(model, str) else model.name
@@ -335,16 +337,39 @@ def equip(
 
         return runs_here(card, os.environ, among=among)
 
-    agent.other = other
-    agent.is_local = is_local
-    if restored := restore_window(agent):
-        notices.append(restored)
-    for name in chain or loaded.settings.fallback_models:
+    for name in chain or asked.fallback_models:
         try:
-            agent.fallbacks += (other(name) and name,)
+            fallbacks.append(other(name) and name)
         except Fault as fault:
-            notices.append(f"{name} cannot stand in for {_name(agent)}: {fault.what}")
-    return tuple(notices)
+            unreachable.append((name, fault))
+    chooses = asked.memory.enabled and asked.memory.choose
+    models = AgentModels(
+        small=partial(_small_beside, session, serve, among) if chooses else _no_model,
+        fallbacks=tuple(fallbacks),
+        named=other,
+        is_local=is_local,
+        retry=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
+    )
+    return models, tuple(unreachable)
+
+
+def fallback_notices(
+    session: Session, unreachable: tuple[tuple[str, Fault], ...]
+) -> tuple[str, ...]:
+    """Say which models cannot stand in for the session's, and why."""
+    name = epoch.model.name if (epoch := session.view.epoch) else "the model"
+    return tuple(f"{one} cannot stand in for {name}: {fault.what}" for one, fault in unreachable)
+
+
+def _no_model() -> Small | None:
+    return None
+
+
+def _small_beside(session: Session, serve: Callable[[Card], Model], among: Catalog) -> Small | None:
+    """A cheaper model of whoever serves the session at the moment."""
+    epoch = session.view.epoch
+    assert epoch is not None
+    return small(epoch.model, serve, among=among)
 
 
 def unpriced(loaded: Loaded, card: Card) -> tuple[str, ...]:
@@ -364,17 +389,12 @@ def small(served: Card, serve: Callable[[Card], Model], *, among: Catalog) -> Sm
         return None
 
 
-def naming(agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model]) -> Naming | None:
+def naming(session: Session, loaded: Loaded, *, serve: Callable[[Card], Model]) -> Naming | None:
     """Who names what sub-agents do; none if the user wants rules alone."""
     seconds = loaded.settings.agent_progress_seconds
     if not seconds:
         return None
-    return Naming(seconds, lambda: small(model(agent), serve, among=known(loaded)))
-
-
-def _name(agent: Agent) -> str:
-    epoch = agent.session.view.epoch
-    return epoch.model.name if epoch else "the model"
+    return Naming(seconds, partial(_small_beside, session, serve, known(loaded)))
 
 
 def _patience(loaded: Loaded, card: Card) -> Timeouts:
@@ -388,6 +408,16 @@ def _patience(loaded: Loaded, card: Card) -> Timeouts:
         is_idle_chosen=loaded.origin("timeouts.idle") != "default",
         local=local,
     )
+
+
+def compose_context(
+    place: Place, loaded: Loaded, session: Session, *, persist: bool
+) -> AgentContext:
+    """How the conversation is kept in its window; who leaves a trace may share summaries."""
+    if not persist or place.home.passing:
+        return AgentContext(layers(loaded, session))
+    shared = place.home.summaries / place.project.key / loaded.trust
+    return AgentContext(layers(loaded, session), partial(open_summaries, shared))
 
 
 def open_summaries(folder: Path) -> Summaries:

@@ -10,11 +10,11 @@ from time import time
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
-from travois.engine.agent import Agent
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
 from travois.ports.world import Warned
 from travois.sessions.home import Home
+from travois.sessions.session import Session
 from travois.settings import trust
 from travois.settings.load import FLAGS
 from travois.settings.schema import Loaded
@@ -103,10 +103,10 @@ def _folders(loaded: Loaded, cwd: str) -> dict[str, str]:
     return found
 
 
-def keep_answer(agent: Agent, home: Home, root: str, update: Update) -> None:
+def keep_answer(session: Session, home: Home, root: str, update: Update) -> None:
     """Keep what an answer changed; where the disk does not take it, it holds for this session."""
     try:
         trust.keep(home, root, update)
     except Fault as fault:
         why = f"{fault.what}: {fault.why}" if fault.why else fault.what
-        agent.session.emit(Warned(f"{why}. It holds until this session ends."))
+        session.emit(Warned(f"{why}. It holds until this session ends."))

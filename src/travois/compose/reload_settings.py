@@ -30,22 +30,19 @@ Stamps = dict[str, tuple[int, int]]
 class Reload:
     """Looks whether files of settings changed, and takes over what they say."""
 
-    def __init__(
-        self, agent: Agent, place: Place, loaded: Loaded, *, again: Callable[[], Loaded]
-    ) -> None:
-        self._agent, self._place, self._loaded, self._again = agent, place, loaded, again
+    def __init__(self, place: Place, loaded: Loaded, *, again: Callable[[], Loaded]) -> None:
+        self._place, self._loaded, self._again = place, loaded, again
         self._seen = _stamps(_watched(place, loaded))
 
-    async def __call__(self) -> None:
+    async def __call__(self, agent: Agent) -> None:
         """Asked at every safe boundary."""
         seen = _stamps(_watched(self._place, self._loaded))
         changed = sorted(dict(set(seen.items()) ^ set(self._seen.items())))
         self._seen = seen
         if changed:
-            await self._reload(changed[0])
+            await self._reload(agent, changed[0])
 
-    async def _reload(self, path: str) -> None:
-        agent = self._agent
+    async def _reload(self, agent: Agent, path: str) -> None:
         try:
             fresh = self._again()
         except Fault as fault:
@@ -57,14 +54,14 @@ class Reload:
         if heard.block:
             agent.session.emit(Warned(f"{path} changed, and a hook keeps it out: {heard.block}"))
             return
-        self._take(fresh)
+        self._take(agent, fresh)
         agent.session.emit(Warned(f"{path} changed: its rules and hooks hold from here on"))
 
-    def _take(self, fresh: Loaded) -> None:
-        agent, cwd, own = self._agent, self._place.cwd, str(self._place.home.path)
-        held, old = agent.guard, rights.guard(self._loaded, self._place.cwd, own=own)
+    def _take(self, agent: Agent, fresh: Loaded) -> None:
+        cwd, own = self._place.cwd, str(self._place.home.path)
+        held, old = agent.permissions.guard, rights.guard(self._loaded, self._place.cwd, own=own)
         new = rights.guard(fresh, cwd, own=own)
-        agent.guard = replace(
+        agent.permissions.guard = replace(
             held,
             rules=_exchanged(held.rules, old.rules, new.rules),
             folders=_exchanged(held.folders, old.folders, new.folders),
@@ -72,11 +69,11 @@ class Reload:
             barred=new.barred,
             silent=new.silent,
         )
-        agent.relocate()
+        agent.runtime.relocate(agent)
         gone, hooks = hooking.known(self._loaded)[0], hooking.known(fresh)[0]
-        if gone != hooks and agent.hearing is not None:
-            agent.hooks = agent.hooks or agent.hearing()
-            agent.hooks.join(hooks, gone=gone)
+        if gone != hooks and agent.hooks.make is not None:
+            agent.hooks.active = agent.hooks.active or agent.hooks.make()
+            agent.hooks.active.join(hooks, gone=gone)
         self._loaded = fresh
 
 

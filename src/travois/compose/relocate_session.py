@@ -13,10 +13,12 @@ from travois.engine.agent import Agent
 from travois.ports.agents import WORKTREE, Moved, where_moved
 from travois.ports.tool import Refusal
 from travois.ports.world import Keeper
+from travois.sandbox.policy import Bounds
 from travois.sessions.home import repository
 from travois.sessions.session import Session
 
-MakeKeeper = Callable[[tuple[str, ...]], Keeper | None]
+MakeKeeper = Callable[[Keeper, tuple[str, ...]], Keeper | None]
+"""Makes snapshots of other folders in the place of those so far."""
 
 
 class Relocation:
@@ -26,38 +28,38 @@ class Relocation:
     finds the session in the right folder.
     """
 
-    def __init__(self, agent: Agent, keeper: MakeKeeper) -> None:
-        self._agent, self._keeper = agent, keeper
-        self._root, self._bounds = agent.world.root, agent.bounds
+    def __init__(self, root: str, bounds: Bounds | None, keeper: MakeKeeper) -> None:
+        self._root, self._bounds, self._keeper = root, bounds, keeper
 
-    def __call__(self) -> None:
+    def __call__(self, agent: Agent) -> None:
         """Follow the log; does nothing if the session is there already."""
-        agent = self._agent
         moved = where_moved(agent.session.state.get(WORKTREE, ""))
         if moved is None and agent.world.root == self._root:
             return
         root = moved.root if moved else self._root
-        rest = (path for path in agent.guard.folders if path not in (self._root, agent.world.root))
+        held, left = agent.permissions, (self._root, agent.world.root)
+        rest = (path for path in held.guard.folders if path not in left)
         folders = tuple(dict.fromkeys((root, *rest)))
-        if agent.world.root == root and agent.guard.folders == folders:
+        if agent.world.root == root and held.guard.folders == folders:
             return
-        agent.world = replace(agent.world, root=root)
-        agent.guard = replace(agent.guard, folders=folders)
-        if self._bounds is not None and agent.bounds is not None:
-            bounds = replace(self._bounds, free=agent.bounds.free)
-            agent.bounds = fencing.elsewhere(bounds, root) if moved else bounds
-        if agent.keeper is not None:
-            agent.keeper, agent.kept = self._keeper(folders), -1
+        snapshots = agent.world.snapshots
+        if snapshots is not None:
+            snapshots, agent.turn.kept = self._keeper(snapshots, folders), -1
+        agent.use_world(replace(agent.world, root=root, snapshots=snapshots))
+        held.guard = replace(held.guard, folders=folders)
+        if self._bounds is not None and held.sandbox is not None:
+            bounds = replace(self._bounds, free=held.sandbox.free)
+            held.sandbox = fencing.elsewhere(bounds, root) if moved else bounds
 
-    def return_if_gone(self) -> str:
-        """Go back if the worktree was removed meanwhile; returns a line for the user if so."""
-        session = self._agent.session
-        moved = where_moved(session.state.get(WORKTREE, ""))
-        if moved is None or os.path.isdir(moved.root):
-            return ""
-        session.append(Changed(WORKTREE, ""))
-        session.append(Changed("cwd", self._root))
-        return f"the worktree {moved.path} is gone: the session works in {self._root} again"
+
+def return_if_gone(session: Session, root: str) -> str:
+    """Go back to `root` if the worktree was removed; returns a line for the user if so."""
+    moved = where_moved(session.state.get(WORKTREE, ""))
+    if moved is None or os.path.isdir(moved.root):
+        return ""
+    session.append(Changed(WORKTREE, ""))
+    session.append(Changed("cwd", root))
+    return f"the worktree {moved.path} is gone: the session works in {root} again"
 
 
 def worktree_of(session: Session) -> str:

@@ -33,26 +33,44 @@ from travois.compose.mcp import Loan
 from travois.compose.open_session import Found, Place, around, damage, open_log, renewed, settle
 from travois.compose.options import Options, settings
 from travois.compose.reload_settings import Reload
-from travois.compose.relocate_session import Relocation, SessionWorktrees, worktree_of
+from travois.compose.relocate_session import (
+    Relocation,
+    SessionWorktrees,
+    return_if_gone,
+    worktree_of,
+)
 from travois.context.switch_model import switch, switch_with_summary
+from travois.context.window import model as current_card
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
 from travois.core.models import Model as Card
 from travois.core.spending import Amount, Limits, Purse
-from travois.engine.agent import Agent, Patience, Small, World
+from travois.engine.agent import (
+    Agent,
+    AgentModels,
+    AgentPermissions,
+    AgentPrompt,
+    AgentTools,
+    Runtime,
+    Small,
+    Team,
+    World,
+)
 from travois.engine.fallback import HOME
-from travois.engine.permission_modes import MODE, follow
+from travois.engine.overflow import restore_window
+from travois.engine.permission_modes import MODE
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
-from travois.hooks.config import Listener
+from travois.hooks.config import Hook, Listener
 from travois.permissions.decide import Guard
 from travois.permissions.rules import withheld
 from travois.permissions.secrets import Secrets, secrets
 from travois.ports.tool import AnyTool
-from travois.ports.world import Answer, Inquiry, Model, Person, Question, Warned
+from travois.ports.world import Answer, Inquiry, Keeper, Model, Person, Question, Warned
 from travois.process.run import LocalProcesses
 from travois.prompt.briefing import again
+from travois.prompt.environment import Surroundings
 from travois.prompt.style_text import DEFAULT
 from travois.providers.encoder import Encoder
 from travois.providers.http.fetch import HttpxWeb
@@ -110,21 +128,21 @@ class Crew(msgspec.Struct):
         if chosen := self._chosen(name):
             other, epoch = chosen
             switch(self.agent, epoch)
-            self.agent.model = other.model
+            self.agent.use_model(other.model)
 
     async def change_with_summary(self, name: str) -> None:
         """The same, where the model so far sums up what has no room in the other's window."""
         if chosen := self._chosen(name):
             other, epoch = chosen
             await switch_with_summary(self.agent, epoch)
-            self.agent.model = other.model
+            self.agent.use_model(other.model)
 
     def _chosen(self, name: str) -> tuple[Small, Epoch] | None:
         """Find another model and the head that it would have; none if it is the same."""
         epoch = self.agent.session.view.epoch
         assert epoch is not None
-        assert self.agent.other is not None
-        other = self.agent.other(name)
+        assert self.agent.models.named is not None
+        other = self.agent.models.named(name)
         if self.agent.session.state.get(HOME):
             self.agent.session.append(Changed(HOME, ""))
         if (other.card.name, other.card.window) == (epoch.model.name, epoch.model.window):
@@ -180,19 +198,18 @@ def _secrets(loaded: Loaded) -> Secrets:
     return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
 
-async def _lent(
-    place: Place,
-    loaded: Loaded,
-    options: Options,
-    fence: fencing.Fence,
-    *,
-    world: World,
-    session: Session,
-    card: Card,
-) -> lending.Loan:
-    """The MCP servers of a session, with the sandbox that they may run in."""
-    opened = partial(lending.opened, place, loaded, options, bounds=fence.bounds)
-    return await opened(world=world, session=session, card=card)
+class Start(msgspec.Struct, frozen=True):
+    """What every part of a session is made from."""
+
+    place: Place
+    loaded: Loaded
+    options: Options
+    opened: Found
+    session: Session
+    guests: Guests
+    card: Card
+    fence: fencing.Fence
+    serve: serving.Reach
 
 
 async def gather(options: Options, *, model: Model | None = None, guests: Guests = ALONE) -> Crew:
@@ -205,60 +222,194 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         lead, loaded = agents.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
         fence = fencing.build(loaded, place, stack, attended=guests.attended, session=opened)
+        serve = serving.Reach(loaded, stack, session=session, given=model)
+        start = Start(place, loaded, options, opened, session, guests, card, fence, serve)
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        window, remarks = web.opened(loaded, options, stack, session=session, world=world)
-        own = agents.given(_tools(loaded, options, (*window, *guests.tools), card=card), lead)
-        tools, asked = crew.described(own, kinds), loaded.settings
-        loan = await _lent(place, loaded, options, fence, world=world, session=session, card=card)
-        tools |= loan.tools(loaded, tools.values())
-        tools = skilled.fitting(tools, session, place, loaded=loaded, options=options)
+        loan, tools, remarks = await _equipment(start, kinds, lead, world=world, stack=stack)
         crew.recover(session, opened)
         dressed, unstyled = skilled.dressed(place, loaded, agents.told(options, lead))
         settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
-        serve = serving.Reach(loaded, stack, session=session, given=model)
-        answers, key_source = serve.served(card)
-        hooks, unusable = hooking.known(loaded)
-        agent = Agent(
-            session=session,
-            model=answers,
-            encoder=Encoder(Blobs(place.home.blobs).get),
-            tools=tools,
-            world=world,
-            guard=_guard(place, loaded, options, spill=opened.spill, fence=fence),
-            bounds=fence.bounds,
-            unwalled=fence.unwalled,
-            person=guests.person or Nobody(),
-            purse=_purse(asked, session),
+        mail = loaded.settings.mail if options.persist else None
+        office = posting.compose_mail(
+            place, opened, session, world=world, settings=mail, stack=stack
         )
-        gone = _equip(agent, place, loaded=loaded, options=options, id=opened.id, stack=stack)
-        mail = asked.mail if options.persist else None
-        office = posting.opened(place, opened, agent, settings=mail, stack=stack)
+        answers, key_source = serve.served(card)
+        models, unreachable = serving.compose_models(
+            loaded, session, serve=serve, chain=options.fallback
+        )
+        hooks, unusable = hooking.known(loaded)
+        parts = Parts(answers, tools, world, models, hooks, loan, lead, office)
+        agent = await _compose_agent(start, parts, stack)
+        gone = _settle_in(agent, start, stack)
         cut = await _renew(agent, card, options, guests=guests, serve=serve)
         notices = (*filter(None, (unchosen, fence.line, cut)), *loaded.notices, *unusable, *remarks)
         notices += (*serving.unpriced(loaded, card), *gone, *flaws, *unstyled, *damage(opened.log))
         notices += (*rights.remarks(loaded, place.cwd), *loan.notices, *world.processes.notices())
         kept = stack.pop_all()
-        heard = (*hooks, *guests.listeners)
-        hooking.equip(agent, heard, loaded, place=place, found=opened, stack=kept)
-        notices += _served(agent, place, loaded=loaded, options=options, serve=serve, loan=loan)
-        yard = _yard(place, opened, kinds, loaded=loaded, serve=serve)
-        await agents.begin(agent, lead, yard)
-        nights = _nights(place, loaded, options) if guests.attended and not options.driven else None
-        done = Crew(opened.id, agent, key_source, notices, kept, serve, office, nights, loan)
-        wish, style = wished(asked, os.environ), asked.output_style or DEFAULT
-        return replace(done, plugins=loaded.plugins, style=style, telemetry=wish)
+        lending.pin_definitions(session, loan)
+        notices += searching.search_notices(loaded, current_card(agent))
+        notices += (*filter(None, (restore_window(agent),)),)
+        notices += serving.fallback_notices(session, unreachable)
+        await agents.begin(agent, lead, _yard(start, kinds))
+        done = Crew(opened.id, agent, key_source, notices, kept, serve, office, loan=loan)
+        return _with_settings(done, start)
 
 
-def _yard(
-    place: Place,
-    opened: Found,
+def _with_settings(crew: Crew, start: Start) -> Crew:
+    """The same with what only settings say of a session: nights, plugins, telemetry, style."""
+    asked, driven = start.loaded.settings, start.options.driven
+    nights = _nights(start) if start.guests.attended and not driven else None
+    wish, style = wished(asked, os.environ), asked.output_style or DEFAULT
+    plugins = start.loaded.plugins
+    return replace(crew, nights=nights, plugins=plugins, style=style, telemetry=wish)
+
+
+async def _equipment(
+    start: Start,
     kinds: tuple[Kind, ...],
+    lead: Kind | None,
     *,
-    loaded: Loaded,
-    serve: Callable[[Card], Model],
-) -> crew.Yard:
-    shared = loaded.settings.worktree.symlink_directories
-    return crew.Yard(place, opened.log.folder, kinds, serve, serving.known(loaded), shared)
+    world: World,
+    stack: AsyncExitStack,
+) -> tuple[Loan, dict[str, AnyTool], tuple[str, ...]]:
+    """The MCP servers of a session, all of its tools, and what is wrong with its browser."""
+    place, loaded, options = start.place, start.loaded, start.options
+    session, card = start.session, start.card
+    window, remarks = web.opened(loaded, options, stack, session=session, world=world)
+    every = _tools(loaded, options, (*window, *start.guests.tools), card=card)
+    tools = crew.described(agents.given(every, lead), kinds)
+    opened = partial(lending.opened, place, loaded, options, bounds=start.fence.bounds)
+    loan = await opened(world=world, session=session, card=card)
+    tools |= loan.tools(loaded, tools.values())
+    fitting = skilled.fitting(tools, session, place, loaded=loaded, options=options)
+    return loan, fitting, remarks
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What an agent is made of that was opened before it."""
+
+    model: Model
+    tools: dict[str, AnyTool]
+    world: World
+    models: AgentModels
+    hooks: tuple[Hook, ...]
+    loan: Loan
+    lead: Kind | None
+    office: Office | None
+
+
+async def _compose_agent(start: Start, parts: Parts, stack: AsyncExitStack) -> Agent:
+    """The agent, part by part; nothing is added to it afterwards but the children it starts."""
+    place, loaded, options, session = start.place, start.loaded, start.options, start.session
+    permissions = _permissions(start, parts.loan)
+    runtime = _runtime(start)
+    snapshots = _open_snapshots(start, permissions.guard.folders)
+    # Hooks open more while the session goes on, which must be closed with it.
+    later = await stack.enter_async_context(AsyncExitStack())
+    return Agent(
+        session=session,
+        model=parts.model,
+        encoder=Encoder(Blobs(place.home.blobs).get),
+        tools=_agent_tools(start, parts),
+        world=replace(parts.world, snapshots=snapshots),
+        permissions=permissions,
+        hooks=hooking.compose_hooks(
+            (*parts.hooks, *start.guests.listeners),
+            loaded,
+            session,
+            permissions=permissions,
+            place=place,
+            found=start.opened,
+            stack=later,
+        ),
+        context=serving.compose_context(place, loaded, session, persist=options.persist),
+        memory=remembering.compose_memory(
+            place, loaded, world=parts.world, runtime=runtime, persist=options.persist
+        ),
+        prompt=_prompt(start, permissions, parts.lead),
+        team=_team(start, parts.office),
+        budget=_purse(loaded.settings, session),
+        models=parts.models,
+        runtime=runtime,
+    )
+
+
+def _agent_tools(start: Start, parts: Parts) -> AgentTools:
+    search = searching.compose_web_search(start.loaded, serve=start.serve)
+    tools = AgentTools(parts.tools, toolset=start.loaded.settings.toolset, search_web=search)
+    return lending.compose_mcp_tools(tools, parts.loan, start.session)
+
+
+def _permissions(start: Start, loan: Loan) -> AgentPermissions:
+    """What the agent may do; a session that was left in plan mode goes on in it."""
+    place, loaded, fence = start.place, start.loaded, start.fence
+    guard = _guard(place, loaded, start.options, spill=start.opened.spill, fence=fence)
+    if start.session.state.get(MODE) == "plan" and not start.options.mode:
+        guard = replace(guard, mode="plan")
+    return AgentPermissions(
+        lending.allow_tools(guard, loan),
+        start.guests.person or Nobody(),
+        sandbox=fence.bounds,
+        sandbox_missing=fence.unwalled,
+        save_rules=partial(rights.keep_answer, start.session, place.home, loaded.root),
+        is_attended=start.guests.attended,
+    )
+
+
+def _runtime(start: Start) -> Runtime:
+    place, loaded, options = start.place, start.loaded, start.options
+    shared, id = loaded.settings.worktree.symlink_directories, start.opened.id
+    return Runtime(
+        jitter=random,
+        reload_settings=Reload(place, loaded, again=lambda: prepare(options)[1]),
+        relocate=Relocation(place.cwd, start.fence.bounds, partial(_reopen_snapshots, start)),
+        worktrees=lambda agent: SessionWorktrees(agent, id, shared),
+    )
+
+
+def _prompt(start: Start, permissions: AgentPermissions, lead: Kind | None) -> AgentPrompt:
+    """What the model is told besides the conversation, as this user and this place have it."""
+    place, loaded, options, session = start.place, start.loaded, start.options, start.session
+    bounds, id = start.fence.bounds, start.opened.id
+    old_tmp = fencing.find_old_tmp(bounds, place, id=id, session=session)
+
+    def environment() -> Surroundings:
+        cwd, worktree = session.state.get("cwd", ""), worktree_of(session)
+        here = around(place, options, cwd=cwd, worktree=worktree)
+        return replace(here, planning=permissions.guard.mode == "plan", old_tmp=old_tmp)
+
+    reads = lead is None or lead.instructions
+    files = library(place, loaded, permissions.guard, sources=options.shelves) if reads else None
+    skills = skilled.skills(place, loaded, options)
+    return AgentPrompt(environment, files, skills, use_skills=Practitioner, restate=again)
+
+
+def _team(start: Start, office: Office | None) -> Team:
+    naming = serving.naming(start.session, start.loaded, serve=start.serve)
+    if office is None:
+        return Team(naming=naming)
+    return Team(
+        naming=naming,
+        tasks=office.tasks,
+        courier=office,
+        collect_mail=lambda agent: office.collect(),
+    )
+
+
+def _settle_in(agent: Agent, start: Start, stack: AsyncExitStack) -> tuple[str, ...]:
+    """Tidy up, and work where the log says; returns what to say if that is not there any more."""
+    stack.callback(_end_snapshots, agent)
+    if days := start.loaded.settings.cleanup_period_days:
+        tidy(start.place.home, days=days, now=time())
+    gone = return_if_gone(start.session, start.place.cwd)
+    agent.runtime.relocate(agent)
+    return (gone,) if gone else ()
+
+
+def _yard(start: Start, kinds: tuple[Kind, ...]) -> crew.Yard:
+    folder, among = start.opened.log.folder, serving.known(start.loaded)
+    shared = start.loaded.settings.worktree.symlink_directories
+    return crew.Yard(start.place, folder, kinds, start.serve, among, shared)
 
 
 async def _renew(
@@ -270,36 +421,18 @@ async def _renew(
     """
     if options.name:
         agent.session.append(Changed("name", options.name))
-    agent.attended = guests.attended
     epoch = renewed(agent.session, card, options, brought=guests.tools)
     if epoch is None:
         return ""
     return await switch_with_summary(agent, epoch, former=lambda before: serve.served(before)[0])
 
 
-def _served(
-    agent: Agent,
-    place: Place,
-    *,
-    loaded: Loaded,
-    options: Options,
-    serve: Callable[[Card], Model],
-    loan: Loan,
-) -> tuple[str, ...]:
-    """Let servers lend tools, and other models stand in, choose and search; says which cannot."""
-    lending.equip(agent, loan)
-    agent.naming = serving.naming(agent, loaded, serve=serve)
-    remembering.equip(agent, place, loaded=loaded, serve=serve, persist=options.persist)
-    unheard = searching.equip(agent, loaded, serve=serve)
-    return (*unheard, *serving.equip(agent, loaded, serve=serve, chain=options.fallback))
-
-
-def _nights(place: Place, loaded: Loaded, options: Options) -> Nights | None:
-    if not options.persist or not (place.home.path / "memory").is_dir():
+def _nights(start: Start) -> Nights | None:
+    if not start.options.persist or not (start.place.home.path / "memory").is_dir():
         return None
     from travois.compose import dreaming
 
-    return dreaming.opened(place, loaded)
+    return dreaming.opened(start.place, start.loaded)
 
 
 def _guard(
@@ -311,49 +444,6 @@ def _guard(
         return guard
     writable = (*guard.writable, *fence.bounds.git)
     return replace(guard, scratch=fence.bounds.temp, writable=writable)
-
-
-def _equip(
-    agent: Agent,
-    place: Place,
-    *,
-    loaded: Loaded,
-    options: Options,
-    id: str,
-    stack: AsyncExitStack,
-) -> tuple[str, ...]:
-    """Give an agent what settings say, and what needs the agent itself; says what is not there."""
-    asked = loaded.settings
-    agent.layers, agent.chance = serving.layers(loaded, agent.session), random
-    agent.toolset = asked.toolset
-    agent.patience = Patience(asked.retry.attempts, longest=asked.retry.max_wait)
-    agent.remember = partial(rights.keep_answer, agent, place.home, loaded.root)
-    if options.persist and not place.home.passing:
-        shared = place.home.summaries / place.project.key / loaded.trust
-        agent.summaries = partial(serving.open_summaries, shared)
-    if asked.file_checkpointing_enabled:
-        agent.keeper = _keeper(place, options, agent, folders=agent.guard.folders)
-    stack.callback(_end_snapshots, agent)
-    if days := asked.cleanup_period_days:
-        tidy(place.home, days=days, now=time())
-    agent.refresh = Reload(agent, place, loaded, again=lambda: prepare(options)[1])
-    old_tmp = fencing.find_old_tmp(agent.bounds, place, id=id, session=agent.session)
-    agent.around = lambda: replace(
-        around(
-            place,
-            options,
-            cwd=agent.session.state.get("cwd", ""),
-            worktree=worktree_of(agent.session),
-        ),
-        planning=agent.guard.mode == "plan",
-        old_tmp=old_tmp,
-    )
-    agent.library = library(place, loaded, agent.guard, sources=options.shelves)
-    agent.skills, agent.practice = skilled.skills(place, loaded, options), Practitioner
-    agent.baseline = lambda: again(agent)
-    if agent.session.state.get(MODE) == "plan" and not options.mode:
-        follow(agent, "plan")
-    return _place(agent, place, options, id=id, loaded=loaded)
 
 
 def prepare(options: Options) -> tuple[Place, Loaded]:
@@ -399,40 +489,28 @@ def _existing_folder(path: str) -> str:
     return real
 
 
-def _place(
-    agent: Agent, place: Place, options: Options, *, id: str, loaded: Loaded
-) -> tuple[str, ...]:
-    """Let the session work where its log says, and move from there; says if it had to return."""
-
-    def keep(folders: tuple[str, ...]) -> Snapshots | None:
-        _end_snapshots(agent)
-        return _keeper(place, options, agent, folders=folders)
-
-    relocate = Relocation(agent, keep)
-    gone = relocate.return_if_gone()
-    shared = loaded.settings.worktree.symlink_directories
-    agent.worktrees, agent.relocate = SessionWorktrees(agent, id, shared), relocate
-    relocate()
-    return (gone,) if gone else ()
-
-
-def _keeper(
-    place: Place, options: Options, agent: Agent, *, folders: tuple[str, ...]
-) -> Snapshots | None:
+def _open_snapshots(start: Start, folders: tuple[str, ...]) -> Snapshots | None:
     """Snapshots of the folders that may be changed; none for a session that leaves no trace."""
-    if not options.persist:
+    if not start.options.persist or not start.loaded.settings.file_checkpointing_enabled:
         return None
+    session, place = start.session, start.place
     return Snapshots(
         place.home.path,
         place.project.key,
         folders=folders,
-        tell=lambda text: agent.session.emit(Warned(text)),
+        tell=lambda text: session.emit(Warned(text)),
     )
 
 
+def _reopen_snapshots(start: Start, former: Keeper, folders: tuple[str, ...]) -> Snapshots | None:
+    if isinstance(former, Snapshots):
+        former.close()
+    return _open_snapshots(start, folders)
+
+
 def _end_snapshots(agent: Agent) -> None:
-    if isinstance(agent.keeper, Snapshots):
-        agent.keeper.close()
+    if isinstance(agent.world.snapshots, Snapshots):
+        agent.world.snapshots.close()
 
 
 def _purse(asked: Settings, session: Session) -> Purse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -22,6 +22,8 @@ from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 from travois.tools.web.search_requests import Searcher, searched
 
+SearchWeb = Callable[[Agent, Wanted], Awaitable[Found]]
+
 
 def offered(loaded: Loaded, card: Card) -> bool:
     """Whether the model is told of a search at all."""
@@ -30,20 +32,25 @@ def offered(loaded: Loaded, card: Card) -> bool:
     return use == "endpoint" or (use == "provider" and known is not None and bool(known.search))
 
 
-def equip(agent: Agent, loaded: Loaded, *, serve: Callable[[Card], Model]) -> tuple[str, ...]:
-    """Let an agent search, or say why it cannot; raises `Fault` if settings make no sense."""
+def compose_web_search(loaded: Loaded, *, serve: Callable[[Card], Model]) -> SearchWeb | None:
+    """Who searches the web; none if nobody does. Raises `Fault` if settings make no sense."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
         from travois.providers.search_endpoint import EndpointSearch, endpoint
 
         desk = EndpointSearch(endpoint(asked.kind, msgspec.structs.asdict(asked)), os.environ)
-        agent.search = lambda agent, wanted: desk.search(wanted)
-    elif asked.use == "provider":
+        return lambda agent, wanted: desk.search(wanted)
+    if asked.use == "provider":
         among = serving.known(loaded)
-        agent.search = lambda agent, wanted: _asked(agent, wanted, serve, among)
-        if not offered(loaded, model(agent)):
-            return (f"webSearch.use is provider, but whoever serves {model(agent).name} has none",)
-    return ()
+        return lambda agent, wanted: _asked(agent, wanted, serve, among)
+    return None
+
+
+def search_notices(loaded: Loaded, card: Card) -> tuple[str, ...]:
+    """Say so where the provider is to search and cannot."""
+    if loaded.settings.web_search.use != "provider" or offered(loaded, card):
+        return ()
+    return (f"webSearch.use is provider, but whoever serves {card.name} has none",)
 
 
 async def _asked(

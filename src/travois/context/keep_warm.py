@@ -22,10 +22,12 @@ async def keep_warm(agent: Agent) -> None:
 
     To be cancelled when they have spoken.
     """
-    left = agent.layers.keep_warm
+    left = agent.context.layers.keep_warm
     while left > 0:
         used = agent.session.cache.used
-        await agent.sleep(max(0.0, used + model(agent).lifetime - MARGIN - agent.clock()))
+        await agent.runtime.sleep(
+            max(0.0, used + model(agent).lifetime - MARGIN - agent.runtime.clock())
+        )
         if agent.session.cache.used > used:
             continue
         left -= 1
@@ -44,7 +46,9 @@ async def warm(agent: Agent) -> bool:
 def _last(agent: Agent) -> View | None:
     """The conversation as it was last sent; none if it stands no longer or is forgotten."""
     session = agent.session
-    if session.view.sent_moves != session.view.moves or not session.cache.left(agent.clock()):
+    if session.view.sent_moves != session.view.moves or not session.cache.left(
+        agent.runtime.clock()
+    ):
         return None
     if session.is_long:  # not all that was sent can be looked up, but it still stands
         view = session.view.copy()
@@ -60,7 +64,7 @@ def suit(agent: Agent) -> None:
     epoch = agent.session.view.epoch
     assert epoch is not None
     card, taken = epoch.model, steps(agent.session.history())
-    most = agent.layers.cold if agent.layers.idle == "cheap" else limit(agent) // 2
+    most = agent.context.layers.cold if agent.context.layers.idle == "cheap" else limit(agent) // 2
     found = choose(taken, card.price, life=card.cache_ttl, most=most)
     if found is None or "no-cache-markers" in card.quirks:
         return

@@ -37,16 +37,16 @@ async def relieve(agent: Agent) -> str:
 
     Returns why there is none and nothing may be sent; empty if there is.
     """
-    if agent.layers.offload:
+    if agent.context.layers.offload:
         offload(agent)
     lighten(agent)
-    if agent.layers.lifetime and cold(agent):
+    if agent.context.layers.lifetime and cold(agent):
         from travois.context.keep_warm import suit
 
         suit(agent)
     trigger = wanted(agent)
     if trigger is not None:
-        if agent.layers.collapse and trigger in ("auto", "cold") and _fold(agent, trigger):
+        if agent.context.layers.collapse and trigger in ("auto", "cold") and _fold(agent, trigger):
             return ""
         if trigger in ("auto", "overflow") and clear_instead(agent):
             await _show_edited(agent)
@@ -55,10 +55,10 @@ async def relieve(agent: Agent) -> str:
 
         await compact(agent, trigger=trigger)
         return ""
-    if agent.layers.clear:
+    if agent.context.layers.clear:
         clear(agent)
     await _show_edited(agent)
-    if agent.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
+    if agent.context.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
         from travois.context.compaction.compact import prepare
 
         prepare(agent)
@@ -85,8 +85,8 @@ def _fold(agent: Agent, trigger: Trigger) -> bool:
 
 def _stop(agent: Agent) -> str:
     """Say why the window is too full for another request, where only a person may make room."""
-    size, most = context_tokens(agent.session.view), hard_stop(model(agent), agent.layers)
-    if size < most or agent.layers.automatic:
+    size, most = context_tokens(agent.session.view), hard_stop(model(agent), agent.context.layers)
+    if size < most or agent.context.layers.automatic:
         return ""
     what = f"the context window is full: {size:,} of {most:,} tokens are in use"
     why = f"{what}, and nothing was sent. {way_out(agent)}"
@@ -102,16 +102,20 @@ def offload(agent: Agent) -> None:
     tools = {call.id: _tool(agent, call) for call in last_calls(view)}
     bounded = {id: one.paged for id, one in tools.items() if one and (one.bounded or one.paged)}
     room = results_room(agent)
-    for found in list(oversize(view, agent.layers, room=room, bounded=bounded)):
+    for found in list(oversize(view, agent.context.layers, room=room, bounded=bounded)):
         path = agent.world.spill(f"{found.call}-result", found.text.encode(errors="replace"))
-        nonce = f"{int(agent.chance() * 0xFFFFFF):06x}"
+        nonce = f"{int(agent.runtime.jitter() * 0xFFFFFF):06x}"
         shown = preview(found.text, path=path, tokens=found.tokens, nonce=nonce)
         agent.session.append(Offloaded(found.call, path, shown))
 
 
 def _tool(agent: Agent, call: Call) -> AnyTool | None:
     name = canonical_name(call.name)
-    return agent.tools.get(call.name) or agent.tools.get(name) or agent.lent(call.name)
+    return (
+        agent.tools.by_name.get(call.name)
+        or agent.tools.by_name.get(name)
+        or agent.tools.find_mcp_tool(call.name)
+    )
 
 
 def wanted(agent: Agent) -> Trigger | None:
@@ -119,14 +123,14 @@ def wanted(agent: Agent) -> Trigger | None:
     size, threshold = context_tokens(agent.session.view), limit(agent)
     if agent.session.strikes.out:
         return None
-    if not agent.layers.automatic:
+    if not agent.context.layers.automatic:
         return None
-    if size >= hard_stop(model(agent), agent.layers):
+    if size >= hard_stop(model(agent), agent.context.layers):
         return "overflow"
     if size >= threshold:
         return "auto"
-    if agent.layers.idle == "cheap":
-        return "cold" if cold(agent) and size >= min(agent.layers.cold, threshold) else None
+    if agent.context.layers.idle == "cheap":
+        return "cold" if cold(agent) and size >= min(agent.context.layers.cold, threshold) else None
     return "cold" if size >= EARLY * threshold and idled(agent) and _prepared(agent) else None
 
 
@@ -137,4 +141,4 @@ def _prepared(agent: Agent) -> bool:
     session, room = agent.session, fitted(agent)
     since = (item.fact for item in session.view.items if item.seq > session.drafted_at)
     short = bool(session.draft) and estimate(session.draft) <= room.ledger
-    return agent.layers.draft and short and sum(map(fact_tokens, since)) <= room.tail
+    return agent.context.layers.draft and short and sum(map(fact_tokens, since)) <= room.tail

@@ -47,7 +47,7 @@ def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str
     `written` is the model's part of the summary that may be needed; else what was prepared is.
     Returns what became of the conversation, or nothing if it goes on as it is.
     """
-    epoch = suited(epoch, agent.tools, wanted=agent.toolset)
+    epoch = suited(epoch, agent.tools.by_name, wanted=agent.tools.toolset)
     trial = _trial(agent, epoch)
     if not _is_too_large(trial):
         agent.session.append(epoch)
@@ -70,7 +70,7 @@ async def switch_with_summary(
     """
     from travois.context.compaction.summary_call import Wish, Written, write_model_part
 
-    trial = _trial(agent, suited(epoch, agent.tools, wanted=agent.toolset))
+    trial = _trial(agent, suited(epoch, agent.tools.by_name, wanted=agent.tools.toolset))
     written = None
     if _is_too_large(trial):
         _shortened(trial, None)  # raises before anybody is asked, where nothing would help
@@ -88,8 +88,12 @@ async def switch_with_summary(
 def _trial(agent: Agent, epoch: Epoch) -> Agent:
     """The agent as it would be with this head; what happens to it does not happen."""
     session = agent.session
-    trial = replace(agent, session=session.twin(Rehearsal(session.history())))
-    trial.baseline = lambda: again(trial)
+    trial = replace(
+        agent,
+        session=session.twin(Rehearsal(session.history())),
+        prompt=replace(agent.prompt, restate=again),
+        tools=replace(agent.tools, restate_mcp=tuple),
+    )
     trial.session.append(epoch)
     return trial
 

@@ -21,7 +21,7 @@ def model(agent: Agent) -> Model:
 
 def limit(agent: Agent) -> int:
     """The size at which compaction starts."""
-    return threshold(model(agent), agent.layers)
+    return threshold(model(agent), agent.context.layers)
 
 
 def threshold(card: Model, layers: Layers) -> int:
@@ -40,7 +40,7 @@ def hard_stop(card: Model, layers: Layers) -> int:
 
 def way_out(agent: Agent) -> str:
     """Say what to do about a full window where compaction may not start by itself."""
-    layers, smaller = agent.layers, "go back with /rewind, or start a new session"
+    layers, smaller = agent.context.layers, "go back with /rewind, or start a new session"
     if layers.automatic:
         return ""
     larger = "switch to a model with a larger window (/model)"
@@ -58,7 +58,7 @@ def _used(card: Model, layers: Layers) -> Model:
 
 def fitted(agent: Agent) -> Layers:
     """The layers' numbers, as they suit the room that there is."""
-    return agent.layers.fitted(beside_head(agent))
+    return agent.context.layers.fitted(beside_head(agent))
 
 
 def beside_head(agent: Agent) -> int:
@@ -69,11 +69,11 @@ def beside_head(agent: Agent) -> int:
 
 def results_room(agent: Agent) -> int:
     """Return how many tokens all results of the last reply may take together."""
-    card = _used(model(agent), agent.layers)
+    card = _used(model(agent), agent.context.layers)
     kept = effective_window(card) - compact_at(card)
-    grows = agent.layers.automatic and not agent.session.strikes.out
+    grows = agent.context.layers.automatic and not agent.session.strikes.out
     window = Window(limit(agent) + kept, beside_head(agent), grows=grows)
-    return message_room(agent.session.view, agent.layers, window=window)
+    return message_room(agent.session.view, agent.context.layers, window=window)
 
 
 def call_room(agent: Agent, call: Call) -> Room:
@@ -82,7 +82,7 @@ def call_room(agent: Agent, call: Call) -> Room:
     among = asked if any(one.id == call.id for one in asked) else (call,)
     # A stand-in is asked for under one name and runs under another: the latter has the cap.
     named = [call if one.id == call.id else one for one in among]
-    return share_room(named, agent.layers, room=results_room(agent))[call.id]
+    return share_room(named, agent.context.layers, room=results_room(agent))[call.id]
 
 
 def cold(agent: Agent) -> bool:
@@ -92,7 +92,7 @@ def cold(agent: Agent) -> bool:
     """
     cache = agent.session.cache
     asked = any(cause == "undo" for cause, _ in cache.moved)
-    return not asked and 0 < cache.used < agent.clock() - model(agent).lifetime
+    return not asked and 0 < cache.used < agent.runtime.clock() - model(agent).lifetime
 
 
 def idled(agent: Agent) -> bool:
@@ -101,7 +101,7 @@ def idled(agent: Agent) -> bool:
     Time alone is no pressure: it is one only between turns, once the cache is gone, and after an
     hour or in a window that is half full. What suits the bill best is `cheap`.
     """
-    layers = agent.layers
+    layers = agent.context.layers
     if layers.idle == "off" or not cold(agent):
         return False
     if layers.idle == "cheap":
@@ -111,7 +111,7 @@ def idled(agent: Agent) -> bool:
 
 def paused(agent: Agent) -> float:
     """Return how many seconds ago the provider was last asked."""
-    return agent.clock() - agent.session.cache.used
+    return agent.runtime.clock() - agent.session.cache.used
 
 
 def half_full(agent: Agent) -> bool:
@@ -122,4 +122,4 @@ def half_full(agent: Agent) -> bool:
 def in_turn(agent: Agent) -> bool:
     """Whether the model has spoken since the turn began."""
     view = agent.session.view
-    return view.replied >= 0 and view.items[view.replied].seq > agent.began
+    return view.replied >= 0 and view.items[view.replied].seq > agent.turn.began

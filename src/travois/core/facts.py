@@ -141,8 +141,8 @@ class Compacted(Fact, frozen=True):
     limit: int = 0
     """The size at which it was to start by itself."""
     source: str = ""
-    """How the model's part came about: notes, draft, draft and fork, fork, direct, cut head, or
-    ledger if there is none."""
+    """How the model's part came about: notes, draft, draft and fork, inherited, fork, direct,
+    cut head, or ledger if there is none."""
     why: str = ""
     """Why it did not come about in a better way, as far as that was tried."""
 

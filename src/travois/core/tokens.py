@@ -260,6 +260,13 @@ def _scaled(view: View, tokens: int) -> int:
     return round(tokens * ratio(view)) if tokens else 0
 
 
+def in_thousands(tokens: int) -> str:
+    """Write a number of tokens for people: 940, 7.7k, 48k."""
+    if tokens < 1_000:
+        return str(tokens)
+    return f"{tokens / 1_000:.1f}k" if tokens < 10_000 else f"{round(tokens / 1_000):,}k"
+
+
 def effective_window(model: Model) -> int:
     """What a conversation may fill, with room kept for the reply."""
     return model.window - min(model.output, RESERVE, model.window // 4)

@@ -56,7 +56,7 @@ def running_jobs(agent: Agent) -> dict[str, Job]:
 
 def end_reports(agent: Agent) -> list[User]:
     """Reports of the jobs that have ended since the last time that any were made."""
-    waiting = {said.mail for said in agent.inbox}
+    waiting = {said.mail for said in agent.turn.inbox}
     over = ((id, job) for id, job in running_jobs(agent).items() if job.over)
     return [report_end(job) for id, job in over if JOB + id not in waiting]
 
@@ -108,10 +108,10 @@ async def wait_for_news(agent: Agent, *, patience: float | None = None) -> bool:
 
     Returns whether there is something to admit. Jobs are waited for only so long, if it is said.
     """
-    agents = agent.agents
+    agents = agent.team.children
     while True:
-        agent.inbox.extend(end_reports(agent))
-        if agent.inbox:
+        agent.turn.inbox.extend(end_reports(agent))
+        if agent.turn.inbox:
             return True
         jobs = [job.wait for job in running_jobs(agent).values()]
         children = agents is not None and any(

@@ -69,22 +69,22 @@ class Payment(msgspec.Struct):
 
 def check(agent: Agent) -> None:
     """Raise `Exhausted` if a limit is reached."""
-    if reached := agent.purse.reached(agent.clock()):
+    if reached := agent.budget.reached(agent.runtime.clock()):
         raise Exhausted(Reached(reached.what, f"reached {reached.text}"))
 
 
 def warn(agent: Agent) -> None:
     """Ask the model, once in a run, to come to its end while it still can."""
-    limit = "" if agent.purse.warned else agent.purse.near(agent.clock())
+    limit = "" if agent.budget.warned else agent.budget.near(agent.runtime.clock())
     if limit:
-        agent.purse.warned = True
+        agent.budget.warned = True
         agent.session.append(User((Text(NEAR.format(limit=limit)),), origin="note"))
 
 
 @asynccontextmanager
 async def paid(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Payment]:
     """Hold what one request may come to while it is under way; raises `Exhausted`."""
-    card, purse = _card(agent, view), agent.purse
+    card, purse = _card(agent, view), agent.budget
     asked = quote(agent, view, turns=turns)
     output = await _granted(agent, asked, longest=card.output)
     payment, need = Payment(output if output < card.output else 0), asked.total(output)
@@ -101,7 +101,7 @@ def quote(agent: Agent, view: View, *, turns: int) -> Quote:
     """What the next request of this view may come to at most, if its cache is read."""
     card, cache, tokens = _card(agent, view), agent.session.cache, context_tokens(view)
     price = rates(Usage(input=tokens), card.price)
-    alive = cache.left(agent.clock()) > 0 and not cache.moved and card == model(agent)
+    alive = cache.left(agent.runtime.clock()) > 0 and not cache.moved and card == model(agent)
     read = min(cache.held, tokens) if alive else 0
     written = (price.write_1h or price.write) if card.cache_ttl == "1h" else price.write
     dollars = read * price.read + (tokens - read) * max(price.input, written)
@@ -117,17 +117,17 @@ async def _granted(agent: Agent, asked: Quote, *, longest: int) -> int:
     """How long the reply may be; waits while others hold what they may not need."""
     while True:
         check(agent)
-        output = int(min(asked.affordable(agent.purse.left()), longest))
+        output = int(min(asked.affordable(agent.budget.left()), longest))
         if output >= min(LEAST, longest):
             return output
-        if not agent.purse.waits():
+        if not agent.budget.waits():
             raise Exhausted(_short(agent, asked))
-        await agent.sleep(PAUSE)
+        await agent.runtime.sleep(PAUSE)
 
 
 def _short(agent: Agent, asked: Quote) -> Reached:
     """The limit that leaves something, but not enough for one more request."""
-    left, need = agent.purse.left(), asked.total(LEAST)
+    left, need = agent.budget.left(), asked.total(LEAST)
     what = "tokens" if left.tokens < need.tokens else "dollars"
     needed, rest = (amount(what, getattr(of, what)) for of in (need, left))
     return Reached(what, f"{rest} are left, and one more request may need {needed}")

@@ -27,8 +27,8 @@ ATTEMPTS = 3
 def patience(agent: Agent) -> Patience:
     """How long to go on trying: not long while somebody else could answer."""
     if not any(True for _ in _left(agent)):
-        return agent.patience
-    return replace(agent.patience, attempts=min(ATTEMPTS, agent.patience.attempts))
+        return agent.models.retry
+    return replace(agent.models.retry, attempts=min(ATTEMPTS, agent.models.retry.attempts))
 
 
 def fall_back(agent: Agent, problem: Problem) -> bool:
@@ -51,11 +51,11 @@ def come_back(agent: Agent) -> None:
     """Let the model that was chosen answer again."""
     home = agent.session.state.get(HOME, "")
     card = _card(agent, home) if home else None
-    if card is None or agent.other is None:
+    if card is None or agent.models.named is None:
         return
     agent.session.append(Changed(HOME, ""))
     try:
-        _moved(agent, agent.other(card), why="the model that was chosen is tried again")
+        _moved(agent, agent.models.named(card), why="the model that was chosen is tried again")
     except Fault as fault:
         agent.session.emit(Warned(f"{home} cannot be tried again: {fault.what}"))
 
@@ -68,9 +68,12 @@ def _card(agent: Agent, name: str) -> Model | None:
 
 def _left(agent: Agent) -> Iterator[Small]:
     """Who else could answer, in order, after the model that could not."""
-    if agent.other is None or agent.session.view.epoch is None:
+    if agent.models.named is None or agent.session.view.epoch is None:
         return
-    present, others = agent.session.view.epoch.model.name, [*map(agent.other, agent.fallbacks)]
+    present, others = (
+        agent.session.view.epoch.model.name,
+        [*map(agent.models.named, agent.models.fallbacks)],
+    )
     names = [other.card.name for other in others]
     start = names.index(present) + 1 if present in names else 0
     yield from (other for other in others[start:] if other.card.name != present)
@@ -85,5 +88,5 @@ def _moved(agent: Agent, other: Small, *, why: str) -> bool:
     except Fault as fault:
         agent.session.emit(Warned(f"{other.card.name} cannot stand in: {fault.why or fault.what}"))
         return False
-    agent.model = other.model
+    agent.use_model(other.model)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from travois.context.window import model
 from travois.core.content import Text, words
@@ -31,7 +32,7 @@ async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
         return ""
     view = agent.session.view.copy()
     asked = User((Text(instruction),), origin="note")
-    view.add(Entry(agent.session.seq + 1, agent.clock(), asked))
+    view.add(Entry(agent.session.seq + 1, agent.runtime.clock(), asked))
     reply = await aside(agent, view, what=what)
     return words(reply.content).strip() if reply else ""
 
@@ -60,13 +61,14 @@ async def beside(
     session.append(Spawned(id, "fork", what))
     usage, outcome = Usage(), "stopped"
     try:
-        if known := _known(agent, view, what):
-            outcome = REUSED
-            return known
-        reply = await _reply(agent, view, change)
-        usage, outcome = reply.usage, "done" if reply.content else "said nothing"
-        _keep(agent, view, reply, what)
-        return reply
+        async with _asked_once(agent, view, what) as known:
+            if known:
+                outcome = REUSED
+                return known
+            reply = await _reply(agent, view, change)
+            usage, outcome = reply.usage, "done" if reply.content else "said nothing"
+            _keep(agent, view, reply, what)
+            return reply
     except (Problem, PrefixBreak, Exhausted) as problem:
         outcome = str(problem)
         raise
@@ -74,17 +76,19 @@ async def beside(
         session.append(Finished(id, outcome, usage, _dollars(agent, view, usage)))
 
 
-def _known(agent: Agent, view: View, what: str) -> Reply | None:
-    """What another session was answered at this very point."""
-    if agent.summaries is None:
-        return None
-    from travois.context.compaction.shared_summaries import find_reply
+def _asked_once(
+    agent: Agent, view: View, what: str
+) -> AbstractAsyncContextManager[Reply | None, bool | None]:
+    """What another agent was answered at this very point; while none was, others wait for us."""
+    if agent.context.open_summaries is None:
+        return nullcontext()
+    from travois.context.compaction.shared_summaries import ask_once
 
-    return find_reply(agent, view, what=what)
+    return ask_once(agent, view, what=what)
 
 
 def _keep(agent: Agent, view: View, reply: Reply, what: str) -> None:
-    if agent.summaries is not None:
+    if agent.context.open_summaries is not None:
         from travois.context.compaction.shared_summaries import keep_reply
 
         keep_reply(agent, view, reply, what=what)

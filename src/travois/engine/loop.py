@@ -39,11 +39,11 @@ INSTANT = 0.001
 
 async def turn(agent: Agent) -> EndedWhy:
     """Run until the last word is the model's. Cancelling it is the way to stop it."""
-    session, purse, detail = agent.session, agent.purse, ""
-    agent.halt, agent.sent_back = "", 0
-    agent.began = session.last.seq if session.last else 0
+    session, purse, detail = agent.session, agent.budget, ""
+    agent.turn.stop_reason, agent.turn.sent_back = "", 0
+    agent.turn.began = session.last.seq if session.last else 0
     why: EndedWhy = "crashed"
-    purse.begin(began := agent.clock())
+    purse.begin(began := agent.runtime.clock())
     try:
         with anyio.move_on_after(most := purse.time(began)) as time:
             why, detail = await _work(agent)
@@ -70,10 +70,10 @@ async def turn(agent: Agent) -> EndedWhy:
 async def _work(agent: Agent) -> tuple[EndedWhy, str]:
     """Ask and act until there is no more to do, or a reason not to; says which."""
     answer_open(agent.session, started=UNKNOWN)
-    agent.relocate()
+    agent.runtime.relocate(agent)
     come_back(agent)
     await brief(agent)
-    agent.halt = await admit(agent) or agent.halt
+    agent.turn.stop_reason = await admit(agent) or agent.turn.stop_reason
     while await unfinished(agent):
         if stop := stopped(agent):
             return stop
@@ -106,20 +106,21 @@ async def admit(agent: Agent) -> str:
     """
     kept_out = ""
     prompted = False
-    if agent.refresh is not None:
-        await agent.refresh()
-    agent.inbox.extend(agent.post())
+    if agent.runtime.reload_settings is not None:
+        await agent.runtime.reload_settings(agent)
+    agent.tools.announce_mcp(agent)
+    agent.turn.inbox.extend(agent.team.collect_mail(agent))
     if agent.session.jobs:
         from travois.engine.background_jobs import end_reports
 
-        agent.inbox.extend(end_reports(agent))
-    while agent.inbox:
-        said = agent.inbox[0]
+        agent.turn.inbox.extend(end_reports(agent))
+    while agent.turn.inbox:
+        said = agent.turn.inbox[0]
         why = await unwelcome(agent, said)
         if not why:
             await recollect(agent, said)
             agent.session.append(said)
-        agent.inbox.popleft()
+        agent.turn.inbox.popleft()
         kept_out = kept_out or why
         prompted = prompted or (said.origin == "human" and not why)
     return "" if prompted else kept_out
@@ -127,15 +128,15 @@ async def admit(agent: Agent) -> str:
 
 async def unfinished(agent: Agent) -> bool:
     """Whether there is more to do: the next word is the model's, or a hook has something to say."""
-    if agent.halt or waiting(agent.session.view):
+    if agent.turn.stop_reason or waiting(agent.session.view):
         return True
     return await sent_back(agent)
 
 
 def stopped(agent: Agent) -> tuple[EndedWhy, str] | None:
     """Why the turn ends though the next word is the model's; none if it goes on."""
-    if agent.halt:
-        return "hook", agent.halt
+    if agent.turn.stop_reason:
+        return "hook", agent.turn.stop_reason
     if who := agent.session.state.get("ending"):
         return "end", f"agreed with {who} to end"
     if stuck := doom.stuck(agent.session.view):

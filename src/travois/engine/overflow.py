@@ -51,13 +51,13 @@ async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
             return flatten(agent)
         case "overflow":
             _learn(agent, problem)
-            if not agent.layers.automatic:
+            if not agent.context.layers.automatic:
                 return False
             return await compact(agent, trigger="overflow", goal=_goal(agent, problem)) is not None
         case "large":
             if tried == 0 and drop_media(agent, problem.message):
                 return True
-            if not agent.layers.automatic:
+            if not agent.context.layers.automatic:
                 return False
             return await compact(agent, trigger="overflow", goal=_goal(agent, problem)) is not None
         case "media":
@@ -127,7 +127,7 @@ def notice_truncation(agent: Agent) -> None:
     """
     session, view = agent.session, agent.session.view
     epoch, counts = view.epoch, _counts(view)
-    if epoch is None or not counts or not agent.is_local(epoch.model):
+    if epoch is None or not counts or not agent.models.is_local(epoch.model):
         return
     name, window = epoch.model.name, epoch.model.window
     known, _, before = session.state.get(TRUNCATES + name, "0/").partition("/")
@@ -153,7 +153,7 @@ def restore_window(agent: Agent) -> str:
     if epoch is None or not session.state.get(CUTS + epoch.model.name):
         return ""
     name, narrow = epoch.model.name, int(session.state[CUTS + epoch.model.name])
-    if epoch.model.window != narrow or agent.is_local(epoch.model):
+    if epoch.model.window != narrow or agent.models.is_local(epoch.model):
         return ""
     heads = (e.fact.model for e in session.history() if isinstance(e.fact, Epoch))
     known = [head for head in heads if head.name == name and head.window > narrow]

@@ -93,27 +93,33 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
     wanted = use(agent, ready)
     verdict = _verdict(agent, wanted, heard)
     if ready.tool.judged_as:
-        verdict = _named(judge(agent.guard, replace(wanted, tool=ready.call.name)), verdict)
-    if agent.bounds is not None and not agent.bounds.leaving and leaves(wanted):
+        verdict = _named(
+            judge(agent.permissions.guard, replace(wanted, tool=ready.call.name)), verdict
+        )
+    if (
+        agent.permissions.sandbox is not None
+        and not agent.permissions.sandbox.leaving
+        and leaves(wanted)
+    ):
         return Ruling(Decided(ready.call.id, "deny", INSIDE, by="sandbox"))
-    if ready.tool.judged_as and agent.guard.mode == "plan" and verdict.effect == "ask":
+    if ready.tool.judged_as and agent.permissions.guard.mode == "plan" and verdict.effect == "ask":
         return Ruling(Decided(ready.call.id, "deny", PLANNING))
-    if agent.bounds is not None and verdict.effect != "deny":
-        held = held_back(agent.bounds, agent.guard, wanted)
+    if agent.permissions.sandbox is not None and verdict.effect != "deny":
+        held = held_back(agent.permissions.sandbox, agent.permissions.guard, wanted)
         if held:
             return Ruling(Decided(ready.call.id, "deny", APART.format(held), by="sandbox"))
     # What a call does to a program that runs already cannot be tried in another sandbox first.
     tries = not ready.tool.judged_as and _may_try(agent, wanted, verdict)
     if verdict.effect == "ask" and tries:
-        assert agent.bounds is not None
-        around = cage(agent.bounds, agent.guard, wanted, profile="look")
-        why = PLANNED if agent.guard.mode == "plan" else TRYING
+        assert agent.permissions.sandbox is not None
+        around = cage(agent.permissions.sandbox, agent.permissions.guard, wanted, profile="look")
+        why = PLANNED if agent.permissions.guard.mode == "plan" else TRYING
         return Ruling(Decided(ready.call.id, "allow", why, by="sandbox"), around, trial=True)
     if verdict.effect == "ask":
         return await ask(agent, ready, because=verdict.because)
     decided = Decided(ready.call.id, verdict.effect, verdict.because, by=verdict.by)
     if verdict.effect == "allow" and _unwalled(agent, wanted):
-        return Ruling(replace(decided, verdict="deny", because=agent.unwalled))
+        return Ruling(replace(decided, verdict="deny", because=agent.permissions.sandbox_missing))
     around = walls(agent, wanted, unasked=verdict.by == "sandbox")
     if verdict.by != "hook":
         around = check_afterwards(agent, wanted, around)
@@ -126,7 +132,11 @@ def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
     What a person themselves asked for needs no leave of the mode.
     """
     wanted = use(agent, ready)
-    guard = agent.guard if by == "rules" else replace(agent.guard, mode="bypass")
+    guard = (
+        agent.permissions.guard
+        if by == "rules"
+        else replace(agent.permissions.guard, mode="bypass")
+    )
     verdict = judge(guard, wanted)
     if verdict.effect != "allow" or _unwalled(agent, wanted):
         return None
@@ -142,16 +152,18 @@ def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
     if heard.decision in ("ask", "defer") and verdict.effect == "allow":
         return Verdict("ask", because, "hook")
     if heard.decision == "allow" and verdict.effect == "ask":
-        granted = judge(replace(agent.guard, mode="bypass"), wanted)
+        granted = judge(replace(agent.permissions.guard, mode="bypass"), wanted)
         return Verdict("allow", because, "hook") if granted.effect == "allow" else verdict
     return verdict
 
 
 def _planned(agent: Agent, wanted: Use, verdict: Verdict) -> Verdict:
     """In plan mode a rule lets commands run only where the sandbox keeps them from changing."""
-    if agent.guard.mode != "plan" or verdict.effect != "allow":
+    if agent.permissions.guard.mode != "plan" or verdict.effect != "allow":
         return verdict
-    held = agent.bounds is not None and not runs_outside(agent.bounds, wanted)
+    held = agent.permissions.sandbox is not None and not runs_outside(
+        agent.permissions.sandbox, wanted
+    )
     if held or all(plan.looks for plan in wanted.plans):
         return verdict
     return Verdict("ask", "may change something, and no sandbox holds it in plan mode")
@@ -180,17 +192,23 @@ async def ask(agent: Agent, ready: Ready, *, because: str, offers: bool = True) 
         summary=ready.tool.summary(ready.args),
         because=because,
         effects=(*narrow.effects(wanted, around), *warn_of_uncovered(agent, ready.plans)),
-        always=narrow.always(agent.guard, wanted, around, folders=folders_to_offer(agent, wanted)),
+        always=narrow.always(
+            agent.permissions.guard, wanted, around, folders=folders_to_offer(agent, wanted)
+        ),
         offers_sandbox=offers and not ready.tool.judged_as and would_run_unasked(agent, wanted),
         digest=_digest(agent, ready),
     )
-    if agent.hooks is not None and (decided := await _by_hook(agent, question, wanted)):
+    if agent.hooks.active is not None and (decided := await _by_hook(agent, question, wanted)):
         return replace(decided, cage=around)
     agent.session.append(Asked(question.call, question.summary, question.digest))
-    answer = await agent.person.decide(question)
-    agent.halt = agent.halt or answer.stop
+    answer = await agent.permissions.person.decide(question)
+    agent.turn.stop_reason = agent.turn.stop_reason or answer.stop
     decided = _answered(agent, question, answer)
-    if question.offers_sandbox and agent.bounds is not None and agent.bounds.free:
+    if (
+        question.offers_sandbox
+        and agent.permissions.sandbox is not None
+        and agent.permissions.sandbox.free
+    ):
         around = walls(agent, wanted, unasked=True)
     return Ruling(decided, around, input=answer.input)
 
@@ -222,7 +240,7 @@ def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
         because = f"{because}; from here on: {', '.join(question.always)}"
     if answer.allow and answer.sandbox and question.offers_sandbox:
         accept_sandbox(agent)
-        agent.remember(SANDBOXED)
+        agent.permissions.save_rules(SANDBOXED)
         because = f"{because}; from here on: {OFFER}"
     return Decided(question.call, "allow" if answer.allow else "deny", because, by="person")
 
@@ -230,34 +248,47 @@ def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
 def _keep(agent: Agent, rules: tuple[str, ...]) -> None:
     """Let rules answer from here on, also in later sessions."""
     parsed = tuple(parse(rule, "allow", origin="your answer") for rule in rules)
-    agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *parsed))
+    agent.permissions.guard = replace(
+        agent.permissions.guard, rules=(*agent.permissions.guard.rules, *parsed)
+    )
     for each in suggested(parsed):
-        agent.remember(each)
+        agent.permissions.save_rules(each)
 
 
 def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
-    if agent.bounds is None or not agent.bounds.look_first or not verdict.doubt:
+    if (
+        agent.permissions.sandbox is None
+        or not agent.permissions.sandbox.look_first
+        or not verdict.doubt
+    ):
         return False
-    if runs_outside(agent.bounds, wanted) or not harmless(agent.guard, wanted):
+    if runs_outside(agent.permissions.sandbox, wanted) or not harmless(
+        agent.permissions.guard, wanted
+    ):
         return False
-    if agent.guard.mode == "plan":
+    if agent.permissions.guard.mode == "plan":
         return True
     steps = (step for plan in wanted.plans for step in plan.steps)
     # They would fail for what they write, after minutes, and run again.
-    if agent.bounds.attended and any(map(is_builder, steps)):
+    if agent.permissions.sandbox.attended and any(map(is_builder, steps)):
         return False
     return {("run_in_background", "true"), ("sandbox", "write")}.isdisjoint(wanted.params)
 
 
 def walls(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
     """What holds a call that runs commands; one that nobody was asked about gets nothing more."""
-    if agent.bounds is None or not wanted.plans:
+    if agent.permissions.sandbox is None or not wanted.plans:
         return None
     looks = all(plan.looks for plan in wanted.plans)
     if not unasked or looks:
-        return cage(agent.bounds, agent.guard, wanted)
-    shown = (*agent.bounds.shown, *ruled_reads(agent.guard, wanted))
-    return cage(replace(agent.bounds, shown=shown), agent.guard, wanted, profile="work")
+        return cage(agent.permissions.sandbox, agent.permissions.guard, wanted)
+    shown = (*agent.permissions.sandbox.shown, *ruled_reads(agent.permissions.guard, wanted))
+    return cage(
+        replace(agent.permissions.sandbox, shown=shown),
+        agent.permissions.guard,
+        wanted,
+        profile="work",
+    )
 
 
 def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
@@ -265,15 +296,20 @@ def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
 
     They hold whatever the settings of the repository make it start.
     """
-    if agent.bounds is None:
+    if agent.permissions.sandbox is None:
         return None
     plans = (plan(OWN_GIT, cwd=agent.world.root, home=home()),) if writes else ()
     own = Use("Git", (), agent.world.root, home(), plans=plans)
-    around = cage(agent.bounds, agent.guard, own, profile="work" if writes else "look")
+    around = cage(
+        agent.permissions.sandbox,
+        agent.permissions.guard,
+        own,
+        profile="work" if writes else "look",
+    )
     assert around is not None, "a profile was given"
     top = repository_around(agent.session.state.get("cwd", agent.world.root))
     # The private /tmp hides what else lies there, and so is the home hidden.
-    hidden = (*TMP, *agent.bounds.covered)
+    hidden = (*TMP, *agent.permissions.sandbox.covered)
     seen = (top,) if any(inside(top, folder) and top != folder for folder in hidden) else ()
     if not writes:
         return replace(around, shown=(*around.shown, *seen))
@@ -283,7 +319,7 @@ def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
 def _unwalled(agent: Agent, wanted: Use) -> bool:
     """Whether this would run with nobody watching and nothing holding it back."""
     risky = any(not plan.looks for plan in wanted.plans)
-    return risky and agent.bounds is None and bool(agent.unwalled)
+    return risky and agent.permissions.sandbox is None and bool(agent.permissions.sandbox_missing)
 
 
 def _digest(agent: Agent, ready: Ready) -> str:
@@ -314,7 +350,7 @@ Understand = Callable[[Agent, Call], Ready | str]
 async def ruled(agent: Agent, ready: Ready, understand: Understand) -> tuple[Ready, Ruling]:
     """The ruling on a call, and the call as hooks have left it."""
     wanted = use(agent, ready)
-    if judge(agent.guard, wanted).effect == "deny":
+    if judge(agent.permissions.guard, wanted).effect == "deny":
         return ready, await decide(agent, ready)
     heard = await before(agent, ready.call, wanted)
     if why := heard.block or heard.stop:
@@ -337,7 +373,7 @@ def amended(
     if isinstance(changed, str):
         return ready, _no(ready, changed)
     wanted = use(agent, changed)
-    verdict = judge(agent.guard, wanted)
+    verdict = judge(agent.permissions.guard, wanted)
     if verdict.effect == "deny":
         return ready, _no(ready, verdict.because)
     return changed, replace(ruling, input="", cage=walls(agent, wanted))

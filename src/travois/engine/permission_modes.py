@@ -20,5 +20,5 @@ def enter(agent: Agent, mode: Mode) -> None:
 
 def follow(agent: Agent, name: str) -> None:
     """Let the guard keep to a mode that is on record."""
-    known = next((mode for mode in MODES if mode == name), agent.guard.mode)
-    agent.guard = replace(agent.guard, mode=known)
+    known = next((mode for mode in MODES if mode == name), agent.permissions.guard.mode)
+    agent.permissions.guard = replace(agent.permissions.guard, mode=known)

@@ -95,11 +95,11 @@ async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
         agent.session.append(_failed(problem, attempt=tries.attempt, wait=0.0))
         tries.shrunk += 1
         return await recover(agent, problem, tried=tries.shrunk - 1)
-    wait = pause(problem, tries.attempt, patience=patience(agent), chance=agent.chance())
+    wait = pause(problem, tries.attempt, patience=patience(agent), chance=agent.runtime.jitter())
     _fail(agent, problem, attempt=tries.attempt, wait=wait)
     if wait is None:
         return False
-    await agent.sleep(wait)
+    await agent.runtime.sleep(wait)
     tries.attempt += 1
     return True
 

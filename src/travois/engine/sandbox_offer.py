@@ -28,7 +28,7 @@ UNASKED = "the sandbox holds it: the workspace can be restored, and there is no 
 
 def judge_unasked(agent: Agent, wanted: Use) -> Verdict:
     """Judge a call; where the sandbox is enough for the user, it answers mere doubts."""
-    guard = _unasked_guard(agent, wanted) if _is_free(agent, wanted) else agent.guard
+    guard = _unasked_guard(agent, wanted) if _is_free(agent, wanted) else agent.permissions.guard
     return _judged(agent, guard, wanted)
 
 
@@ -37,8 +37,12 @@ def would_run_unasked(agent: Agent, wanted: Use) -> bool:
 
     It does where the offer would have answered this very question, and where it may be made.
     """
-    asks = agent.guard.mode in ASKING and wanted.tool == "Bash"
-    if not asks or _not_offered(agent) or (agent.bounds is not None and agent.bounds.free):
+    asks = agent.permissions.guard.mode in ASKING and wanted.tool == "Bash"
+    if (
+        not asks
+        or _not_offered(agent)
+        or (agent.permissions.sandbox is not None and agent.permissions.sandbox.free)
+    ):
         return False
     return _judged(agent, _unasked_guard(agent, wanted), wanted).effect == "allow"
 
@@ -47,19 +51,19 @@ def accept_sandbox(agent: Agent) -> None:
     """Let commands run in the sandbox without a question; raise ValueError where that cannot be."""
     if why := _not_offered(agent):
         raise ValueError(why)
-    assert agent.bounds is not None, "without a sandbox it is not offered"
-    agent.bounds = replace(agent.bounds, free=True)
+    assert agent.permissions.sandbox is not None, "without a sandbox it is not offered"
+    agent.permissions.sandbox = replace(agent.permissions.sandbox, free=True)
 
 
 def _not_offered(agent: Agent) -> str:
     """Why commands cannot run in the sandbox without a question; empty if the user may say so."""
-    if agent.bounds is None or agent.bounds.backend != "full":
+    if agent.permissions.sandbox is None or agent.permissions.sandbox.backend != "full":
         return "there is no full sandbox for commands that run without a question"
-    if not agent.bounds.offered or "auto" in agent.guard.barred:
+    if not agent.permissions.sandbox.offered or "auto" in agent.permissions.guard.barred:
         return "the settings do not let commands run without a question"
-    if agent.bounds.network == "on":
+    if agent.permissions.sandbox.network == "on":
         return "the settings give commands in the sandbox the network"
-    return "" if agent.keeper is not None else "no snapshots are taken to restore from"
+    return "" if agent.world.snapshots is not None else "no snapshots are taken to restore from"
 
 
 def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
@@ -67,12 +71,12 @@ def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
 
     None if the sandbox hides one of the paths whatever is allowed: secrets, and our own state.
     """
-    reads = _outside_reads(agent.guard, wanted)
+    reads = _outside_reads(agent.permissions.guard, wanted)
     if not reads:
         return ()
     from travois.permissions.checkouts import folder_to_read  # a start does not wait for it
 
-    hidden = agent.bounds.hidden if agent.bounds is not None else ()
+    hidden = agent.permissions.sandbox.hidden if agent.permissions.sandbox is not None else ()
     paths = [bound(one) for one in reads]
     found = [folder_to_read(path, home=home()) for path in paths]
     closed = any(inside(path, one) or inside(one, path) for path in paths for one in hidden)
@@ -80,20 +84,22 @@ def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
 
 
 def _is_free(agent: Agent, wanted: Use) -> bool:
-    if agent.bounds is None or wanted.tool != "Bash":
+    if agent.permissions.sandbox is None or wanted.tool != "Bash":
         return False
-    return agent.guard.mode == "auto" or (agent.bounds.free and agent.guard.mode in ASKING)
+    return agent.permissions.guard.mode == "auto" or (
+        agent.permissions.sandbox.free and agent.permissions.guard.mode in ASKING
+    )
 
 
 def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
     """What commands may do that nobody is asked about: mode auto, and read what all may read."""
-    guard, bounds = replace(agent.guard, mode="auto"), agent.bounds
+    guard, bounds = replace(agent.permissions.guard, mode="auto"), agent.permissions.sandbox
     if bounds is None or bounds.backend != "full" or runs_outside(bounds, wanted):
         return guard
     outside = _outside_reads(guard, wanted)
     if "read" not in guard.blocked:
         bounds = _show_siblings(agent, bounds, outside)
-    free = (*shown_reads(bounds, wanted), *ruled_reads(agent.guard, wanted))
+    free = (*shown_reads(bounds, wanted), *ruled_reads(agent.permissions.guard, wanted))
     free = (*free, *_find_nowhere(bounds, outside))
     return replace(guard, readable=(*guard.readable, *_apart_from_asked(free, outside)))
 
@@ -127,9 +133,12 @@ def keep_covered(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
     A call that was allowed to read a folder sees all of it. `grep -r x /etc` was not: it needed no
     question, because what every command sees of it has no credentials.
     """
-    if around is None or agent.bounds is None or not _is_free(agent, wanted):
+    if around is None or agent.permissions.sandbox is None or not _is_free(agent, wanted):
         return around
-    covered, free = agent.bounds.covered, shown_reads(agent.bounds, wanted)
+    covered, free = (
+        agent.permissions.sandbox.covered,
+        shown_reads(agent.permissions.sandbox, wanted),
+    )
     inner = (one for one in covered if any(one != path and inside(one, path) for path in free))
     return replace(around, hidden=tuple(dict.fromkeys((*around.hidden, *inner))))
 
@@ -140,12 +149,14 @@ def check_afterwards(agent: Agent, wanted: Use, around: Cage | None) -> Cage | N
     Not after a line of steps that are all known to write nothing but what they show, which was
     judged, or what git takes out of commits. Mode bypass may write such files.
     """
-    if around is None or around.profile != "work" or agent.guard.mode == "bypass":
+    if around is None or around.profile != "work" or agent.permissions.guard.mode == "bypass":
         return around
     steps = [step for plan in wanted.plans for step in plan.steps]
     if not any(plan.unclear for plan in wanted.plans) and all(map(_shows_all, steps)):
         return around
-    allowing = [rule for rule in agent.guard.rules if rule.effect == "allow" and rule.what]
+    allowing = [
+        rule for rule in agent.permissions.guard.rules if rule.effect == "allow" and rule.what
+    ]
     patterns = tuple(
         (rule.what, anchor(rule, wanted), wanted.home)
         for rule in allowing
@@ -189,7 +200,9 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
 
     Not where rules deny files: those were looked for in the workspace alone.
     """
-    denied = any(rule.effect == "deny" and rule.tool == "Read" for rule in agent.guard.rules)
+    denied = any(
+        rule.effect == "deny" and rule.tool == "Read" for rule in agent.permissions.guard.rules
+    )
     if not outside or denied:
         return bounds
     from travois.permissions.checkouts import find_sibling  # a start does not wait for it
@@ -197,7 +210,7 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
     siblings = (find_sibling(bound(one), agent.world.root, home=home()) for one in outside)
     found = tuple(dict.fromkeys(one for one in siblings if one and one not in bounds.shown))
     if found:
-        bounds = agent.bounds = replace(bounds, shown=(*bounds.shown, *found))
+        bounds = agent.permissions.sandbox = replace(bounds, shown=(*bounds.shown, *found))
     return bounds
 
 
@@ -219,12 +232,12 @@ def _reachable_hosts(bounds: Bounds) -> tuple[str, ...]:
 
 def _judged(agent: Agent, guard: Guard, wanted: Use) -> Verdict:
     verdict = judge(guard, wanted)
-    if agent.bounds is None or guard.mode != "auto" or wanted.tool != "Bash":
+    if agent.permissions.sandbox is None or guard.mode != "auto" or wanted.tool != "Bash":
         return verdict
-    hosts = _reachable_hosts(agent.bounds)
+    hosts = _reachable_hosts(agent.permissions.sandbox)
     if verdict.effect == "ask" and not (verdict.doubt and contained(guard, wanted, hosts=hosts)):
         return _with_reason(wanted, verdict)
-    if runs_outside(agent.bounds, wanted):
+    if runs_outside(agent.permissions.sandbox, wanted):
         return verdict
     if verdict.effect == "deny" or verdict.by == "rule":
         return verdict

@@ -24,7 +24,7 @@ REMOVED = "; it is removed when this session ends"
 
 def place_of(agent: Agent) -> Here:
     """Return where the calls of an agent happen, and which /tmp they see."""
-    bounds, guard = agent.bounds, agent.guard
+    bounds, guard = agent.permissions.sandbox, agent.permissions.guard
     root = agent.world.root
     cwd = agent.session.state.get("cwd", root)
     jobs = agent.world.processes.jobs()
@@ -36,9 +36,9 @@ def place_of(agent: Agent) -> Here:
 
 def hidden_place(agent: Agent, here: Here, tool: str) -> tuple[Access, ...]:
     """Return the folder that a command runs in, as what it reads, if the sandbox hides it."""
-    if agent.bounds is None or tool != "Bash":
+    if agent.permissions.sandbox is None or tool != "Bash":
         return ()
-    hides = is_covered(agent.bounds, agent.guard, here.cwd)
+    hides = is_covered(agent.permissions.sandbox, agent.permissions.guard, here.cwd)
     return (Access("read", here.cwd),) if hides else ()
 
 
@@ -57,8 +57,10 @@ def find_held_back(
 
 def _is_secret(agent: Agent, path: str) -> bool:
     """Whether a path stays hidden whatever a command was allowed to read."""
-    assert agent.bounds is not None, "there is a sandbox"
-    return path == "/" or any(inside(path, one) or inside(one, path) for one in agent.bounds.hidden)
+    assert agent.permissions.sandbox is not None, "there is a sandbox"
+    return path == "/" or any(
+        inside(path, one) or inside(one, path) for one in agent.permissions.sandbox.hidden
+    )
 
 
 def tmp_remarks(bounds: Bounds | None, accesses: Iterable[Access]) -> tuple[str, ...]:

@@ -76,9 +76,9 @@ async def act(agent: Agent) -> None:
     """Answer every open call; what cannot collide runs side by side."""
     waiting = list(open_calls(agent.session.view))
     asked, ran = bool(waiting), list[Ready]()
-    if asked and agent.keeper is not None and agent.guard.mode != "plan":
-        agent.keeper.prepare()
-    while waiting and not agent.halt:
+    if asked and agent.world.snapshots is not None and agent.permissions.guard.mode != "plan":
+        agent.world.snapshots.prepare()
+    while waiting and not agent.turn.stop_reason:
         await _read_long_calls(agent, waiting)
         batch = _batch(agent, waiting)
         del waiting[: len(batch) or 1]
@@ -90,7 +90,7 @@ async def act(agent: Agent) -> None:
         await _run(agent, allowed)
         ran += (ready for ready, _ in allowed)
     await touch(agent, ran)
-    if agent.hooks is not None and asked and not agent.halt:
+    if agent.hooks.active is not None and asked and not agent.turn.stop_reason:
         await hooks.batch(agent)
 
 
@@ -107,11 +107,11 @@ async def _read_long_calls(agent: Agent, waiting: Sequence[Call]) -> None:
 def _judge_ahead(agent: Agent, call: Call) -> None:
     ready = understand(agent, call)
     if isinstance(ready, Ready):
-        judge(agent.guard, use(agent, ready))
+        judge(agent.permissions.guard, use(agent, ready))
 
 
 async def _run(agent: Agent, batch: Sequence[tuple[Ready, Ruling]]) -> None:
-    if agent.hooks is not None and _entangled(batch):
+    if agent.hooks.active is not None and _entangled(batch):
         for ready, ruling in batch:
             await _perform(agent, ready, ruling)
         return
@@ -134,9 +134,9 @@ def _entangled(batch: Sequence[tuple[Ready, Ruling]]) -> bool:
 
 async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:
     """A call with its ruling, written down; none if it may not run, which the model is told."""
-    if agent.halt:
+    if agent.turn.stop_reason:
         return None
-    if agent.hooks is None:
+    if agent.hooks.active is None:
         ready, ruling = permission_gate.amended(agent, ready, await decide(agent, ready), _again)
     else:
         ready, ruling = await permission_gate.ruled(agent, ready, _again)
@@ -144,7 +144,7 @@ async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:
     if ruling.decided.verdict == "allow":
         return ready, ruling
     text = f"Permission denied: {ruling.decided.because}. Nothing was run."
-    if agent.hooks is not None and await _appealed(agent, ready, ruling.decided):
+    if agent.hooks.active is not None and await _appealed(agent, ready, ruling.decided):
         text += " A hook says that it may be tried again."
     _record(agent, ready.call, Outcome((Text(text),), error=True))
     return None
@@ -178,7 +178,7 @@ def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
 
 def _repeated(agent: Agent, call: Call, *, after: Sequence[Ready]) -> Unfit | None:
     """Why a call is not run that only goes round in a circle; none if it may do something."""
-    polling = {name for name, tool in agent.tools.items() if tool.polls}
+    polling = {name for name, tool in agent.tools.by_name.items() if tool.polls}
     before = [ready.call for ready in after]
     why = doom.looping(agent.session.view, call, after=before, polling=polling)
     return Unfit(call, why, by="loop") if why else None
@@ -187,7 +187,7 @@ def _repeated(agent: Agent, call: Call, *, after: Sequence[Ready]) -> Unfit | No
 def understand(agent: Agent, call: Call) -> Ready | Unfit:
     """What a call would do; or why it cannot be done."""
     try:
-        meaning = interpret(call, agent.tools, agent.lent)
+        meaning = interpret(call, agent.tools.by_name, agent.tools.find_mcp_tool)
     except Senseless as error:
         return Unfit(call, str(error))
     call, tool, args = meaning.call, meaning.tool, meaning.args
@@ -200,7 +200,9 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
         cwd = here.cwd if meaning.workdir else ""
         ready = Ready(call, tool, args, told, (), meaning.remarks, cwd, meaning.tokens)
         found = _understood(ready, here)
-        if agent.bounds is not None and runs_outside(agent.bounds, use(agent, found)):
+        if agent.permissions.sandbox is not None and runs_outside(
+            agent.permissions.sandbox, use(agent, found)
+        ):
             return _understood(ready, replace(here, temp=""))
         return found
     except Refusal as refusal:
@@ -237,7 +239,7 @@ async def _perform(agent: Agent, ready: Ready, ruling: Ruling) -> None:
     agent.session.emit(Running(ready.call.id, ready.call.name))
     began = anyio.current_time()
     outcome = await (_try if ruling.trial else carry_out)(agent, ready, ruling.cage)
-    if agent.hooks is None:
+    if agent.hooks.active is None:
         _record(agent, ready.call, outcome)
     else:
         await _tell(agent, ready, outcome, seconds=anyio.current_time() - began)
@@ -258,7 +260,7 @@ async def _tell(agent: Agent, ready: Ready, outcome: Outcome, *, seconds: float)
 
 async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     """Run a call where it can change and reach nothing; ask about it only if that fails."""
-    planning = agent.guard.mode == "plan"
+    planning = agent.permissions.guard.mode == "plan"
     outcome = Outcome((Text(f"It did not end within {PATIENCE} s."),), error=True)
     with anyio.move_on_after(math.inf if planning else PATIENCE) as scope:
         outcome = await carry_out(agent, ready, cage)
@@ -295,7 +297,7 @@ def _looked(agent: Agent, cage: Cage | None, outcome: Outcome) -> str:
     partial_ = cage is not None and cage.backend == "partial"
     runs = bool(outcome.changes) and outcome.changes[0].value == "running"
     looked = LOOKS if runs else LOOKED
-    if agent.guard.mode == "plan":
+    if agent.permissions.guard.mode == "plan":
         looked = f"Plan mode: {LOOKED[0].lower()}{LOOKED[1:]}"
     return looked.replace("/tmp", "its TMPDIR") if partial_ else looked  # noqa: S108
 
@@ -310,7 +312,9 @@ async def carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
     stamps = stamp_uncovered(agent, ready.plans)
     try:
         outcome = await ready.tool.run(ready.args, env, ready.call.id)
-        remarks = tmp_remarks(agent.bounds, ready.accesses) if not outcome.error else ()
+        remarks = (
+            tmp_remarks(agent.permissions.sandbox, ready.accesses) if not outcome.error else ()
+        )
         remarks = (*remarks, *tell_changed(stamps), *ready.remarks)
         return reduce(_remarked, remarks, outcome)
     except Refusal as refusal:
@@ -350,7 +354,7 @@ def _record(agent: Agent, call: Call, outcome: Outcome) -> None:
         agent.session.append(change)
         if change.what == MODE:
             follow(agent, change.value)
-    agent.relocate()
+    agent.runtime.relocate(agent)
 
 
 def _cwd(session: Session, world: World) -> str:
@@ -362,22 +366,23 @@ class CallEnv:
 
     def __init__(self, agent: Agent, ready: Ready, cage: Cage | None) -> None:
         self._session = agent.session
-        self._person = agent.person
+        self._person = agent.permissions.person
         self._world = world = agent.world
         self._call = ready.call.id
         self._ready = ready
         self.cage = cage
-        self.mode = agent.guard.mode
+        self.mode = agent.permissions.guard.mode
         self.root = world.root
-        self.hidden = hiding(agent.guard, ready.call.name, root=world.root)
+        self.hidden = hiding(agent.permissions.guard, ready.call.name, root=world.root)
         self.files = JudgedFiles(world.files, ready.accesses, self.hidden)
         self.processes = world.processes
         self.web = world.web
         self.blobs = world.blobs
-        self.agents = agent.agents
+        self.agents = agent.team.children
         self.outbox = AgentOutbox(agent, ready.call.id)
         self.tasks = AgentTasks(agent)
-        self.worktrees = agent.worktrees
+        worktrees = agent.runtime.worktrees
+        self.worktrees = worktrees(agent) if worktrees else None
         self._agent = agent
         self.kept = world.kept
 
@@ -395,7 +400,7 @@ class CallEnv:
     @property
     def has_mail(self) -> bool:
         """Whether something waits to be said to the model."""
-        return bool(self._agent.inbox)
+        return bool(self._agent.turn.inbox)
 
     @property
     def wary(self) -> Cage | None:
@@ -405,18 +410,18 @@ class CallEnv:
     @property
     def search(self) -> Search | None:
         """How the web is searched; none where it is not."""
-        search = self._agent.search
+        search = self._agent.tools.search_web
         return partial(search, self._agent) if search is not None else None
 
     @property
     def memory(self) -> Recording | None:
         """Where to remember something; none where nothing is remembered."""
-        return Recorder(self._agent) if self._agent.memories is not None else None
+        return Recorder(self._agent) if self._agent.memory.memories is not None else None
 
     @property
     def skills(self) -> Practice | None:
         """The skills that can be used; none where there are none."""
-        practice = self._agent.practice
+        practice = self._agent.prompt.use_skills
         return practice(self._agent) if practice is not None else None
 
     @property

@@ -7,38 +7,30 @@ notes, what agents do that were started.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import assert_never
 
 import msgspec
 
-from travois.compat.claude_json import Json, Object, arguments
-from travois.core.content import AnyBlock, Call, Opaque, Shown, Text, calls, words
-from travois.core.facts import Assistant, Changed, Entry, Result
+from travois.compat.claude_json import Json, Object
+from travois.core.content import AnyBlock, Opaque, Shown, Text
+from travois.core.facts import Changed, Entry, Result
 from travois.core.json import rows, string, table
 from travois.core.models import Usage
 from travois.core.tasks import read_tasks
 from travois.core.tool_conversions import patched_files
-from travois.core.tool_names import canonical
 from travois.headless.stream_json import Tally
 from travois.headless.structured_output import NAME as ANSWER
-from travois.ports.world import (
-    AgentProgress,
-    Compacting,
-    Doing,
-    Event,
-    Progress,
-    Retrying,
-    Running,
-    Signalled,
-    Warned,
+from travois.ports.world import Event, Running
+from travois.presentation.items import (
+    TASK_LIST_TOOLS,
+    NoticeItem,
+    ReplyItem,
+    SessionItems,
+    ToolCallItem,
 )
-from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 
 OURS = "travois"
 """The server that our own tools are said to come from, where Codex has no item for them."""
-CHANGING = ("Edit", "MultiEdit", "Write", "NotebookEdit", "ApplyPatch")
-"""Tools that change a file."""
-OTHERWISE = ("TodoWrite", "TaskCreate", "TaskUpdate", ANSWER)
+OTHERWISE = (*TASK_LIST_TOOLS, ANSWER)
 """Tools whose outcome is told in another way than as a call."""
 THOUGHTS = ("thinking", "reasoning", "sealed")
 BROKEN = ("failed", "crashed")
@@ -48,7 +40,7 @@ class Teller:
     """Turns the events of one run into lines; it knows the items that are under way."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, Call] = {}
+        self._items = SessionItems()
         self._begun: dict[str, str] = {}
         """The items of calls that run, by call."""
         self._todos: Object = {}
@@ -60,30 +52,25 @@ class Teller:
 
     def lines(self, event: Event) -> Iterator[Object]:
         """What to print for this event."""
-        match event:
-            case Entry(fact=Assistant(content=content)):
-                yield from self._reply(content)
-            case Entry(fact=Result() as result):
-                yield from self._end(result)
+        match self._items.add(event):
+            case ReplyItem(fact=reply):
+                yield from self._reply(reply.content)
+            case ToolCallItem(result=Result()) as item:
+                yield from self._end(item)
             case Entry(fact=Changed(what="todos", value=value)):
                 yield self._listed(value)
-            case Running(call=id) if id in self._calls:
-                yield from self._start(self._calls[id])
-            case Retrying():
-                yield self._trouble(f"{event.message}; trying again in {event.wait:.1f} s")
-            case Warned():
-                yield self._trouble(event.text)
-            case Entry() | Running() | Progress() | Began() | BlockBegan() | Grew() | BlockEnded():
-                pass
-            case Doing() | Compacting() | Signalled() | AgentProgress():
-                pass
+            case Running(call=id) if (item := self._items.find_call(id)).name:
+                yield from self._start(item)
+            case NoticeItem(kind="retry" | "warning", text=text):
+                yield self._trouble(text)
             case _:
-                assert_never(event)
+                pass
 
     def closing(self, tally: Tally) -> Iterator[Object]:
         """The last lines of a run: what was left open, the answer in its form, and the end."""
         for id in tuple(self._begun):
-            yield from self._end(Result(id, (Text(tally.trouble),), error=True))
+            cut = Entry(0, 0.0, Result(id, (Text(tally.trouble),), error=True))
+            yield from self.lines(cut)
         if self._todos:
             yield _line("completed", self._todos)
         if tally.shape is not None and tally.shape.given:
@@ -102,23 +89,19 @@ class Teller:
                 yield self._whole({"type": "reasoning", "text": block.text})
         if text := "\n".join(filter(None, map(_spoken, content))):
             yield self._whole({"type": "agent_message", "text": text})
-        self._calls |= {call.id: call for call in map(canonical, calls(content))}
 
-    def _start(self, call: Call) -> Iterator[Object]:
-        if call.name in CHANGING or call.name in OTHERWISE:
+    def _start(self, item: ToolCallItem) -> Iterator[Object]:
+        if item.kind == "edit" or item.name in OTHERWISE:
             return
-        self._begun[call.id] = self._id()
-        yield _line("started", {"id": self._begun[call.id], **_asked(call)})
+        self._begun[item.id] = self._id()
+        yield _line("started", {"id": self._begun[item.id], **_asked(item)})
 
-    def _end(self, result: Result) -> Iterator[Object]:
-        call = self._calls.pop(result.call, None)
-        if call is None:
-            return
-        if call.name not in OTHERWISE:
-            id = self._begun.pop(call.id, "") or self._id()
-            yield _line("completed", {"id": id, **_answered(_asked(call), result)})
-        if result.error and call.name in (*CHANGING, *OTHERWISE, "WebSearch"):
-            yield self._trouble(f"{call.name}: {words(result.content)}")
+    def _end(self, item: ToolCallItem) -> Iterator[Object]:
+        if item.name and item.name not in OTHERWISE:
+            id = self._begun.pop(item.id, "") or self._id()
+            yield _line("completed", {"id": id, **_answered(item)})
+        if item.is_error and (item.kind == "edit" or item.name in (*OTHERWISE, "WebSearch")):
+            yield self._trouble(f"{item.name}: {item.text}")
 
     def _listed(self, value: str) -> Object:
         todos = read_tasks(value)
@@ -153,9 +136,9 @@ def _spoken(block: AnyBlock) -> str:
             return ""
 
 
-def _asked(call: Call) -> Object:
+def _asked(call: ToolCallItem) -> Object:
     """A call as an item that is under way."""
-    args = table(arguments(call))
+    args = table(call.arguments)
     if call.name == "Bash":
         item: Object = {"type": "command_execution", "command": string(args.get("command"))}
         return item | {"aggregated_output": "", "status": "in_progress"}
@@ -167,7 +150,7 @@ def _asked(call: Call) -> Object:
             for kind, path in patched_files(string(args.get("input")))
         ]
         return {"type": "file_change", "changes": changes}
-    if call.name in CHANGING:
+    if call.kind == "edit":
         path = string(args.get("file_path") or args.get("notebook_path"))
         return {"type": "file_change", "changes": [{"path": path, "kind": "update"}]}
     server, tool = OURS, call.name
@@ -180,10 +163,10 @@ def _asked(call: Call) -> Object:
     return item | {"status": "in_progress"}
 
 
-def _answered(item: Object, result: Result) -> Object:
-    """The item with what came of it."""
-    told, detail = words(result.content), msgspec.json.decode(result.detail or "null")
-    ended: Object = {"status": "failed" if result.error else "completed"}
+def _answered(call: ToolCallItem) -> Object:
+    """A call as an item with what came of it."""
+    item, told, detail = _asked(call), call.text, call.detail
+    ended: Object = {"status": "failed" if call.is_error else "completed"}
     match item["type"]:
         case "web_search":
             return item
@@ -196,10 +179,10 @@ def _answered(item: Object, result: Result) -> Object:
         ):
             kind = "add" if table(detail).get("type") == "create" else "update"
             ended["changes"] = [{"path": path, "kind": kind}]
-        case "mcp_tool_call" if result.error:
+        case "mcp_tool_call" if call.is_error:
             ended["error"] = {"message": told}
-        case "mcp_tool_call":
-            content: list[Json] = [_block(part) for part in result.content]
+        case "mcp_tool_call" if call.result is not None:
+            content: list[Json] = [_block(part) for part in call.result.content]
             ended["result"] = {"content": content, "structured_content": detail}
         case _:
             pass

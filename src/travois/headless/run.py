@@ -154,17 +154,17 @@ class Run:
 
     def attend(self, session: Session, group: TaskGroup) -> None:
         """Tell of the agents that are started, whenever they come, work and go."""
-        agent, before = session.crew.agent, session.crew.agent.born
+        agent, before = session.crew.agent, session.crew.agent.team.on_child
 
         def born(child: Agent) -> None:
             before(child)
-            if child.birth is not None and child.session.view.epoch is not None:
-                self._minds[child.birth.id] = child.session.view.epoch.model
+            if child.team.birth is not None and child.session.view.epoch is not None:
+                self._minds[child.team.birth.id] = child.session.view.epoch.model
             group.start_soon(self._follow_child, child)
             if self._format == "stream-json":
                 group.start_soon(self._overhear, session, child)
 
-        agent.born = born
+        agent.team.on_child = born
         if self._format == "stream-json":
             from travois.tui.agent_progress import watch_agents
 
@@ -195,8 +195,8 @@ class Run:
         """Tell of what an agent does under the call of ours that it works for."""
         from travois.headless.control.agent_work import Work
 
-        assert child.birth is not None
-        top = session.crew.agent.session.children[child.birth.id.partition(".")[0]]
+        assert child.team.birth is not None
+        top = session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
         speaker = self.speaker(session, parent=top.call)
         work = Work(session.id, top, before=child.session.history())
         with child.session.watch() as events:
@@ -374,16 +374,16 @@ async def heard(session: Session) -> bool:
 
 
 def _opening(session: Session, commands: tuple[str, ...]) -> Object:
-    crew, mode = session.crew, session.crew.agent.guard.mode
+    crew, mode = session.crew, session.crew.agent.permissions.guard.mode
     return {
         "cwd": crew.agent.world.root,
         "model": crew.model.id,
-        "tools": list(crew.agent.tools),
+        "tools": list(crew.agent.tools.by_name),
         "mcp_servers": statuses(crew.loan),
         "permissionMode": MODES.get(mode, mode),
         "slash_commands": list(commands),
         "skills": [skill.name for skill in skills(crew.agent).skills],
-        "agents": list(crew.agent.agents.kinds) if crew.agent.agents else [],
+        "agents": list(crew.agent.team.children.kinds) if crew.agent.team.children else [],
         "plugins": [_plugin(one) for one in crew.plugins],
         "output_style": crew.style,
         "apiKeySource": crew.key_source,

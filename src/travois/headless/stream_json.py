@@ -12,13 +12,12 @@ from travois.compat.claude_json import (
     STOPS,
     Json,
     Object,
-    arguments,
     block_json,
     stream_json,
     usage_json,
     uuid,
 )
-from travois.core.content import Call, calls, words
+from travois.core.content import words
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -27,7 +26,6 @@ from travois.core.facts import (
     Ended,
     EndedWhy,
     Entry,
-    Epoch,
     Failed,
     Finished,
     Hooked,
@@ -39,7 +37,6 @@ from travois.core.facts import (
 )
 from travois.core.json import rows, table
 from travois.core.models import Model, Usage, cost
-from travois.core.tool_names import canonical
 from travois.headless.structured_output import FAILED, Shape
 from travois.memory.extraction import told
 from travois.memory.recall_text import names
@@ -54,6 +51,7 @@ from travois.ports.world import (
     Signalled,
     Warned,
 )
+from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 
 # What a turn has come to, in the words of other agents' clients.
@@ -99,7 +97,7 @@ class Tally:
 
     def __init__(self, model: Model, minds: Mapping[str, Model] | None = None) -> None:
         """`minds` are the models of agents that were started, where they are known."""
-        self.model = model
+        self.items = SessionItems(model)
         self.usage = Usage()
         self.dollars = 0.0
         self.turns = 0
@@ -117,46 +115,40 @@ class Tally:
         """The entries of what went on beside the conversation and is paid."""
         self._minds: Mapping[str, Model] = minds or {}
         self._served: dict[str, tuple[Model, Usage, float]] = {}
-        self._calls: dict[str, Call] = {}
-        self._sent: float | None = None
         self._hooked = ""
 
     def add(self, entry: Entry) -> None:
         """Take one more entry into account."""
-        match entry.fact:
-            case Epoch() as fact:
-                self.model = fact.model
-            case Sent():
-                self._sent, self.failure = entry.at, None
-            case Failed() as fact:
-                self._sent, self.failure = None, fact
-            case Assistant() as fact:
-                self._reply(fact, at=entry.at)
-            case Finished() as fact:
+        match self.items.add(entry):
+            case ReplyItem() as item:
+                self.turns += 1
+                self.api_seconds += item.seconds
+                self.usage += item.fact.usage
+                self._spend(self.model, item.fact.usage, item.dollars)
+                self.text, self.stop = words(item.fact.content), item.fact.stop
+            case ToolCallItem(result=None, decided=Decided() as fact) as item:
+                if item.is_denied and fact.by != "schema" and item.name:
+                    denial: Object = {"tool_name": item.name, "tool_use_id": item.id}
+                    self.denials.append(denial | {"tool_input": item.arguments})
+                    self.denied.append((item.name, fact.because))
+            case Entry(fact=Sent()):
+                self.failure = None
+            case Entry(fact=Failed() as fact):
+                self.failure = fact
+            case Entry(fact=Finished() as fact):
                 self.pay(entry.seq, fact)
-            case Decided(verdict="deny", by=by, call=call, because=because):
-                if by != "schema" and call in self._calls:
-                    self._deny(canonical(self._calls[call]), because)
-            case Hooked(event=event):
+            case Entry(fact=Hooked(event=event)):
                 self._hooked = event
-            case Ended() as fact:
+            case Entry(fact=Ended() as fact):
                 self.ended = fact
             case _:
                 pass
 
-    def _deny(self, call: Call, because: str) -> None:
-        denial: Object = {"tool_name": call.name, "tool_use_id": call.id}
-        self.denials.append(denial | {"tool_input": arguments(call)})
-        self.denied.append((call.name, because))
-
-    def _reply(self, fact: Assistant, *, at: float) -> None:
-        self.turns += 1
-        self.api_seconds += max(0.0, at - (at if self._sent is None else self._sent))
-        self._sent = None
-        self.usage += fact.usage
-        self._spend(self.model, fact.usage, cost(fact.usage, self.model.price))
-        self.text, self.stop = words(fact.content), fact.stop
-        self._calls = {call.id: call for call in calls(fact.content)}
+    @property
+    def model(self) -> Model:
+        """The model that answers."""
+        assert self.items.model is not None
+        return self.items.model
 
     def pay(self, seq: int, fact: Finished) -> None:
         """Count what an agent, or a question beside the conversation, has cost."""
@@ -176,10 +168,6 @@ class Tally:
         if self.shape is not None and self.shape.exhausted:
             return FAILED
         return self.ended.detail or self.ended.why
-
-    def name(self, call: str) -> str:
-        """The tool of a call of the last reply."""
-        return self._calls[call].name if call in self._calls else ""
 
     @property
     def failed(self) -> bool:
@@ -202,7 +190,7 @@ class Tally:
         match self.ended.why:
             case "failed" if self.failure is not None:
                 return FAILURES.get(self.failure.kind, "api_error")
-            case "aborted" if self._sent is not None or self.stop != "calls":
+            case "aborted" if self.items.sent is not None or self.stop != "calls":
                 return "aborted_streaming"
             case "hook" if self._hooked == "Stop":
                 return "stop_hook_prevented"
@@ -409,8 +397,9 @@ class Speaker:
         return self._loose("system", {"subtype": "status", "status": status, **more})
 
     def _denied(self, fact: Decided) -> Object:
+        name = self.tally.items.find_call(fact.call).call.name
         told: Object = {"subtype": "permission_denied", "tool_use_id": fact.call}
-        told |= {"tool_name": self.tally.name(fact.call), "decision_reason": fact.because}
+        told |= {"tool_name": name, "decision_reason": fact.because}
         return self._loose("system", told)
 
     def _hooked(self, fact: Hooked) -> Object:

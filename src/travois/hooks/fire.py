@@ -49,14 +49,16 @@ async def fire(
     agent: Agent, occasion: told.AnyOccasion, *, call: str = "", use: Use | None = None
 ) -> Heard:
     """Let hooks hear of this. What they say to the model waits outside till it may come in."""
-    if agent.hooks is None:
+    if agent.hooks.active is None:
         return SILENCE
     around = _around(agent, call, use)
-    heard = await agent.hooks.fire(
+    heard = await agent.hooks.active.fire(
         occasion,
         around,
         record=agent.session.append,
-        within=partial(agent.within, agent) if agent.within is not None else None,
+        within=partial(agent.hooks.run_inline, agent)
+        if agent.hooks.run_inline is not None
+        else None,
         show=lambda text: agent.session.emit(Doing(text)),
     )
     for message in heard.messages:
@@ -64,20 +66,20 @@ async def fire(
     # What is said at PreCompact is for the summariser, who is asked by the caller.
     for text in () if isinstance(occasion, told.PreCompact) else heard.context:
         noted = Text(f"<hook>\n{bounded(agent, text)}\n</hook>")
-        agent.inbox.append(User((noted,), origin="hook"))
+        agent.turn.inbox.append(User((noted,), origin="hook"))
     if heard.title:
         agent.session.append(Changed("name", heard.title))
     if heard.signal:
         agent.session.emit(Signalled(heard.signal))
     if heard.exports:
         _export(agent, dict(heard.exports))
-    agent.halt = agent.halt or heard.stop
+    agent.turn.stop_reason = agent.turn.stop_reason or heard.stop
     return heard
 
 
 def _around(agent: Agent, call: str, use: Use | None) -> Around:
-    mode, epoch = agent.guard.mode, agent.session.view.epoch
-    id, kind = (agent.birth.id, agent.birth.kind) if agent.birth else ("", "")
+    mode, epoch = agent.permissions.guard.mode, agent.session.view.epoch
+    id, kind = (agent.team.birth.id, agent.team.birth.kind) if agent.team.birth else ("", "")
     return Around(
         _cwd(agent),
         MODES.get(mode, mode),
@@ -87,21 +89,21 @@ def _around(agent: Agent, call: str, use: Use | None) -> Around:
         kind=kind,
         effort=epoch.model.effort if epoch else "",
         model=epoch.model.id if epoch else "",
-        turn=f"turn-{agent.began}" if agent.began else "",
-        at=agent.clock(),
-        transcript=agent.written(),
+        turn=f"turn-{agent.turn.began}" if agent.turn.began else "",
+        at=agent.runtime.clock(),
+        transcript=agent.hooks.write_transcript(),
     )
 
 
 def join(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = "") -> None:
     """Let hooks listen, as settings write them, till the session ends: a skill's, or a child's."""
-    if not tree or agent.hearing is None:
+    if not tree or agent.hooks.make is None:
         return
     parsed = parse(tree, origin=origin, whose=whose)
     for notice in parsed.notices:
         agent.session.emit(Warned(notice))
-    agent.hooks = agent.hooks or agent.hearing()
-    agent.hooks.join(parsed.hooks)
+    agent.hooks.active = agent.hooks.active or agent.hooks.make()
+    agent.hooks.active.join(parsed.hooks)
 
 
 def _cwd(agent: Agent) -> str:
@@ -113,7 +115,7 @@ def bounded(agent: Agent, text: str) -> str:
     if len(text) <= LONGEST:
         return text
     last = agent.session.last
-    name = f"hook-{last.seq if last else 0}-{len(agent.inbox)}"
+    name = f"hook-{last.seq if last else 0}-{len(agent.turn.inbox)}"
     path = agent.world.spill(name, text.encode(errors="replace"))
     return f"{text[:PREVIEW]}\n[{len(text):,} characters in all; the whole text is in {path}]"
 
@@ -141,7 +143,7 @@ def arguments(call: Call) -> object:
 
 async def unwelcome(agent: Agent, said: User) -> str:
     """Why a hook keeps a prompt out; empty if none does."""
-    if agent.hooks is not None and said.origin == "human":
+    if agent.hooks.active is not None and said.origin == "human":
         title = agent.session.state.get("name", "")
         heard = await fire(agent, told.UserPromptSubmit(words(said.content), title))
         if heard.block:
@@ -152,21 +154,21 @@ async def unwelcome(agent: Agent, said: User) -> str:
 
 async def sent_back(agent: Agent) -> bool:
     """Whether a hook sends the model back to work after its last word."""
-    if agent.hooks is None or agent.session.view.replied < 0:
+    if agent.hooks.active is None or agent.session.view.replied < 0:
         return False
     heard = await fire(agent, _ending(agent))
     if not heard.block or heard.stop:
         return False
-    if agent.sent_back >= STOPS:
+    if agent.turn.sent_back >= STOPS:
         agent.session.emit(Warned(f"A Stop hook has blocked {STOPS} times in a row: ending."))
         return False
-    agent.sent_back += 1
+    agent.turn.sent_back += 1
     agent.session.append(User((Text(bounded(agent, heard.block)),), origin="hook"))
     return True
 
 
 def _ending(agent: Agent) -> told.Stop | told.SubagentStop:
-    active, last, birth = agent.sent_back > 0, _last_words(agent), agent.birth
+    active, last, birth = agent.turn.sent_back > 0, _last_words(agent), agent.team.birth
     if birth is None:
         return told.Stop(active, last, tuple(_beside(agent)), ())
     return told.SubagentStop(birth.id, birth.kind, birth.log, active, last)
@@ -183,21 +185,21 @@ def _beside(agent: Agent) -> Iterator[told.Beside]:
 
 async def remind(agent: Agent, *, after: float = IDLE) -> None:
     """Tell hooks that a person is waited for, once they have been silent so many seconds."""
-    if agent.hooks is not None and agent.began:
+    if agent.hooks.active is not None and agent.turn.began:
         await anyio.sleep(after)
         await notify(agent, "idle_prompt", "Travois is waiting for your input")
 
 
 async def notify(agent: Agent, kind: str, message: str) -> None:
     """Tell hooks that a person's attention is wanted."""
-    if agent.hooks is not None:
+    if agent.hooks.active is not None:
         await fire(agent, told.Notification(message, kind, "Travois"))
 
 
 async def gave_up(agent: Agent, why: str) -> None:
     """A turn ended because the provider failed."""
     last = agent.session.last
-    if agent.hooks is None or last is None:
+    if agent.hooks.active is None or last is None:
         return
     kind = last.fact.kind if isinstance(last.fact, Failed) else "unknown"
     await fire(agent, told.StopFailure(ERRORS.get(kind, "unknown"), why, _last_words(agent)))
@@ -257,13 +259,13 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
             if wanted.type == "setMode" and wanted.mode == SANDBOX_MODE:
                 accept_sandbox(agent)
             else:
-                agent.guard = amend(agent.guard, wanted)
+                agent.permissions.guard = amend(agent.permissions.guard, wanted)
         except (msgspec.DecodeError, ValueError) as error:
             agent.session.emit(Warned(f"A hook's change of permissions was ignored: {error}"))
             continue
         agent.session.append(Noted("hook changed permissions", bytes(raw).decode()))
         if wanted.destination in KEPT:
-            agent.remember(wanted)
+            agent.permissions.save_rules(wanted)
 
 
 async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds: float) -> Outcome:
@@ -273,7 +275,7 @@ async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds
         heard = await fire(agent, _ended(call, given, outcome, lasted), call=call.id, use=use)
         if heard.block:
             note = f"A hook says of the {call.name} call: {heard.block}"
-            agent.inbox.append(User((Text(bounded(agent, note)),), origin="hook"))
+            agent.turn.inbox.append(User((Text(bounded(agent, note)),), origin="hook"))
         outcome = _rewritten(agent, call, outcome, heard) if heard.output else outcome
     return outcome
 
@@ -318,7 +320,10 @@ async def batch(agent: Agent) -> None:
     shown = {fact.call: words(fact.content) for fact in rest if isinstance(fact, Result)}
     answered = tuple(
         told.Answered(call.name, arguments(call), call.id, shown.get(call.id, ""))
-        for call in (meant_call(one, agent.tools, agent.lent) for one in calls(reply.content))
+        for call in (
+            meant_call(one, agent.tools.by_name, agent.tools.find_mcp_tool)
+            for one in calls(reply.content)
+        )
     )
     heard = await fire(agent, told.PostToolBatch(answered))
-    agent.halt = agent.halt or heard.block
+    agent.turn.stop_reason = agent.turn.stop_reason or heard.block

@@ -82,11 +82,15 @@ def _said(hook: Hook, text: str) -> Said:
 
 async def _thought(agent: Agent, hook: Hook, asked: str) -> str:
     """What a model says to it: the one that the hook names, else a small one, else ours."""
-    other = agent.other(hook.model) if hook.model and agent.other is not None else agent.small()
+    other = (
+        agent.models.named(hook.model)
+        if hook.model and agent.models.named is not None
+        else agent.models.small()
+    )
     judge = other or Small(model(agent), agent.model)
     if judge.card.frail:
         raise Refusal(FRAIL)
-    at, head = agent.clock(), Epoch(judge.card, VERDICT.read_text("utf-8").strip())
+    at, head = agent.runtime.clock(), Epoch(judge.card, VERDICT.read_text("utf-8").strip())
     view = project([Entry(1, at, head), Entry(2, at, User((Text(asked),)))])
     reply = await beside(replace(agent, model=judge.model), view, what=HOOK)
     return words(reply.content)
@@ -94,15 +98,15 @@ async def _thought(agent: Agent, hook: Hook, asked: str) -> str:
 
 async def _looked(agent: Agent, hook: Hook, asked: str) -> str:
     """What an agent says to it that may look at everything and change nothing."""
-    if agent.agents is None:
+    if agent.team.children is None:
         raise Refusal("no agent can be started here")
     if model(agent).frail and not hook.model:
         raise Refusal(FRAIL)
-    small = agent.small()
+    small = agent.models.small()
     name = hook.model or (small.card.name if small else "")
     told = f"{VERDICT.read_text('utf-8').strip()}\n\n{asked}"
     order = Order(told, HOOK, "explore", call=HOOK, model=name, turns=TURNS)
-    return (await agent.agents.start(order)).text
+    return (await agent.team.children.start(order)).text
 
 
 async def _called(agent: Agent, hook: Hook, event: bytes) -> Said:

@@ -33,6 +33,7 @@ from travois.core.legality import unsendable
 from travois.core.models import Usage
 from travois.core.view import Item, living
 from travois.inspector.story import LAYERS, Reading, Step, Story, layer
+from travois.presentation.document import Part, parts
 from travois.providers.encoder import Encoder
 from travois.providers.options import LONGEST
 from travois.sessions import lock
@@ -40,7 +41,6 @@ from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import Summary, summaries, summarise
 from travois.sessions.home import Home
 from travois.sessions.log_file import NAME
-from travois.sessions.transcript import Part, parts
 
 Fetch = Callable[[str], bytes]
 CUT = 2_000

@@ -31,14 +31,18 @@ HINT = (
 
 def gather(agent: Agent, *, after: Turn = "answer") -> None:
     """Look through what was said since the last time, in the background, if it may be worth it."""
-    if agent.memories is None or agent.birth is not None or agent.extract == "off":
+    if (
+        agent.memory.memories is None
+        or agent.team.birth is not None
+        or agent.memory.extract == "off"
+    ):
         return
-    busy = agent.gathering is not None and not agent.gathering.done.is_set()
-    if busy or agent.background is None or not _due(agent):
+    busy = agent.turn.extraction is not None and not agent.turn.extraction.done.is_set()
+    if busy or agent.runtime.background is None or not _due(agent):
         return
     from travois.memory.weighing import extract
 
-    look = agent.gathering = Gathering(anyio.Event())
+    look = agent.turn.extraction = Gathering(anyio.Event())
 
     async def work() -> None:
         try:
@@ -46,12 +50,12 @@ def gather(agent: Agent, *, after: Turn = "answer") -> None:
         finally:
             look.done.set()
 
-    agent.background(work)
+    agent.runtime.background(work)
 
 
 async def settled(agent: Agent, *, patience: float = PATIENCE) -> str:
     """Wait until what was said is looked through, but not for long; tells what came of it, once."""
-    look, told = agent.gathering, ""
+    look, told = agent.turn.extraction, ""
     if look is not None:
         with anyio.move_on_after(patience):
             await look.done.wait()

@@ -37,10 +37,15 @@ LINE = 200
 async def recollect(agent: Agent, said: User) -> None:
     """Show the model what is remembered and fits what a person says, once."""
     text = words(said.content)[:LONGEST] if said.origin == "human" else ""
-    if agent.memories is None or agent.birth or not agent.recall or not text.strip():
+    if (
+        agent.memory.memories is None
+        or agent.team.birth
+        or not agent.memory.recall
+        or not text.strip()
+    ):
         return
     try:
-        note = await _note(agent, agent.memories, text)
+        note = await _note(agent, agent.memory.memories, text)
     except (OSError, Fault) as error:
         agent.session.emit(Warned(f"Nothing could be recalled: {error}"))
         return
@@ -71,10 +76,10 @@ def _checked(
 
 async def remembered(agent: Agent) -> str:
     """What is to be said of the index of memories before a prompt."""
-    if agent.memories is None or agent.birth or not agent.recall:
+    if agent.memory.memories is None or agent.team.birth or not agent.memory.recall:
         return ""
     try:
-        index = await anyio.to_thread.run_sync(agent.memories.index)
+        index = await anyio.to_thread.run_sync(agent.memory.memories.index)
     except (OSError, Fault) as error:
         agent.session.emit(Warned(f"Memory could not be read: {error}"))
         return ""
@@ -85,7 +90,7 @@ async def _chosen(agent: Agent, text: str, fresh: tuple[Memory, ...]) -> tuple[M
     """The few that a small model would take; the first ones if it does not say in time."""
     from travois.engine.fork import aside
 
-    small, reply = agent.small(), None
+    small, reply = agent.models.small(), None
     if small is not None:
         with anyio.move_on_after(PATIENCE):
             asked = msgspec.structs.replace(agent, model=small.model)
@@ -101,7 +106,7 @@ def _question(agent: Agent, small: Small, text: str, fresh: tuple[Memory, ...]) 
     lines = (f"{n}. {plain(m.description[:LINE])}" for n, m in enumerate(fresh, 1))
     asked = "\n".join((f"<message>\n{plain(text)}\n</message>", "<notes>", *lines, "</notes>"))
     head = Epoch(small.card, CHOOSE.read_text("utf-8").strip())
-    at = agent.clock()
+    at = agent.runtime.clock()
     return project([Entry(1, at, head), Entry(2, at, User((Text(asked),)))])
 
 

@@ -66,7 +66,7 @@ async def extract(agent: Agent, *, after: Turn = "answer") -> Outcome:
 
     After a failure only what a person asked for is kept; the rest can be looked at later.
     """
-    memories, session = agent.memories, agent.session
+    memories, session = agent.memory.memories, agent.session
     assert memories is not None
     entries, since = session.history(), session.extracted
     last, outcome = entries[-1].seq, Outcome()
@@ -96,7 +96,7 @@ async def settle(
     unkept: tuple[str, ...] = (),
 ) -> Outcome:
     """Make, propose or leave what was weighed, as the user wants it in each scope; on record."""
-    memories = agent.memories
+    memories = agent.memory.memories
     assert memories is not None
     put = [await _anchored(agent, one.change) for one in weighed if isinstance(one, Accepted)]
     held = [(one.change, one.why) for one in weighed if isinstance(one, Held)]
@@ -127,8 +127,8 @@ def scope_of(verdict: Accepted | Held) -> Scope:
 
 def unkept_wishes(agent: Agent, weighed: Sequence[Weighed], ground: Ground) -> tuple[str, ...]:
     """Say of each wish to remember something that is not kept why, and how to keep it anyway."""
-    assert agent.memories is not None
-    off: set[Scope] = {scope for scope in SCOPES if agent.memories.consent(scope) == "off"}
+    assert agent.memory.memories is not None
+    off: set[Scope] = {scope for scope in SCOPES if agent.memory.memories.consent(scope) == "off"}
     puts = [one for one in weighed if isinstance(one, Accepted | Held)]
     rests = [e.words.casefold() for one in puts if scope_of(one) not in off for e in _rests(one)]
     asked = (one for one in ground.said if one.seq > ground.since and one.voice == "user")
@@ -182,7 +182,7 @@ class Recorder:
 
     async def remember(self, draft: Draft) -> str:
         """Keep what the user just asked for; says what came of it."""
-        agent, memories = self._agent, self._agent.memories
+        agent, memories = self._agent, self._agent.memory.memories
         assert memories is not None
         entries = agent.session.history()
         known = await anyio.to_thread.run_sync(memories.all)
@@ -199,7 +199,7 @@ class Recorder:
 
     async def forget(self, name: str) -> str:
         """Drop a memory; says what came of it. Nobody but the user can ask for that."""
-        agent, memories = self._agent, self._agent.memories
+        agent, memories = self._agent, self._agent.memory.memories
         assert memories is not None
         entries = agent.session.history()
         known = await anyio.to_thread.run_sync(memories.all)
@@ -230,7 +230,11 @@ def _acceptable(agent: Agent, verdict: Refused, words: str) -> str:
 
 
 def _ground(agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, since: int) -> Ground:
-    files = agent.library.standing(nested(agent)).files if agent.library is not None else ()
+    files = (
+        agent.prompt.instructions.standing(nested(agent)).files
+        if agent.prompt.instructions is not None
+        else ()
+    )
     return Ground(
         session=_session(entries),
         said=heard(entries),
@@ -238,7 +242,7 @@ def _ground(agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, si
         known=known,
         rules=tuple(file.text for file in files),
         since=since,
-        now=agent.clock(),
+        now=agent.runtime.clock(),
     )
 
 
@@ -252,7 +256,7 @@ async def _weighed(agent: Agent, ground: Ground, *, after: Turn) -> list[Weighed
     by_rule = tuple(ruled(fresh, ground.said))
     if after == "failure":
         return weigh_all([one for one in by_rule if explicit(one.words)], ground)
-    reply = await _reply(agent, ground, fresh) if agent.extract == "model" else ""
+    reply = await _reply(agent, ground, fresh) if agent.memory.extract == "model" else ""
     found = drafts(reply) if reply else by_rule
     weighed = weigh_all(found, ground)
     kept = [one for one, verdict in zip(found, weighed, strict=True) if not _refused(verdict)]
@@ -265,9 +269,9 @@ async def _weighed(agent: Agent, ground: Ground, *, after: Turn) -> list[Weighed
 
 async def _reply(agent: Agent, ground: Ground, fresh: tuple[Heard, ...]) -> str:
     near: tuple[Memory, ...] = ()
-    if agent.memories is not None and ground.known:
+    if agent.memory.memories is not None and ground.known:
         about = "\n".join(one.text for one in fresh if one.voice == "user")[-ABOUT:]
-        search = partial(agent.memories.search, about, limit=NEAREST)
+        search = partial(agent.memory.memories.search, about, limit=NEAREST)
         near = await anyio.to_thread.run_sync(search)
     return await inquire(agent, request(PROMPT.read_text("utf-8"), near), what="memories")
 
@@ -309,15 +313,15 @@ def _session(entries: Iterable[Entry]) -> str:
 
 
 async def _made(agent: Agent, changes: Sequence[Change], *, why: str, session: str) -> Applied:
-    if not changes or agent.memories is None:
+    if not changes or agent.memory.memories is None:
         return Applied("", "")
-    make = partial(agent.memories.apply, changes, why=why, session=session)
+    make = partial(agent.memory.memories.apply, changes, why=why, session=session)
     return await anyio.to_thread.run_sync(make)
 
 
 async def _anchored(agent: Agent, change: Put) -> Put:
     """The memory with the digests of the files that it speaks of, as they are at the moment."""
-    memories, memory = agent.memories, change.memory
+    memories, memory = agent.memory.memories, change.memory
     assert memories is not None
     paths = dict.fromkeys(PATHS.findall(memory.body)[:FILES])
     found = [await anyio.to_thread.run_sync(memories.anchor, path) for path in paths]

@@ -38,9 +38,11 @@ async def brief(agent: Agent) -> None:
     """Before a prompt, tell what is not as the model was told: at first, that is everything."""
     view = agent.session.view
     prompts = ("human", "task") if view.replied < 0 else ("human",)
-    if not any(said.origin in prompts for said in agent.inbox):
+    if not any(said.origin in prompts for said in agent.turn.inbox):
         return
-    if agent.around is not None and (note := updated(agent.around(), view.items)):
+    if agent.prompt.environment is not None and (
+        note := updated(agent.prompt.environment(), view.items)
+    ):
         agent.session.append(note)
     await _instruct(agent)
     tell_skills(agent)
@@ -50,9 +52,9 @@ async def brief(agent: Agent) -> None:
 
 async def _instruct(agent: Agent) -> None:
     """Tell what instruction files say that the model was not told."""
-    if agent.library is None:
+    if agent.prompt.instructions is None:
         return
-    view, found = agent.session.view, agent.library.standing(nested(agent))
+    view, found = agent.session.view, agent.prompt.instructions.standing(nested(agent))
     fresh = untold(found.files, view.items)
     for notice in found.notices if fresh or view.replied < 0 else ():
         agent.session.emit(Warned(notice))
@@ -64,11 +66,11 @@ async def touch(agent: Agent, done: Iterable[Ready]) -> None:
     paths = tuple(dict.fromkeys(path for ready in done for path in _paths(ready)))
     if not paths:
         return
-    if agent.skills is not None and _wake(agent, paths):
+    if agent.prompt.skills is not None and _wake(agent, paths):
         tell_skills(agent)
-    if agent.library is None:
+    if agent.prompt.instructions is None:
         return
-    found, known = agent.library.touched(paths), nested(agent)
+    found, known = agent.prompt.instructions.touched(paths), nested(agent)
     fresh = tuple(file for file in found.files if file.by not in known)
     for path, kind in {file.by: file.kind for file in fresh}.items():
         agent.session.append(Changed(f"{NESTED}{path}", kind))
@@ -80,13 +82,13 @@ async def touch(agent: Agent, done: Iterable[Ready]) -> None:
 def again(agent: Agent) -> tuple[Text, ...]:
     """All of it as it stands at the moment, for the place of a conversation that gives way."""
     blocks: list[str] = []
-    if agent.around is not None:
-        blocks.append(words(baseline(agent.around()).content))
-    if agent.library is not None:
-        files = agent.library.standing(nested(agent)).files
+    if agent.prompt.environment is not None:
+        blocks.append(words(baseline(agent.prompt.environment()).content))
+    if agent.prompt.instructions is not None:
+        files = agent.prompt.instructions.standing(nested(agent)).files
         blocks.append(render(files, budget=room(model(agent).window)).text)
-    if agent.memories is not None and agent.birth is None and agent.recall:
-        blocks.append(opening(agent.memories.index(), ()))
+    if agent.memory.memories is not None and agent.team.birth is None and agent.memory.recall:
+        blocks.append(opening(agent.memory.memories.index(), ()))
     found = skills(agent)
     blocks.append(listing.baseline(_listed(agent, found), _listable(agent, found)))
     return tuple(Text(agent.session.secrets.redacted(text)) for text in blocks if text)
@@ -94,8 +96,10 @@ def again(agent: Agent) -> tuple[Text, ...]:
 
 async def reloaded(agent: Agent) -> None:
     """Let hooks hear that all instruction files were read again."""
-    if agent.library is not None and agent.hooks is not None:
-        await _heard(agent, agent.library.standing(nested(agent)).files, reason="compact")
+    if agent.prompt.instructions is not None and agent.hooks.active is not None:
+        await _heard(
+            agent, agent.prompt.instructions.standing(nested(agent)).files, reason="compact"
+        )
 
 
 def nested(agent: Agent) -> dict[str, Kind]:
@@ -113,9 +117,9 @@ def nested(agent: Agent) -> dict[str, Kind]:
 
 def skills(agent: Agent) -> Known:
     """All skills that count for an agent at the moment."""
-    if agent.skills is None or "Skill" not in agent.tools:
+    if agent.prompt.skills is None or "Skill" not in agent.tools.by_name:
         return Known()
-    return agent.skills.standing(_marked(agent, NEAR))
+    return agent.prompt.skills.standing(_marked(agent, NEAR))
 
 
 def tell_skills(agent: Agent) -> None:
@@ -141,8 +145,8 @@ def _listable(agent: Agent, found: Known) -> int:
 
 def _wake(agent: Agent, paths: tuple[str, ...]) -> bool:
     """Let skills count that are about these files; whether there are any that did not before."""
-    assert agent.skills is not None
-    woken = _mark(agent, NEAR, agent.skills.touched(paths))
+    assert agent.prompt.skills is not None
+    woken = _mark(agent, NEAR, agent.prompt.skills.touched(paths))
     scoped = [one for one in skills(agent).skills if one.paths]
     return _mark(agent, AWAKE, listing.awake(scoped, paths, agent.world.root)) or woken
 
@@ -172,7 +176,7 @@ async def _tell(agent: Agent, files: tuple[Instruction, ...], *, budget: int) ->
 async def _heard(
     agent: Agent, files: Iterable[Instruction], *, reason: Reason | None = None
 ) -> None:
-    for file in files if agent.hooks is not None else ():
+    for file in files if agent.hooks.active is not None else ():
         await hooks.fire(agent, InstructionsLoaded(file.path, file.kind, reason or file.reason))
 
 

@@ -50,7 +50,7 @@ class Practitioner:
             why = "Only the user may use it." if name in known else "There is no such skill."
             raise Refusal(f"{why} Those for you are: {there}.")
         skill = known[name]
-        if skill.agent and agent.agents is not None and not agent.session.state.get(FORKED):
+        if skill.agent and agent.team.children is not None and not agent.session.state.get(FORKED):
             return await _delegated(agent, skill, args, call=call)
         text = shown(skill, await expanded(agent, skill, args))
         return Used(text, changes=(Changed(f"{USED}{name}", text),))
@@ -58,7 +58,7 @@ class Practitioner:
 
 async def preload(agent: Agent, names: Iterable[str], *, parent: Agent) -> None:
     """Tell a child at its beginning what these skills say; its parent hears which it cannot."""
-    known = agent.skills.standing().skills if agent.skills is not None else ()
+    known = agent.prompt.skills.standing().skills if agent.prompt.skills is not None else ()
     by_name = {skill.name: skill for skill in known if skill.automatic}
     for name in names:
         try:
@@ -74,8 +74,8 @@ async def preload(agent: Agent, names: Iterable[str], *, parent: Agent) -> None:
 
 async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Used:
     """Let an agent of its own do what a skill says."""
-    assert agent.agents is not None
-    kinds = {kind.casefold(): kind for kind in agent.agents.kinds}
+    assert agent.team.children is not None
+    kinds = {kind.casefold(): kind for kind in agent.team.children.kinds}
     kind = kinds.get(skill.agent.casefold(), "general")
     text = await expanded(agent, skill, args)
     what = f"skill {skill.name}"
@@ -88,7 +88,7 @@ async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Us
         model=skill.model,
         effort=skill.effort,
     )
-    report = await agent.agents.start(order)
+    report = await agent.team.children.start(order)
     if report.state == "running":
         return Used(f"Started in the background as agent {report.id}; its report comes by itself.")
     told = f"[agent {report.id}: {report.state}]\n{report.text}"
@@ -121,9 +121,13 @@ def grant(agent: Agent, custom: Custom) -> None:
         hooks = hooks.replace(f"${{{name}}}", msgspec.json.encode(place).decode()[1:-1])
     join(agent, msgspec.json.decode(hooks, type=dict[str, object]), origin=custom.origin)
     folder = os.path.realpath(custom.plugin or os.path.dirname(custom.origin))
-    seen = agent.guard.readable
+    seen = agent.permissions.guard.readable
     files = (folder,) if custom.trusted and skill and folder not in seen else ()
-    agent.guard = replace(agent.guard, rules=(*agent.guard.rules, *rules), readable=(*seen, *files))
+    agent.permissions.guard = replace(
+        agent.permissions.guard,
+        rules=(*agent.permissions.guard.rules, *rules),
+        readable=(*seen, *files),
+    )
 
 
 def _places(custom: Custom) -> dict[str, str]:
@@ -148,8 +152,10 @@ def _rules(agent: Agent, custom: Custom, effect: Literal["allow", "deny"]) -> It
 
 def lapse(agent: Agent) -> None:
     """Take back what skills were allowed for the turn that is over."""
-    rules = tuple(rule for rule in agent.guard.rules if not rule.origin.startswith(GRANT))
-    agent.guard = replace(agent.guard, rules=rules)
+    rules = tuple(
+        rule for rule in agent.permissions.guard.rules if not rule.origin.startswith(GRANT)
+    )
+    agent.permissions.guard = replace(agent.permissions.guard, rules=rules)
     if agent.session.state.get(ASKED):
         agent.session.append(Changed(ASKED, ""))
 

@@ -29,15 +29,17 @@ OUTWARD = ("read", "net", "tell")
 async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
     """Save the files that calls are about to change, or the workspace if these are not known."""
     changing = [ready for ready in batch if any(a.kind not in OUTWARD for a in ready.touching)]
-    if agent.keeper is None or not changing:
+    if agent.world.snapshots is None or not changing:
         return
     # A hook may change any file when a tool was used, so with hooks no change is known in advance.
-    unknown = [ready for ready in changing if agent.hooks is not None or not _names_all(ready)]
+    unknown = [
+        ready for ready in changing if agent.hooks.active is not None or not _names_all(ready)
+    ]
     losses = [loss for ready in changing for loss in find_losses(agent, ready.plans)]
-    if unknown and (losses or agent.kept != agent.session.prompted):
+    if unknown and (losses or agent.turn.kept != agent.session.prompted):
         await _keep_tree(agent, unknown[0], losses)
     named = [path for ready in changing for path in _written(ready)]
-    saved = agent.kept_files
+    saved = agent.turn.kept_files
     fresh = [path for path in named if not any(inside(path, folder) for folder in saved)]
     if fresh:
         await _keep_files(agent, changing[0], fresh)
@@ -45,16 +47,16 @@ async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
 
 async def settle(agent: Agent) -> None:
     """Remember what a turn has left behind, to tell later changes of others from its own."""
-    if agent.keeper is None:
+    if agent.world.snapshots is None:
         return
-    files, agent.kept_files = agent.kept_files, ()
-    beyond, agent.kept_beyond = agent.kept_beyond, ()
-    tree, agent.kept = agent.kept >= 0, -1
+    files, agent.turn.kept_files = agent.turn.kept_files, ()
+    beyond, agent.turn.kept_beyond = agent.turn.kept_beyond, ()
+    tree, agent.turn.kept = agent.turn.kept >= 0, -1
     try:
         if tree:
-            name = (await agent.keeper.keep(why=ENDED, also=beyond, files=files)).name
+            name = (await agent.world.snapshots.keep(why=ENDED, also=beyond, files=files)).name
         elif files:
-            name, _ = await agent.keeper.keep_files(files, why=ENDED)
+            name, _ = await agent.world.snapshots.keep_files(files, why=ENDED)
         else:
             return
     except OSError:
@@ -63,39 +65,39 @@ async def settle(agent: Agent) -> None:
 
 
 async def _keep_tree(agent: Agent, ready: Ready, losses: Iterable[Loss]) -> None:
-    assert agent.keeper is not None
+    assert agent.world.snapshots is not None
     also = tuple(dict.fromkeys(path for loss in losses for path in loss.paths))
     why = _reason(ready)
     try:
-        kept = await agent.keeper.keep(why=why, also=also, heed=lambda n: _show(agent, n))
+        kept = await agent.world.snapshots.keep(why=why, also=also, heed=lambda n: _show(agent, n))
     except OSError as error:
-        _tell_failure(agent, error, first=agent.kept != agent.session.prompted)
+        _tell_failure(agent, error, first=agent.turn.kept != agent.session.prompted)
     else:
         agent.session.append(Changed("snapshot", f"{kept.name} {why}"))
         if kept.uncovered:
             some = ", ".join(kept.uncovered)
             text = f"Not in the snapshot before this call, so a rewind cannot restore it: {some}."
             agent.session.append(User((Text(text),), origin="note"))
-        beyond = (path for path in also if path not in (*kept.uncovered, *agent.kept_beyond))
-        agent.kept_beyond += tuple(path for path in beyond if _is_outside(agent, path))
-    agent.kept = agent.session.prompted
+        beyond = (path for path in also if path not in (*kept.uncovered, *agent.turn.kept_beyond))
+        agent.turn.kept_beyond += tuple(path for path in beyond if _is_outside(agent, path))
+    agent.turn.kept = agent.session.prompted
 
 
 async def _keep_files(agent: Agent, ready: Ready, paths: Sequence[str]) -> None:
-    assert agent.keeper is not None
+    assert agent.world.snapshots is not None
     why = _reason(ready)
     try:
-        name, covered = await agent.keeper.keep_files(paths, why=why)
+        name, covered = await agent.world.snapshots.keep_files(paths, why=why)
     except OSError as error:
-        _tell_failure(agent, error, first=not agent.kept_files)
+        _tell_failure(agent, error, first=not agent.turn.kept_files)
         covered = tuple(paths)
     else:
         agent.session.append(Changed("snapshot", f"{name} {why}"))
-    agent.kept_files = (*agent.kept_files, *covered)
+    agent.turn.kept_files = (*agent.turn.kept_files, *covered)
 
 
 def _is_outside(agent: Agent, path: str) -> bool:
-    return not any(inside(path, folder) for folder in agent.guard.folders)
+    return not any(inside(path, folder) for folder in agent.permissions.guard.folders)
 
 
 def _tell_failure(agent: Agent, error: OSError, *, first: bool) -> None:

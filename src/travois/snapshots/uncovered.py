@@ -42,15 +42,17 @@ def find_unrecoverable(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
     """Return what commands name to destroy that no rewind would bring back."""
     named = dict.fromkeys(path for loss in find_losses(agent, plans) for path in loss.paths)
     there = [path for path in named if os.path.lexists(path) and _is_of_workspace(agent, path)]
-    if agent.keeper is None:
+    if agent.world.snapshots is None:
         return tuple(there[:SHOWN])
-    left_out = agent.keeper.left_out()
+    left_out = agent.world.snapshots.left_out()
     apart = (p for p in there if any(inside(p, one) or inside(one, p) for one in left_out))
     return tuple(path for path in apart if _is_too_large(path))[:SHOWN]
 
 
 def _is_of_workspace(agent: Agent, path: str) -> bool:
-    return any(inside(path, folder) and path != folder for folder in agent.guard.folders)
+    return any(
+        inside(path, folder) and path != folder for folder in agent.permissions.guard.folders
+    )
 
 
 def _is_too_large(path: str) -> bool:
@@ -79,10 +81,10 @@ def tell_changed(stamps: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
 
 def _uncovered(agent: Agent, plans: Iterable[Plan]) -> Iterator[str]:
     """What a snapshot before these commands leaves out; what they name is covered."""
-    losses = find_losses(agent, plans) if agent.keeper is not None else []
-    if agent.keeper is not None and losses:
+    losses = find_losses(agent, plans) if agent.world.snapshots is not None else []
+    if agent.world.snapshots is not None and losses:
         named = [path for loss in losses for path in loss.paths]
-        for path in agent.keeper.left_out():
+        for path in agent.world.snapshots.left_out():
             if not any(inside(path, one) for one in named):
                 yield path
 

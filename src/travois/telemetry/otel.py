@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
 from threading import Thread
-from typing import TYPE_CHECKING
 
 import anyio
 import msgspec
@@ -35,15 +34,13 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from travois.compat.claude_json import STOPS
-from travois.core.content import AnyBlock, Call, calls, words
+from travois.core.content import AnyBlock, words
 from travois.core.facts import (
     AnyFact,
-    Assistant,
     Compacted,
     Decided,
     Ended,
     Entry,
-    Epoch,
     Failed,
     Finished,
     Hooked,
@@ -57,14 +54,11 @@ from travois.engine.agent import Agent
 from travois.engine.tool_calls import survived
 from travois.permissions.secrets import Secrets, find
 from travois.ports.world import Command, Event, Retrying
+from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.process.run import LocalProcesses
 from travois.providers.replies import Began, BlockBegan, Grew
 from travois.telemetry import Place, Wish
 from travois.version import __version__
-
-if TYPE_CHECKING:
-    from opentelemetry.context import Context
-
 
 # The way to the collector: spans and measurements leave in the background, or not at all.
 
@@ -235,7 +229,7 @@ class Telling:
     ) -> None:
         self._pipe = pipe
         self._about = about
-        self._card = card
+        self._items = SessionItems(card)
         self._root = root
         self._born = born
         self._over = over
@@ -244,16 +238,14 @@ class Telling:
         self._sent = 0
         self._first = 0
         self._heard: list[str] = []
-        self._calls: dict[str, Call] = {}
-        self._denied: set[str] = set()
         self._open: dict[str, Span] = {}
         """Spans of calls and forks, by their ids."""
 
     def see(self, now: int, event: Event) -> None:
         """Take one event into account, which came at this time."""
         match event:
-            case Entry(at=at, fact=fact):
-                self._fact(round(at * 1e9), fact)
+            case Entry(at=at):
+                self._entry(round(at * 1e9), event)
             case Began() | BlockBegan() | Grew():
                 self._first = self._first or now
             case Retrying(kind=kind):
@@ -273,10 +265,19 @@ class Telling:
             self._turn.end(at)
         self._root.end(at)
 
+    def _entry(self, at: int, entry: Entry) -> None:
+        match self._items.add(entry):
+            case ReplyItem() as item:
+                self._reply(at, item)
+            case ToolCallItem(result=Result() as fact) as item:
+                self._result(at, item, fact)
+            case ToolCallItem(decided=Decided() as fact) as item:
+                self._decide(at, item, fact)
+            case _:
+                self._fact(at, entry.fact)
+
     def _fact(self, at: int, fact: AnyFact) -> None:
         match fact:
-            case Epoch(model=model):
-                self._card = model
             case User(origin=origin, content=content):
                 if origin in BEGINS:
                     self._begin(at)
@@ -284,18 +285,19 @@ class Telling:
             case Sent():
                 self._begin(at)
                 self._send(at, fact)
-            case Assistant() | Failed():
-                self._answered(at, fact)
-            case Decided():
-                self._decide(at, fact)
-            case Result():
-                self._result(at, fact)
+            case Failed(kind=kind):
+                self._end_request(at, error=kind)
             case Ended():
                 self._finish(at, fact)
             case Hooked() | Compacted() | Spawned() | Finished():
                 self._beside(at, fact)
             case _:
                 pass
+
+    @property
+    def _card(self) -> Model:
+        assert self._items.model is not None
+        return self._items.model
 
     def _beside(self, at: int, fact: Hooked | Compacted | Spawned | Finished) -> None:
         match fact:
@@ -339,14 +341,8 @@ class Telling:
         self._request = self._span(name, at, told, kind=SpanKind.CLIENT)
         self._sent, self._first = at, 0
 
-    def _answered(self, at: int, fact: Assistant | Failed) -> None:
-        if isinstance(fact, Assistant):
-            self._reply(at, fact)
-        else:
-            self._end_request(at, error=fact.kind)
-
-    def _reply(self, at: int, fact: Assistant) -> None:
-        self._calls |= {call.id: call for call in calls(fact.content)}
+    def _reply(self, at: int, item: ReplyItem) -> None:
+        fact = item.fact
         usage, first = fact.usage, max(0, min(self._first, at) - self._sent) / 1e9
         if self._first:
             self._measure("gen_ai.client.operation.time_to_first_chunk", first)
@@ -360,7 +356,7 @@ class Telling:
             if self._about.content:
                 told["gen_ai.output.messages"] = _message("assistant", self._words(fact.content))
             self._request.set_attributes(told)
-        self._pay(usage, cost(usage, self._card.price))
+        self._pay(usage, item.dollars)
         if usage.prompt:
             self._measure("travois.cache.read_ratio", usage.read / usage.prompt)
         self._measure("gen_ai.client.token.usage", usage.prompt, **{"gen_ai.token.type": "input"})
@@ -394,12 +390,10 @@ class Telling:
 
     # --- calls ------------------------------------------------------------------------------------
 
-    def _decide(self, at: int, fact: Decided) -> None:
-        name = self._name(fact.call)
+    def _decide(self, at: int, item: ToolCallItem, fact: Decided) -> None:
+        name = item.call.name or "unknown"
         told: Attributes = {"travois.verdict": fact.verdict, "travois.by": fact.by}
         self._count("travois.permission.decisions", 1, **told, **{"gen_ai.tool.name": name})
-        if fact.verdict == "deny":
-            self._denied.add(fact.call)
         if fact.call in self._open:
             return
         about: Attributes = {
@@ -408,27 +402,25 @@ class Telling:
             "gen_ai.tool.call.id": fact.call,
             "gen_ai.tool.type": "function",
         }
-        if self._about.content and fact.call in self._calls:
-            about["gen_ai.tool.call.arguments"] = self._plain(self._calls[fact.call].args)
+        if self._about.content and item.call.name:
+            about["gen_ai.tool.call.arguments"] = self._plain(item.call.args)
         self._open[fact.call] = self._span(f"execute_tool {name}", at, about | told)
 
-    def _result(self, at: int, fact: Result) -> None:
+    def _result(self, at: int, item: ToolCallItem, fact: Result) -> None:
         span = self._open.pop(fact.call, None)
         if span is None:
             return
         outcome = "error" if fact.error else "done"
-        outcome = "denied" if fact.call in self._denied else outcome
+        outcome = "denied" if item.is_denied else outcome
         span.set_attribute("travois.outcome", outcome)
         if self._about.content:
             span.set_attribute("gen_ai.tool.call.result", self._words(fact.content))
         if fact.error:
             _failed(span, "tool_error" if outcome == "error" else outcome)
         span.end(at)
-        told: Attributes = {"gen_ai.tool.name": self._name(fact.call), "travois.outcome": outcome}
+        name = item.call.name or "unknown"
+        told: Attributes = {"gen_ai.tool.name": name, "travois.outcome": outcome}
         self._count("travois.tool.calls", 1, **told)
-
-    def _name(self, call: str) -> str:
-        return self._calls[call].name if call in self._calls else "unknown"
 
     # --- what stands beside -----------------------------------------------------------------------
 
@@ -582,7 +574,7 @@ class Observer:
     async def _open(self, agent: Agent) -> None:
         headers = await _headers(self._wish.helper, agent)
         with anyio.CancelScope(shield=True):
-            self._pipe = await to_thread.run_sync(_lay, self._session, self.place, headers)
+            self._pipe = await to_thread.run_sync(lay, self._session, self.place, headers)
             self._begin(self._session, Arrival("", self._since, self._pipe.above))
 
     def _tell(self, id: str) -> None:
@@ -645,7 +637,11 @@ async def observed(
     agent: Agent, session: str, wish: Wish, *, tell: Callable[[str], None]
 ) -> AsyncGenerator[None]:
     """Follow a session while the block lasts; `tell` gets one line if that went wrong."""
-    observer, before, processes = Observer(session, wish), agent.born, agent.world.processes
+    observer, before, processes = (
+        Observer(session, wish),
+        agent.team.on_child,
+        agent.world.processes,
+    )
     if isinstance(processes, LocalProcesses):
         processes.export("TRACEPARENT", observer.place.told)
     with ExitStack() as watches:
@@ -653,12 +649,12 @@ async def observed(
 
             def born(child: Agent) -> None:
                 before(child)
-                assert child.birth is not None
+                assert child.team.birth is not None
                 events = watches.enter_context(child.session.watch())
-                observer.attend(child.birth.id, Followed(child, events))
-                group.start_soon(observer.follow, child.birth.id)
+                observer.attend(child.team.birth.id, Followed(child, events))
+                group.start_soon(observer.follow, child.team.birth.id)
 
-            agent.born = born
+            agent.team.on_child = born
             events = watches.enter_context(agent.session.watch())
             observer.attend(session, Followed(agent, events))
             group.start_soon(observer.follow, session)
@@ -670,11 +666,6 @@ async def observed(
         with anyio.CancelScope(shield=True):
             if why := await observer.close():
                 tell(f"telemetry was not delivered: {why}")
-
-
-def _lay(session: str, place: Place, headers: dict[str, str]) -> Pipe:
-
-    return lay(session, place, headers)
 
 
 async def _headers(helper: str, agent: Agent) -> dict[str, str]:

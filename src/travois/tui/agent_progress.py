@@ -74,13 +74,13 @@ def price(dollars: float) -> str:
 
 def running_agents(agent: Agent) -> list[AgentProgress]:
     """What each sub-agent that runs is doing, in the order in which they were started."""
-    if agent.agents is None:
+    if agent.team.children is None:
         return []
-    known = agent.agents.progress()
+    known = agent.team.children.progress()
     return [known[id] for id in agent.session.running if id in known]
 
 
 def watch_agents(agent: Agent) -> None:
     """Let a small model name what sub-agents do: from here on somebody sees it."""
-    if agent.naming is not None:
-        agent.naming.watched = True
+    if agent.team.naming is not None:
+        agent.team.naming.watched = True

@@ -226,7 +226,7 @@ class Talking:
         agent = self.desk.session.crew.agent
         while True:
             await self.desk.page.resting.wait()
-            left = agent.session.cache.left(agent.clock())
+            left = agent.session.cache.left(agent.runtime.clock())
             await (
                 anyio.sleep(min(left, AGING) + 0.5) if left > 0 else self.desk.page.working.wait()
             )
@@ -280,7 +280,7 @@ class Talking:
     async def _turn(self, text: str | Prompt) -> None:
         desk, said = self.desk, tuple[Shown, ...]()
         session, self._stopped = desk.session, False
-        session.crew.agent.inbox.extend(self._notes)
+        session.crew.agent.turn.inbox.extend(self._notes)
         self._notes.clear()
         desk.begin()
         try:
@@ -299,7 +299,7 @@ class Talking:
     async def _next(self) -> str | None:
         """What they type; None when mail came or an agent in the background has ended."""
         desk, crew = self.desk, self.desk.session.crew
-        if any(one.origin == "human" for one in crew.agent.inbox):
+        if any(one.origin == "human" for one in crew.agent.turn.inbox):
             return None
         if not desk.waiting and not desk.over:
             desk.stirred = anyio.Event()
@@ -314,7 +314,7 @@ class Talking:
         if desk.waiting:
             return desk.waiting.popleft()
         called = crew.office is not None and crew.office.called
-        return None if crew.agent.inbox or called else ""
+        return None if crew.agent.turn.inbox or called else ""
 
     async def _wake(self, scope: anyio.CancelScope) -> None:
         office = self.desk.session.crew.office

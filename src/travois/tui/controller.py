@@ -76,7 +76,7 @@ class Desk:
         self._session, self.over, self.next = session, False, None
         known, notices = custom.known(self.options, taken=COMMANDS)
         self._own = slash.commands(known)
-        self.page = Transcript(self.screen, session.crew.agent.tools)
+        self.page = Transcript(self.screen, session.crew.agent.tools.by_name)
         self.screen.status = self.page.status
         for notice in dict.fromkeys((*session.crew.notices, *notices)):
             if notice not in self._told:
@@ -145,7 +145,7 @@ class Desk:
             self.page.note(str(fault), tone="warn")
             return
         self.page.pending.append(text)
-        self.session.crew.agent.inbox.append(said)
+        self.session.crew.agent.turn.inbox.append(said)
 
     def interrupt(self) -> None:
         """Stop what runs."""
@@ -168,7 +168,7 @@ class Desk:
     def _shift_mode(self) -> None:
         if self._session is None:
             return
-        held = self._session.crew.agent.guard.mode
+        held = self._session.crew.agent.permissions.guard.mode
         after = MODES.index(held) + 1 if held in MODES else 0
         self._session.enter(MODES[after % len(MODES)])
         self.look()
@@ -248,7 +248,7 @@ class Desk:
 
     def end(self, *, stopped: bool) -> None:
         """A turn is over; what nobody heard of what was said goes back to where it was typed."""
-        inbox = self.session.crew.agent.inbox
+        inbox = self.session.crew.agent.turn.inbox
         unheard = [words(one.content) for one in inbox if one.origin == "human"]
         if stopped and (unheard or self.waiting):
             for one in [one for one in inbox if one.origin == "human"]:

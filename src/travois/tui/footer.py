@@ -18,18 +18,19 @@ from travois.compose.agents import LEAD
 from travois.compose.worktree import FOLDER
 from travois.context.window import threshold
 from travois.core.content import Opaque
-from travois.core.facts import Assistant, Entry, Result, Sent
+from travois.core.facts import Assistant, Entry
 from travois.core.models import Usage
 from travois.core.tasks import TODOS, read_tasks
 from travois.core.tokens import context_tokens
 from travois.core.view import THINKING
 from travois.ports.world import Command, Processes
+from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.sdk import Session
 from travois.settings.schema import Json, StatusLine
+from travois.tools.diff import Patch
 from travois.tui.agent_progress import running_agents
 from travois.tui.markdown import OURS, RESET, Role, Theme, clean, folded, width
 from travois.tui.screen import Screen
-from travois.tui.transcript import patch
 from travois.version import __version__
 
 if TYPE_CHECKING:
@@ -105,12 +106,12 @@ def _tasks(count: int) -> str:
 def standing(session: Session) -> Standing:
     """Everything that the footer tells."""
     agent, model = session.crew.agent, session.crew.model
-    limit = threshold(model, agent.layers)
+    limit = threshold(model, agent.context.layers)
     listed = read_tasks(agent.session.state.get(TODOS, ""))
     return Standing(
         model=model.name,
-        mode=agent.guard.mode,
-        branch=agent.around().branch if agent.around else "",
+        mode=agent.permissions.guard.mode,
+        branch=agent.prompt.environment().branch if agent.prompt.environment else "",
         used=round(100 * context_tokens(agent.session.view) / limit),
         warm=agent.session.cache.left(time.time()),
         tasks=tasks(agent),
@@ -191,16 +192,14 @@ class Work(msgspec.Struct):
     added: int = 0
     removed: int = 0
     """Lines of files."""
-    _sent: float = 0.0
+    _items: SessionItems = msgspec.field(default_factory=SessionItems)
 
     def hear(self, entry: Entry) -> None:
         """Take one more entry into account."""
-        match entry.fact:
-            case Sent():
-                self._sent = entry.at
-            case Assistant():
-                self.waited += max(0.0, entry.at - self._sent)
-            case Result(detail=detail) if change := patch(detail):
+        match self._items.add(entry):
+            case ReplyItem(seconds=seconds):
+                self.waited += seconds
+            case ToolCallItem(patch=Patch() as change):
                 self.added += change.added
                 self.removed += change.removed
             case _:
@@ -287,21 +286,21 @@ def statusline_payload(session: Session, work: Work, *, seconds: float, vim: str
     root, state = agent.world.root, agent.session.state
     reply = _last(session)
     last = reply.usage if reply else None
-    branch = agent.around().branch if agent.around else ""
+    branch = agent.prompt.environment().branch if agent.prompt.environment else ""
     chosen = {"effort": {"level": model.effort}, "vim": {"mode": vim}}
     chosen["agent"] = {"name": state.get(LEAD, "")}
     return {
         "session_id": session.id,
         **({"session_name": state["name"]} if "name" in state else {}),
-        **({"prompt_id": f"turn-{agent.began}"} if agent.began else {}),
-        "transcript_path": agent.written(),
+        **({"prompt_id": f"turn-{agent.turn.began}"} if agent.turn.began else {}),
+        "transcript_path": agent.hooks.write_transcript(),
         "cwd": state.get("cwd", root),
         "version": __version__,
         "model": {"id": model.id, "display_name": model.id},
         "workspace": {
             "current_dir": state.get("cwd", root),
             "project_dir": root,
-            "added_dirs": list(agent.guard.folders[1:]),
+            "added_dirs": list(agent.permissions.guard.folders[1:]),
             **repository(root),
         },
         "output_style": {"name": session.crew.style},

@@ -28,9 +28,9 @@ from travois.context.keep_warm import keep_warm
 from travois.core.content import Shown, Text, words
 from travois.core.display_text import harmless, visible
 from travois.core.errors import Fault
-from travois.core.facts import Asked, Ended, Entry, Noted, Result, User
+from travois.core.facts import Asked, Ended, Entry, Result, User
 from travois.hooks.fire import notify
-from travois.memory.extraction import settled, told
+from travois.memory.extraction import settled
 from travois.ports.world import (
     OFFER,
     OFFER_MEANS,
@@ -39,10 +39,9 @@ from travois.ports.world import (
     Event,
     Inquiry,
     Question,
-    Retrying,
     Running,
-    Warned,
 )
+from travois.presentation.items import NoticeItem, note_event
 from travois.providers.replies import Grew
 from travois.sdk import Session
 from travois.sessions.catalog import Summary
@@ -194,7 +193,7 @@ async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
 
 
 async def _do(desk: Lines, terminal: Terminal, text: str) -> None:
-    office, inbox = desk.session.crew.office, desk.session.crew.agent.inbox
+    office, inbox = desk.session.crew.office, desk.session.crew.agent.turn.inbox
     answer = await obey(desk, text)
     if isinstance(answer, Prompt):
         await _turn(desk, terminal, said=answer.content)
@@ -269,7 +268,7 @@ async def _watch_interrupts(
 
 async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[Shown, ...]) -> None:
     session = desk.session
-    session.crew.agent.inbox.extend(desk.notes)
+    session.crew.agent.turn.inbox.extend(desk.notes)
     desk.notes.clear()
     try:
         async with aclosing(session.run(said)) as events:
@@ -317,13 +316,17 @@ class Terminal:
 
     def tell(self, event: Event) -> None:
         """Show what happens."""
-        match event:
+        match note_event(event) or event:
             case Grew(kind="text", text=text):
                 self._show(text)
             case Entry(fact=Asked(call=call)):
                 self._told(call).set()
-            case Entry(fact=Noted(what="memory", text=text)):
-                self.remembered(told(text))
+            case NoticeItem(kind="memory", text=text):
+                self.remembered(text)
+            case NoticeItem(kind="mail", text=text):
+                self.line(text)
+            case NoticeItem(text=text):
+                self.line(f"· {text}")
             case _:
                 if words := _line(event):
                     self.line(words)
@@ -429,12 +432,6 @@ def _line(event: Event) -> str:
     match event:
         case Running(name=name):
             return f"· {name} …"
-        case Retrying():
-            return f"· {event.message}; trying again in {event.wait:.1f} s"
-        case Warned(text=text):
-            return f"· {text}"
-        case Entry(fact=User(origin="mail", content=content)):
-            return words(content).partition("\n</mail>")[0][:300]
         case Entry(fact=Result() as result) if result.error:
             return f"· {words(result.content).strip()[:300]}"
         case Entry(fact=Ended() as ended) if ended.why != "end":

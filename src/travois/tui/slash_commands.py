@@ -203,7 +203,7 @@ LINES = 40
 async def _agents(desk: Desk, typed: str) -> str:
     word, _, rest = typed.partition(" ")
     id, _, text = rest.strip().partition(" ")
-    agents = desk.session.crew.agent.agents
+    agents = desk.session.crew.agent.team.children
     assert agents is not None
     match word:
         case "":
@@ -299,7 +299,7 @@ async def _mcp(desk: Desk, _: str) -> str:
 
 
 async def _skills(desk: Desk, _: str) -> str:
-    skills = desk.session.crew.agent.skills
+    skills = desk.session.crew.agent.prompt.skills
     found = skills.standing().skills if skills is not None else ()
     rows = [(one.name, clean(one.description, lines="show")) for one in found]
     return table([("SKILL", "FOR"), *rows]) if rows else "No skills: none lie here or at home."
@@ -335,10 +335,10 @@ async def _permissions(desk: Desk, typed: str) -> str:
     from travois.commands import permissions
 
     word, _, rest = typed.partition(" ")
-    guard, rest = desk.session.crew.agent.guard, rest.strip()
+    guard, rest = desk.session.crew.agent.permissions.guard, rest.strip()
     match word:
         case "":
-            bounds = desk.session.crew.agent.bounds
+            bounds = desk.session.crew.agent.permissions.sandbox
             origin = "your answer, or the settings" if bounds is not None and bounds.free else ""
             rules = permissions.listing(guard.rules, sandboxed=origin)
             return f"Mode {guard.mode}.\n\n{rules}"
@@ -351,7 +351,7 @@ async def _permissions(desk: Desk, typed: str) -> str:
             return await _forget(desk, rest)
         case "mode":
             desk.session.enter(rest)
-            return f"The mode is {desk.session.crew.agent.guard.mode}."
+            return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
         case _:
             fix = f"It knows: {', '.join(PERMISSION_WORDS)}."
             raise Fault(f"/permissions does not know {word!r}", fix=fix)
@@ -363,11 +363,11 @@ async def _forget(desk: Desk, rule: str) -> str:
 
     await told(desk, partial(run_forget, Namespace(rule=rule)))
     agent = desk.session.crew.agent
-    if rule == SANDBOXED_COMMANDS and agent.bounds is not None:
-        agent.bounds = replace(agent.bounds, free=False, offered=True)
+    if rule == SANDBOXED_COMMANDS and agent.permissions.sandbox is not None:
+        agent.permissions.sandbox = replace(agent.permissions.sandbox, free=False, offered=True)
     answers = {(rule, origin) for origin in (ANSWERS, "your answer")}
-    left = (one for one in agent.guard.rules if (one.text, one.origin) not in answers)
-    agent.guard = replace(agent.guard, rules=tuple(left))
+    left = (one for one in agent.permissions.guard.rules if (one.text, one.origin) not in answers)
+    agent.permissions.guard = replace(agent.permissions.guard, rules=tuple(left))
     return f"{rule} is no longer allowed by an answer of yours."
 
 
@@ -448,7 +448,7 @@ async def _inspect(desk: Desk, _: str) -> str:
 async def _shown(session: Session) -> str:
     """Start the page in a process of its own, which ends with the session; gives its address."""
     send, receive = anyio.create_memory_object_stream[str](1)
-    beside = session.crew.agent.background
+    beside = session.crew.agent.runtime.background
     assert beside is not None
 
     async def serve() -> None:
@@ -509,7 +509,7 @@ async def _effort(desk: Desk, level: str) -> str:
 async def _mode(desk: Desk, name: str) -> str:
     if name:
         desk.session.enter(name)
-    return f"The mode is {desk.session.crew.agent.guard.mode}."
+    return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
 
 
 async def _todos(desk: Desk, _: str) -> str:
@@ -526,7 +526,7 @@ async def _rewind(desk: Desk, number: str) -> str:
     said = turns(entries)
     if desk.session.running:
         raise Fault("A turn is under way", fix="Stop it with Esc first.")
-    if not isinstance(agent.keeper, Snapshots) or not said:
+    if not isinstance(agent.world.snapshots, Snapshots) or not said:
         return "There is nothing to go back to."
     turn = await _chosen(desk, said, number)
     part = await desk.pick("What goes back?", REWIND_PARTS) if turn else None
@@ -534,10 +534,16 @@ async def _rewind(desk: Desk, number: str) -> str:
         return ""
     way = rewinding.before_turn
     find = partial(
-        way, entries, agent.keeper, number=turn.number - 1, part=("all", "conversation")[part]
+        way,
+        entries,
+        agent.world.snapshots,
+        number=turn.number - 1,
+        part=("all", "conversation")[part],
     )
     found = await anyio.to_thread.run_sync(find)
-    outcome = rewinding.go(agent.session, agent.keeper, found, wrote=agent.world.processes.accept)
+    outcome = rewinding.go(
+        agent.session, agent.world.snapshots, found, wrote=agent.world.processes.accept
+    )
     desk.type(turn.text)
     kept = f", {len(found.theirs)} kept that others changed" if found.theirs else ""
     files = f"{outcome.restored} files restored, {outcome.deleted} deleted{kept}"
@@ -680,7 +686,7 @@ async def _context(desk: Desk, _: str) -> str:
     from travois.commands.context import line
 
     agent = desk.session.crew.agent
-    return line(agent.session, agent.layers)
+    return line(agent.session, agent.context.layers)
 
 
 async def _notes(desk: Desk, _: str) -> str:

@@ -8,14 +8,11 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
-import msgspec
 
-from travois.core.content import Call, Shown, Text, words
-from travois.core.content import calls as called
+from travois.core.content import Shown, Text, words
 from travois.core.display_text import visible
-from travois.core.facts import Assistant, Changed, Ended, Entry, Finished, Noted, Result, User
+from travois.core.facts import AnyFact, Changed, Ended, Entry, User
 from travois.core.tasks import Task, Tasks, read_tasks, task_remark
-from travois.core.tool_names import canonical, canonical_name
 from travois.permissions.sandbox_profile import PRIVATE_TMP
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
@@ -24,11 +21,10 @@ from travois.ports.world import (
     Doing,
     Event,
     Progress,
-    Retrying,
     Running,
     Signalled,
-    Warned,
 )
+from travois.presentation.items import NoticeItem, ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockBegan, BlockKind, Grew
 from travois.tools.diff import Hunk, Patch
 from travois.tui import agent_progress
@@ -46,14 +42,6 @@ if TYPE_CHECKING:
 MAX_DIFF_LINES = 40
 """How many lines of one edit are shown before the rest is only counted."""
 SIGNS: dict[str, Role] = {"+": "good", "-": "bad"}
-
-
-def patch(detail: str) -> Patch | None:
-    """The patch that a result tells of, if it tells of one."""
-    try:
-        return msgspec.json.decode(detail, type=Patch)
-    except msgspec.DecodeError:
-        return None
 
 
 def tally(change: Patch, theme: Theme) -> str:
@@ -120,23 +108,6 @@ QUIET = (
 """Calls that show elsewhere what they did."""
 
 
-def summary(call: Call, tools: Mapping[str, AnyTool]) -> str:
-    """What a call does, on one line; of a command always the command itself."""
-    call = canonical(call)
-    tool = tools.get(call.name)
-    try:
-        if tool is not None and call.name != "Bash":
-            args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
-            return visible(tool.summary(args))
-        found: object = json.loads(call.args or "{}")
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return visible(f"{call.name} {call.args[:200]}")
-    fields = cast(dict[str, object], found) if isinstance(found, dict) else {}
-    if isinstance(command := fields.get("command"), str):
-        return visible(f"$ {command.strip()}")
-    return visible(f"{call.name} {call.args[:200]}")
-
-
 def given(args: str, theme: Theme, columns: int) -> list[str]:
     """The arguments of a call, a line or more each, with nothing in them hidden or left out."""
     try:
@@ -163,64 +134,61 @@ def _field(name: str, value: object, *, theme: Theme, columns: int) -> list[str]
 
 
 def done(
-    call: Call, result: Result, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
+    item: ToolCallItem, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
     """A call that has ended: one line, the change if it made one, the failure if it was one."""
-    if canonical_name(call.name) in QUIET and not result.error:
+    if item.name in QUIET and not item.is_error:
         return []
-    change = patch(result.detail) if result.detail else None
-    mark = theme.mark("✗", "bad") if result.error else theme.mark("✓", "good")
-    told = tally(change, theme) if change else theme.mark(_size(result), "quiet")
-    room = columns - 6 - len(_size(result))
-    first = f"  {mark} {cut(summary(call, tools), room)}  {told}".rstrip()
-    where = [theme.mark(f"    {cut(line, columns - 5)}", "quiet") for line in _tmp_notices(result)]
-    if change and not result.error:
-        return [first, *where, *diff_lines(change, theme, columns)]
-    if result.error:
-        return [first, *_failure(result, theme, columns)]
-    return [first, *where]
+    change, size = item.patch, _size(item)
+    mark = theme.mark("✗", "bad") if item.is_error else theme.mark("✓", "good")
+    told = tally(change, theme) if change else theme.mark(size, "quiet")
+    title = cut(item.title(tools), columns - 6 - len(size))
+    first = f"  {mark} {title}  {told}".rstrip()
+    if item.is_error:
+        return [first, *_failure(item.text, theme, columns)]
+    where = [
+        theme.mark(f"    {cut(line, columns - 5)}", "quiet") for line in _tmp_notices(item.text)
+    ]
+    return [first, *where, *(diff_lines(change, theme, columns) if change else ())]
 
 
 def running(
-    call: Call, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
+    item: ToolCallItem, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
     """A call that runs, with the last line of what it said."""
-    if canonical_name(call.name) in QUIET:
+    if item.name in QUIET:
         return []
-    first = f"  {theme.mark('●', 'accent')} {cut(summary(call, tools), columns - 5)}"
+    first = f"  {theme.mark('●', 'accent')} {cut(item.title(tools), columns - 5)}"
     last = clean(progress).rstrip().rpartition("\n")[2]
     return [first, theme.mark(f"    {cut(last, columns - 5)}", "quiet")] if last else [first]
 
 
-def whole(call: Call, result: Result, *, theme: Theme, columns: int) -> list[str]:
+def whole(item: ToolCallItem, *, theme: Theme, columns: int) -> list[str]:
     """Everything that a call was given and brought, as far as a screen can bear it."""
-    call = canonical(call)
-    asked = [f"    {line}" for line in given(call.args, theme, columns - 5)]
-    text = clean(words(result.content)).rstrip()
+    asked = [f"    {line}" for line in given(item.own.args, theme, columns - 5)]
+    text = clean(item.text).rstrip()
     brought = [f"    {line}" for line in folded(text, columns - 5)] if text else []
     rest = len(brought) - WHOLE
     more = [theme.mark(f"    … {rest} more lines", "quiet")] if rest > 0 else []
-    title = theme.mark(f"  {call.name}", "strong")
+    title = theme.mark(f"  {item.name}", "strong")
     return ["", title, *asked, *brought[:WHOLE], *more]
 
 
-def _size(result: Result) -> str:
-    if result.error:
+def _size(item: ToolCallItem) -> str:
+    if item.result is None or item.is_error:
         return ""
-    shown = len(words(result.content).splitlines())
-    count = shown if result.lines < 0 else result.lines
+    count = len(item.text.splitlines()) if item.result.lines < 0 else item.result.lines
     return "" if not count else "1 line" if count == 1 else f"{count:,} lines"
 
 
-def _tmp_notices(result: Result) -> list[str]:
-    """What the result says of the session's private /tmp, which a person would look for in vain."""
-    lines = words(result.content).splitlines()[-REMARKS:]
+def _tmp_notices(text: str) -> list[str]:
+    """What a result says of the session's private /tmp, which a person would look for in vain."""
+    lines = text.splitlines()[-REMARKS:]
     return [clean(line.strip("[]")) for line in lines if line.startswith(f"[{PRIVATE_TMP}")]
 
 
-def _failure(result: Result, theme: Theme, columns: int) -> list[str]:
-    text = clean(words(result.content)).strip()
-    told = [cut(line, columns - 5) for line in text.split("\n") if line.strip()]
+def _failure(text: str, theme: Theme, columns: int) -> list[str]:
+    told = [cut(line, columns - 5) for line in clean(text).strip().split("\n") if line.strip()]
     more = [f"… {len(told) - ERROR} more lines (Ctrl-O)"] if len(told) > ERROR else []
     return [theme.mark(f"    {line}", "quiet") for line in (*told[:ERROR], *more)]
 
@@ -229,11 +197,6 @@ def _failure(result: Result, theme: Theme, columns: int) -> list[str]:
 
 
 MAX_TODO_LINES = 8
-
-
-def read(value: str) -> Tasks:
-    """The list as the session keeps it."""
-    return read_tasks(value)
 
 
 def todo_lines(
@@ -270,13 +233,6 @@ SAID = 20
 PER_TOKEN = 4
 
 
-class Remembered(msgspec.Struct):
-    """What a note on memory tells."""
-
-    diff: str = ""
-    why: str = ""
-
-
 class Transcript:
     """The story so far, and the page that is being written."""
 
@@ -286,11 +242,11 @@ class Transcript:
         self._stream: Stream | None = None
         self._fresh = 0
         self._drawn = 0.0
-        self._calls: dict[str, Call] = {}
+        self._items = SessionItems()
         self._running: dict[str, str] = {}
         """What each call that runs has said last, by its id."""
-        self.results: list[tuple[Call, Result]] = []
-        self.todos = read("")
+        self.results: list[ToolCallItem] = []
+        self.todos = read_tasks("")
         self.pending: list[str] = []
         """What was said and not heard yet."""
         self._doing = "Working"
@@ -324,28 +280,29 @@ class Transcript:
 
     def tell(self, event: Event) -> None:
         """Show what happens."""
-        match event:
+        match item := self._items.add(event):
             case BlockBegan(kind=kind, name=name):
                 self._doing = f"{DOING.get(kind, 'Working')}{f' {name}' if name else ''}"
             case Grew(kind=kind, text=text):
                 self._grow(text, kind)
+                return
             case Running(call=call):
                 self._running[call], self._doing = "", "Running"
             case Progress() | AgentProgress():
-                self._progressed(event)
-            case Retrying():
-                self._drop()
-                self.note(f"{event.message}; trying again in {event.wait:.1f} s", tone="warn")
-            case Warned(text=text):
-                self.note(text)
+                self._progressed(item)
             case Doing() | Compacting() | Signalled():
-                self._hooked(event)
-            case Entry():
-                self._entry(event)
+                self._hooked(item)
+            case NoticeItem():
+                self._notice(item)
+            case ReplyItem():
+                self._replied(item)
+            case ToolCallItem():
+                self._answered(item)
+            case Entry(fact=fact):
+                self._entry(fact)
             case _:
                 return
-        if not isinstance(event, Grew):
-            self._screen.refresh()
+        self._screen.refresh()
 
     def _progressed(self, event: Progress | AgentProgress) -> None:
         """What a call that runs has to show, or the agent that it started."""
@@ -363,21 +320,29 @@ class Transcript:
         else:
             self._screen.signal(event.text)
 
-    def _entry(self, entry: Entry) -> None:
-        match entry.fact:
-            case User() as fact:
+    def _notice(self, item: NoticeItem) -> None:
+        match item.kind:
+            case "retry":
+                self._drop()
+                self.note(item.text, tone="warn")
+            case "warning":
+                self.note(item.text)
+            case "mail":
+                self._settle()
+                self.note(item.text)
+            case "memory":
+                self._settle()
+                self.note("remembered")
+                theme, columns = self._screen.theme, self._screen.columns
+                self._screen.show(*unified(item.diff, theme, columns, most=8))
+
+    def _entry(self, fact: AnyFact) -> None:
+        match fact:
+            case User():
                 self._heard(fact)
-            case Assistant() as fact:
-                self._replied(fact)
-            case Result() as fact:
-                self._answered(fact)
             case Changed(what="todos", value=value):
-                self.todos = read(value)
-            case Noted(what="memory", text=text):
-                self._remembered(text)
-            case Finished(id=id, outcome=outcome) if id in self._calls:
-                self.note(f"{id}: {outcome}")
-            case Ended() as fact:
+                self.todos = read_tasks(value)
+            case Ended():
                 self._ended(fact)
             case _:
                 pass
@@ -399,45 +364,32 @@ class Transcript:
                 self.pending = [one for one in self.pending if one != text]
                 self._settle()
                 self.said(fact.content)
-            case "mail":
-                self._settle()
-                self.note(text.partition("\n</mail>")[0][:300])
             case "task":
                 self._settle()
                 self.note(text.strip().partition("\n")[0][:300])
-            case "note" | "hook":
+            case "mail" | "note" | "hook":
                 pass
 
-    def _replied(self, fact: Assistant) -> None:
-        if self._stream is None and (text := words(fact.content)).strip():
+    def _replied(self, item: ReplyItem) -> None:
+        if self._stream is None and (text := words(item.fact.content)).strip():
             self._grow(text, "text")
         self._settle()
-        self._streamed, usage = 0, fact.usage
+        self._streamed, usage = 0, item.fact.usage
         sent, said = self.spent
         self.spent = (sent + usage.prompt, said + usage.output)
-        self._calls.update({call.id: call for call in called(fact.content)})
         self._doing = "Working"
 
-    def _answered(self, fact: Result) -> None:
-        self._running.pop(fact.call, None)
-        call = self._calls.get(fact.call)
-        if call is None:
+    def _answered(self, item: ToolCallItem) -> None:
+        if item.result is None:
             return
-        self.results.append((call, fact))
+        self._running.pop(item.id, None)
+        if not item.name:
+            return
+        self.results.append(item)
         self._shown = 0
         columns, theme = self._screen.columns, self._screen.theme
-        lines = done(call, fact, tools=self._tools, theme=theme, columns=columns)
-        self._screen.show(*(["", *lines] if lines and patch(fact.detail) else lines))
-
-    def _remembered(self, text: str) -> None:
-        try:
-            told = msgspec.json.decode(text, type=Remembered)
-        except msgspec.DecodeError:
-            return
-        self._settle()
-        self.note(f"remembered{f': {told.why}' if told.why else ''}")
-        theme, columns = self._screen.theme, self._screen.columns
-        self._screen.show(*unified(told.diff, theme, columns, most=8))
+        lines = done(item, tools=self._tools, theme=theme, columns=columns)
+        self._screen.show(*(["", *lines] if lines and item.patch else lines))
 
     def _ended(self, fact: Ended) -> None:
         self._settle()
@@ -483,9 +435,8 @@ class Transcript:
         """Show the last result whole; then the one before it, and so on."""
         if self._shown < len(self.results):
             self._shown += 1
-            call, result = self.results[-self._shown]
             theme, columns = self._screen.theme, self._screen.columns
-            self._screen.show(*whole(call, result, theme=theme, columns=columns))
+            self._screen.show(*whole(self.results[-self._shown], theme=theme, columns=columns))
 
     # --- what is under way -----------------------------------------------------------------------
 
@@ -505,8 +456,8 @@ class Transcript:
         theme = self._screen.theme
         lines: list[str] = []
         for id, progress in list(self._running.items())[-4:]:
-            if call := self._calls.get(id):
-                lines += running(call, progress, tools=self._tools, theme=theme, columns=columns)
+            if (item := self._items.find_call(id)).name:
+                lines += running(item, progress, tools=self._tools, theme=theme, columns=columns)
         if self.began and self._open():
             lines += [*([""] if lines else []), *todo_lines(self.todos, theme, columns), ""]
         if self.began and not self._screen.asking:

@@ -14,6 +14,7 @@ from travois.context.compaction.summary_call import (
     PROMPTS,
     Wish,
     Written,
+    inherited_view,
     is_outdated,
     prepare_draft,
     told_source,
@@ -78,7 +79,7 @@ def _reopened(text: str) -> str:
 async def _summary(agent: Agent, fact: Compacted) -> Opaque | None:
     """The provider's summary of the same span; none where it cannot or will not."""
     view = _before(agent.session.view, fact)
-    able = agent.layers.signed and SUMMARIES in model(agent).betas
+    able = agent.context.layers.signed and SUMMARIES in model(agent).betas
     if view is None or not able or fact.trigger not in WARM:
         return None
     reply = await aside(agent, view, what="signed summary", change=summing)
@@ -111,8 +112,8 @@ async def compact(
     `goal` is the size to come below, where the provider has told that the usual one is too large.
     `part` is what gives way, where a person has chosen it.
     """
-    if not agent.layers.shorten:
-        by = agent.layers.off_by or "context.compact"
+    if not agent.context.layers.shorten:
+        by = agent.context.layers.off_by or "context.compact"
         agent.session.append(Failed("compaction", f"compaction is switched off ({by})"))
         return None
     why = "manual" if trigger == "manual" else "auto"
@@ -135,12 +136,12 @@ async def compact(
 
 async def _replace(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
     """Write the summary and put it in the place of what gives way; says what came of it."""
-    began, omitted = agent.clock(), agent.session.view.omitted
+    began, omitted = agent.runtime.clock(), agent.session.view.omitted
     fact = await _shortest(agent, wish, goal=goal)
     if fact is None:
         _decline(agent)
         return None
-    fact = replace(fact, seconds=max(0.0, agent.clock() - began), limit=limit(agent))
+    fact = replace(fact, seconds=max(0.0, agent.runtime.clock() - began), limit=limit(agent))
     fact = await record(agent, fact)
     if wish.trigger != "manual":  # whoever asked for it is given the fact
         agent.session.emit(Warned(receipt(fact)))
@@ -153,7 +154,7 @@ async def _replace(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
 async def _shortest(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
     """The fact with the longest tail that has room, and the model's part brought up to date."""
     held = await recent(agent, agent.session.history())
-    stop = hard_stop(model(agent), agent.layers)
+    stop = hard_stop(model(agent), agent.context.layers)
     aim, most, part = goal or min(limit(agent), stop), goal or stop, wish.part
     if fact := await _from_notes(agent, wish, goal=aim, held=held):
         return fact
@@ -194,13 +195,16 @@ async def _from_notes(
 def prepare(agent: Agent) -> None:
     """Let the model write its part beforehand, so that little is left to write at the cut.
 
-    Where notes are kept, those are its part.
+    Where notes are kept, those are its part. A fork that can still share a summary with its
+    siblings waits for the cut: a draft would tell of its own part, too, and be of use to it alone.
     """
     keep_notes(agent)
     if keeps_notes(agent) and (is_updating(agent) or notes(agent).text):
         return
-    if agent.background is not None and agent.layers.draft and not agent.session.drafted:
-        agent.background(lambda: _drafted(agent))
+    may_draft = agent.context.layers.draft and not agent.session.drafted
+    if agent.runtime.background is None or not may_draft or inherited_view(agent, Wish("auto")):
+        return
+    agent.runtime.background(lambda: _drafted(agent))
 
 
 async def _drafted(agent: Agent) -> None:

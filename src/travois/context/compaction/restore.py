@@ -102,11 +102,11 @@ async def recent(
     agent: Agent, entries: Sequence[Entry], *, only: Collection[str] | None = None
 ) -> tuple[Held, ...]:
     """The files worked with last that may be shown, the last first; `only` some of them."""
-    if not agent.layers.restore:
+    if not agent.context.layers.restore:
         return ()
     instructing = set(nested(agent))
-    if agent.library is not None:
-        instructing |= {file.path for file in agent.library.standing().files}
+    if agent.prompt.instructions is not None:
+        instructing |= {file.path for file in agent.prompt.instructions.standing().files}
     found: list[Held] = []
     for path, work in _worked(entries).items():
         if only is not None and path not in only:
@@ -186,11 +186,13 @@ async def show_edited_files(agent: Agent) -> None:
     it moves nothing, and it takes free room only: it never leads to a compaction.
     """
     view = agent.session.view
-    edited = edited_paths(view) if agent.layers.restore else []
+    edited = edited_paths(view) if agent.context.layers.restore else []
     lacking = [path for path in edited if not is_in_sight(view, path)]
+    if not lacking:
+        return
     free = limit(agent) - context_tokens(view)
     budget = round(min(MOST_AGAIN, AGAIN * beside_head(agent), free) / ratio(view))
-    told = "\n".join(notes_shown(view)) if lacking else ""
+    told = "\n".join(notes_shown(view))
     places = [p for path in lacking for p in _places(agent, path) if _file_mark(p) not in told]
     if not places or budget < LEAST_AGAIN:
         return
@@ -281,8 +283,8 @@ async def _content(agent: Agent, path: str) -> bytes:
     try:
         place = real(path)
         use = Use("Read", (Access("read", place, spelt=path),), agent.world.root, home())
-        free = any(inside(place, folder) for folder in agent.guard.folders)
-        if not free or judge(agent.guard, use).effect != "allow":
+        free = any(inside(place, folder) for folder in agent.permissions.guard.folders)
+        if not free or judge(agent.permissions.guard, use).effect != "allow":
             return b""
         found = await agent.world.files.stat(place)
         if found is None or found.kind != "file" or found.size > LARGEST:

@@ -2,14 +2,17 @@
 
 A fork of a session, a copy that was resumed or a sibling may come to the same point as another one.
 What the model wrote there is kept by the digest of all that it was asked on, so that it can only be
-true of whoever finds it. Only its words are: everything else of a compaction is made anew.
+true of whoever finds it. Only its words are: everything else of a compaction is made anew. Agents
+that come to the same point at the same time wait for the first of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from hashlib import blake2b
 
+import anyio
 import msgspec
 
 from travois.context.window import fitted
@@ -18,7 +21,7 @@ from travois.core.facts import Result, User
 from travois.core.models import Usage
 from travois.core.tokens import fact_tokens
 from travois.core.view import Item, View
-from travois.engine.agent import Agent
+from travois.engine.agent import Agent, Summaries
 from travois.providers.replies import Reply
 
 SHARED = frozenset(("summary", "draft"))
@@ -26,12 +29,45 @@ SHARED = frozenset(("summary", "draft"))
 NEWER = 0.5
 """The share of what stays word for word that may have come after what was summarised."""
 
+MAX_WAIT = 120.0
+"""How many seconds an agent waits at most for another one that asks the same."""
+
+
+@asynccontextmanager
+async def ask_once(agent: Agent, view: View, *, what: str) -> AsyncGenerator[Reply | None]:
+    """Give the answer that is known; if there is none, let others wait until the block is left.
+
+    Whoever asks the same in this process is waited for. If that brings nothing, the next one asks.
+    """
+    if agent.context.open_summaries is None or what not in SHARED:
+        yield None
+        return
+    known, key = agent.context.open_summaries(), next(_keys(view, most=0))
+    await _wait_for_others(known, key)
+    if reply := find_reply(agent, view, what=what):
+        yield reply
+        return
+    over = anyio.Event()
+    mine = known.under_way.setdefault(key, over) is over  # not if we no longer wait for another
+    try:
+        yield None
+    finally:
+        over.set()
+        if mine:
+            del known.under_way[key]
+
+
+async def _wait_for_others(known: Summaries, key: str) -> None:
+    with anyio.move_on_after(MAX_WAIT):
+        while (asked := known.under_way.get(key)) is not None:
+            await asked.wait()
+
 
 def find_reply(agent: Agent, view: View, *, what: str) -> Reply | None:
     """What was answered to this question on this conversation, or on nearly all of it."""
-    if agent.summaries is None or what not in SHARED:
+    if agent.context.open_summaries is None or what not in SHARED:
         return None
-    known = agent.summaries()
+    known = agent.context.open_summaries()
     most = fitted(agent).tail * NEWER
     for key in _keys(view, most=most):
         if text := known.get(key):
@@ -42,10 +78,15 @@ def find_reply(agent: Agent, view: View, *, what: str) -> Reply | None:
 def keep_reply(agent: Agent, view: View, reply: Reply, *, what: str) -> None:
     """Keep an answer for sessions that come to the same point; not one that was cut or empty."""
     text = words(reply.content).strip()
-    if agent.summaries is None or what not in SHARED or reply.stop != "end" or not text:
+    if (
+        agent.context.open_summaries is None
+        or what not in SHARED
+        or reply.stop != "end"
+        or not text
+    ):
         return
     key = next(_keys(view, most=0))
-    agent.summaries().put(key, agent.session.secrets.redacted(text))
+    agent.context.open_summaries().put(key, agent.session.secrets.redacted(text))
 
 
 def _keys(view: View, *, most: float) -> Iterator[str]:

@@ -103,7 +103,8 @@ def summarise(
     text = _document(agent, parted, record, sections=sections, paper=paper)
     parts = (text, _headed(WHERE, listing), _unlisted(agent.session.view.omitted))
     written = paper.written
-    blocks = (*agent.baseline(), Text("\n\n".join(filter(None, parts))), *paper.restored)
+    told = (*agent.prompt.restate(agent), *agent.tools.restate_mcp())
+    blocks = (*told, Text("\n\n".join(filter(None, parts))), *paper.restored)
     return Compacted(
         parted.first,
         parted.last,
@@ -153,7 +154,7 @@ def _document(
 
 def _author(agent: Agent, written: Written) -> str:
     """Say who wrote what, and when."""
-    at = datetime.fromtimestamp(agent.clock(), UTC).strftime("%Y-%m-%d %H:%M UTC")
+    at = datetime.fromtimestamp(agent.runtime.clock(), UTC).strftime("%Y-%m-%d %H:%M UTC")
     made = f"Made on {at}, at entry {agent.session.seq} of the session's log."
     if not written.text:
         why = f" ({written.why})" if written.why else ""
@@ -197,7 +198,7 @@ def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) 
         text = one.text
         if estimate(text) > room:
             path = agent.world.spill(f"task-{one.seq}", text.encode(errors="replace"))
-            nonce = f"{int(agent.chance() * 0xFFFFFF):06x}"
+            nonce = f"{int(agent.runtime.jitter() * 0xFFFFFF):06x}"
             text = preview(text, path=path, tokens=room, nonce=nonce)
         shown.append(fenced("task", text))
     return "\n".join((LONG_TASK, *shown))
@@ -234,7 +235,7 @@ def _opening(agent: Agent, record: Ledger, parted: Cut, *, trigger: Trigger) -> 
         return FORK_OPENING if record.fork else CHILD_OPENING
     later = parted.kept and parted.kept[0].seq < parted.first
     opening = LATER_OPENING if later else OPENING
-    return opening if agent.attended or trigger == "manual" else f"{opening} {ALONE}"
+    return opening if agent.permissions.is_attended or trigger == "manual" else f"{opening} {ALONE}"
 
 
 def _unlisted(omitted: int) -> str:

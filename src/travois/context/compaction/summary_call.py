@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from travois.context.compaction import outline
 from travois.context.compaction.cut import Cut, Trigger, is_summary
 from travois.context.compaction.outline import Part
+from travois.context.ledger.received import FORK, forked_at
 from travois.context.session_memory.keep import ready_notes
 from travois.context.window import fitted, model
 from travois.core.content import Call, Text, calls, words
@@ -65,11 +66,14 @@ UNATTENDED = (
     "work can go on from the summary at once."
 )
 
-Source = Literal["notes", "draft", "draft and fork", "fork", "direct", "cut head", "ledger"]
+Source = Literal[
+    "notes", "draft", "draft and fork", "inherited", "fork", "direct", "cut head", "ledger"
+]
 TOLD: dict[Source, str] = {
     "notes": "from the notes kept while working",
     "draft": "by the model, prepared beforehand",
     "draft and fork": "by the model, prepared beforehand and brought up to date",
+    "inherited": "by the model, on what was said before the fork",
     "fork": "by the model",
     "direct": "by the model, in a call of its own",
     "cut head": "by the model, without the oldest rounds",
@@ -129,14 +133,14 @@ async def write_model_part(agent: Agent, wish: Wish) -> Written:
         return Written(why=why)
     if ready := _ready(agent, wish):
         return ready
-    if wish.trigger == "cold" and agent.layers.idle == "cheap":
+    if wish.trigger == "cold" and agent.context.layers.idle == "cheap":
         return Written(why="nobody is asked after a pause where context.idle is cheap")
     return await with_signs_of_life(agent, lambda: _ask(agent, wish))
 
 
 def _unasked(agent: Agent) -> str:
     """Say why no model is to write anything; empty if one may."""
-    if not agent.layers.draft:
+    if not agent.context.layers.draft:
         return "context.draft is off"
     return "this model is too small to be asked" if model(agent).frail else ""
 
@@ -182,7 +186,7 @@ def is_outdated(agent: Agent, written: Written, *, until: int) -> bool:
 
     The tail that was to stay word for word may have had no room.
     """
-    beforehand = written.source in ("draft", "notes")
+    beforehand = written.source in ("draft", "notes", "inherited")
     return beforehand and uncovered(agent, written.covers, until=until) > 0
 
 
@@ -243,7 +247,10 @@ def _rungs(agent: Agent, wish: Wish) -> Sequence[tuple[Source, Rung]]:
         fresh = agent.session.draft and not wish.own
         if fresh and estimate(agent.session.draft) <= _most(agent, wish):
             rungs.append(("draft and fork", lambda _: _bring_up_to_date(agent, wish)))
-        rungs.append(("fork", lambda _: _fork(agent, wish)))
+        if before := inherited_view(agent, wish):
+            rungs.append(("inherited", lambda _: _fork_for_siblings(agent, wish, before)))
+        else:
+            rungs.append(("fork", lambda _: _fork(agent, wish)))
     rungs.append(("direct", direct.ask))
     again: tuple[Source, Rung] = ("cut head", direct.ask_again)
     return [*rungs, *(again for _ in range(TRIES))]
@@ -258,8 +265,8 @@ def _has_room(agent: Agent, wish: Wish) -> bool:
 
 async def _wait(agent: Agent, problem: Problem | None, *, attempt: int) -> None:
     if problem is not None and problem.retry:
-        wait = pause(problem, attempt, patience=agent.patience, chance=agent.chance())
-        await agent.sleep(min(wait or 0.0, LONGEST_WAIT))
+        wait = pause(problem, attempt, patience=agent.models.retry, chance=agent.runtime.jitter())
+        await agent.runtime.sleep(min(wait or 0.0, LONGEST_WAIT))
 
 
 # --- the fork: the conversation's own prefix, and the instruction behind it ----------------------
@@ -295,9 +302,44 @@ async def _bring_up_to_date(agent: Agent, wish: Wish) -> Written:
     return Written(text, "draft and fork", covers)
 
 
-async def _from_fork(agent: Agent, asked: str, *, wish: Wish, what: str) -> str:
-    view = agent.session.view.copy()
-    view.add(Entry(agent.session.seq + 1, agent.clock(), User((Text(asked),), origin="note")))
+def inherited_view(agent: Agent, wish: Wish) -> View | None:
+    """Return the conversation up to where a fork began, if all that came since can stay as it is.
+
+    Its siblings come to the same request, so that one summary does for all of them. A second
+    compaction replaces what only this fork has said, and is asked for with all of it.
+    """
+    birth = agent.team.birth
+    if birth is None or birth.kind != FORK or wish.own or wish.anew:
+        return None
+    view, at = agent.session.view, forked_at(agent.session.history())
+    items = [item for item in view.items if item.seq < at]
+    is_as_it_was = all(seq < at for seq in view.summaries)
+    if not items or not is_as_it_was or uncovered(agent, at) > fitted(agent).tail:
+        return None
+    return View(
+        epoch=view.epoch,
+        items=items,
+        moves=view.moves,
+        since=view.since,
+        cleared=view.cleared,
+        cleared_inputs=view.cleared_inputs,
+        branch=agent.session.seq + 1,  # the instruction: all before it is cached for every fork
+    )
+
+
+async def _fork_for_siblings(agent: Agent, wish: Wish, view: View) -> Written:
+    most, covers = _most(agent, wish), view.items[-1].seq
+    asked = _filled("summary-inherited.md", {"words": str(_word_limit(most))})
+    text = await _from_fork(agent, asked, wish=wish, what="summary", view=view)
+    return Written(text, "inherited", covers)
+
+
+async def _from_fork(
+    agent: Agent, asked: str, *, wish: Wish, what: str, view: View | None = None
+) -> str:
+    view = (view or agent.session.view).copy()
+    told = User((Text(asked),), origin="note")
+    view.add(Entry(agent.session.seq + 1, agent.runtime.clock(), told))
     reply = await _reply(agent, view, what=what)
     return _accepted(reply, parts_of(agent, wish), most=_most(agent, wish))
 
@@ -354,7 +396,7 @@ class Direct:
     async def _ask(self, source: Source) -> Written:
         agent, card = self._agent, model(self._agent)
         head = Epoch(replace(card, output=_output(card)), SYSTEM, why="summary")
-        said, at = User(self._prompt(), origin="note"), agent.clock()
+        said, at = User(self._prompt(), origin="note"), agent.runtime.clock()
         view = project([Entry(1, at, head), Entry(2, at, said)])
         reply = await _reply(agent, view, what="summary")
         text = _accepted(reply, parts_of(agent, self._wish), most=_most(agent, self._wish))
@@ -439,7 +481,7 @@ def _told(group: Sequence[Item]) -> str:
 
 def parts_of(agent: Agent, wish: Wish) -> tuple[Part, ...]:
     """Return the parts that a summary has: those of a sub-agent, or of what is summarised."""
-    if agent.birth is not None:
+    if agent.team.birth is not None:
         return outline.AGENT
     return outline.UP_TO if _side(agent, wish.part) == "up-to" else outline.MAIN
 
@@ -450,18 +492,20 @@ def instruction(agent: Agent, wish: Wish, *, most: int) -> str:
     That text alone will do stands at the beginning and at the end.
     """
     side = _side(agent, wish.part)
-    name = "summary-agent.md" if agent.birth is not None else "summary.md"
-    if side and agent.birth is None:
+    name = "summary-agent.md" if agent.team.birth is not None else "summary.md"
+    if side and agent.team.birth is None:
         name = f"summary-{side}.md"
-    limit = round(min(LONGEST_WORDS, max(SHORTEST_WORDS, most * WORDS_PER_TOKEN)))
-    body, _, closing = _filled(
-        name, {"words": str(limit), "where": _where(wish.part, side)}
-    ).rpartition("\n\n")
+    values = {"words": str(_word_limit(most)), "where": _where(wish.part, side)}
+    body, _, closing = _filled(name, values).rpartition("\n\n")
     parts = [body]
-    parts += [UNATTENDED] if not agent.attended and agent.birth is None else []
+    parts += [UNATTENDED] if not agent.permissions.is_attended and agent.team.birth is None else []
     parts += [f"Give most room to: {wish.focus}"] if wish.focus else []
     parts += [f"The user's hooks add:\n{text}" for text in wish.hooks]
     return "\n\n".join((*parts, closing))
+
+
+def _word_limit(most: int) -> int:
+    return round(min(LONGEST_WORDS, max(SHORTEST_WORDS, most * WORDS_PER_TOKEN)))
 
 
 def _side(agent: Agent, part: Cut | None) -> Literal["", "from", "up-to"]:

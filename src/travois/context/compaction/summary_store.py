@@ -8,6 +8,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import anyio
+
 from travois.sessions import blobs
 
 MOST = 200
@@ -21,6 +23,12 @@ class FolderSummaries:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._under_way: dict[str, anyio.Event] = {}
+
+    @property
+    def under_way(self) -> dict[str, anyio.Event]:
+        """The keys that a model is being asked for in this process; set when that is over."""
+        return self._under_way
 
     def get(self, key: str) -> str:
         """The summary of this key; empty if there is none."""

@@ -293,7 +293,8 @@ def _near(path: str, folder: str) -> str:
 def _state(file: File) -> str:
     if not file.changes:
         return ""
-    return f" ({file.state})" if file.changes == 1 else f" ({file.state}, {file.changes} changes)"
+    is_plain = file.changes == 1 or file.state == "deleted"
+    return f" ({file.state})" if is_plain else f" ({file.state}, {file.changes} changes)"
 
 
 def _ended(check: Check) -> str:

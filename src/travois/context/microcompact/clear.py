@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from travois.context.window import cold, fitted, idled, limit, model, paused
 from travois.core.content import calls, words
 from travois.core.facts import Assistant, Changed, Cleared, Offloaded, Result
-from travois.core.tokens import context_tokens, ratio, warn_at
+from travois.core.tokens import context_tokens, in_thousands, ratio, warn_at
 from travois.core.view import CLEARED_RESULT
 from travois.engine.agent import Agent
 from travois.engine.overflow import drop_media
@@ -41,9 +41,9 @@ def clear(agent: Agent) -> bool:
     now = Now(
         cold=rested,
         early=rested
-        and agent.layers.idle == "normal"
-        and paused(agent) < agent.layers.idle_seconds,
-        server=card.edits and agent.layers.server,
+        and agent.context.layers.idle == "normal"
+        and paused(agent) < agent.context.layers.idle_seconds,
+        server=card.edits and agent.context.layers.server,
         size=size,
         warn=warn_at(card),
         limit=limit(agent),
@@ -51,10 +51,10 @@ def clear(agent: Agent) -> bool:
         write=card.price.write / plain or 1.25,
     )
     forgotten = rested and _forget_thinking(agent)
-    found = clearing(view, agent.layers, now=now)
+    found = clearing(view, agent.context.layers, now=now)
     if found is None:
         return forgotten
-    after = f"after a pause of {round(paused(agent) / 60)} minutes"
+    after = f"after a {round(paused(agent) / 60)}-minute pause"
     _apply(agent, found, why=after if rested else MAKING_ROOM)
     return True
 
@@ -64,7 +64,7 @@ def clear_instead(agent: Agent) -> bool:
 
     Where the cache is gone anyway, a compaction costs no more and frees more.
     """
-    if not agent.layers.clear or cold(agent):
+    if not agent.context.layers.clear or cold(agent):
         return False
     from travois.context.compaction.passages import spoken_names
     from travois.context.microcompact.clear_instead import clearing_instead
@@ -72,7 +72,7 @@ def clear_instead(agent: Agent) -> bool:
 
     view, factor = agent.session.view, ratio(agent.session.view)
     now = Now(
-        server=model(agent).edits and agent.layers.server,
+        server=model(agent).edits and agent.context.layers.server,
         size=round(context_tokens(view) / factor),  # results are measured as we estimate
         limit=round(limit(agent) / factor),
     )
@@ -87,6 +87,7 @@ def clear_instead(agent: Agent) -> bool:
 def _apply(agent: Agent, found: Clearing, *, why: str) -> None:
     """Keep what is cleared on file, put the clearing on record, and tell of it in one line."""
     view = agent.session.view
+    size, freed = context_tokens(view), round(found.freed * ratio(view))
     fresh = {*found.calls, *found.inputs} - {*view.cleared, *view.cleared_inputs}
     paths = _kept(agent, found.calls)
     if found.where == "server":
@@ -94,12 +95,15 @@ def _apply(agent: Agent, found: Clearing, *, why: str) -> None:
     else:
         _show(agent, paths)
         _shorten_inputs(agent, found.inputs)
-    agent.session.emit(Warned(_describe(len(fresh), found.freed, why)))
+    many = f"{len(fresh)} old tool {'result' if found.calls else 'input'}"
+    many += "" if len(fresh) == 1 else "s"
+    sizes = f"{in_thousands(size)} → {in_thousands(max(0, size - freed))} tokens"
+    agent.session.emit(Warned(f"Cleared {many} {why}: {sizes}. The full text is kept on disk."))
 
 
 def _forget_thinking(agent: Agent) -> bool:
     """After an hour's pause, show only the last turn's thinking; whether there was more."""
-    if not agent.layers.thinking or paused(agent) < agent.layers.idle_seconds:
+    if not agent.context.layers.thinking or paused(agent) < agent.context.layers.idle_seconds:
         return False
     from travois.context.microcompact.plan import old_thinking
 
@@ -107,12 +111,6 @@ def _forget_thinking(agent: Agent) -> bool:
     if until:
         agent.session.append(Cleared((), "", what="thinking", until=until))
     return bool(until)
-
-
-def _describe(count: int, freed: int, why: str) -> str:
-    """Say in one line what was cleared."""
-    many = f"{count} old result{'' if count == 1 else 's'}"
-    return f"cleared {many} (about {freed:,} tokens) {why}; all can be read again"
 
 
 def check(agent: Agent, reply: Reply) -> None:

@@ -36,7 +36,9 @@ def collapse(agent: Agent, *, trigger: Trigger) -> bool:
     names = [f"folded-{cut.last}-{number}" for number in range(1, len(pieces) + 1)]
     before = _earlier_files(agent)
     paths = [f"{agent.world.kept}/{name}.txt" for name in names]
-    text = folded(cut.dropped, [*before, *paths], budget=round(room * TEXT), snip=agent.layers.snip)
+    text = folded(
+        cut.dropped, [*before, *paths], budget=round(room * TEXT), snip=agent.context.layers.snip
+    )
     size = context_tokens(view)
     freed = sum(fact_tokens(item.fact) for item in cut.dropped) - estimate(text)
     after = size - round(freed * ratio(view))

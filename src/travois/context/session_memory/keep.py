@@ -47,10 +47,15 @@ class Offer(msgspec.Struct, frozen=True):
 
 def keeps_notes(agent: Agent) -> bool:
     """Whether notes are kept on this conversation: as the user said, or if they are worth it."""
-    card, wanted = model(agent), agent.layers.notes
-    if agent.background is None or card.frail or not wanted or not agent.layers.draft:
+    card, wanted = model(agent), agent.context.layers.notes
+    if (
+        agent.runtime.background is None
+        or card.frail
+        or not wanted
+        or not agent.context.layers.draft
+    ):
         return False
-    if wanted != "auto" or not agent.layers.automatic:
+    if wanted != "auto" or not agent.context.layers.automatic:
         return wanted is True
     most = limit(agent)
     return is_worthwhile(card.price, limit=most, head=most - beside_head(agent))
@@ -63,10 +68,10 @@ def keep_notes(agent: Agent) -> None:
     held, view, pace = notes(agent), agent.session.view, Pace.of(beside_head(agent))
     if not held.text and context_tokens(view) < pace.first:
         return
-    since = max(held.covers, agent.noting.covers if agent.noting else 0)
+    since = max(held.covers, agent.turn.notes.covers if agent.turn.notes else 0)
     if not due(_progress(view, since, held, limit=limit(agent)), pace):
         return
-    underway = agent.noting = Noting(anyio.Event(), covers=agent.session.seq)
+    underway = agent.turn.notes = Noting(anyio.Event(), covers=agent.session.seq)
 
     async def update() -> None:
         underway.begun = True
@@ -75,8 +80,8 @@ def keep_notes(agent: Agent) -> None:
         finally:
             underway.done.set()
 
-    assert agent.background is not None
-    agent.background(update)
+    assert agent.runtime.background is not None
+    agent.runtime.background(update)
 
 
 async def _update(agent: Agent, held: Notes) -> None:
@@ -93,7 +98,7 @@ async def _update(agent: Agent, held: Notes) -> None:
 
 def is_updating(agent: Agent) -> bool:
     """Whether an update is under way."""
-    return agent.noting is not None and not agent.noting.done.is_set()
+    return agent.turn.notes is not None and not agent.turn.notes.done.is_set()
 
 
 def notes(agent: Agent) -> Notes:
@@ -123,7 +128,7 @@ def write_notes(agent: Agent, text: str) -> str:
 
 async def offer_notes(agent: Agent) -> Offer | None:
     """The notes as the model's part of a summary; waits for an update that is under way."""
-    if not agent.layers.notes or not agent.layers.draft:
+    if not agent.context.layers.notes or not agent.context.layers.draft:
         return None
     await settle_notes(agent)
     return ready_notes(agent)
@@ -145,7 +150,7 @@ def ready_notes(agent: Agent) -> Offer | None:
 def find_cut(agent: Agent) -> Cut | None:
     """Where notes can stand for what comes before; none if too much is not covered by them."""
     held = notes(agent)
-    if not held.text or not agent.layers.notes or not agent.layers.draft:
+    if not held.text or not agent.context.layers.notes or not agent.context.layers.draft:
         return None
     from travois.context.compaction.cut import cut_after
 
@@ -157,9 +162,9 @@ def find_cut(agent: Agent) -> Cut | None:
 
 async def settle_notes(agent: Agent, *, patience: float = PATIENCE) -> None:
     """Wait for an update that is under way, but not for ever."""
-    if agent.noting is not None and agent.noting.begun:
+    if agent.turn.notes is not None and agent.turn.notes.begun:
         with anyio.move_on_after(patience):
-            await agent.noting.done.wait()
+            await agent.turn.notes.done.wait()
 
 
 def _progress(view: View, since: int, held: Notes, *, limit: int) -> Progress:

@@ -100,7 +100,7 @@ async def edited_notes(agent: Agent, held: str, *, path: str, budget: Budget) ->
 
 def template(agent: Agent) -> str:
     """The sections that notes have: the user's own, or ours."""
-    return _own(agent.layers.notes_template, "template.md") or _ours("notes.md")
+    return _own(agent.context.layers.notes_template, "template.md") or _ours("notes.md")
 
 
 async def _converse(agent: Agent, view: View, file: NotesFile) -> None:
@@ -126,17 +126,18 @@ async def _converse(agent: Agent, view: View, file: NotesFile) -> None:
 def _say(agent: Agent, view: View, fact: User | Assistant | Result) -> None:
     """Let the fork's own view grow; the session's log does not hear of it."""
     last = max((item.seq for item in view.items), default=0)
-    view.add(Entry(max(last, agent.session.seq) + 1, agent.clock(), fact))
+    view.add(Entry(max(last, agent.session.seq) + 1, agent.runtime.clock(), fact))
 
 
 async def _edit(agent: Agent, call: Call, file: NotesFile) -> Result:
     """Make one edit of the notes; any other call is refused."""
     try:
-        meaning = interpret(call, agent.tools, agent.lent)
+        meaning = interpret(call, agent.tools.by_name, agent.tools.find_mcp_tool)
         _check_allowed(agent, meaning, file.path)
     except (Senseless, Refusal) as error:
         return Result(call.id, (Text(str(error)),), error=True)
-    apart = replace(agent, world=replace(agent.world, files=file))
+    # A copy of the turn's state: an edit of the notes is no change of the workspace.
+    apart = replace(agent, world=replace(agent.world, files=file), turn=replace(agent.turn))
     accesses = meaning.tool.access(meaning.args, place_of(agent))
     ready = Ready(call, meaning.tool, meaning.args, accesses, ())
     outcome = await carry_out(apart, ready, None)
@@ -162,7 +163,7 @@ def _editor(agent: Agent) -> str:
 
 def _request(agent: Agent, held: str, *, pattern: str, path: str, budget: Budget) -> str:
     tool = _editor(agent)
-    own = _own(agent.layers.notes_prompt, "prompt.md") if tool else ""
+    own = _own(agent.context.layers.notes_prompt, "prompt.md") if tool else ""
     return request(
         held,
         template=pattern,

@@ -107,7 +107,7 @@ async def agents(driven: Driven, request: Request) -> Object:
 
 def kinds(driven: Driven) -> list[Json]:
     """Each kind of agent with what it is for."""
-    agents = driven.session.crew.agent.agents
+    agents = driven.session.crew.agent.team.children
     known = agents.kinds.items() if agents is not None else ()
     return [{"name": name, "description": what} for name, what in known]
 
@@ -120,7 +120,7 @@ async def practised(driven: Driven, request: Request) -> Object:
 
 async def rules(driven: Driven, request: Request) -> Object:
     """The rules in force, and who said so."""
-    known = driven.session.crew.agent.guard.rules
+    known = driven.session.crew.agent.permissions.guard.rules
     return {
         "rules": [
             {"behavior": rule.effect, "rule": rule.text, "source": rule.origin} for rule in known
@@ -147,12 +147,12 @@ async def settings(driven: Driven, request: Request) -> Object:
         why = f"a session that goes on takes over only {', '.join(sorted(CHANGING))}"
         raise Fault(f"{', '.join(strange)} cannot be changed here", why=why)
     effort = msgspec.convert(asked.get("effortLevel") or "", Effort)
-    agent, guard = driven.session.crew.agent, driven.session.crew.agent.guard
+    agent, guard = driven.session.crew.agent, driven.session.crew.agent.permissions.guard
     for effect in EFFECTS:
         texts = msgspec.convert(asked.get(f"permissions.{effect}", ()), tuple[str, ...])
         specs = tuple(Spec(rule.tool, rule.what or None) for rule in _parsed(texts, effect))
         guard = amend(guard, Update("addRules", specs, behavior=effect))
-    agent.guard = guard
+    agent.permissions.guard = guard
     if MODE in asked:
         driven.session.enter(str(asked[MODE]))
     if "model" in asked:
@@ -267,7 +267,7 @@ async def _interrupt(driven: Driven, request: Request) -> Object:
 
 async def _mode(driven: Driven, request: Request) -> Object:
     driven.session.enter(request.mode)
-    mode = driven.session.crew.agent.guard.mode
+    mode = driven.session.crew.agent.permissions.guard.mode
     return {"mode": MODES.get(mode, mode)}
 
 
@@ -322,7 +322,7 @@ async def _plugins(driven: Driven, request: Request) -> Object:
     """Take over the commands and skills of plugins as they are on disk; all else stays."""
     crew, (place, loaded) = driven.session.crew, prepare(driven.options)
     driven.run.commands, notices = custom.known(driven.options)
-    crew.agent.skills = skilled.skills(place, loaded, driven.options)
+    crew.agent.use_skills(skilled.skills(place, loaded, driven.options))
     crew.plugins = loaded.plugins
     return {
         "commands": named(driven),
@@ -335,8 +335,8 @@ async def _plugins(driven: Driven, request: Request) -> Object:
 
 async def _stop_task(driven: Driven, request: Request) -> Object:
     agent, id = driven.session.crew.agent, request.task_id
-    if agent.agents is not None and id in agent.agents.reports():
-        await agent.agents.stop(id)
+    if agent.team.children is not None and id in agent.team.children.reports():
+        await agent.team.children.stop(id)
         return {}
     job = agent.world.processes.jobs().get(id)
     if job is None:
@@ -357,14 +357,14 @@ async def _rewind(driven: Driven, request: Request) -> Object:
     agent = driven.session.crew.agent
     if driven.session.running:
         raise Fault("A turn is under way", fix="Interrupt it first.")
-    if not isinstance(agent.keeper, Snapshots):
+    if not isinstance(agent.world.snapshots, Snapshots):
         raise Fault("This session keeps no snapshots")
     entries = agent.session.history()
     number = _turn(driven.session, entries, driven.said, request.user_message_id)
-    way = replace(rewinding.before_turn(entries, agent.keeper, number=number), to=0)
+    way = replace(rewinding.before_turn(entries, agent.world.snapshots, number=number), to=0)
     changed: list[Json] = [os.fsdecode(change.path) for change in way.changes]
     if not request.dry_run:
-        rewinding.go(agent.session, agent.keeper, way, wrote=agent.world.processes.accept)
+        rewinding.go(agent.session, agent.world.snapshots, way, wrote=agent.world.processes.accept)
     return {"canRewind": True, "filesChanged": changed}
 
 

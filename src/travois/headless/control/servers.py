@@ -145,7 +145,7 @@ def _against(driven: Driven, name: str, tree: object) -> str:
 def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Link]:
     """Start servers beside the session; those that are nothing are told."""
     crew = driven.session.crew
-    assert crew.agent.background is not None
+    assert crew.agent.runtime.background is not None
     place, loaded = prepare(driven.options)
     given = msgspec.json.encode({"mcpServers": trees}).decode()
     listed = lending.found(place, loaded, replace(driven.options, mcp=(given,), strict_mcp=True))
@@ -155,7 +155,7 @@ def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Li
     made = lending.joined(crew.loan, listed.servers) if listed.servers else ()
     for link in made:
         scope = driven.added[link.server.name] = anyio.CancelScope()
-        crew.agent.background(partial(_kept, link, scope))
+        crew.agent.runtime.background(partial(_kept, link, scope))
     crew.loan = replace(crew.loan, links=(*crew.loan.links, *made))
     names = {link.server.name for link in made}
     lost = [name for name in trees if name not in names]

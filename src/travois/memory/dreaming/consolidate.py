@@ -20,7 +20,7 @@ from travois.agents.child import offspring
 from travois.core.content import Text, words
 from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
 from travois.core.spending import Limits
-from travois.engine.agent import Agent, Birth
+from travois.engine.agent import Agent, AgentPrompt, Birth
 from travois.engine.loop import turn
 from travois.engine.tool_definitions import first_head
 from travois.memory.dreaming.rules import (
@@ -124,17 +124,25 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
         return "there is no model"
     if head.model.frail:
         return f"{head.model.name} is too small for that"
-    if why := parent.purse.barren():
+    if why := parent.budget.barren():
         return why
     agent = offspring(parent, session, Birth(id, "dream", log), root=parent.world.root)
-    agent.tools = {name: parent.tools[name] for name in TOOLS if name in parent.tools}
-    prompt, tools = PROMPT.read_text("utf-8").strip(), agent.tools.values()
-    session.append(first_head(head.model, prompt, tools, wanted=parent.toolset))
-    agent.guard = replace(agent.guard, mode="plan", silent=True)
-    agent.purse = parent.purse.child(LIMITS, whose="the night")
-    agent.around = agent.library = agent.memories = agent.keeper = agent.courier = None
-    agent.baseline = tuple
-    return agent
+    known = parent.tools.by_name
+    tools = {name: known[name] for name in TOOLS if name in known}
+    prompt = PROMPT.read_text("utf-8").strip()
+    session.append(first_head(head.model, prompt, tools.values(), wanted=parent.tools.toolset))
+    skills, use_skills = agent.prompt.skills, agent.prompt.use_skills
+    guard = replace(agent.permissions.guard, mode="plan", silent=True)
+    return replace(
+        agent,
+        tools=replace(agent.tools, by_name=tools),
+        world=replace(agent.world, snapshots=None),
+        permissions=replace(agent.permissions, guard=guard),
+        memory=replace(agent.memory, memories=None),
+        prompt=AgentPrompt(skills=skills, use_skills=use_skills),
+        team=replace(agent.team, courier=None),
+        budget=parent.budget.child(LIMITS, whose="the night"),
+    )
 
 
 async def dream(
@@ -220,7 +228,7 @@ async def _consider(
     start = session.record()[-1].seq
     for number, topic in enumerate(parts, 1):
         _tell(session, f"topic {number} of {len(parts)}: {len(topic.memories)} memories")
-        agent.inbox.append(User((Text(told(topic)),), origin="task"))
+        agent.turn.inbox.append(User((Text(told(topic)),), origin="task"))
         why = await turn(agent)
         entries = [entry for entry in session.history() if entry.seq > start]
         session.append(Rewound(start))

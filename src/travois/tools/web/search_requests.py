@@ -47,7 +47,7 @@ async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
     facts: list[AnyFact] = [head, User((Text(_asked(wanted)),))]
     said, hits = "", tuple[Hit, ...]()
     for _ in range(PAUSES):
-        view = project([Entry(n, agent.clock(), fact) for n, fact in enumerate(facts, 1)])
+        view = project([Entry(n, agent.runtime.clock(), fact) for n, fact in enumerate(facts, 1)])
         try:
             reply = await beside(replace(agent, model=by.small.model), view, what="search")
         except (Problem, Exhausted) as problem:

@@ -70,7 +70,7 @@ class Tour(Guide):
         desk.screen.show("", f"  {edge} {title}", *(f"  {edge} {line}" for line in about))
 
     async def _play(self, desk: Desk, pace: Pace) -> None:
-        step, beside = STEPS[self._at], desk.session.crew.agent.background
+        step, beside = STEPS[self._at], desk.session.crew.agent.runtime.background
         if self._consents is not desk.session and beside is not None:
             self._consents = desk.session
             beside(partial(self._consent, desk, pace))

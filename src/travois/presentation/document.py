@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from travois.core.content import AnyBlock, Call, Media, Opaque, Text, calls, words
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, words
 from travois.core.facts import (
     AnyFact,
     Asked,
@@ -33,6 +33,7 @@ from travois.core.facts import (
     Unknown,
     User,
 )
+from travois.presentation.items import SessionItems, ToolCallItem
 
 Kind = Literal["person", "model", "thinking", "call", "result", "error", "note", "event"]
 
@@ -53,23 +54,23 @@ Piece = tuple[Kind, str, str, tuple[Media, ...]]
 
 def parts(entries: Iterable[Entry]) -> Iterator[Part]:
     """Everything that a reader of a session wants to see, in the order of the log."""
-    names: dict[str, str] = {}
+    items = SessionItems()
     for entry in entries:
-        if isinstance(entry.fact, Assistant):
-            names |= {call.id: call.name for call in calls(entry.fact.content)}
-        for kind, title, text, media in _told(entry.fact, names):
+        item = items.add(entry)
+        fact = item if isinstance(item, ToolCallItem) and item.result else entry.fact
+        for kind, title, text, media in _told(fact):
             yield Part(entry.seq, entry.at, kind, title, text, media)
 
 
-def _told(fact: AnyFact, names: dict[str, str]) -> Iterator[Piece]:
+def _told(fact: AnyFact | ToolCallItem) -> Iterator[Piece]:
     match fact:
         case User():
             yield _said(fact)
         case Assistant():
             yield from _replied(fact)
-        case Result():
-            kind: Kind = "error" if fact.error else "result"
-            yield kind, names.get(fact.call, fact.call), words(fact.content), _media(fact.content)
+        case ToolCallItem(result=Result(content=content)) as item:
+            kind: Kind = "error" if item.is_error else "result"
+            yield kind, item.call.name or item.id, item.text, _media(content)
         case Compacted():
             title = f"Entries {fact.first} to {fact.last} were replaced by a summary ({fact.by})"
             yield "note", title, words(fact.summary), ()
@@ -80,7 +81,7 @@ def _told(fact: AnyFact, names: dict[str, str]) -> Iterator[Piece]:
                 yield "event", title, "", ()
         case Noted():
             yield "note", fact.what, fact.text, ()
-        case Sent() | Asked() | Unknown():
+        case Sent() | Asked() | Result() | Unknown() | ToolCallItem():
             return
         case _:
             assert_never(fact)
