@@ -7,11 +7,16 @@ Each recorded command goes through the functions of a session (`dispatch.underst
 `consent.decide`) with the full sandbox; nothing is executed. The workspace of a session is the
 folder where it was recorded, made anew below a scratch home so that paths and links resolve: with
 the worktrees that recorded output names, what tool chains show of a home, and the temporary folder
-of that machine as /tmp. Settings of tool chains count as free of credentials. The person says no each time, or with `--answers always` takes the rule that a question
-offers, if it offers one: such a question counts once for all commands that the rule covers. A
-command that is denied counts as asked. `fails` is an estimate of what the sandbox would break among
-what runs in it unasked: commands whose recorded output shows that they fetched something, and
-builders in another worktree, which is read-only.
+of that machine as /tmp. Settings of tool chains count as free of credentials. The person says no
+each time, or with `--answers always` takes the rule that a question offers, if it offers one: such
+a question counts once for all commands that the rule covers. A command that is denied counts as
+asked.
+
+`floor`, where commands run in the sandbox unasked, is what only a rule of the user's could spare:
+commands that name a program which connects (told by a pattern of its own, not by the tables of
+permissions), or paths in the recorded home or another project. `fails` is an estimate of what the
+sandbox would break among what runs in it unasked: commands whose recorded output shows that they
+fetched something, and builders in another worktree, which is read-only.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ from bench.calls import Recorded, recorded_calls
 from bench.replay import NoWeb
 from travois.core.content import Call
 from travois.core.facts import AnyFact, Changed, Entry, Opened
-from travois.engine.agent import Agent, World
+from travois.engine.agent import Agent, AgentPermissions, AgentTools, World
 from travois.engine.permission_gate import Ready, decide, use
 from travois.engine.tool_calls import understand
 from travois.files.disk import DiskFiles
@@ -88,6 +93,16 @@ FETCHED = re.compile(
     re.MULTILINE,
 )
 """How tools say that they fetch what is not there yet."""
+CONNECTS = re.compile(
+    r"(?:^|[;&|(`\n]|\b(?:then|do|else|rtk|time|xargs|timeout \S+)\s)\s*(?:[A-Za-z_]\w*=\S*\s+)*(?:"
+    r"gh (?:-R \S+ |--repo \S+ )?(?:api|pr|issue|run|repo|release|search|workflow|auth)\b"
+    r"|git (?:-[cC] \S+ |--no-pager )*(?:push|fetch|pull|clone|ls-remote|remote update)\b"
+    r"|(?:curl|wget)\b(?!.*(?:localhost|127\.0\.0\.1|--help|--version))"
+    r"|(?:npm|pnpm|yarn|bun|pip3?|uv|cargo|brew|apt(?:-get)?) (?:-\S+ )*"
+    r"(?:install|i|ci|add|view|owner|access|publish|update|search|sync)\b"
+    r"|go (?:get|install|mod download)\b|vale sync\b)"
+)
+"""Programs that do nothing useful without a network, where a command can stand."""
 REASONS = (
     ("needs the network", "needs the network"),
     ("uses the network", "needs the network"),
@@ -113,6 +128,17 @@ class Judged(msgspec.Struct, frozen=True):
     because: str = ""
     fails: bool = False
     """Whether it would lack something in the sandbox, as far as can be told."""
+    elsewhere: bool = False
+    """Whether what was asked about lies in the recorded home or another project."""
+
+    @property
+    def floor(self) -> str:
+        """Why it has to ask whatever the rules, if it has to."""
+        if self.fate != "asked":
+            return ""
+        if self.reason == "needs the network" and CONNECTS.search(self.command):
+            return "network"
+        return "outside" if self.elsewhere else ""
 
     @property
     def reason(self) -> str:
@@ -275,12 +301,21 @@ async def _judge(agent: Agent, person: Recorder, call: Recorded, made: Call) -> 
     ruling = await decide(agent, ready)
     _follow(agent, ready)
     if len(person.asked) > before:
-        return Judged(call.agent, command, "asked", person.asked[-1].because)
+        why = person.asked[-1].because
+        return Judged(call.agent, command, "asked", why, elsewhere=_is_elsewhere(agent, why))
     if ruling.decided.verdict == "deny":
         return Judged(call.agent, command, "asked", ruling.decided.because)
     fate = "tried" if ruling.trial else "allowed"
     fails = bool(FETCHED.search(call.result)) or _builds_elsewhere(agent, ready)
     return Judged(call.agent, command, fate, ruling.decided.because, fails=fails)
+
+
+def _is_elsewhere(agent: Agent, because: str) -> bool:
+    """Whether a question is about a path of the recorded machine outside the workspace."""
+    found = re.match(r"(?:reads|writes) outside the workspace: (/.*)", because)
+    assert agent.bounds is not None
+    scratch = agent.bounds.covered[0]
+    return found is not None and f"{found[1]}/".startswith(f"{scratch}/")
 
 
 def _builds_elsewhere(agent: Agent, ready: Ready) -> bool:
@@ -330,12 +365,11 @@ def make_agent(root: str, guard: Guard, bounds: Bounds, *, person: Recorder, blo
         session=session,
         model=Scripted(),
         encoder=Encoder(kept.get),
-        tools={tool.name: tool for tool in TOOLS},
-        world=World(root, DiskFiles(), LocalProcesses(), NoWeb(), kept, lambda c, d: c),
-        guard=guard,
-        person=person,
-        bounds=bounds,
-        keeper=Covered(),
+        tools=AgentTools({tool.name: tool for tool in TOOLS}),
+        world=World(
+            root, DiskFiles(), LocalProcesses(), NoWeb(), kept, lambda c, d: c, snapshots=Covered()
+        ),
+        permissions=AgentPermissions(guard, person, sandbox=bounds),
     )
 
 
@@ -362,8 +396,14 @@ def _shares(found: list[Judged]) -> dict[str, Any]:
         "commands": count,
         **{fate: round(fates[fate] / max(1, count), 4) for fate in ("asked", "tried", "allowed")},
         "fails": round(sum(o.fails for o in found if o.fate == "allowed") / max(1, count), 4),
+        "floor": _floor(found, count),
         "reasons": {why: round(n / max(1, count), 4) for why, n in reasons.most_common(SHOWN)},
     }
+
+
+def _floor(found: list[Judged], count: int) -> dict[str, float]:
+    why = Counter(one.floor for one in found if one.floor)
+    return {name: round(why[name] / max(1, count), 4) for name in ("network", "outside")}
 
 
 def main(args: list[str]) -> None:
@@ -391,15 +431,22 @@ def main(args: list[str]) -> None:
     elif told.json:
         print(msgspec.json.format(msgspec.json.encode(report(found)), indent=1).decode())
     else:
-        print_report(report(found))
+        has_floor = told.mode != "default" and told.answers == "once"
+        print_report(report(found), floor=has_floor)
 
 
-def print_report(found: dict[str, Any]) -> None:
+def print_report(found: dict[str, Any], *, floor: bool) -> None:
     for source, shares in found.items():
         told = "  ".join(f"{name} {shares[name]:.1%}" for name in SHARES)
         print(f"{source:12} {shares['commands']:5} commands  {told}")
         for why, share in shares["reasons"].items():
             print(f"    {share:6.2%}  {why}")
+        if floor:
+            least = shares["floor"]
+            print(
+                f"    floor: {sum(least.values()):.1%} need the network ({least['network']:.1%}) or"
+                f" paths outside ({least['outside']:.1%}), whatever the rules but the user's own"
+            )
 
 
 if __name__ == "__main__":
