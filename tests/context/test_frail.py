@@ -9,7 +9,7 @@ import anyio
 from msgspec.structs import replace
 
 from tests.context.test_manage import shown, weighed, working
-from tests.engine.fakes import agent, begun, facts, log, play
+from tests.engine.fakes import agent, begun, facts, log, play, with_parts
 from tests.memory.test_dreaming import opened, parent, run
 from tests.memory.test_extraction import PROMPT, bodies, ended, remembering
 from travois.compose.models import small
@@ -56,7 +56,7 @@ def test_what_a_person_compacts_is_told_by_the_ledger_alone(tmp_path: Path) -> N
 def test_nothing_is_drafted_or_noted_beside_the_conversation(tmp_path: Path) -> None:
     one, _ = working(tmp_path, 45)
     wanted: list[Callable[[], Awaitable[None]]] = []
-    frail(one).layers, one.runtime.background = Layers(notes=True), wanted.append
+    with_parts(frail(one), layers=Layers(notes=True), background=wanted.append)
     play(one)
     before = asked(one)
     for job in wanted:

@@ -113,8 +113,8 @@ def test_of_many_results_the_largest_are_stored_until_all_fit(tmp_path: Path) ->
     one, _ = looking(tmp_path, [], "")
     tool = small("Look", run)
     batch = calls(*(("Look", {"path": name}) for name in sizes))
-    one.tools.by_name, one.model = {"Look": tool}, Scripted(batch, DONE)
-    with_parts(one, layers=Layers(reply=25_000, result=20_000))
+    one.model = Scripted(batch, DONE)
+    with_parts(one, tools={"Look": tool}, layers=Layers(reply=25_000, result=20_000))
     play(one)
     kept = {fact.call for fact in facts(one, Offloaded)}
     ids = [

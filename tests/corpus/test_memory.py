@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.corpus.remembered import Row, drafted, facts, known, rows
-from tests.engine.fakes import agent, begun
+from tests.engine.fakes import agent, begun, with_parts
 from travois.core.content import words
 from travois.core.facts import Noted
 from travois.core.models import Usage
@@ -82,11 +82,7 @@ def play(row: Row, home: Path, way: Way) -> Ended:
             memories.add(memory)
     before = memories.all()
     one = agent(home, session=session, model=Scripted(say(drafted(row), usage=Usage(input=9))))
-    one.memory.memories, one.memory.extract, one.prompt.instructions = (
-        memories,
-        way,
-        Shelf(row.get("rules", "")),
-    )
+    with_parts(one, memories=memories, extract=way, library=Shelf(row.get("rules", "")))
     anyio.run(extract, one)
     assert session.view == project(session.record())
     return Ended(

@@ -203,6 +203,7 @@ FIELDS = {
     "chance": ("runtime", "jitter"),
     "background": ("runtime", "background"),
     "bounds": ("permissions", "sandbox"),
+    "unwalled": ("permissions", "sandbox_missing"),
     "remember": ("permissions", "save_rules"),
     "attended": ("permissions", "is_attended"),
     "patience": ("models", "retry"),

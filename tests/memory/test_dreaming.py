@@ -257,7 +257,7 @@ def test_a_night_that_is_stopped_changes_nothing_and_gives_the_time_back(tmp_pat
         await anyio.sleep(30)
 
     who = parent(tmp_path, call("Read", path="a"))
-    who.tools = {**who.tools, "Read": fakes.small("Read", slow)}
+    fakes.with_parts(who, tools={**who.tools.by_name, "Read": fakes.small("Read", slow)})
     done = run(some, who)
     assert (done.state, told(nights(some.logs)[0]).state) == ("killed", "killed")
     assert sorted(bodies(some.memories)) == ["twin", "vault"]
@@ -364,7 +364,7 @@ def test_leaving_ends_a_night_at_once(tmp_path: Path) -> None:
         await anyio.sleep_forever()
 
     who = parent(tmp_path, call("Read", path="a"))
-    who.tools = {**who.tools, "Read": fakes.small("Read", slow)}
+    fakes.with_parts(who, tools={**who.tools.by_name, "Read": fakes.small("Read", slow)})
     beside(some, who, reading.wait)
     assert told(nights(some.logs)[0]).state == "killed"
     assert night.look(some.folder).last == 0

@@ -160,7 +160,7 @@ def test_a_child_and_a_session_without_memory_gather_nothing(tmp_path: Path) -> 
     one, held = remembering(tmp_path, say("ok"))
     one.team.birth = Birth("a", "general")
     ended(one)
-    one.team.birth, one.memory.memories = None, None
+    with_parts(one, birth=None, memories=None)
     ended(one)
     assert (held.all(), facts(one, Spawned)) == ((), [])
 
@@ -218,8 +218,8 @@ def test_whoever_waits_is_told_once_what_was_kept(tmp_path: Path) -> None:
 
 def used(folder: Path, prompt: str, **args: object) -> tuple[Agent, FolderMemories, str]:
     one = agent(folder, call("Remember", **args), say("done"), tools=(), session=begun())
-    with_parts(one, tools={"Remember": REMEMBER})
-    one.memory.memories = held = store(folder)
+    held = store(folder)
+    with_parts(one, tools={"Remember": REMEMBER}, memories=held)
     jobs: list[Callable[[], Awaitable[None]]] = []
     one.runtime.background = jobs.append
     play(one, prompt)

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -417,7 +417,7 @@ def compose_context(
     if not persist or place.home.passing:
         return AgentContext(layers(loaded, session))
     shared = place.home.summaries / place.project.key / loaded.trust
-    return AgentContext(layers(loaded, session), partial(open_summaries, shared))
+    return AgentContext(layers(loaded, session), cache(partial(open_summaries, shared)))
 
 
 def open_summaries(folder: Path) -> Summaries:
