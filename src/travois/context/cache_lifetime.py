@@ -16,7 +16,8 @@ from travois.core.facts import Assistant, Entry, Sent
 from travois.core.models import Price
 
 Life = Literal["5m", "1h"]
-SHORT, LONG = 300.0, 3_600.0
+SHORT = 300.0
+LONG = 3_600.0
 FEWEST = 2
 """So many pauses between the two lives tell a habit."""
 WORTH: dict[Life, float] = {"1h": 1.05, "5m": 0.9}

@@ -20,7 +20,8 @@ from travois.sessions.blobs import size
 from travois.sessions.home import TMP, Home, Project
 from travois.sessions.log_file import NAME
 
-CACHE, ROSTER = "summary.json", "roster.json"
+CACHE = "summary.json"
+ROSTER = "roster.json"
 WORTH_CACHING = 1 << 14
 BLOCK = 1 << 20
 PROMPT = 200
@@ -258,8 +259,9 @@ def _ambiguous(text: str, found: list[Path]) -> Fault:
 
 
 BLOB = re.compile(rb"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-DAY = GRACE = 24 * 3600.0
-"""How long a blob that no log names is left alone: its line may not be written yet."""
+DAY = 24 * 3600.0
+GRACE = 24 * 3600.0
+"""Seconds for which an unnamed blob is kept: the log line that names it may not be written yet."""
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -42,7 +42,8 @@ from travois.skills.skill_files import wishes as practices
 
 ETC = Path("/etc")
 FLAGS = "command line"
-BYPASS, AUTO = "permissions.disableBypassPermissionsMode", "permissions.disableAutoMode"
+BYPASS = "permissions.disableBypassPermissionsMode"
+AUTO = "permissions.disableAutoMode"
 
 Value = str | int | float | bool | tuple[str, ...]
 

@@ -27,10 +27,16 @@ from travois.settings.validate import PROJECT_DIR, UNITED, Layer, is_list, words
 # Which files of a workspace a trusted command reaches, beyond the programs that it names.
 
 
-FILES, BYTES, LONGEST = 400, 8 << 20, 1 << 20
-"""How many files are followed for one command, how many bytes of them, and of one of them."""
-SCANNED, WORDS = 1 << 17, 3000
-"""How many characters of a file are looked at for names of files, and how many words."""
+FILES = 400
+"""The most files that are followed for one command."""
+BYTES = 8 << 20
+"""The most bytes of all these files together."""
+LONGEST = 1 << 20
+"""The most bytes that are read of one file."""
+SCANNED = 1 << 17
+"""The most characters of a file that are searched for names of other files."""
+WORDS = 3000
+"""The most words of a file that are tried as file names."""
 SEPARATORS = r"[\s\"',\\\]\[]+"
 WORD = re.compile(r"[^\s'\"=;|&()<>{},\\`\[\]]+")
 HOLDER = re.compile(r"^(?:\$\{?\w+\}?|\.)/+")

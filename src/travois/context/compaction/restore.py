@@ -48,10 +48,13 @@ ENDLESS = 1 << 40
 """Stands for the last line of a file that was read to its end."""
 EDITS = 3
 """So many of the last edits of a file say where the work goes on."""
-SKILL, SKILLS = 5_000, 25_000
-"""How many tokens of one skill come back, and of all together."""
-AGAIN, MOST_AGAIN, LEAST_AGAIN = 0.12, 8_000, 500
-"""The share of the room that edited files may take, and the most and the least tokens of it."""
+SKILL = 5_000
+SKILLS = 25_000
+"""The most tokens of all skills together."""
+AGAIN = 0.12
+"""The share of the room between head and threshold that edited files may take."""
+MOST_AGAIN = 8_000
+LEAST_AGAIN = 500
 INTRO = (
     "Files that you worked with last, as they are on disk at this moment: there is no need to "
     "read them again. What is left out of a file can be read with offset."

@@ -27,9 +27,13 @@ FULL = int(2_000 * CHARS_PER_TOKEN)
 TITLE = 100
 LISTED = 60
 """So many spans have a line of their own in the contents; older ones share lines."""
-FEW, MANY = 3, 1 << 20
-TOGETHER, LINES = 8, 20
-"""How many spans share a line, and how many such lines there are; still older ones are a range."""
+FEW = 3
+"""The fewest spans with a line of their own, however small the budget."""
+MANY = 1 << 20
+TOGETHER = 8
+"""The number of older spans that share a line."""
+LINES = 20
+"""The most lines of shared spans; still older spans are listed as one range."""
 CONTINUED = "(continued)\n"
 MORE = re.compile(r" \(continued, \d+\)$")
 LISTED_IN = "The files are in"

@@ -44,7 +44,8 @@ TRIES = 3
 """How often the oldest rounds are left out before no model is asked any more."""
 DROPPED = 0.2
 """The share of the rounds that is left out where nobody said by how much they are too long."""
-LONGEST_WORDS, SHORTEST_WORDS = 1_200, 150
+LONGEST_WORDS = 1_200
+SHORTEST_WORDS = 150
 SINCE_WORDS = 400
 WORDS_PER_TOKEN = 0.5
 LONGEST_WAIT = 5.0

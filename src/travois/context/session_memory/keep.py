@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 FILE = "notes.md"
 PATIENCE = 60.0
 """How many seconds a compaction waits for an update that is under way."""
-KEEP_LEAST, KEEP_MOST = 10_000, 40_000
-"""How many tokens stay word for word when notes become the summary."""
-LEAST_SHARE, MOST_SHARE = 0.07, 0.3
-"""The same as shares of the room between head and threshold, for small windows."""
+KEEP_LEAST = 10_000
+KEEP_MOST = 40_000
+"""The least and the most tokens that stay verbatim when notes become the summary."""
+LEAST_SHARE = 0.07
+MOST_SHARE = 0.3
+"""The same bounds as shares of the room between head and threshold, for small windows."""
 
 
 class Notes(msgspec.Struct, frozen=True):

@@ -18,13 +18,20 @@ from travois.core.tokens import estimate
 WHOLE = 12_000
 SECTIONS = 6
 """A section may take the sixth part of the whole."""
-FIRST, GROWTH, LAST = 0.5, 0.25, 0.1
-"""Shares of the room between head and threshold: how far a conversation has grown before its first
-notes, how far before each update, and how near to the threshold the last one is made."""
+FIRST = 0.5
+"""The share of the room between head and threshold that is in use before the first notes."""
+GROWTH = 0.25
+"""The share of that room by which a conversation grows before each update."""
+LAST = 0.1
+"""The share of that room left when the last update before a compaction is made."""
 CALLS = 10
 """How many calls since the last update make another one worth while when there was no pause."""
-ASKED, KEPT, EDITED = 700, 3_000, 700
-"""Tokens of a usual update: the request, the notes as they stand in it, and the edits."""
+ASKED = 700
+"""Tokens of the instructions in a typical update request."""
+KEPT = 3_000
+"""Tokens of the current notes in a typical update request."""
+EDITED = 700
+"""Tokens of the edits in a typical reply."""
 LEAST_ROOM = 5_000
 """In a smaller room between head and threshold notes have no space to say anything."""
 SUMMARY = 3_000
