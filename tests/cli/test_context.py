@@ -54,8 +54,8 @@ def test_every_block_is_there_with_its_source_and_they_sum_to_the_count() -> Non
     found = window(talk(usage=Usage(read=300, write=200, output=7)))
     assert [(one.kind, one.source, one.entry) for one in found.portions] == [
         ("tools", "Read", 0),
-        ("system", "system text", 0),
-        ("messages", "surroundings", 2),
+        ("system", "system prompt", 0),
+        ("messages", "environment", 2),
         ("messages", "you: go", 3),
         ("messages", "reply: Read", 5),
         ("results", 'Read {"path":"a"}', 6),
@@ -82,9 +82,9 @@ def test_a_cache_that_has_died_is_cold() -> None:
 def test_what_is_not_as_it_was_says_why() -> None:
     facts = talk()
     stored = (*facts[:6], Offloaded("a", "/kept/a.txt", "word …"), *facts[6:])
-    assert window(stored).portions[5].why == "shown in part; all of it is in /kept/a.txt"
+    assert window(stored).portions[5].why == "shortened; full text in /kept/a.txt"
     cleared = window((*facts, Cleared(("a",), "gone")))
-    assert cleared.portions[5].why == "cleared: its text gave way"
+    assert cleared.portions[5].why == "cleared; full text on disk"
     served = window((*facts, Cleared(("a",), "gone", where="server")))
     assert served.portions[5].tokens < window(facts).portions[5].tokens
     cut = window((*facts, Compacted(2, 8, SUMMARY, "notes", trigger="auto")))
@@ -93,7 +93,7 @@ def test_what_is_not_as_it_was_says_why() -> None:
         ("summary", "summary"),
         ("summary", "files shown again"),
     ]
-    assert cut.portions[3].why == "stands for entries 2 to 8 (auto)"
+    assert cut.portions[3].why == "replaces entries 2 to 8 (auto)"
     assert cut.measured == 0
 
 
@@ -128,10 +128,10 @@ def test_a_receipt_says_whether_its_compaction_still_counts() -> None:
     once = (*talk(), CUT)
     again = Compacted(8, 10, SUMMARY, "notes")
     twice = (*once, user("on"), again)
-    assert [one.state for one in receipts(entries(*twice))] == ["taken in by a later one", "stands"]
+    assert [one.state for one in receipts(entries(*twice))] == ["replaced by a later one", "stands"]
     undone = receipts(entries(*twice, Restored(11)))
     assert [one.state for one in undone] == ["stands", "undone"]
-    assert [one.state for one in receipts(entries(*once, Rewound(8)))] == ["taken back"]
+    assert [one.state for one in receipts(entries(*once, Rewound(8)))] == ["rewound"]
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_an_undo_names_what_has_to_be_undone_first(
     write(home, *talk(), cut, user("on"), Compacted(9, 11, SUMMARY, "notes"))
     with pytest.raises(Fault, match="Compaction 1 cannot be undone") as refused:
         run(context, "context", "undo", "1", "s1")
-    assert refused.value.why == "it is taken in by a later one"
+    assert refused.value.why == "it is replaced by a later one"
     assert run(context, "context", "undo", "s1") == 0
     assert run(context, "context", "undo", "s1") == 0
     out = capsys.readouterr().out.splitlines()

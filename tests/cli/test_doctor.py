@@ -122,7 +122,7 @@ def test_a_file_in_the_way_of_home_makes_it_unusable(
 ):
     (places / "home").write_text("")
     home = told(capsys, code=1)["home"]
-    assert (home["works"], "Travois cannot keep its files" in str(home["why"])) == (False, True)
+    assert (home["works"], "Travois cannot store its files" in str(home["why"])) == (False, True)
 
 
 def test_settings_that_cannot_be_read_make_it_unusable(

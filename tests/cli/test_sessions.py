@@ -341,7 +341,7 @@ def test_pruning_keeps_what_is_open_and_what_forks_stand_on(
     with Log.open(talk(home, "cccc3333")):
         run(sessions, "sessions", "prune", "--older-than", "1h")
     out = capsys.readouterr().out
-    assert "kept   aaaa1111  a fork that stays was made from it" in out
+    assert "kept   aaaa1111  a session that stays was forked from it" in out
     assert "kept   cccc3333  it is open" in out
     assert len(summaries(home)) == 3
 

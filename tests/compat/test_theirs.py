@@ -115,7 +115,7 @@ def test_a_workspace_gives_no_key_agrees_to_no_server_and_throws_no_session_away
     assert found.settings == Settings(permissions=tight, denied_models=("opus",))
     keys = ("apiKeyHelper", "modelOverrides.claude-opus-5-5", "cleanupPeriodDays")
     keys += ("fileCheckpointingEnabled", "allowedMcpServers")
-    ending = "is ignored: files of a workspace may not say that"
+    ending = "is ignored: workspace settings may not set it"
     assert found.notices == tuple(f"{path}: {key} (line 1) {ending}" for key in keys)
 
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_honoured_is_said_and_what_misleads_nobody_is_not(places:
     why = "mode auto goes by rules and the sandbox here; write permissions.deny or ask"
     assert places.load().notices == (
         f"{path}: autoMode (line 1) does nothing here: {why}",
-        f"{path}: model (line 1) is left out: Expected `str`, got `int`",
+        f"{path}: model (line 1) is ignored: Expected `str`, got `int`",
     )
     run = places.load(given='{"fastMode": true}').notices
     assert "--settings: fastMode (line 1) does nothing here: it is a tariff of one provider" in run
@@ -138,8 +138,8 @@ def test_mode_auto_can_be_switched_off(places: Places) -> None:
     user = places.write("user", {"permissions": {"defaultMode": "auto"}})
     found = places.load()
     assert found.settings.permissions.mode == "default"
-    assert found.notices == (f"{user}: mode auto is switched off by {path}",)
-    with pytest.raises(Fault, match="Mode auto is switched off here"):
+    assert found.notices == (f"{user}: mode auto is disabled by {path}",)
+    with pytest.raises(Fault, match="Mode auto is disabled"):
         places.load(chosen={"permissions.defaultMode": "auto"})
 
 

@@ -266,7 +266,7 @@ def test_commands_are_offered_and_obeyed(house: House) -> None:
         assert done.stop_reason == "end_turn" and "window" in window.said()
         assert window.said().endswith("A heading.")
         assert len(house.api.bodies) == 2
-        assert "`travois trust` shows and allows them" in window.said("agent_thought_chunk")
+        assert "review them with `travois trust`" in window.said("agent_thought_chunk")
         assert not (house.folder / "hooked").exists()
 
     script = [said("Hello Ada.", last_text="Greet Ada warmly."), said("A heading.")]

@@ -56,7 +56,7 @@ def chain(*steps: tuple[str, str, str, bool]) -> list[Item]:
         ("Bash", '{"command":"ls"}', "a\nb", False, "- Bash ls: b (2 lines)"),
         ("Edit", '{"file_path":"a.py"}', "Edited a.py.", False, "- Edit a.py: Edited a.py."),
         ("Edit", '{"file_path":"a.py"}', "No match\nx", True, "- Edit a.py: failed: No match"),
-        ("Grep", '{"pattern":"def x"}', "", False, "- Grep def x: done, without output"),
+        ("Grep", '{"pattern":"def x"}', "", False, "- Grep def x: done without output"),
     ],
 )
 def test_a_call_is_one_line_that_keeps_its_outcome(

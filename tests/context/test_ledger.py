@@ -482,7 +482,7 @@ TITLES = {
     "## Checks, the newest first",
     "## Errors seen, the newest first",
     "## Created",
-    "## Running beside the conversation",
+    "## Running in the background",
     "## Files only read",
 }
 

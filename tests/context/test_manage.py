@@ -254,7 +254,7 @@ def test_a_conversation_that_cannot_shrink_says_so_with_the_numbers(tmp_path: Pa
     assert anyio.run(lambda: compact(one, trigger="cold")) is None
     (fact,) = facts(one, Failed)
     assert fact.kind == "compaction"
-    assert fact.message.startswith("nothing could be made shorter: ")
+    assert fact.message.startswith("nothing left to shorten: ")
 
 
 def test_a_compacted_session_is_the_same_after_a_resume(tmp_path: Path) -> None:

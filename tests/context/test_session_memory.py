@@ -135,7 +135,7 @@ def test_nothing_but_edits_of_the_notes_is_run(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["main.py"]
     assert "Fine." in notes(one).text
     assert len(model.requests) == 2
-    assert model.requests[1].body.count(b"may only edit") >= 2
+    assert model.requests[1].body.count(b"may only make partial edits") >= 2
 
 
 def test_an_edit_that_fails_is_asked_for_again_but_not_for_ever(tmp_path: Path) -> None:

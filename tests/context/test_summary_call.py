@@ -121,7 +121,7 @@ def test_a_fork_that_fails_is_followed_by_a_direct_call_with_its_own_limit(
     fact = compacted(one, FAILURES[what], say(NINE), trigger=trigger)
     assert (fact.by, fact.source) == ("model", "direct")
     assert fact.why.startswith("fork: ")
-    assert "summary by the model, in a call of its own (fork: " in receipt(fact)
+    assert "summary by the model, in a separate request (fork: " in receipt(fact)
     assert "The lexer is half done." in shown(one)
     direct = asked(one)[1]
     assert '"tools"' not in direct and "<conversation>" in direct
@@ -142,7 +142,7 @@ def test_then_the_oldest_rounds_are_left_out_three_times_at_most(
     bodies = asked(one)
     sizes = [len(body) for body in bodies[1:]]
     assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == fails
-    assert "oldest rounds of this conversation are left out here" in bodies[-1]
+    assert "oldest rounds of this conversation are omitted here" in bodies[-1]
     assert "result 29 " in bodies[-1] and "result 1 " not in bodies[-1]
 
 
@@ -161,7 +161,7 @@ def test_where_every_call_fails_the_log_stands_alone_and_says_so(tmp_path: Path,
     fact = compacted(one, *[FAILURES[what]] * 9)
     assert (fact.by, fact.source) == ("ledger", "ledger")
     assert len(asked(one)) == (2 if what == "cut off" else 5)
-    assert "; summary by rules from the log alone (fork: " in receipt(fact)
+    assert "; summary from the log, without a model (fork: " in receipt(fact)
     assert "No model took part in it (fork: " in shown(one)
     assert "Never touch main.py." in shown(one)
 
@@ -219,7 +219,7 @@ def test_cheap_asks_nobody_after_a_pause(tmp_path: Path) -> None:
     one = ready(tmp_path, layers=Layers(idle="cheap"))
     fact = compacted(one, say(NINE), trigger="cold")
     assert (fact.source, asked(one)) == ("ledger", [])
-    assert "context.idle is cheap" in fact.why
+    assert "context.idle = cheap" in fact.why
 
 
 # --- prepared beforehand, and brought up to date --------------------------------------------------

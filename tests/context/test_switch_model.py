@@ -54,7 +54,7 @@ def test_what_does_not_fit_is_shortened_first_without_a_model(tmp_path: Path, wi
     assert context_tokens(one.session.view) < stop_at(head(one, window=window).model)
     assert "Never touch file 3.py." in str(one.session.view.items[0].fact.content)
     assert len(one.model.requests) == asked  # type: ignore[attr-defined]
-    assert len(told) == 1 and told[0].text.startswith("compacted (switch)")
+    assert len(told) == 1 and told[0].text.startswith("Compacted (switch)")
     check(one)
     assert play(one, "go on") == "end"
 
@@ -63,9 +63,9 @@ def test_what_cannot_fit_changes_nothing(tmp_path: Path) -> None:
     one = talked(tmp_path, turns=2)
     one.session.append(replace(head(one), system="Rules of the house. " * 2_000))
     before = list(log(one).entries)
-    with pytest.raises(Fault, match="cannot go on with lab/other") as refused:
+    with pytest.raises(Fault, match="Cannot switch to lab/other") as refused:
         switch(one, head(one, window=8_000, output=1_000))
-    assert "system text and tools, and 7,600 of 8,000 may be used" in refused.value.why
+    assert "system prompt and tools); 7,600 of 8,000 are available" in refused.value.why
     assert log(one).entries == before
 
 

@@ -203,7 +203,7 @@ def test_a_session_in_use_and_a_switch_that_is_off_are_refused_clearly(work: Pro
         screen.type("/context\n")
         assert "of 967,000 tokens" in screen.until("cache warm for")
         screen.type("/compact values\n")
-        screen.until("compacted (manual)")
+        screen.until("Compacted (manual)")
         screen.type("/cost\n")
         screen.until("of the prompts from cache")
         screen.type("/model anthropic/claude-haiku-5-5\n")
@@ -277,7 +277,7 @@ def test_a_smaller_model_takes_over_what_fits_or_what_was_shortened_or_nothing(
         count = len(work.facts())
         refused = work.run("-p", "go on", "-c", "--model", "openai/lab-model[2k]")
         assert refused.code == 2
-        assert "cannot go on with openai/lab-model" in refused.err
+        assert "Cannot switch to openai/lab-model" in refused.err
         assert "nothing was changed" in refused.err
         assert len(work.facts()) == count
         done = work.run("-p", "go on", "-c", "--model", "openai/lab-model[8k]")
@@ -294,7 +294,7 @@ def test_a_smaller_model_takes_over_what_fits_or_what_was_shortened_or_nothing(
 
 OFF = {
     "DISABLE_AUTO_COMPACT": "Automatic compaction is off (DISABLE_AUTO_COMPACT). Compact with ",
-    "DISABLE_COMPACT": "Compaction is off (DISABLE_COMPACT). Switch it on again",
+    "DISABLE_COMPACT": "Compaction is off (DISABLE_COMPACT). Turn it back on",
 }
 
 
@@ -316,7 +316,7 @@ def test_a_full_window_ends_the_turn_with_a_way_out_where_compaction_is_off(
         asked = work.run("compact")
         assert asked.code == (0 if variable == "DISABLE_AUTO_COMPACT" else 1), asked.err
         if asked.code:
-            assert "compaction is switched off (DISABLE_COMPACT)" in asked.err
+            assert "compaction is turned off (DISABLE_COMPACT)" in asked.err
             work.extra = low
             assert work.run("compact").code == 0
         assert work.ask("go on", "-c").code == (1 if variable == "DISABLE_AUTO_COMPACT" else 0)

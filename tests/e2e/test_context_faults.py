@@ -289,7 +289,7 @@ def test_a_summariser_that_always_fails_costs_its_words_alone_and_is_owned_up_to
         stage.fault(fault, times=5)
         fact = compacting(stage)
         assert fact is not None and (fact.by, fact.source) == ("ledger", "ledger")
-        assert "summary by rules from the log alone (fork: " in receipt(fact)
+        assert "summary from the log, without a model (fork: " in receipt(fact)
         assert "No model took part in it (fork: " in words(fact.summary)
         asked = len(api.ledger) - before
         assert asked == 5 if again and what != "is cut off" else asked <= 2

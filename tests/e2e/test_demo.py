@@ -56,7 +56,7 @@ def test_a_person_is_led_from_the_first_word_to_the_page(visitor: Program) -> No
         glass.type("y")
     glass.until("✓ $ python3 -m unittest", "came from memory", "5/7")
     glass.type("\r")
-    glass.until("compacted (manual): 1", "spans set aside, none lost", "6/7")
+    glass.until("Compacted (manual): 1", "spans saved to disk", "6/7")
     glass.type("\r")
     glass.until("4259, 5567, 6084, 8008 and 8420: found again", "❯ /quit")
     glass.type("\r")

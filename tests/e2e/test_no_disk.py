@@ -69,7 +69,7 @@ def check_passing(program: Program) -> None:
     with program.served([{"say": [{"tool_use": use}]}, "Done."]):
         done = program.ask("go", "--output-format", "json", "--permission-mode", "bypass")
     assert (done.code, done.result["result"]) == (0, "Done."), done.err
-    assert done.err.count("Nothing is kept after the end") == 1
+    assert done.err.count("Nothing will be saved: ") == 1
     assert "Traceback" not in done.err and "bug" not in done.err
     assert (program.folder / "made.txt").read_text() == "x"
     resumed = program.run("-p", "go", "--continue", *program.model)

@@ -33,7 +33,7 @@ def model(prompt: Prompt, state: dict[str, Any]) -> list[dict[str, Any]]:
         fresh = f"{'' if line.startswith('(') else line + '; '}update {held.count('update')}"
         edit = call("Edit", file_path=path, old_string=line, new_string=fresh)
         return [edit, call("Bash", command="touch made-by-notes")]
-    if prompt.last_text.startswith("Not run:") or "may only edit" in prompt.last_text:
+    if prompt.last_text.startswith("Not run:") or "may only make partial edits" in prompt.last_text:
         return [text("")]
     if "done" in prompt.last_text:
         return [text("done")]

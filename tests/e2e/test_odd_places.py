@@ -66,7 +66,7 @@ def test_a_log_that_cannot_grow_is_told_once_and_the_run_goes_on(program: Progra
         done = program.ask("go")
     assert (done.code, done.out.strip()) == (0, ("word " * 10_000).strip())
     assert done.err.count("The session could not be saved: ") == 1
-    assert "goes on in memory only" in done.err and "were not saved" in done.err
+    assert "continues in memory only" in done.err and "were not saved" in done.err
     (log,) = program.logs()
     assert log.read_bytes().endswith(b"}\n"), "no torn line is left"
 

@@ -302,7 +302,7 @@ WRONG = [
         "--settings: providers.house.protocol makes no sense",
     ),
     ({"models": {"house/x.1": {"windw": 5}}}, "--settings: models.house/x.1 makes no sense"),
-    ({"providers": 7}, "--settings: providers (line 1) is wrong: Expected `object`"),
+    ({"providers": 7}, "--settings: providers (line 1) is invalid: Expected `object`"),
     ({}, "Unknown model 'house/x'"),
 ]
 
@@ -340,7 +340,7 @@ def test_a_workspace_may_not_say_where_keys_are_sent(program: Program) -> None:
         with program.served([{"say": "Hi.", "repeat": True}]) as api:
             done = program.ask("hello")
             assert (done.code, len(api.ledger), len(evil.ledger)) == (0, 1, 0)
-    assert "files of a workspace may not say that" in done.err
+    assert "workspace settings may not set it" in done.err
 
 
 @pytest.mark.parametrize("protocol", ["responses", "gemini", "ollama"])

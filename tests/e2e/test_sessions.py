@@ -69,7 +69,7 @@ def test_a_given_session_id_is_used_once(program: Program) -> None:
     with program.served([OK]):
         assert program.ask("one", "--session-id", wanted).code == 0
         again = program.ask("two", "--session-id", wanted)
-        assert again.code == 2 and "exists already" in again.err
+        assert again.code == 2 and "already exists" in again.err
     assert session_id(program) == wanted
 
 

@@ -117,7 +117,7 @@ def test_its_rules_hold_for_one_turn_and_in_a_project_only_by_trust(program: Pro
     turn = [use("build"), bash("touch built"), DONE]
     with lab.server([*turn, *turn, bash("touch built"), DONE]) as api:
         program.url = api.url
-        assert "1 of its settings, which are left out (skill)" in program.ask("a").err
+        assert "1 of its settings, which are ignored (skill)" in program.ask("a").err
         text, denied = results(api.bodies[2])
         assert "!`echo hidden`" in text and "Permission denied" in denied
         assert program.run("trust").code == 0
@@ -161,7 +161,7 @@ def test_its_hooks_listen_from_its_first_use_on_in_a_project_only_by_trust(
     with lab.server([*turn, *turn]) as api:
         program.url = api.url
         allowed = ("--allowedTools", "Bash(touch:*)")
-        assert "which are left out (hooks)" in program.ask("work", *allowed).err
+        assert "which are ignored (hooks)" in program.ask("work", *allowed).err
         heard = program.folder / "heard"
         assert heard.read_text().splitlines() == [f"{skills}/mine"]
         assert program.run("trust").code == 0
@@ -304,7 +304,7 @@ def test_after_a_compaction_the_last_use_of_each_is_back(program: Program, skill
         program.url = api.url
         done = program.ask("hello", "--settings", json.dumps(early))
         api.no_invalid()
-    assert "compacted (auto)" in done.err
+    assert "Compacted (auto)" in done.err
     said = "\n".join(texts(api.bodies[-1]))
     assert said.count("Say hello to Bob as") == 1
     assert "Say hello to Ada as" not in said

@@ -82,5 +82,5 @@ def test_a_program_may_ask_for_a_compaction_as_people_do(program: Program) -> No
         "success",
     ]
     assert [line["status"] for line in done.lines if "status" in line] == ["compacting", None]
-    assert done.result["result"].startswith("compacted (manual)")
+    assert done.result["result"].startswith("Compacted (manual)")
     assert clear.result["errors"] == ["/clear is a command for people in a terminal"]

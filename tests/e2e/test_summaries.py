@@ -65,7 +65,7 @@ def test_a_message_is_picked_and_one_side_of_it_gives_way(work: Program, side: s
         glass.until("message")
         glass.still()
         glass.type("3" if side == "from" else "2")  # the newest is the first
-        glass.until("compacted (manual)", "summary by the model")
+        glass.until("Compacted (manual)", "summary by the model")
         assert glass.leave() == 0
         asked = next(e.body.decode() for e in api.ledger if ASKED in e.body.decode())
         api.no_invalid()
@@ -123,7 +123,7 @@ def test_a_summary_that_fails_is_told_and_the_status_taken_back(work: Program) -
     assert statuses(done.lines)[-1] is None
     assert {(fact.by, fact.source) for fact in compactions(work)} == {("ledger", "ledger")}
     heard = [line["content"] for line in done.lines if line.get("subtype") == "informational"]
-    assert any("summary by rules from the log alone (fork: invalid" in text for text in heard)
+    assert any("summary from the log, without a model (fork: invalid" in text for text in heard)
 
 
 def test_a_compaction_that_is_stopped_takes_its_status_back(work: Program) -> None:

@@ -39,10 +39,10 @@ def test_headless_an_untrusted_folder_only_tightens_and_says_so(program: Program
         assert lines[2] == "travois: 2 tool calls were denied"
         assert lines[:2] == [
             f"travois: {program.folder}/.claude/settings.json: env.ANTHROPIC_BASE_URL (line 1) "
-            "is ignored: files of a workspace may not say that",
-            f"travois: {program.folder} is not trusted with 3 of its settings, which are left out "
+            "is ignored: workspace settings may not set it",
+            f"travois: {program.folder} is not trusted with 3 of its settings, which are ignored "
             "(permissions.allow, env.GREETING, hook SessionStart); "
-            "`travois trust` shows and allows them",
+            "review them with `travois trust`",
         ]
 
 

@@ -187,7 +187,7 @@ def work(
                 assert await turn(one) == "end"
             while events.statistics().current_buffer_used:
                 event = events.receive_nowait()
-                if isinstance(event, Warned) and "compacted" not in event.text:
+                if isinstance(event, Warned) and "Compacted" not in event.text:
                     told.append(event.text)
 
     anyio.run(main)

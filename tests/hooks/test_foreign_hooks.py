@@ -146,4 +146,4 @@ def test_what_a_folder_brings_for_gemini_runs_only_by_trust(home: Home) -> None:
     groups = {"AfterAgent": [{"hooks": [hook("true")]}]}
     (folder / "settings.json").write_text(json.dumps({"hooks": groups}))
     assert [fact for fact in home.run() if isinstance(fact, Hooked)] == []
-    assert "is not trusted with 1 of its settings, which are left out (hook Stop)" in home.notices
+    assert "is not trusted with 1 of its settings, which are ignored (hook Stop)" in home.notices

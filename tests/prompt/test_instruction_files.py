@@ -307,7 +307,7 @@ def test_an_administrator_may_say_it_in_settings_and_a_project_may_not(disk: Dis
     loaded = load(Home(disk.top / "state"), root, environ={}, etc=etc)
     said = (loaded.origin("claudeMd"), loaded.settings.claude_md)
     found = disk.library(said=said).standing()
-    assert "claudeMd (line 1) is ignored: files of a workspace may not say that" in (
+    assert "claudeMd (line 1) is ignored: workspace settings may not set it" in (
         "".join(loaded.notices)
     )
     assert [(file.kind, file.text) for file in found.files] == [

@@ -30,5 +30,5 @@ def test_home_is_made_for_its_owner_only(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be_made_is_a_fault_that_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Fault, match="Travois cannot keep its files"):
+    with pytest.raises(Fault, match="Travois cannot store its files"):
         Home(tmp_path / "file" / "home").prepare()

@@ -231,7 +231,7 @@ def test_a_second_writer_is_told_who_holds_the_session(tmp_path: Path) -> None:
 
 def test_a_session_that_exists_is_not_begun_again(tmp_path: Path) -> None:
     write(tmp_path / "s1")
-    with pytest.raises(Fault, match="exists already"):
+    with pytest.raises(Fault, match="already exists"):
         Log.create(tmp_path / "s1", opened())
     Log.open(tmp_path / "s1").close()
 
@@ -385,7 +385,7 @@ def _die_at(folder: Path, fatal: int, *, part: int) -> None:
 
 def test_a_home_that_cannot_be_written_to_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Fault, match="The session cannot be kept"):
+    with pytest.raises(Fault, match="The session cannot be saved"):
         Log.create(tmp_path / "file" / "s1", opened())
 
 

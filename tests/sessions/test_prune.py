@@ -46,7 +46,7 @@ def test_what_a_living_fork_stands_on_stays_down_to_the_root() -> None:
     root, middle, other = seen("root", 1), seen("middle", 2, "root"), seen("other", 2, "root")
     fork = seen("fork", 9, "middle")
     found = plan([middle, other, root], [fork, middle, other, root], before=5, keep=0)
-    why = "a fork that stays was made from it"
+    why = "a session that stays was forked from it"
     assert found == Plan((other,), (Kept(middle, why), Kept(root, why)))
 
 

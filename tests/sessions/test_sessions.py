@@ -159,7 +159,7 @@ def test_a_name_of_this_project_goes_before_the_same_name_elsewhere(home: Home) 
     session(home, "here", then=[Changed("name", "refactor")])
     session(home, "there", project="elsewhere", then=[Changed("name", "refactor")])
     assert find(home, "refactor", project=PROJECT).id == "here"
-    with pytest.raises(Fault, match="could be any of 2 sessions"):
+    with pytest.raises(Fault, match="matches 2 sessions"):
         find(home, "refactor")
 
 

@@ -93,7 +93,7 @@ def test_a_damaged_record_trusts_nothing(home: Home, damage: bytes) -> None:
 
 def test_a_home_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
-    with pytest.raises(Fault, match="Your answer cannot be kept"):
+    with pytest.raises(Fault, match="Your answer cannot be saved"):
         trust.trust(Home(tmp_path / "home"), ROOT, ())
 
 

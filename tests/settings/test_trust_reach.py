@@ -133,7 +133,9 @@ def agree(root: Path) -> None:
 
 
 def told(root: Path) -> list[str]:
-    return [notice for notice in loaded(root).notices if "not as you agreed" in notice]
+    return [
+        notice for notice in loaded(root).notices if "have changed since you trusted them" in notice
+    ]
 
 
 @pytest.mark.parametrize(

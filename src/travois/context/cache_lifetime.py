@@ -1,4 +1,4 @@
-"""How long the provider should remember a prompt, told from the pauses that there were.
+"""Choice of the prompt cache lifetime (5 minutes or 1 hour) from the pauses in a session.
 
 Model sees: nothing of this.
 Tokens: none; a longer life costs more to write and spares writing anew after a pause.
@@ -41,7 +41,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def steps(entries: Iterable[Entry]) -> Iterator[Step]:
-    """The requests that were answered, in order."""
+    """List the requests that were answered, in order."""
     sent = last = 0.0
     before = 0
     for entry in entries:
@@ -54,9 +54,10 @@ def steps(entries: Iterable[Entry]) -> Iterator[Step]:
 
 
 def choose(taken: Iterable[Step], price: Price, *, life: Life, most: int) -> Choice | None:
-    """The other life, if it would have been cheaper by enough; `most` is written after a pause.
+    """Return the other lifetime if it would have been cheaper by enough.
 
-    None as long as there are too few pauses to tell, or no price for the longer life.
+    `most` is the largest prompt that is written again after a pause. Returns None while there are
+    too few pauses to judge by, or if the longer lifetime has no price.
     """
     seen = list(taken)
     pauses = sum(SHORT < step.pause <= LONG for step in seen)

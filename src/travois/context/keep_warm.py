@@ -1,4 +1,4 @@
-"""Keeping the provider's cache: through a pause, and for as long as pauses are."""
+"""Keeping the provider's prompt cache alive through pauses, and setting its lifetime."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ MARGIN = 30.0
 
 
 async def keep_warm(agent: Agent) -> None:
-    """While a person thinks, renew the cache just before its end, a few times at most.
-
-    To be cancelled when they have spoken.
-    """
+    """Renew the cache just before it expires, a few times at most, until cancelled by a prompt."""
     left = agent.context.layers.keep_warm
     while left > 0:
         used = agent.session.cache.used
@@ -36,7 +33,7 @@ async def keep_warm(agent: Agent) -> None:
 
 
 async def warm(agent: Agent) -> bool:
-    """Send the last request again and ask for no reply; whether the provider took it."""
+    """Send the last request again without asking for a reply; return whether that worked."""
     view, card = _last(agent), model(agent)
     if view is None or card.protocol != "anthropic" or '"type":"enabled"' in card.params:
         return False
@@ -44,7 +41,7 @@ async def warm(agent: Agent) -> bool:
 
 
 def _last(agent: Agent) -> View | None:
-    """The conversation as it was last sent; none if it stands no longer or is forgotten."""
+    """Return the conversation as it was last sent; None if it has changed or left the cache."""
     session = agent.session
     if session.view.sent_moves != session.view.moves or not session.cache.left(
         agent.runtime.clock()
@@ -60,7 +57,7 @@ def _last(agent: Agent) -> View | None:
 
 
 def suit(agent: Agent) -> None:
-    """When the cache is gone anyway, choose how long the next one should live, and say so."""
+    """Choose the lifetime of the next cache once the old one is gone anyway, and say so."""
     epoch = agent.session.view.epoch
     assert epoch is not None
     card, taken = epoch.model, steps(agent.session.history())
@@ -68,7 +65,8 @@ def suit(agent: Agent) -> None:
     found = choose(taken, card.price, life=card.cache_ttl, most=most)
     if found is None or "no-cache-markers" in card.quirks:
         return
-    why = f"after {found.pauses} pauses of 5 to 60 minutes the cache is to live {found.life}"
-    agent.session.emit(Warned(f"{why}: that would have saved ${found.saved:.2f}"))
+    why = f"prompt cache lifetime set to {found.life} after {found.pauses} pauses of 5–60 minutes"
+    saved = f"it would have saved ${found.saved:.2f} so far"
+    agent.session.emit(Warned(f"{why[0].upper()}{why[1:]}: {saved}"))
     longer = replace(card, cache_ttl=found.life)
     agent.session.append(replace(epoch, model=longer, why=why, unbind=False))

@@ -1,4 +1,4 @@
-"""Which layers are on, and their numbers: each can be turned off alone.
+"""Switches and limits of the context layers; each can be turned off alone.
 
 Model sees: nothing of this.
 Tokens: these numbers bound those of all layers.
@@ -32,10 +32,10 @@ NotesKept = bool | Literal["auto"]
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """How the window is kept in bounds. Numbers are tokens; they are the most of each thing.
+    """The switches and limits of the context layers; numbers are upper limits in tokens.
 
-    What a compaction keeps or tells also has a share of the room between head and threshold that it
-    keeps to; how much of results is shown follows from what is free (`context.offload`).
+    What a compaction keeps or adds is also limited to a share of the room between head and
+    threshold; how much of results is shown depends on what is free (`context.tool_results`).
     """
 
     offload: bool = True
@@ -119,18 +119,18 @@ class Layers(msgspec.Struct, frozen=True):
 
     @property
     def automatic(self) -> bool:
-        """Whether compaction may start by itself."""
+        """Return whether compaction may start by itself."""
         return self.compact and self.shorten
 
     def cap(self, tool: str) -> int:
-        """Return the most tokens that a result of this tool may take, if there is room."""
+        """Return the token limit of this tool's results, if there is room."""
         own = canonical_name(tool)
         names = (tool, MCP) if tool.startswith("mcp__") or tool in SERVED else (tool, own)
         known = (caps[name] for caps in (self.caps, CAPS) for name in names if name in caps)
         return next(known, self.result) or ENDLESS
 
     def fitted(self, room: int) -> Layers:
-        """The same choices where there is only so much room."""
+        """Return these limits scaled down to the given room."""
         fits = {name: min(getattr(self, name), int(room * share)) for name, share in SHARES}
         return replace(self, **{name: max(LEAST, most) for name, most in fits.items()})
 

@@ -1,4 +1,4 @@
-"""Keeping the window in bounds: before each request, the cheapest layer that helps."""
+"""Context window management: auto-compaction is triggered here, after cheaper layers were tried."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EARLY = 0.75
 async def relieve(agent: Agent) -> str:
     """Make room before the next request, where there is too little or it costs nothing.
 
-    Returns why there is none and nothing may be sent; empty if there is.
+    Returns why nothing may be sent; empty if the request can go out.
     """
     if agent.context.layers.offload:
         offload(agent)
@@ -77,25 +77,25 @@ async def _show_edited(agent: Agent) -> None:
 
 
 def _fold(agent: Agent, trigger: Trigger) -> bool:
-    """Fold old calls in place of a compaction; whether that is enough."""
+    """Fold old calls in place of a compaction; return whether that is enough."""
     from travois.context.microcompact.folding import collapse
 
     return collapse(agent, trigger=trigger)
 
 
 def _stop(agent: Agent) -> str:
-    """Say why the window is too full for another request, where only a person may make room."""
+    """Return why the window is too full for another request, where only the user may make room."""
     size, most = context_tokens(agent.session.view), hard_stop(model(agent), agent.context.layers)
     if size < most or agent.context.layers.automatic:
         return ""
-    what = f"the context window is full: {size:,} of {most:,} tokens are in use"
-    why = f"{what}, and nothing was sent. {way_out(agent)}"
+    what = f"the context window is full: {size:,} of {most:,} tokens in use"
+    why = f"{what}; nothing was sent. {way_out(agent)}"
     agent.session.append(Failed("compaction", why))
     return why
 
 
 def offload(agent: Agent) -> None:
-    """Store the results that are too large to be shown whole."""
+    """Store the results that are too large to be shown in full."""
     view = agent.session.view
     if all(not isinstance(item.fact, Result) for item in view.items[view.seen :]):
         return
@@ -119,7 +119,7 @@ def _tool(agent: Agent, call: Call) -> AnyTool | None:
 
 
 def wanted(agent: Agent) -> Trigger | None:
-    """Why the conversation should be compacted before the next request; none if it should not."""
+    """Return why to compact the conversation before the next request; None if it is not needed."""
     size, threshold = context_tokens(agent.session.view), limit(agent)
     if agent.session.strikes.out:
         return None
@@ -135,7 +135,7 @@ def wanted(agent: Agent) -> Trigger | None:
 
 
 def _prepared(agent: Agent) -> bool:
-    """Whether the model's part of a summary is there, and what came since stays word for word."""
+    """Return whether the model's part of a summary is ready and the rest can stay verbatim."""
     if find_cut(agent) is not None:
         return True
     session, room = agent.session, fitted(agent)

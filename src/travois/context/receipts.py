@@ -1,4 +1,4 @@
-"""One record for each compaction: what it was for, what it did, what it cost."""
+"""Compaction receipts (what each one freed and cost), and the window block by block."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from travois.memory.recall_text import CHANGED, INDEX, RECALLED
 from travois.prompt import environment as sources
 from travois.prompt import instruction_text as instructions
 
-State = Literal["stands", "undone", "taken in by a later one", "taken back"]
+State = Literal["stands", "undone", "replaced by a later one", "rewound"]
 FILES = re.compile(r'^<file path="([^"]*)"', re.MULTILINE)
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A part of the conversation that gave way, and where it can be read."""
+    """A replaced part of the conversation, and the file that holds it."""
 
     title: str
     file: str
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """One compaction."""
+    """The record of one compaction."""
 
     number: int
     entry: int
@@ -74,7 +74,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 def receipts(entries: Sequence[Entry]) -> list[Receipt]:
-    """Those of a whole session, in order."""
+    """List the compactions of a whole session, in order."""
     book = _Book()
     for entry in entries:
         book.take(entry)
@@ -86,7 +86,7 @@ def receipts(entries: Sequence[Entry]) -> list[Receipt]:
 
 
 class _Book:
-    """The receipts so far, and what the next one will need."""
+    """The receipts so far, and the state that the next one needs."""
 
     def __init__(self) -> None:
         self.found: list[Receipt] = []
@@ -98,7 +98,7 @@ class _Book:
         self._dollars = 0.0
 
     def take(self, entry: Entry) -> None:
-        """Take one more entry into account."""
+        """Add one more entry."""
         before, misses = self._spent.dollars, len(self._cache.misses)
         self._spent = self._spent.after(entry)
         self._cache, self._strikes = self._cache.after(entry), self._strikes.after(entry.fact)
@@ -157,10 +157,10 @@ def _restored(fact: Compacted) -> tuple[str, ...]:
 
 def _state(one: Receipt, shown: dict[int, int], undone: set[int], alive: set[int]) -> State:
     if one.entry not in alive:
-        return "taken back"
+        return "rewound"
     if one.entry in shown:
         return "stands"
-    return "undone" if one.entry in undone else "taken in by a later one"
+    return "undone" if one.entry in undone else "replaced by a later one"
 
 
 # What is in the window: every block with its source, its size, its cache, and why it is there.
@@ -183,7 +183,7 @@ NOTHING: Mapping[str, str] = {}
 
 
 class Portion(msgspec.Struct, frozen=True):
-    """One block of the next request."""
+    """A block of the next request."""
 
     kind: Kind
     source: str
@@ -195,7 +195,7 @@ class Portion(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """The whole window. Sizes are estimates, made to agree with what the provider counted."""
+    """The whole window. Sizes are estimates, scaled to agree with the provider's count."""
 
     portions: tuple[Portion, ...]
     measured: int
@@ -205,19 +205,19 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def used(self) -> int:
-        """All of it."""
+        """The tokens of all portions."""
         return sum(portion.tokens for portion in self.portions)
 
     @property
     def sizes(self) -> dict[Kind, int]:
-        """How much is of each kind."""
+        """The tokens of each kind."""
         return {
             kind: sum(one.tokens for one in self.portions if one.kind == kind) for kind in KINDS
         }
 
 
 def look(view: View, entries: Iterable[Entry], *, cache: Cache, now: float) -> Window:
-    """What the next request would hold."""
+    """Break down what the next request would hold."""
     first, body = list(head(view.epoch)) if view.epoch else [], list(_body(view, entries))
     last = view.items[view.counted] if view.counted >= 0 else None
     usage = last.fact.usage if last and isinstance(last.fact, Assistant) else Usage()
@@ -233,17 +233,19 @@ def look(view: View, entries: Iterable[Entry], *, cache: Cache, now: float) -> W
 
 
 def head(epoch: Epoch) -> Iterator[Portion]:
-    """In the order in which providers cache it."""
+    """Yield the tools and the system prompt, in the order in which providers cache them."""
     for tool in epoch.tools:
         size = estimate(tool.name + tool.description + tool.schema)
-        yield Portion("tools", tool.name, size, "a tool that the model may call")
-    yield Portion("system", "system text", estimate(epoch.system), f"the frozen head ({epoch.why})")
+        yield Portion("tools", tool.name, size, "tool definition")
+    yield Portion(
+        "system", "system prompt", estimate(epoch.system), f"fixed prompt prefix ({epoch.why})"
+    )
 
 
 def _body(view: View, entries: Iterable[Entry]) -> Iterator[tuple[int, Portion]]:
-    """The blocks of each item, with its place among the items."""
+    """Yield the blocks of each item, with its index among the items."""
     shaped = {key: why for entry in entries for key, why in _shaped(entry)}
-    shaped |= dict.fromkeys(view.cleared, "cleared by the provider: its text is not sent")
+    shaped |= dict.fromkeys(view.cleared, "cleared by the provider")
     asked = {
         call.id: f"{call.name} {' '.join(call.args.split())[:SHOWN]}"
         for item in view.items
@@ -262,49 +264,49 @@ def portions(
     shaped: Mapping[str, str] = NOTHING,
     asked: Mapping[str, str] = NOTHING,
 ) -> Iterator[Portion]:
-    """The blocks of one item, as we estimate them; `shaped` and `asked` tell of calls by id."""
+    """Yield the blocks of one item with estimated sizes; `shaped` and `asked` describe calls."""
     fact = item.fact
     if isinstance(fact, Result):
         size = fact_tokens(fact)
         size = min(size, 2 * PER_RESULT) if fact.call in cleared else size
-        why = shaped.get(fact.call, "what a tool answered")
+        why = shaped.get(fact.call, "tool result")
         yield Portion("results", asked.get(fact.call, fact.call), size, why, item.seq)
     elif isinstance(fact, Assistant):
         said = words(fact.content) or ", ".join(call.name for call in calls(fact.content))
         source = f"reply: {_short(said)}"
-        yield Portion("messages", source, fact_tokens(fact), "what the model said", item.seq)
+        yield Portion("messages", source, fact_tokens(fact), "model reply", item.seq)
     else:
         yield from (_said(block, item, shaped) for block in fact.content)
 
 
 def _said(block: AnyBlock, item: Item, shaped: Mapping[str, str]) -> Portion:
-    """A block that a person said, or the harness."""
+    """Classify a block from the user or from Travois."""
     text, size = words((block,)), block_tokens(block)
     human = getattr(item.fact, "origin", "") == "human"
     if human:
-        return Portion("messages", f"you: {_short(text)}", size, "what you said", item.seq)
+        return Portion("messages", f"you: {_short(text)}", size, "your message", item.seq)
     if text.startswith(instructions.TAG):
-        return Portion("instructions", "instruction files", size, "how to work here", item.seq)
+        return Portion("instructions", "instruction files", size, "project instructions", item.seq)
     if text.startswith(MEMORY):
-        return Portion("memory", "memories", size, "known from earlier sessions", item.seq)
+        return Portion("memory", "memories", size, "remembered from earlier sessions", item.seq)
     if text.startswith(sources.OPENING):
-        return Portion("messages", "surroundings", size, "where the session stands", item.seq)
+        return Portion("messages", "environment", size, "date, folder and git state", item.seq)
     if isinstance(block, Text) and is_summary(item):
-        why = shaped.get(str(item.seq), "what an earlier part was replaced by")
+        why = shaped.get(str(item.seq), "replaces an earlier part")
         files = text.startswith("<files>")
         return Portion("summary", "files shown again" if files else "summary", size, why, item.seq)
-    return Portion("messages", f"note: {_short(text)}", size, "told by the harness", item.seq)
+    return Portion("messages", f"note: {_short(text)}", size, "added by Travois", item.seq)
 
 
 def _shaped(entry: Entry) -> Iterator[tuple[str, str]]:
-    """Why something is shown as it is, by call or by the entry that it stands for."""
+    """Yield why something is shown as it is, by call or by the entry that it stands for."""
     match entry.fact:
         case Offloaded() as fact:
-            yield fact.call, f"shown in part; all of it is in {fact.blob}"
+            yield fact.call, f"shortened; full text in {fact.blob}"
         case Cleared() as fact:
-            yield from ((call, "cleared: its text gave way") for call in fact.calls)
+            yield from ((call, "cleared; full text on disk") for call in fact.calls)
         case Compacted() as fact:
-            yield str(fact.last), f"stands for entries {fact.first} to {fact.last} ({fact.trigger})"
+            yield str(fact.last), f"replaces entries {fact.first} to {fact.last} ({fact.trigger})"
         case _:
             return
 
@@ -314,7 +316,7 @@ def _sized(portions: list[Portion], scale: float) -> Iterator[int]:
 
 
 def scaled(sizes: Iterable[int], scale: float) -> Iterator[int]:
-    """The same sizes in another measure; their sum is rounded only once."""
+    """Scale sizes by a factor; their sum is rounded only once."""
     exact, told = 0.0, 0
     for size in sizes:
         exact += size * scale
@@ -323,7 +325,7 @@ def scaled(sizes: Iterable[int], scale: float) -> Iterator[int]:
 
 
 def _cached(portions: tuple[Portion, ...], usage: Usage, *, alive: bool) -> tuple[Portion, ...]:
-    """Each with what the last reply's count tells of it: first what was read, then written."""
+    """Mark the cache state of portions by the last reply's count: read first, then written."""
     found: list[Portion] = []
     read, held = usage.read, usage.read + usage.write + usage.write_1h
     at = 0

@@ -1,4 +1,4 @@
-"""Another head: what fits is kept, what does not is shortened first, or nothing is changed."""
+"""Switching to another model: the conversation is kept if it fits, else compacted first."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 
 
 class Rehearsal:
-    """A log in memory: what is appended to it has not happened."""
+    """A log in memory, for trying out what a switch would do."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._entries = list(entries)
 
     def append(self, fact: AnyFact) -> Entry:
-        """Pretend."""
+        """Append in memory only."""
         last = self._entries[-1]
         self._entries.append(Entry(last.seq + 1, last.at, fact))
         return self._entries[-1]
 
     def sync(self) -> None:
-        """Nothing is on file."""
+        """Do nothing: no file is written."""
 
     def read(self) -> Iterable[Entry]:
-        """What happened, and then what was pretended."""
+        """Return the real entries, then the trial ones."""
         return list(self._entries)
 
 
 def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str:
-    """Make this the head of every request; raises `Fault`, and changes nothing, if it cannot be.
+    """Make this epoch the head of every request; raises `UserError`, and changes nothing, if not.
 
-    `written` is the model's part of the summary that may be needed; else what was prepared is.
-    Returns what became of the conversation, or nothing if it goes on as it is.
+    `written` is the model's part of a summary that may be needed; without it, a prepared one is
+    used. Returns a description of the compaction, or nothing if there was none.
     """
     epoch = suited(epoch, agent.tools.by_name, wanted=agent.tools.toolset)
     trial = _trial(agent, epoch)
@@ -64,9 +64,9 @@ def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str
 async def switch_with_summary(
     agent: Agent, epoch: Epoch, *, former: Callable[[Card], Model] | None = None
 ) -> str:
-    """The same, where the model so far writes its part of a summary, if one is needed.
+    """Switch, and let the current model write its part of a summary if one is needed.
 
-    `former` finds whoever answers for that model, where it is not the agent's; raises `Fault`.
+    `former` returns the client of that model, where it is not the agent's; raises `UserError`.
     """
     from travois.context.compaction.summary_call import Wish, Written, write_model_part
 
@@ -86,7 +86,7 @@ async def switch_with_summary(
 
 
 def _trial(agent: Agent, epoch: Epoch) -> Agent:
-    """The agent as it would be with this head; what happens to it does not happen."""
+    """Return a copy of the agent with this head; its log is in memory."""
     session = agent.session
     trial = replace(
         agent,
@@ -103,22 +103,22 @@ def _is_too_large(trial: Agent) -> bool:
 
 
 def _shortened(trial: Agent, written: Written | None) -> Compacted:
-    """A compaction that needs no call; raises `Fault` if even that is too large."""
+    """Compact without a request; raises `UserError` if even that is too large."""
     from travois.context.compaction.compact import rungs, shorter
     from travois.context.compaction.summary_call import Wish, Written, prepared
 
     card, most = model(trial), stop_at(model(trial))
     goal, wish = min(limit(trial), most), Wish("switch")
     fact = None
-    for part in (written or prepared(trial), Written(why="there is no room for more")):
+    for part in (written or prepared(trial), Written(why="no room for a summary by the model")):
         fact = shorter(trial, rungs(trial), wish=wish, written=part, goal=goal)
         if fact is not None and fact.after < most:
             return replace(fact, limit=limit(trial))
     epoch, size = trial.session.view.epoch, context_tokens(trial.session.view)
     head = round(head_tokens(epoch) * family(card.id)) if epoch else 0
     raise Fault(
-        f"The session cannot go on with {card.name}",
-        why=f"it needs about {fact.after if fact else size:,} tokens at least, {head:,} of "
-        f"them for system text and tools, and {most:,} of {card.window:,} may be used",
-        fix="Choose a model with a larger window; nothing was changed.",
+        f"Cannot switch to {card.name}",
+        why=f"the conversation needs at least {fact.after if fact else size:,} tokens ({head:,} of "
+        f"them for system prompt and tools); {most:,} of {card.window:,} are available",
+        fix="Choose a model with a larger window. Nothing was changed.",
     )

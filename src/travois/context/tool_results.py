@@ -1,7 +1,7 @@
-"""L1: how much room each result has, and what becomes of one that is too large for it.
+"""L1: the room that each tool result has, and the preview of one that is too large for it.
 
 The room of a result follows from the reply that asked for it: from what was free then, and from
-what else it asked for. So it is known before any call runs, and the same whatever ends first.
+what else it asked for. So it is known before any call runs, and the same whichever ends first.
 
 Model sees: head and tail of a large result, what is missing, and where to read it.
 Tokens: at most the room of each result; pages of files keep to theirs and are never stored.
@@ -40,19 +40,19 @@ TIDY = 1_000
 
 
 class Room(msgspec.Struct, frozen=True):
-    """How many tokens the result of a call may take: as its tool may, and as is free."""
+    """The token limits of a call's result: by its tool, and by what is free."""
 
     cap: int
     share: int
 
     @property
     def tokens(self) -> int:
-        """Both limits as one, without what is put around a result."""
+        """The smaller limit, without what is put around a result."""
         return max(LEAST // 2, min(self.cap, self.share) - PER_RESULT)
 
 
 class Window(msgspec.Struct, frozen=True):
-    """How large a conversation may become, and how much of that the head leaves."""
+    """The largest size of a conversation, and how much of it the head leaves."""
 
     most: int
     """The size that it may reach, with room kept for the reply."""
@@ -63,7 +63,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Oversize(msgspec.Struct, frozen=True):
-    """A result to be stored: its call, its whole text, and how much of it is shown."""
+    """A result to store: its call, its full text, and how many tokens of it to show."""
 
     call: str
     text: str
@@ -115,10 +115,10 @@ def last_calls(view: View) -> tuple[Call, ...]:
 def oversize(
     view: View, layers: Layers, *, room: int, bounded: Mapping[str, bool]
 ) -> Iterator[Oversize]:
-    """Return the unseen results that are too large by themselves or, largest first, together.
+    """Yield the unseen results that are too large by themselves or, largest first, together.
 
     `bounded` names the calls whose results keep to their room: pages, which are never stored
-    (true), and others, which are if something made them longer than all room (false).
+    (true), and others, which are stored if something made them longer than all room (false).
     """
     names = {call.id: call.name for call in last_calls(view)}
     unseen = [item.fact for item in view.items[view.seen :] if isinstance(item.fact, Result)]
@@ -146,9 +146,9 @@ def measure(text: str) -> int:
 
 
 def most_that_fits(count: int, size: Callable[[int], int], *, tokens: int) -> int:
-    """Return about the most of `count` parts whose size is within so many tokens.
+    """Return about the largest number of `count` parts whose size is within so many tokens.
 
-    `size` grows with its argument. Few sizes are taken, so the answer may be 2% too low.
+    `size` grows with its argument. Few sizes are measured, so the answer may be 2% too low.
     """
     low, high, least, most = 0, count, 0, size(count)
     if most <= tokens:
@@ -172,7 +172,7 @@ def clip(text: str, tokens: int, *, head: float = HEAD) -> Clipped:
 def clip_ends(
     front: str, back: str, tokens: int, *, head: float, total: int, lines: int
 ) -> Clipped:
-    """The same for a text of which only the beginning and the end are at hand."""
+    """Clip a text of which only the beginning and the end are at hand."""
 
     def ends(room: int) -> tuple[str, str]:
         first = front[: int(room * head)]
@@ -209,9 +209,9 @@ def left_out(clipped: Clipped, *, total: int, lines: int, unit: str = "character
 
 
 def preview(text: str, *, path: str, tokens: int, nonce: str) -> str:
-    """The two ends of a text with what is missing between them.
+    """Render the two ends of a text with what is missing between them.
 
-    The nonce was not known to whoever wrote the text, so the text cannot speak for us.
+    The nonce is unknown to the author of the text, so the text cannot fake our marker.
     """
     mark = f"stored {nonce}: " if nonce else ""
     marker = tokens - estimate(path) - PER_RESULT - 80

@@ -1,4 +1,4 @@
-"""How much room a conversation has, and whether its cache still lives."""
+"""The room of a conversation: compaction threshold, free tokens, and state of the prompt cache."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from travois.engine.agent import Agent
 
 
 def model(agent: Agent) -> Model:
-    """The model that answers."""
+    """Return the model that answers."""
     epoch = agent.session.view.epoch
     assert epoch is not None
     return epoch.model
 
 
 def limit(agent: Agent) -> int:
-    """The size at which compaction starts."""
+    """Return the size at which compaction starts."""
     return threshold(model(agent), agent.context.layers)
 
 
 def threshold(card: Model, layers: Layers) -> int:
-    """The size at which a conversation with this model is compacted."""
+    """Return the size at which a conversation with this model is compacted."""
     used = _used(card, layers)
     own = compact_at(used)
     share = round(effective_window(used) * layers.percent / 100)
@@ -39,7 +39,7 @@ def hard_stop(card: Model, layers: Layers) -> int:
 
 
 def way_out(agent: Agent) -> str:
-    """Say what to do about a full window where compaction may not start by itself."""
+    """Say what to do about a full window when compaction may not start by itself."""
     layers, smaller = agent.context.layers, "go back with /rewind, or start a new session"
     if layers.automatic:
         return ""
@@ -48,16 +48,16 @@ def way_out(agent: Agent) -> str:
     if layers.shorten:
         ask = "Compact with /compact or `travois compact`"
         return f"Automatic compaction is off{by}. {ask}, {larger}, {smaller}."
-    return f"Compaction is off{by}. Switch it on again, {larger}, {smaller}."
+    return f"Compaction is off{by}. Turn it back on, {larger}, {smaller}."
 
 
 def _used(card: Model, layers: Layers) -> Model:
-    """The model with as much of its window as is to be used."""
+    """Return the model with its window limited to the part that may be used."""
     return replace(card, window=min(card.window, layers.window or card.window))
 
 
 def fitted(agent: Agent) -> Layers:
-    """The layers' numbers, as they suit the room that there is."""
+    """Return the layers' limits, scaled to the room that there is."""
     return agent.context.layers.fitted(beside_head(agent))
 
 
@@ -77,7 +77,7 @@ def results_room(agent: Agent) -> int:
 
 
 def call_room(agent: Agent, call: Call) -> Room:
-    """Return the room for the result of a call; one that no reply asked for has all of it."""
+    """Return the room for the result of a call; a call that no reply asked for has all of it."""
     asked = last_calls(agent.session.view)
     among = asked if any(one.id == call.id for one in asked) else (call,)
     # A stand-in is asked for under one name and runs under another: the latter has the cap.
@@ -86,9 +86,9 @@ def call_room(agent: Agent, call: Call) -> Room:
 
 
 def cold(agent: Agent) -> bool:
-    """Whether the provider has forgotten what was sent, so that a change costs nothing more.
+    """Return whether the provider's cache has expired, so that a change costs nothing more.
 
-    What a person has asked back counts as warm until it was sent, or it would be cut at once.
+    A restored part counts as warm until it was sent, or it would be cut again at once.
     """
     cache = agent.session.cache
     asked = any(cause == "undo" for cause, _ in cache.moved)
@@ -96,10 +96,10 @@ def cold(agent: Agent) -> bool:
 
 
 def idled(agent: Agent) -> bool:
-    """Whether a pause is a reason to make room before the next request.
+    """Return whether a pause is a reason to make room before the next request.
 
-    Time alone is no pressure: it is one only between turns, once the cache is gone, and after an
-    hour or in a window that is half full. What suits the bill best is `cheap`.
+    Time alone is no pressure: it is a reason only between turns, once the cache is gone, and after
+    an hour or in a window that is half full. `cheap` costs least.
     """
     layers = agent.context.layers
     if layers.idle == "off" or not cold(agent):
@@ -110,16 +110,16 @@ def idled(agent: Agent) -> bool:
 
 
 def paused(agent: Agent) -> float:
-    """Return how many seconds ago the provider was last asked."""
+    """Return how many seconds ago the last request was sent."""
     return agent.runtime.clock() - agent.session.cache.used
 
 
 def half_full(agent: Agent) -> bool:
-    """Whether more than half of what starts a compaction is in use."""
+    """Return whether more than half of the compaction threshold is in use."""
     return context_tokens(agent.session.view) > limit(agent) / 2
 
 
 def in_turn(agent: Agent) -> bool:
-    """Whether the model has spoken since the turn began."""
+    """Return whether the model has replied since the turn began."""
     view = agent.session.view
     return view.replied >= 0 and view.items[view.replied].seq > agent.turn.began

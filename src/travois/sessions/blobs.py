@@ -1,4 +1,4 @@
-"""Bytes kept once, under the name of their content."""
+"""Content-addressed storage of bytes, and atomic file replacement."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR))
 
 
 def replace(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = "now") -> None:
-    """Put these bytes in the place of the file, all at once. Raises OSError.
+    """Replace the content of a file atomically. Raises OSError.
 
-    They are on the disk itself when this returns, unless it does not matter when (a cache).
+    The bytes are on the disk itself when this returns, unless it does not matter when (a cache).
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
@@ -39,7 +39,7 @@ def replace(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = "now"
 
 
 def sync_folder(path: Path) -> None:
-    """Bring the names in a folder to the disk; file systems that cannot are left alone."""
+    """Flush a folder's names to disk; file systems that cannot do so are left alone."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -51,7 +51,7 @@ def sync_folder(path: Path) -> None:
 
 
 def fault(what: str, error: OSError, *, path: Path) -> Fault:
-    """What the operating system refused, as something that the user can mend."""
+    """Return an error of the operating system as one that the user can fix."""
     if error.errno in FULL:
         return Fault(what, why="the disk is full", fix=f"Free some space for {path} and try again.")
     if error.errno in DENIED:
@@ -65,7 +65,7 @@ def _reason(error: OSError) -> str:
 
 
 def size(folder: Path) -> int:
-    """How many bytes lie in a folder."""
+    """Return how many bytes a folder holds."""
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):
@@ -83,7 +83,7 @@ class Blobs:
         self._folder = folder
 
     def put(self, data: bytes) -> str:
-        """Keep these bytes; returns their name. On the disk itself before this returns."""
+        """Store these bytes and return their name, once they are on the disk itself."""
         name = digest(data)
         path = self._path(name)
         try:
@@ -91,11 +91,11 @@ class Blobs:
                 make_folders(path.parent)
                 replace(path, data)
         except OSError as error:
-            raise fault("Some bytes could not be kept", error, path=self._folder) from error
+            raise fault("Content could not be saved", error, path=self._folder) from error
         return name
 
     def get(self, name: str) -> bytes:
-        """The bytes of that name. Raises KeyError if they are missing or not what they were."""
+        """Return the bytes of a name. Raises KeyError if they are missing or damaged."""
         if len(name) != 64 or not HEX.issuperset(name):
             raise KeyError(name)
         try:
@@ -111,7 +111,7 @@ class Blobs:
 
     @staticmethod
     def _there(path: Path, size: int) -> bool:
-        """Whether they are kept already; being asked for counts as use (see `sweep`)."""
+        """Return whether they are stored already; asking counts as use, for garbage collection."""
         try:
             os.utime(path)
             return path.stat().st_size == size
@@ -120,5 +120,5 @@ class Blobs:
 
 
 def digest(data: bytes) -> str:
-    """The name of some bytes."""
+    """Return the name of some bytes: their digest."""
     return blake2b(data, digest_size=32).hexdigest()

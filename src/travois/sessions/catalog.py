@@ -1,4 +1,4 @@
-"""The sessions that there are, told from as little of their logs as possible."""
+"""Catalogue of sessions: list, find, summarise and prune them, reading as little as possible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMED = FACT + b'"changed","what":"name"'
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A session at a glance; `size` is how many bytes of its log are told here."""
+    """A session at a glance; `size` is how many bytes of its log are covered here."""
 
     id: str
     project: str
@@ -50,21 +50,21 @@ class Summary(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What to call it."""
-        return self.name or self.first_prompt or "(nothing said yet)"
+        """The name to show for it."""
+        return self.name or self.first_prompt or "(no messages yet)"
 
 
 class Glance(msgspec.Struct, frozen=True, array_like=True):
-    """A summary, and the moment of the log that it is about."""
+    """A summary, and the modification time of the log that it covers."""
 
     stamp: int
     summary: Summary
 
 
 def summaries(home: Home, keys: Iterable[str] | None = None) -> list[Summary]:
-    """The sessions of these projects (all, if none are given), the newest first.
+    """Return the sessions of these projects (all, if none are given), newest first.
 
-    Logs that have not changed since they were last told of are not opened.
+    Logs that have not changed since they were last summarised are not opened.
     """
     known, fresh = _roster(home), dict[str, Glance]()
     for place, stat in _logs(home, keys):
@@ -79,7 +79,7 @@ def summaries(home: Home, keys: Iterable[str] | None = None) -> list[Summary]:
 
 
 def _roster(home: Home) -> dict[str, Glance]:
-    """What was told of all sessions before; it can always be told again."""
+    """Load the summaries of all sessions; they can always be built again."""
     try:
         return msgspec.json.decode((home.path / ROSTER).read_bytes(), type=dict[str, Glance])
     except (OSError, ValueError):
@@ -92,12 +92,12 @@ def _keep(home: Home, roster: dict[str, Glance]) -> None:
 
 
 def folders(home: Home, keys: Iterable[str] | None = None) -> Iterator[Path]:
-    """The folders of these projects' sessions, in no order; those without a word are left out."""
+    """Return the folders of these projects' sessions, in no order, without empty ones."""
     return (home.sessions / place for place, _ in _logs(home, keys))
 
 
 def _logs(home: Home, keys: Iterable[str] | None) -> Iterator[tuple[str, os.stat_result]]:
-    """Where below the sessions' folder one lies that has something to tell, with its log's stat."""
+    """Yield the place of each session with a log below the sessions folder, and the log's stat."""
     top = str(home.sessions)
     keys = _names(top) if keys is None else dict.fromkeys(keys)
     for place in (f"{key}/{name}" for key in keys for name in _names(f"{top}/{key}")):
@@ -108,7 +108,7 @@ def _logs(home: Home, keys: Iterable[str] | None) -> Iterator[tuple[str, os.stat
 
 
 def find(home: Home, text: str, *, project: Project | None = None) -> Summary:
-    """The session of this id, name, or beginning of an id."""
+    """Return the session with this id, name, or id prefix."""
     everywhere = list(folders(home))
     here = [f for f in everywhere if project is not None and f.parent.name in project.keys]
     for found in (
@@ -121,23 +121,23 @@ def find(home: Home, text: str, *, project: Project | None = None) -> Summary:
             return summarise(found[0])
         if found:
             raise _ambiguous(text, found)
-    raise Fault(f"There is no session {text!r}", fix="`travois sessions --all` lists them.")
+    raise Fault(f"There is no session {text!r}", fix="List sessions with `travois sessions --all`.")
 
 
 def newest(home: Home, project: Project, *, cwd: str) -> Summary:
-    """The session to continue: the last one of this folder, else of this project."""
+    """Return the session to continue: the newest of this folder, else of this project."""
     found = [summary for summary in summaries(home, project.keys) if summary.cwd]
     if not found:
         raise Fault(
             "There is no session to continue here",
-            why=f"none was started in {project.root}",
-            fix="Start one with `travois`, or see `travois sessions --all`.",
+            why=f"no session was started in {project.root}",
+            fix="Start one with `travois`, or list all with `travois sessions --all`.",
         )
     return next((summary for summary in found if summary.cwd == cwd), found[0])
 
 
 def summarise(folder: Path) -> Summary:
-    """A session at a glance. What an earlier glance told is not read again."""
+    """Summarise a session. What an earlier summary covers is not read again."""
     path = folder / NAME
     size = path.stat().st_size
     known = _recall(folder, size)
@@ -166,7 +166,7 @@ def _recall(folder: Path, size: int) -> Summary | None:
 
 
 def _first(folder: Path, text: bytes) -> Summary:
-    """What the first line tells; nothing of it counts as read yet."""
+    """Build a summary from the first line; nothing of it counts as read yet."""
     summary = Summary(folder.name, folder.parent.name)
     entry = _entry(text)
     if entry is None or not isinstance(entry.fact, Opened):
@@ -177,7 +177,7 @@ def _first(folder: Path, text: bytes) -> Summary:
 
 
 def _blocks(file: BinaryIO, offset: int) -> Iterator[bytes]:
-    """Whole lines from an offset on, many at once."""
+    """Yield blocks of whole lines from an offset on."""
     file.seek(offset)
     rest = b""
     while chunk := file.read(BLOCK):
@@ -189,7 +189,7 @@ def _blocks(file: BinaryIO, offset: int) -> Iterator[bytes]:
 
 
 def _fold(summary: Summary, block: bytes) -> Summary:
-    """The same session some lines later. No string in a line can hold the bytes looked for."""
+    """Update a summary with more lines. No string in a line can hold the bytes looked for."""
     last = _entry(block[block.rfind(b"\n", 0, -1) + 1 :])
     return msgspec.structs.replace(
         summary,
@@ -250,9 +250,7 @@ def _called(among: list[Path], text: str) -> list[Path]:
 def _ambiguous(text: str, found: list[Path]) -> Fault:
     some = sorted(map(summarise, found), key=lambda summary: -summary.updated)[:5]
     listed = "".join(f"\n  {summary.id}  {summary.title[:60]}" for summary in some)
-    return Fault(
-        f"{text!r} could be any of {len(found)} sessions", fix=f"Say which one by its id:{listed}"
-    )
+    return Fault(f"{text!r} matches {len(found)} sessions", fix=f"Name one by its id:{listed}")
 
 
 # Getting rid of sessions: into the trash first, and never what something else stands on.
@@ -265,29 +263,32 @@ GRACE = 24 * 3600.0
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """An old session that is not thrown away, and why."""
+    """An old session that is not pruned, and why."""
 
     summary: Summary
     because: str
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What would go, and what is old but stays."""
+    """The sessions to prune, and the old ones that stay."""
 
     doomed: tuple[Summary, ...]
     kept: tuple[Kept, ...]
 
 
 def plan(candidates: list[Summary], everything: list[Summary], *, before: float, keep: int) -> Plan:
-    """Which of the candidates (newest first) may go: untouched since `before`, beyond the newest
-    `keep`, and no fork that stays was made from them."""
+    """Choose the candidates (newest first) to prune.
+
+    They are untouched since `before`, beyond the newest `keep`, and not the base of a fork that
+    stays.
+    """
     old = {summary.id: summary for summary in candidates[keep:] if summary.updated < before}
     doomed = dict(old)
     while bases := {s.parent for s in everything if s.id not in doomed}.intersection(doomed):
         for id in bases:
             del doomed[id]
     kept = tuple(
-        Kept(summary, "a fork that stays was made from it")
+        Kept(summary, "a session that stays was forked from it")
         for id, summary in old.items()
         if id not in doomed
     )
@@ -295,7 +296,7 @@ def plan(candidates: list[Summary], everything: list[Summary], *, before: float,
 
 
 def tidy(home: Home, *, days: int, now: float) -> None:
-    """Move sessions that nobody touched for so many days to the trash; once a day is enough."""
+    """Move sessions untouched for so many days to the trash, at most once a day."""
     mark = home.path / "tidied"
     if not days or (mark.exists() and now - mark.stat().st_mtime < DAY):
         return
@@ -311,7 +312,7 @@ def tidy(home: Home, *, days: int, now: float) -> None:
 
 
 def discard(home: Home, summary: Summary) -> Path:
-    """Move a session to the trash. Raises Fault if somebody is writing to it."""
+    """Move a session to the trash. Raises UserError if another process is writing to it."""
     folder = home.session(summary.project, summary.id)
     held = lock.acquire(folder)
     try:
@@ -327,7 +328,7 @@ def discard(home: Home, summary: Summary) -> Path:
 
 
 def empty_trash(home: Home, *, now: float) -> int:
-    """Really delete what was discarded, and blobs that no session names; returns the bytes."""
+    """Delete what is in the trash, and blobs that no session names; return the freed bytes."""
     from shutil import rmtree
 
     freed = size(home.trash)
@@ -336,7 +337,7 @@ def empty_trash(home: Home, *, now: float) -> int:
 
 
 def sweepable(home: Home, *, now: float) -> Iterator[Path]:
-    """The blobs that no session names and that nobody has asked for of late."""
+    """Yield the blobs that no session names and that were not used recently."""
     named = set(_named(home.sessions.glob(f"*/*/{NAME}")))
     named |= set(_named(home.trash.glob(f"*/*/{NAME}")))
     for path in home.blobs.glob("??/*"):
@@ -346,7 +347,7 @@ def sweepable(home: Home, *, now: float) -> Iterator[Path]:
 
 
 def session_size(home: Home, summary: Summary) -> int:
-    """How many bytes a session takes, with what lies in its /tmp."""
+    """Return how many bytes a session takes, including its /tmp."""
     return size(home.session(summary.project, summary.id)) + size(home.session_tmp(summary.id))
 
 

@@ -1,8 +1,8 @@
-"""Where a session stood at some entry of its log: a resume need not replay what came before it.
+"""Checkpoints of a session's derived state, so that a resume need not replay the whole log.
 
 A checkpoint is a cache: the log is the truth, and without the file only time is lost. It is used
-only if it is whole, of this version, and about exactly the bytes with which the log (and those
-that it was forked from) begins; else the log is read from its start.
+only if it is whole, of this version, and about exactly the bytes with which the log (and those that
+it was forked from) begins; else the log is read from its start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST = 256 << 20
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
-    """What was derived from the beginnings of these files, as whoever derived it wrote it."""
+    """The state derived from the beginnings of these files, encoded."""
 
     marks: dict[str, Mark]
     """How far each file was read, by the id of its session; the session's own is the last."""
@@ -35,14 +35,14 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 def save(folder: Path, found: Checkpoint) -> None:
-    """Keep a checkpoint; where that is not possible, the next resume takes longer."""
+    """Save a checkpoint; if that fails, the next resume takes longer."""
     data = msgspec.msgpack.encode(found)
     with suppress(OSError):
         blobs.replace(folder / FILE, data + crc32(data).to_bytes(4, "big"), sync="whenever")
 
 
 def load(folder: Path) -> Checkpoint | None:
-    """The checkpoint of a session; None unless it is about the log as it is."""
+    """Return the checkpoint of a session; None unless it matches the log as it is."""
     try:
         path = folder / FILE
         data = path.read_bytes() if path.stat().st_size <= LARGEST else b""
@@ -53,7 +53,7 @@ def load(folder: Path) -> Checkpoint | None:
 
 
 def drop(folder: Path) -> None:
-    """Forget a checkpoint that turned out to be of no use."""
+    """Delete a checkpoint that turned out to be useless."""
     with suppress(OSError):
         (folder / FILE).unlink()
 
@@ -68,7 +68,7 @@ def _decoded(data: bytes) -> Checkpoint | None:
 
 
 def _is_current(folder: Path, found: Checkpoint) -> bool:
-    """Whether the files begin with the bytes that the checkpoint is about."""
+    """Return whether the files begin with the bytes that the checkpoint covers."""
     files = [path for path, _ in lineage(folder)]
     if [path.name for path in files] != list(found.marks):
         return False
@@ -77,7 +77,7 @@ def _is_current(folder: Path, found: Checkpoint) -> bool:
 
 
 def _checksum(path: Path, size: int) -> int:
-    """The checksum of the first bytes of a file; negative if it has fewer."""
+    """Return the checksum of the first bytes of a file; -1 if it has fewer."""
     crc = 0
     with path.open("rb", buffering=0) as file:
         while size > 0:

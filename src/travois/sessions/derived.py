@@ -1,7 +1,7 @@
-"""What a session derives from its log: a fold over the entries, and a quick replay of many.
+"""State that a session derives from its log: a fold over the entries, and a quick replay of many.
 
-Each short way of `Replay` has the same outcome as `Derivation.account`, `View.add` and
-`Derivation.settle` one after another. Whatever is not quite common takes that long way.
+Each short way of `LogReplay` has the same outcome as `LogDerivation.count_entry`, `View.add` and
+`LogDerivation.apply_state` one after another. Everything uncommon takes that long way.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ UNSEEN = frozenset((Decided, Asked, Hooked, Spawned, Finished, Changed, Noted, F
 
 
 def is_news(fact: AnyFact) -> bool:
-    """Whether this is word of a child or its change of the task list, also between turns."""
+    """Return whether this comes from a child or changes the task list, also between turns."""
     match fact:
         case User(origin="task") | Changed(what="todos"):
             return True
@@ -69,7 +69,7 @@ def is_news(fact: AnyFact) -> bool:
 
 
 class Derived(msgspec.Struct, array_like=True):
-    """All that a session knows from its log: a fold over the entries, up to one of them."""
+    """Everything that a session derives from its log up to some entry, as a value."""
 
     view: View = msgspec.field(default_factory=View)
     state: dict[str, str] = {}
@@ -95,12 +95,12 @@ class Derived(msgspec.Struct, array_like=True):
 
 
 def count_pictures(content: tuple[AnyBlock, ...]) -> int:
-    """How many images and documents are among these blocks."""
+    """Return how many images and documents are among these blocks."""
     return len([block for block in content if isinstance(block, Media)])
 
 
 class Derivation:
-    """All that follows from the entries so far; `Derived` is the same as a value."""
+    """The state derived from the entries so far; `DerivedState` is the same as a value."""
 
     view: View
     state: dict[str, str]
@@ -139,27 +139,27 @@ class Derivation:
     """The last entry."""
 
     def derived(self) -> bytes:
-        """All of it, to be kept."""
+        """Encode all of it for a checkpoint."""
         known = {name: getattr(self, name) for name in Derived.__struct_fields__}
         return msgspec.msgpack.encode(Derived(**known))
 
     def know(self, known: Derived) -> None:
-        """Go on from there."""
+        """Take over a saved state."""
         for name in Derived.__struct_fields__:
             setattr(self, name, getattr(known, name))
 
     @property
     def usage(self) -> Usage:
-        """All tokens so far, also those of turns that were taken back."""
+        """The tokens so far, including those of turns that were rewound."""
         return self.spent.usage
 
     @property
     def dollars(self) -> float:
-        """What they cost."""
+        """The cost of these tokens."""
         return self.spent.dollars
 
     def settle(self, entry: Entry) -> None:
-        """What holds until something else is said or a rewind takes it back."""
+        """Apply an entry to the state that a rewind takes back."""
         match entry.fact:
             case Assistant():
                 self.decided = {}
@@ -181,7 +181,7 @@ class Derivation:
                 pass
 
     def change(self, fact: Changed) -> None:
-        """Set some state of the session."""
+        """Set a state of the session."""
         self.state[fact.what] = fact.value
         if fact.what.startswith(JOB):
             self.jobs[fact.what.removeprefix(JOB)] = fact.value
@@ -189,7 +189,7 @@ class Derivation:
             self.draft, self.drafted, self.notes = "", False, ""
 
     def _parent(self, fact: AnyFact) -> None:
-        """Keep count of children; those of the session that this one branched off are not ours."""
+        """Track children; those of the session that this one was forked from are not ours."""
         match fact:
             case Opened():
                 self.running, self.owed = {}, {}
@@ -211,7 +211,7 @@ class Derivation:
                 pass
 
     def account(self, entry: Entry) -> None:
-        """What has happened has happened, also if it was taken back."""
+        """Count an entry in totals that a rewind does not take back."""
         fact = entry.fact
         kind = type(fact)
         if kind not in BESIDE and not (kind in NEWS and is_news(fact)):
@@ -220,9 +220,9 @@ class Derivation:
             self._count(entry)
 
     def _count(self, entry: Entry) -> None:
-        """Keep count of children, costs, the provider's cache, letters, pictures and notes.
+        """Count children, costs, the provider's cache, mail, pictures and notes.
 
-        Most entries are results and replies, which count for little.
+        Most entries are results and replies, which affect few of these.
         """
         fact = entry.fact
         if isinstance(fact, Result):
@@ -258,11 +258,11 @@ class Derivation:
 
 
 class Edited(Exception):
-    """A rewind or an undone compaction: what came before it has to be derived anew."""
+    """A rewind or an undone compaction: the entries before it have to be replayed."""
 
 
 class Replay:
-    """One pass over a log. Costs and the cache are behind until `finish`."""
+    """A pass over a log. Costs and the cache lag behind until `finish`."""
 
     def __init__(self, known: Derivation) -> None:
         self._known = known
@@ -279,7 +279,7 @@ class Replay:
         }
 
     def add(self, block: list[Entry]) -> None:
-        """Take entries into account; raises `Edited` where one takes others out."""
+        """Add entries; raises `HistoryEdited` where one takes others out."""
         find, other = self._ways.get, self._add_other
         for entry in block:
             fact = entry.fact
@@ -287,7 +287,7 @@ class Replay:
         self._close(block)
 
     def add_edited(self, block: list[Entry], gone: TakenOut) -> None:
-        """The same where it is known which entries do not count."""
+        """Add entries of which those in `gone` do not count."""
         self.finish()
         for entry in block:
             self._known.account(entry)
@@ -308,7 +308,7 @@ class Replay:
             self._take_cache()
 
     def _close(self, block: list[Entry]) -> None:
-        """Note the last entry of a block, and the last that tells how a turn ended."""
+        """Note the last entry of a block, and the last that shows how a turn ended."""
         known = self._known
         for entry in reversed(block):
             kind = type(entry.fact)
@@ -423,7 +423,7 @@ class Replay:
 
 
 def _with_usages(spent: Spent, usages: list[Usage]) -> Spent:
-    """The sum after these replies, added in their order: sums of fractions depend on it."""
+    """Return the sum after these replies, added in their order: sums of fractions depend on it."""
     price, before = spent.price, spent.usage
     beside = [usage.beside for usage in usages if usage.beside is not None]
     total = Usage(
@@ -442,7 +442,7 @@ def _with_usages(spent: Spent, usages: list[Usage]) -> Spent:
 
 
 def _costs(usages: list[Usage], price: Price) -> list[float]:
-    """What each reply cost, by `cost` unless it is plain."""
+    """Return the cost of each reply, by `cost` unless it is plain."""
     if price.above is not None or any(usage.beside or usage.searches for usage in usages):
         return [cost(usage, price) for usage in usages]
     fresh, read, write, output = price.input, price.read, price.write, price.output

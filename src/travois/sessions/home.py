@@ -1,4 +1,4 @@
-"""Where Travois keeps everything that outlives a process: one folder, for its owner only."""
+"""The Travois home folder (TRAVOIS_HOME) with everything on disk, and the project of a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TMP = "tmp"
 
 
 class Home(msgspec.Struct, frozen=True):
-    """The folder and what lies where in it."""
+    """The home folder and the places in it."""
 
     path: Path
     passing: str = ""
@@ -27,59 +27,59 @@ class Home(msgspec.Struct, frozen=True):
 
     @property
     def sessions(self) -> Path:
-        """One folder per project, and in it one per session."""
+        """The folder of sessions: one folder per project, and in it one per session."""
         return self.path / "sessions"
 
     @property
     def blobs(self) -> Path:
-        """Bytes by the name of their content."""
+        """The folder of content-addressed bytes."""
         return self.path / "blobs"
 
     @property
     def summaries(self) -> Path:
-        """Summaries that sessions share: one folder per project, and in it one per trust."""
+        """The folder of shared summaries: one folder per project, and in it one per trust."""
         return self.path / "summaries"
 
     @property
     def projects(self) -> Path:
-        """What is known of folders, so that one that was moved is known again."""
+        """The records of known folders, by which a moved one is recognised."""
         return self.path / "projects"
 
     @property
     def trash(self) -> Path:
-        """What was pruned, until the trash is emptied."""
+        """The folder of pruned sessions, until the trash is emptied."""
         return self.path / "trash"
 
     @property
     def mail(self) -> Path:
-        """One folder per team, and in it one per member."""
+        """The folder of mail: one folder per team, and in it one per member."""
         return self.path / "mail"
 
     @property
     def settings(self) -> Path:
-        """The user's settings."""
+        """The user's settings file."""
         return self.path / "settings.json"
 
     def session(self, project: str, id: str) -> Path:
-        """The folder of one session."""
+        """Return the folder of one session."""
         return self.sessions / project / id
 
     def session_tmp(self, id: str) -> Path:
-        """What is /tmp for the commands of one session; short, since sockets have short names."""
+        """Return the /tmp of a session's commands; short, since socket paths are limited."""
         return self.path / "tmp" / id
 
     def prepare(self) -> Home:
-        """Make the folder if it is missing, and see that it can be written to."""
+        """Create the folder if it is missing, and check that it is writable."""
         try:
             blobs.make_folders(self.path)
             self.sessions.mkdir(mode=0o700, exist_ok=True)
             for folder in (self.path, self.sessions):
                 _close_to_others(folder)
         except OSError as error:
-            raise blobs.fault("Travois cannot keep its files", error, path=self.path) from error
+            raise blobs.fault("Travois cannot store its files", error, path=self.path) from error
         if not os.access(self.sessions, os.W_OK | os.X_OK):
             raise Fault(
-                "Travois cannot keep its files",
+                "Travois cannot store its files",
                 why=f"{self.sessions} is not writable",
                 fix="Make it writable, or set TRAVOIS_HOME to a folder that is.",
             )
@@ -87,9 +87,9 @@ class Home(msgspec.Struct, frozen=True):
 
 
 def prepare_or_pass(environ: Mapping[str, str]) -> tuple[Home, Home]:
-    """The home to read from, and a home to write to: a passing one where the other cannot be.
+    """Return the home to read from and one to write to, temporary if the real one is read-only.
 
-    The passing one is removed when the process ends.
+    The temporary one is removed when the process ends.
     """
     try:
         home = locate(environ).prepare()
@@ -102,8 +102,10 @@ def prepare_or_pass(environ: Mapping[str, str]) -> tuple[Home, Home]:
 
     folder = Path(mkdtemp(prefix="travois-"))
     atexit.register(rmtree, folder, ignore_errors=True)
-    told = f"Nothing is kept after the end: {why}. No session, memory, snapshot or answer 'always'"
-    kept = Home(folder, passing=f"{told} outlives this run; set TRAVOIS_HOME to a writable folder")
+    told = (
+        f"Nothing will be saved: {why}. Sessions, memories, snapshots and 'always' answers are lost"
+    )
+    kept = Home(folder, passing=f"{told} at the end; set TRAVOIS_HOME to a writable folder")
     try:
         return locate(environ), kept.prepare()
     except Fault:
@@ -111,9 +113,9 @@ def prepare_or_pass(environ: Mapping[str, str]) -> tuple[Home, Home]:
 
 
 def _close_to_others(folder: Path) -> None:
-    """Take from a folder of ours what others may do there; all that lies in it is closed with it.
+    """Remove other users' access to a folder of ours, and so to everything in it.
 
-    A folder that many share (as /tmp) is left as it is.
+    A folder that many share (such as /tmp) is left as it is.
     """
     found = folder.stat()
     if found.st_mode & 0o077 and found.st_uid == os.geteuid() and not found.st_mode & S_ISVTX:
@@ -122,7 +124,7 @@ def _close_to_others(folder: Path) -> None:
 
 
 def locate(environ: Mapping[str, str]) -> Home:
-    """The home that this environment asks for; nothing is made yet."""
+    """Return the home that this environment asks for, without creating it."""
     if chosen := environ.get("TRAVOIS_HOME"):
         return Home(Path(chosen).expanduser().absolute())
     state = environ.get("XDG_STATE_HOME", "")
@@ -131,9 +133,9 @@ def locate(environ: Mapping[str, str]) -> Home:
     person = environ.get("HOME", "")
     if not person.startswith("/"):
         raise Fault(
-            "Travois does not know where to keep its files",
+            "Travois does not know where to store its files",
             why="HOME is not set",
-            fix="Set TRAVOIS_HOME to a folder of yours.",
+            fix="Set TRAVOIS_HOME to a folder that you own.",
         )
     return Home(Path(person) / ".local" / "state" / "travois")
 
@@ -154,12 +156,12 @@ class Project(msgspec.Struct, frozen=True):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """All keys under which its sessions may lie."""
+        """The keys under which its sessions may lie."""
         return (self.key, *self.also)
 
 
 class Record(msgspec.Struct, frozen=True):
-    """What is remembered of a folder; `stamp` changes when another one takes its place."""
+    """The record of a folder; `stamp` changes when another one takes its place."""
 
     path: str
     key: str
@@ -167,7 +169,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def identify(home: Home, cwd: str) -> Project:
-    """The project of a folder. Starts git only for a repository that was never seen before."""
+    """Return the project of a folder. Runs git only for a repository never seen before."""
     folder = os.path.realpath(cwd)
     root, common = repository(folder)
     if not common:
@@ -183,7 +185,7 @@ def identify(home: Home, cwd: str) -> Project:
 
 
 def repository(folder: str) -> tuple[str, str]:
-    """The top of the repository around a folder and its common git folder; empty if none."""
+    """Return the top of the repository around a folder and its common git folder; empty if none."""
     while True:
         git = os.path.join(folder, ".git")
         if os.path.isfile(os.path.join(git, "HEAD")):
@@ -197,9 +199,10 @@ def repository(folder: str) -> tuple[str, str]:
 
 
 def verified_repository(folder: str) -> tuple[str, str]:
-    """Like `repository`, but with a git folder only if that names the checkout, too.
+    """Find the repository around a folder; its git folder counts only if it names the checkout.
 
-    A `.git` file is part of the workspace: what it names alone gives no rights over that folder.
+    A `.git` file is part of the workspace: by itself it gives no rights over the folder that it
+    names.
     """
     top, common = repository(folder)
     if not common or common == os.path.join(top, ".git"):
@@ -210,7 +213,7 @@ def verified_repository(folder: str) -> tuple[str, str]:
 
 
 def _linked(file: str) -> str:
-    """Where a worktree's or submodule's `.git` file leads: the git folder that all share."""
+    """Return the shared git folder that a worktree's or submodule's `.git` file leads to."""
     where = _text(file).removeprefix("gitdir:").strip()
     if not where:
         return ""
@@ -220,7 +223,7 @@ def _linked(file: str) -> str:
 
 
 def _by_history(home: Home, root: str, *, common: str) -> str:
-    """The key of a repository; empty if it has no history yet or git is missing."""
+    """Return the key of a repository; empty if it has no history yet or git is missing."""
     stamp = _git_stamp(common)
     known = _load(home, _name(common))
     if known is not None and known.stamp == stamp:
@@ -254,7 +257,7 @@ def _first_commit(root: str) -> str:
 
 
 def _by_path(home: Home, folder: str) -> str:
-    """The key of a folder, which it keeps when it is moved."""
+    """Return the key of a folder, which it keeps when it is moved."""
     known = _load(home, _name(folder))
     if known is not None:
         return known.key
@@ -271,13 +274,13 @@ def _by_path(home: Home, folder: str) -> str:
 
 
 def _place(folder: str) -> tuple[str, str]:
-    """Where a folder lies on the disk, and when it was born: inodes are used again."""
+    """Return the inode of a folder and its birth time: inodes are used again."""
     stat = os.stat(folder)
     return f"{stat.st_dev}-{stat.st_ino}", _birth(folder)
 
 
 def _birth(path: str) -> str:
-    """When a folder was made, in words that only mean something to this function."""
+    """Return the birth time of a folder in an opaque form."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -291,7 +294,7 @@ def _birth(path: str) -> str:
 
 
 def _git_stamp(common: str) -> str:
-    """Changes when another repository is put in this one's place; that costs one run of git."""
+    """Return a stamp that changes when another repository takes this one's place."""
     stat = os.stat(common)
     with suppress(OSError):
         born = os.stat(os.path.join(common, "description")).st_mtime_ns
@@ -315,7 +318,7 @@ def _load(home: Home, name: str) -> Record | None:
 
 
 def _save(home: Home, name: str, record: Record) -> None:
-    """Remember, if that is possible: a home that cannot be written to is reported elsewhere."""
+    """Save a record if possible: a home that cannot be written to is reported elsewhere."""
     with suppress(OSError, UnicodeEncodeError):
         blobs.make_folders(home.projects)
         blobs.replace(home.projects / name, msgspec.json.encode(record))

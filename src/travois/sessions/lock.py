@@ -1,4 +1,4 @@
-"""One writer per session: a lock that dies with its process and says who holds it."""
+"""The session lock: one writer per session, released when its process ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EIN
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A process, told apart from all others: by machine, boot, number and start."""
+    """A process, told apart from all others by machine, boot, pid and start time."""
 
     pid: int
     host: str = ""
@@ -35,7 +35,7 @@ class Lock:
         self._claim = claim
 
     def release(self) -> None:
-        """Let others write. The file stays: removing it would let two hold it at once."""
+        """Release the lock. The file stays: removing it would let two processes hold it at once."""
         if self._fd < 0:
             return
         if self._claim is not None:
@@ -47,7 +47,7 @@ class Lock:
 
 
 def acquire(folder: Path) -> Lock:
-    """Take the lock of a session's folder, or say who has it."""
+    """Take the lock of a session folder; raises UserError that names the holder."""
     path = folder / "lock"
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -61,7 +61,7 @@ def acquire(folder: Path) -> Lock:
 
 
 def holder(folder: Path) -> Holder | None:
-    """Who writes to this session at the moment, if anybody does.
+    """Return the process that writes to this session at the moment, if any.
 
     Read from what holders write down, not by trying the lock: a probe could get in the way of a
     process that is just starting.
@@ -71,7 +71,7 @@ def holder(folder: Path) -> Holder | None:
 
 
 def _take(fd: int, path: Path) -> Path | None:
-    """Lock the open file; where the file system has no locks, claim it by a second file."""
+    """Lock the open file; on file systems without locks, claim it by a second file."""
     claim = None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -106,13 +106,13 @@ def _claim(path: Path) -> Path:
 
 
 def _living(claim: Path) -> Holder | None:
-    """The holder that a claim names, unless it is known to be gone."""
+    """Return the holder that a claim names, unless it is known to be gone."""
     other = _read(claim)
     return other if other is not None and alive(other) else None
 
 
 def alive(other: Holder) -> bool:
-    """Whether a process is not known to be gone; another one of its number is not it."""
+    """Return whether a process may still exist; another one with its pid does not count."""
     me = myself()
     if other.host != me.host:
         return True  # nothing can be known of a process elsewhere
@@ -130,7 +130,7 @@ def _running(pid: int) -> bool:
 
 
 def myself() -> Holder:
-    """This process."""
+    """Return the identity of this process."""
     pid = os.getpid()
     return Holder(pid, os.uname().nodename, _boot(), _started(pid), time.time())
 
@@ -143,7 +143,7 @@ def _boot() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process started, in ticks since boot; empty if it is gone or that is not told."""
+    """Return a process's start time in ticks since boot; empty if it is gone or unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -164,6 +164,6 @@ def _held(path: Path, other: Holder | None) -> Fault:
         who = f"process {other.pid} on {other.host} since {time.ctime(other.since)}"
     return Fault(
         f"Session {path.parent.name} is in use",
-        why=f"held by {who}",
-        fix="Close it there, or use --fork-session to go on in a copy.",
+        why=f"locked by {who}",
+        fix="Close it there, or use --fork-session to continue in a copy.",
     )

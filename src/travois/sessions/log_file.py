@@ -1,4 +1,4 @@
-"""The file of entries of one session: appended to, repaired at its end, never rewritten."""
+"""The session log file: entries are appended, a torn end is repaired, nothing is rewritten."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Write = Callable[[int, bytes], int]
 
 
 class Log:
-    """A session's log, open for writing by this process alone."""
+    """The log of a session, open for writing by this process alone."""
 
     def __init__(
         self, folder: Path, fd: int, *, held: lock.Lock, clock: Clock, write: Write
@@ -65,7 +65,7 @@ class Log:
     def create(
         cls, folder: Path, opened: Opened, *, clock: Clock = time.time, write: Write = os.write
     ) -> Log:
-        """Begin a session in a folder of its own; a fork goes on counting after its base."""
+        """Create a session in a folder of its own; a fork goes on counting after its base."""
         log = cls._claim(folder, clock=clock, write=write)
         with ExitStack() as undo:
             undo.callback(log.close)
@@ -75,11 +75,11 @@ class Log:
 
     @classmethod
     def open(cls, folder: Path, *, clock: Clock = time.time, write: Write = os.write) -> Log:
-        """Go on with a session; a torn end is cut off and kept aside in the same folder."""
+        """Open a session to resume it; a torn end is cut off and saved in the same folder."""
         if not (folder / NAME).is_file():
             raise Fault(
                 f"There is no session {folder.name}",
-                fix="`travois sessions` lists those that there are.",
+                fix="List sessions with `travois sessions`.",
             )
         log = cls._claim(folder, clock=clock, write=write)
         with ExitStack() as undo:
@@ -98,12 +98,12 @@ class Log:
                 undo.callback(held.release)
                 fd = os.open(folder / NAME, flags, 0o600)
             except OSError as error:
-                raise blobs.fault("The session cannot be kept", error, path=folder) from error
+                raise blobs.fault("The session cannot be saved", error, path=folder) from error
             undo.pop_all()
         return cls(folder, fd, held=held, clock=clock, write=write)
 
     def append(self, fact: AnyFact) -> Entry:
-        """Write one entry in one go; when this returns, a crash of ours does not lose it.
+        """Append one entry in one write; once this returns, a crash of ours does not lose it.
 
         When it raises, nothing of the entry is left in the file and it can be tried again.
         """
@@ -130,7 +130,7 @@ class Log:
         return entry
 
     def sync(self) -> None:
-        """Bring what was appended to the disk itself."""
+        """Flush what was appended to the disk itself."""
         size = self._tail[1]
         if size == self._synced:
             return
@@ -144,21 +144,21 @@ class Log:
         self._synced = size
 
     def read(self) -> Iterator[Entry]:
-        """All entries, those of the session that this one was forked from first.
+        """Return all entries, those of the session that this one was forked from first.
 
-        What could not be read stands in `skipped` when this has come to its end.
+        Damaged places are in `skipped` once this has come to its end.
         """
         return chain.from_iterable(self.read_blocks())
 
     def read_blocks(self) -> Iterator[list[Entry]]:
-        """The same, many entries at once."""
+        """Return all entries, many at once."""
         self._skipped = []
         return self._follow(Lineage(self.folder, self._skipped))
 
     def resume(self) -> tuple[bytes, Iterator[list[Entry]]]:
-        """What was kept of the session as it stood at some entry, and all entries after that.
+        """Return the checkpointed state, and all entries after it.
 
-        Nothing, and all entries, where nothing was kept that is still so.
+        Without a checkpoint that still matches: an empty state, and all entries.
         """
         kept = checkpoint.load(self.folder)
         if kept is None:
@@ -170,34 +170,34 @@ class Log:
 
     @property
     def grown(self) -> int:
-        """How many bytes were added since `keep`; 0 where that is not known."""
+        """The bytes added since the last checkpoint; 0 if that is unknown."""
         return self._tail[1] - self._kept if self._marks else 0
 
     def keep(self, state: bytes) -> None:
-        """Keep what was derived from all entries so far; it can always be derived again."""
+        """Save what was derived from all entries so far; it can always be derived again."""
         marks = self._marks
         if marks and list(marks.values())[-1].size == self._tail[1]:
             checkpoint.save(self.folder, Checkpoint(marks, self.skipped, state))
             self._kept = self._tail[1]
 
     def news(self) -> str:
-        """Nothing: what cannot be saved is a fault here."""
+        """Return nothing: here, a failure to save is an error."""
         return ""
 
     def discard(self) -> None:
-        """Forget what was kept."""
+        """Delete the checkpoint."""
         checkpoint.drop(self.folder)
         self._kept = 0
 
     def recent(self) -> Iterator[Entry] | None:
-        """What matters of a very long log: its last entries and older turns of events.
+        """Return an excerpt of a very long log: its last entries and older key entries.
 
         None if the log is not that long: all of it can be read.
         """
         return scan.excerpt(self.folder, self._find_turns) if scan.is_long(self.folder) else None
 
     def _find_turns(self) -> Turns:
-        """The turns of events so far, looked for unless the log was read from its start."""
+        """Return the key entries so far, searched for unless the log was read from its start."""
         if self._turns is None:
             self._turns = scan.find_turns(self.folder)
         return self._turns
@@ -214,7 +214,7 @@ class Log:
         self._turns = turns or self._turns
 
     def _begin_turns(self) -> Turns | None:
-        """Gather the turns of events while a very long log is read: it saves another pass."""
+        """Start collecting key entries while a very long log is read, which saves another pass."""
         if self._tail[1] <= LARGEST_WHOLE:
             return None
         return Turns()
@@ -225,7 +225,7 @@ class Log:
         return tuple(self._skipped)
 
     def close(self) -> None:
-        """Let go of the file and of the lock."""
+        """Close the file and release the lock."""
         if self._fd >= 0:
             os.close(self._fd)
             self._held.release()
@@ -242,7 +242,7 @@ class Log:
             data = data[self._write(self._fd, data) :]
 
     def _advance(self, seq: int, data: bytes) -> None:
-        """Let the mark of this file follow what was appended to it."""
+        """Advance the mark of this file past what was appended to it."""
         if (mark := self._marks.get(self.folder.name)) is not None:
             size, crc = mark.size + len(data), crc32(data, mark.crc)
             self._marks[self.folder.name] = Mark(size, mark.lines + 1, seq, crc)
@@ -254,14 +254,14 @@ class Log:
     def _begin(self, opened: Opened) -> None:
         if os.fstat(self._fd).st_size:
             raise Fault(
-                f"Session {self.folder.name} exists already",
+                f"Session {self.folder.name} already exists",
                 fix=f"Use --resume {self.folder.name}, or another --session-id.",
             )
         self._tail = (opened.at if opened.parent else 0, 0)
         self.append(opened)
 
     def _repair(self) -> None:
-        """Find the last whole line; what stands after it is kept aside and cut off."""
+        """Find the last whole line; save what stands after it and cut it off."""
         try:
             with (self.folder / NAME).open("rb") as file:
                 seq, end = _last(file, file.seek(0, os.SEEK_END))
@@ -271,12 +271,14 @@ class Log:
                 self.torn = _aside(self.folder, rest)
                 self._cut(end)
         except OSError as error:
-            raise blobs.fault("The log could not be mended", error, path=self.folder) from error
+            raise blobs.fault(
+                "The session log could not be repaired", error, path=self.folder
+            ) from error
         self._tail = (seq, end)
 
 
 def _last(file: BinaryIO, end: int) -> tuple[int, int]:
-    """The number of the last entry, and where its line ends."""
+    """Return the number of the last entry, and where its line ends."""
     while end:
         begin, text = _line_before(file, end)
         found, _ = line.records(text)
@@ -287,7 +289,7 @@ def _last(file: BinaryIO, end: int) -> tuple[int, int]:
 
 
 def _line_before(file: BinaryIO, end: int) -> tuple[int, bytes]:
-    """Where the line that ends at `end` begins, and the line."""
+    """Return the line that ends at `end`, and where it begins."""
     size = BLOCK
     while True:
         start = max(0, end - size)
@@ -310,22 +312,22 @@ def _aside(folder: Path, data: bytes) -> Path:
 
 
 class Enduring(Log):
-    """What cannot be saved is held, in order, and saved before anything that comes after it."""
+    """A log that holds entries in memory while the disk refuses them, and saves them later."""
 
     unsaved: tuple[Entry, ...] = ()
     """What is not on the disk."""
     _news: str = ""
 
     def append(self, fact: AnyFact) -> Entry:
-        """Write one entry; where the disk refuses, hold it in memory."""
+        """Append one entry; if the disk refuses, hold it in memory."""
         self._catch_up()
         if not self.unsaved:
             try:
                 return super().append(fact)
             except Fault as fault:
                 self._news = (
-                    f"{fault.what}: {fault.why}. The session goes on in memory only, "
-                    "and is saved when that is possible again"
+                    f"{fault.what}: {fault.why}. The session continues in memory only "
+                    "and will be saved as soon as that works again"
                 )
         last = self.unsaved[-1].seq if self.unsaved else self._tail[0]
         entry, _ = line.encode(Entry(last + 1, self._clock(), fact))
@@ -333,35 +335,35 @@ class Enduring(Log):
         return entry
 
     def sync(self) -> None:
-        """Bring what could be saved to the disk itself; a disk that refuses is told of once."""
+        """Flush what could be saved to the disk itself; a disk that refuses is reported once."""
         self._catch_up()
         if not self.unsaved:
             try:
                 super().sync()
             except Fault as fault:
-                told = f"{fault.what}: {fault.why}. What was said last may be lost in a crash"
+                told = f"{fault.what}: {fault.why}. The latest messages may be lost in a crash"
                 self._news = "" if self._is_told else told
                 self._is_told = True
 
     _is_told: bool = False
 
     def read_blocks(self) -> Iterator[list[Entry]]:
-        """All entries, also those that are not on the disk."""
+        """Return all entries, including those that are not on disk."""
         return chain(super().read_blocks(), (list(self.unsaved),))
 
     def resume(self) -> tuple[bytes, Iterator[list[Entry]]]:
-        """The same from where it was kept on."""
+        """Return the checkpointed state and all entries after it, including those not on disk."""
         if self.unsaved:
             return b"", self.read_blocks()
         return super().resume()
 
     def recent(self) -> Iterator[Entry] | None:
-        """What matters of a very long log."""
+        """Return an excerpt of a very long log, including entries that are not on disk."""
         found = super().recent()
         return chain(found, self.unsaved) if found is not None else None
 
     def news(self) -> str:
-        """What the user should be told now of what is saved; each thing is told once."""
+        """Return news about saving for the user, each once."""
         told, self._news = self._news, ""
         return told
 
@@ -372,7 +374,7 @@ class Enduring(Log):
         super().close()
 
     def _catch_up(self) -> None:
-        """Save what is held, as far as the disk takes it."""
+        """Save the entries held in memory, as far as the disk accepts them."""
         held = len(self.unsaved)
         while self.unsaved:
             try:
@@ -381,4 +383,4 @@ class Enduring(Log):
                 return
             self.unsaved = self.unsaved[1:]
         if held:
-            self._news = "The session is saved again, with all that was held in memory"
+            self._news = "The session is being saved again; everything held in memory was written"

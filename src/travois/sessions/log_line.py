@@ -1,4 +1,4 @@
-"""One line of a log: an entry as JSON, with a checksum over all that stands before it."""
+"""One line of a session log: an entry as JSON, with a checksum over everything before it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from travois.core.json import encoded
 
 START = b'{"seq":'
 CRC = b',"crc":'
-TORN = "the line does not end"
+TORN = "the line is incomplete"
 DAMAGED = "the checksum does not match"
 
 _encoder = msgspec.json.Encoder()
@@ -19,7 +19,7 @@ _decoder = msgspec.json.Decoder(Entry)
 
 
 class Foreign(Exception):
-    """A line that is whole, but of a kind that this version does not know."""
+    """A whole line of a kind that this version does not know."""
 
     def __init__(self, kind: str, problem: str) -> None:
         super().__init__(kind)
@@ -28,7 +28,7 @@ class Foreign(Exception):
 
 
 class _Loose(msgspec.Struct):
-    """An entry of which only the outside is understood."""
+    """An entry whose fact is left undecoded."""
 
     seq: int
     at: float
@@ -37,13 +37,13 @@ class _Loose(msgspec.Struct):
 
 
 class _Kind(msgspec.Struct):
-    """What a fact calls itself."""
+    """The type tag of a fact."""
 
     type: str = "?"
 
 
 def encode(entry: Entry) -> tuple[Entry, bytes]:
-    """The entry as it will be read again, and its line."""
+    """Return an entry as it will be read again, and its line."""
     try:
         return entry, sealed(_encoder.encode(entry))
     except UnicodeEncodeError:
@@ -51,13 +51,13 @@ def encode(entry: Entry) -> tuple[Entry, bytes]:
 
 
 def sealed(record: bytes) -> bytes:
-    """A JSON object as a line, with a checksum as its last field."""
+    """Return a JSON object as a line, with a checksum as its last field."""
     body = record[:-1]
     return b"%b%b%d}\n" % (body, CRC, crc32(body))
 
 
 def decode(record: bytes) -> Entry:
-    """The entry of a whole record. Raises `Foreign`."""
+    """Decode a whole record. Raises `UnknownFactError`."""
     try:
         return _decoder.decode(record)
     except (ValueError, RecursionError) as error:
@@ -65,7 +65,7 @@ def decode(record: bytes) -> Entry:
 
 
 def decode_all(block: bytes) -> list[Entry]:
-    """The entries of many whole lines. Raises `Foreign` if one of them is not known."""
+    """Decode many whole lines. Raises `UnknownFactError` if one of them is not known."""
     try:
         return _decoder.decode_lines(block)
     except (ValueError, RecursionError) as error:
@@ -73,7 +73,7 @@ def decode_all(block: bytes) -> list[Entry]:
 
 
 def all_whole(block: bytes) -> bool:
-    """Whether a block is whole lines and nothing else."""
+    """Return whether a block consists of whole lines and nothing else."""
     *lines, rest = block.split(b"\n")
     parts = [text.rpartition(CRC) for text in lines]  # one step for all lines, then the next:
     bodies = [body for body, _, _ in parts]  # a loop over the lines would take half as long again
@@ -82,13 +82,13 @@ def all_whole(block: bytes) -> bool:
 
 
 def number(record: bytes) -> int:
-    """The number of a whole record, read from its first bytes; 0 if none stands there."""
+    """Return the entry number of a whole record from its first bytes; 0 if there is none."""
     digits = record[len(START) : record.find(b",")]
     return int(digits) if digits.isdigit() and len(digits) < 20 else 0
 
 
 def records(line: bytes) -> tuple[list[bytes], str]:
-    """The whole records of a line, and what is wrong with it; all is well if that is empty.
+    """Return the whole records of a line, and what is wrong with it; empty if nothing is.
 
     A line that lost its line break, or that began with the rest of a torn one, still gives the
     records in it that are whole: no string in a record can hold the bytes that begin one.
@@ -122,5 +122,5 @@ def _unknown(record: bytes, error: Exception) -> Entry:
 
 
 def _legible(entry: Entry) -> Entry:
-    """The same entry without lone surrogates, which fit in no JSON."""
+    """Return the entry without lone surrogates, which no JSON can hold."""
     return _decoder.decode(encoded(entry))

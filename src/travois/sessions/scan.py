@@ -1,4 +1,4 @@
-"""Reading the logs of sessions: many entries at once, from the start or from a mark on."""
+"""Reading of session logs in blocks, from the start or a mark, and excerpts of very long ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_WHOLE = 24 << 20
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A damaged place in a log: which file, line (from 1) and byte, and what is wrong there."""
+    """A damaged place in a log: file, line (from 1), byte offset, and the reason."""
 
     file: str
     line: int
@@ -37,7 +37,7 @@ class Skipped(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True):
-    """How far a file was read: bytes, lines, the last entry, and a checksum of those bytes."""
+    """A position in a file: bytes, lines, the last entry, and a checksum of those bytes."""
 
     size: int = 0
     lines: int = 0
@@ -49,18 +49,18 @@ NOTHING = Mark()
 
 
 def history(folder: Path, skipped: list[Skipped]) -> Iterator[Entry]:
-    """All entries of a session without opening it for writing; damage is added to `skipped`."""
+    """Return all entries of a session, read-only; damaged places are added to `skipped`."""
     return chain.from_iterable(Lineage(folder, skipped))
 
 
 class Lineage:
-    """One pass over a session and those that it was forked from, the oldest first.
+    """A pass over a session and those that it was forked from, oldest first.
 
-    `marks` tells how far each of them was read, by the id of the session.
+    `marks` holds how far each of them was read, by session id.
     """
 
     def __init__(self, folder: Path, skipped: list[Skipped], *, start: Mark = NOTHING) -> None:
-        """From a mark on, only what comes after it in the session's own file is read."""
+        """Start a pass; from a mark on, only the rest of the session's own file is read."""
         files = lineage(folder)
         self._files = files[-1:] if start.size else files
         self.start = start
@@ -79,15 +79,15 @@ class Lineage:
 
 
 def entries(path: Path, skipped: list[Skipped]) -> Iterator[Entry]:
-    """The entries of one file, in rising order; what is damaged is skipped and reported."""
+    """Return the entries of one file in rising order; damage is skipped and reported."""
     return chain.from_iterable(Reading(path, skipped))
 
 
 class Reading:
-    """One pass over the entries of a file, many at once, from a place where a line begins.
+    """A pass over the entries of a file in blocks, from a place where a line begins.
 
     Blocks of lines that are all whole are decoded together; only a damaged block is read line by
-    line. `mark` tells at any time what was read: it is where another pass can begin.
+    line. `mark` is always the place where another pass can begin.
     """
 
     def __init__(self, path: Path, skipped: list[Skipped], *, start: Mark = NOTHING) -> None:
@@ -136,7 +136,7 @@ class Reading:
         return found
 
     def _records(self, block: bytes) -> Iterator[tuple[bytes, Skipped]]:
-        """The whole records of a block, each with the place where it stands."""
+        """Yield the whole records of a block, each with its place."""
         name, offset = str(self._path), self.mark.size
         for number, text in enumerate(BytesIO(block), self.mark.lines + 1):
             found, reason = line.records(text)
@@ -149,7 +149,7 @@ class Reading:
 
 
 def _blocks(file: FileIO) -> Iterator[bytes]:
-    """The rest of a file in blocks of whole lines; only the last may lack its line break."""
+    """Yield the rest of a file in blocks of whole lines; only the last may lack its line break."""
     rest: list[bytes] = []
     while block := file.read(READ):
         cut = block.rfind(b"\n") + 1
@@ -163,7 +163,7 @@ def _blocks(file: FileIO) -> Iterator[bytes]:
 
 
 def _all_whole(block: bytes, *, last: int) -> list[Entry] | None:
-    """The entries of a block in which nothing is wrong; None if anything is."""
+    """Return the entries of an undamaged block; None if anything is wrong."""
     if not line.all_whole(block):
         return None
     try:
@@ -176,7 +176,7 @@ def _all_whole(block: bytes, *, last: int) -> list[Entry] | None:
 
 
 def opened(folder: Path) -> Entry | None:
-    """How a session began; None if its first line is damaged."""
+    """Return the first entry of a session; None if its line is damaged."""
     try:
         with (folder / NAME).open("rb") as file:
             found, _ = line.records(file.readline())
@@ -187,7 +187,7 @@ def opened(folder: Path) -> Entry | None:
 
 
 def lineage(folder: Path) -> list[tuple[Path, int]]:
-    """The sessions that this one stands on, oldest first, each with its last entry that counts."""
+    """Return this session and those it was forked from, oldest first, each with its last entry."""
     chain: list[tuple[Path, int]] = []
     last = 1 << 62
     while all(folder != known for known, _ in chain):
@@ -202,7 +202,7 @@ def lineage(folder: Path) -> list[tuple[Path, int]]:
 
 
 def _elsewhere(folder: Path, id: str) -> Path:
-    """The folder of another session: around this one, beside it, or in another project."""
+    """Find the folder of another session: around this one, beside it, or in another project."""
     around = [path for path in folder.parents if path.name == id]
     beside = [folder.with_name(id)] if id == Path(id).name else []
     others: Iterable[Path] = folder.parent.parent.glob(f"*/{id}") if beside else ()
@@ -212,7 +212,7 @@ def _elsewhere(folder: Path, id: str) -> Path:
     raise Fault(
         f"Session {folder.name} cannot be read",
         why=f"it is a fork of {id}, which is missing",
-        fix="Bring it back from the trash folder of your Travois home.",
+        fix="Restore it from the trash folder in your Travois home.",
     )
 
 
@@ -222,7 +222,7 @@ def _decode(record: bytes, *, path: Path, version: str) -> Entry:
     except line.Foreign as error:
         raise Fault(
             f"Session {path.parent.name} was written by {version} of Travois, not this one",
-            why=f"it has a fact of type {error.kind!r} ({error.problem})",
+            why=f"it contains a fact of type {error.kind!r} ({error.problem})",
             fix="Update Travois to read it.",
         ) from None
 
@@ -243,7 +243,7 @@ NOT_HUMAN = b'"origin":"'
 
 
 class Turns:
-    """The turns of events of a log: the first ones, and of the others the last."""
+    """The key entries of a log (openings, prompts, compactions, rewinds): first and last ones."""
 
     def __init__(self) -> None:
         self._first: list[Entry] = []
@@ -251,7 +251,7 @@ class Turns:
         self._room = TURNS
 
     def add(self, entries: Iterable[Entry]) -> None:
-        """Keep those of these entries that are turns of events."""
+        """Keep the key entries among these."""
         for entry in [entry for entry in entries if type(entry.fact) in KINDS]:
             if isinstance(entry.fact, User) and entry.fact.origin != "human":
                 continue
@@ -261,7 +261,7 @@ class Turns:
                 self._keep(entry, len(msgspec.json.encode(entry)))
 
     def before(self, seq: int) -> Iterator[Entry]:
-        """Those that came before an entry."""
+        """Yield the key entries before an entry."""
         found = (*self._first, *(entry for entry, _ in self._last))
         return takewhile(lambda entry: entry.seq < seq, found)
 
@@ -273,12 +273,12 @@ class Turns:
 
 
 def is_long(folder: Path) -> bool:
-    """Whether a log is so long that only an excerpt of it is looked at."""
+    """Return whether a log is so long that only an excerpt of it is read."""
     return sum(os.stat(path / NAME).st_size for path, _ in lineage(folder)) > LARGEST_WHOLE
 
 
 def find_turns(folder: Path) -> Turns:
-    """Look through a log for its turns of events, without decoding anything else."""
+    """Search a log for its key entries, without decoding anything else."""
     found = Turns()
     for path, last in lineage(folder):
         for text in _lines(path / NAME, last=last):
@@ -288,7 +288,7 @@ def find_turns(folder: Path) -> Turns:
 
 
 def excerpt(folder: Path, turns: Callable[[], Turns]) -> Iterator[Entry]:
-    """The turns of events of a long log, and then its last entries."""
+    """Yield the key entries of a long log, and then its last entries."""
     path = folder / NAME
     tail = _tail(path, _next_line(path, max(0, os.stat(path).st_size - TAIL)))
     first = next(tail, None)
@@ -303,7 +303,7 @@ def _tail(path: Path, begin: int) -> Iterator[Entry]:
 
 
 def _next_line(path: Path, offset: int) -> int:
-    """Where the first line begins at or after an offset."""
+    """Return where the first line begins at or after an offset."""
     if not offset:
         return 0
     with path.open("rb") as file:
@@ -317,7 +317,7 @@ def _lines(path: Path, *, last: int) -> Iterator[bytes]:
 
 
 def _excerpt_blocks(path: Path) -> Iterator[bytes]:
-    """The whole lines of a file, in blocks."""
+    """Yield the whole lines of a file, in blocks."""
     rest = b""
     with path.open("rb", buffering=0) as file:
         while block := file.read(READ):

@@ -1,4 +1,4 @@
-"""A session: one log, the view of it, and whoever watches."""
+"""A session: its log, the state derived from it, resuming, and the watchers of new events."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _decoded(state: bytes) -> Derived | None:
 
 
 class Session(Derivation):
-    """The one writer of a log. Everything it knows is a fold over the entries."""
+    """The only writer of a log. Everything it knows is derived from the entries."""
 
     def __init__(self, log: Log, *, secrets: Secrets = NO_SECRETS) -> None:
         self._log = log
@@ -49,9 +49,10 @@ class Session(Derivation):
         self._load()
 
     def _load(self) -> None:
-        """Derive everything from the log, from where it was last kept on.
+        """Derive everything from the log, starting at the last checkpoint.
 
-        Cycles are not looked for meanwhile: a long log makes many objects, and none of them.
+        Garbage collection is off meanwhile: a long log makes many objects, and none of them in
+        cycles.
         """
         collecting = gc.isenabled()
         gc.disable()
@@ -82,7 +83,7 @@ class Session(Derivation):
         return self._derive(known, blocks, gone=gone)
 
     def _resumed(self) -> tuple[Derived, Blocks]:
-        """What was kept of this session, and the entries after that."""
+        """Return the checkpointed state of this session, and the entries after it."""
         if self._kept_beside is None:
             return Derived(), self._all()
         state, blocks = self._kept_beside.resume()
@@ -95,14 +96,14 @@ class Session(Derivation):
         return self._kept_beside.read_blocks()
 
     def _derive_all(self, *, trim: bool = True) -> None:
-        """Start over, where what was kept is of no use."""
+        """Start over, where the checkpoint is of no use."""
         if self._kept_beside is not None:
             self._kept_beside.discard()
         gone = taken_out(chain.from_iterable(self._all()))
         self._derive(Derived(), self._all(), gone=gone, trim=trim)
 
     def _derive(self, start: Derived, blocks: Blocks, *, gone: TakenOut, trim: bool = True) -> None:
-        """Go on from a start; raises `Edited` where something unforeseen takes entries out."""
+        """Continue from a state; raises `HistoryEdited` where entries are taken out."""
         self.know(start)
         view, checked, replay = self.view, CHECKED, Replay(self)
         for block in filter(None, blocks):
@@ -118,32 +119,32 @@ class Session(Derivation):
             view.trim()
 
     def _keep(self) -> None:
-        """Keep what is derived so far beside the log, so that a resume can go on from there."""
+        """Save a checkpoint beside the log, so that a resume can start there."""
         if self._kept_beside is not None:
             self._kept_beside.keep(self.derived())
 
     def record(self) -> list[Entry]:
-        """All entries, also those that were taken back; of a very long log, those that matter."""
+        """Return all entries, including rewound ones; of a very long log, an excerpt."""
         recent = self._kept_beside.recent() if self._kept_beside is not None else None
         return list(self._log.read() if recent is None else recent)
 
     def history(self) -> list[Entry]:
-        """The same without what a rewind took out."""
+        """Return all entries without those that a rewind took out."""
         return living(self.record())
 
     @property
     def is_long(self) -> bool:
-        """Whether the log is so long that `record` gives only what matters of it."""
+        """Return whether the log is so long that only an excerpt of it is read."""
         return self._kept_beside is not None and self._kept_beside.recent() is not None
 
     def twin(self, log: Log) -> Session:
-        """A session that knows the same as this one, and writes to another log."""
+        """Return a session with the same state that writes to another log."""
         other = Session(log, secrets=self.secrets)
         other.know(msgspec.msgpack.decode(self.derived(), type=Derived))
         return other
 
     def append(self, fact: AnyFact) -> Entry:
-        """Make it so: on file first, then in the view, then on screens; without our secrets."""
+        """Append a fact, with secrets masked: to the file, then to the view, then to watchers."""
         fact = self.secrets.concealed(fact)
         why = illegal(self.view, fact)
         assert not why, f"{type(fact).__name__}: {why}"
@@ -160,24 +161,24 @@ class Session(Derivation):
         return entry
 
     def _tell_news(self) -> None:
-        """Tell of a disk that takes nothing, or does again, as soon as somebody watches."""
+        """Report a disk that refuses to save, or saves again, as soon as somebody watches."""
         beside = self._kept_beside if self._watchers else None
         if beside is not None and (news := beside.news()):
             self.emit(Warned(news))
 
     def emit(self, delta: Delta) -> None:
-        """Show something that is not worth keeping."""
+        """Send an event to watchers without logging it."""
         self._tell(delta)
 
     def sync(self) -> None:
-        """Bring everything so far to the disk itself."""
+        """Flush everything so far to the disk itself."""
         self._log.sync()
         if self._kept_beside is not None and self._kept_beside.grown > STRIDE:
             self._keep()
 
     @contextmanager
     def watch(self) -> Generator[MemoryObjectReceiveStream[Event]]:
-        """Everything from here on, in order. A watcher runs no code inside an append."""
+        """Receive every event from here on, in order. A watcher runs no code inside an append."""
         send, receive = anyio.create_memory_object_stream[Event](math.inf)
         self._watchers.append(send)
         try:

@@ -1,4 +1,4 @@
-"""Settings from many places, laid over each other: the later wins, and what is denied stays so."""
+"""Merging of settings files, variables and flags: the later source wins, denials stay."""
 
 from __future__ import annotations
 
@@ -59,11 +59,10 @@ def load(
     sources: str = "",
     etc: Path = ETC,
 ) -> Loaded:
-    """The settings in force in a workspace.
+    """Load and merge the settings of a workspace.
 
-    `given` is a file or a JSON object for this run; `chosen` are flags, by key; `sources` names
-    the files that count, if not all do. What the machine's administrator wrote is laid on last:
-    nothing overrides it.
+    `given` is a file or a JSON object for this run; `chosen` are flags, by key; `sources` names the
+    files that count, if not all do. The administrator's settings come last: nothing overrides them.
     """
     where = Where(home, root, cwd or root, trust.root(root))
     stack = _Stack(where, theirs=CLAUDE.home(environ))
@@ -86,7 +85,7 @@ def load(
 
 
 class _Stack:
-    """Layers, merged as they are laid on."""
+    """The merge of settings layers, in the order in which they are added."""
 
     def __init__(self, where: Where, *, theirs: Path | None) -> None:
         self.where = where
@@ -104,11 +103,11 @@ class _Stack:
         self.held: Json = dict(DEFAULTS)
 
     def settle(self) -> None:
-        """Hold what the user's own files say against what comes with the workspace."""
+        """Freeze the user's values: workspace settings are compared with them."""
         self.held = dict(self.values)
 
     def lay(self, layer: Layer) -> None:
-        """Put one more layer on top."""
+        """Add one more layer on top."""
         layer = checked(foreign.adapted(layer))
         self.theirs |= {layer.where} if layer.foreign else set()
         self.notices += layer.notices
@@ -132,8 +131,7 @@ class _Stack:
         found = sift(layer, self.held, agreed=self.agreed, places=self.where.places)
         self.wanted += (text for text in found.wanted if text not in self.wanted)
         self.notices += [
-            f"{layer.at(key)} is ignored: files of a workspace may not say that"
-            for key in found.never
+            f"{layer.at(key)} is ignored: workspace settings may not set it" for key in found.never
         ]
         return msgspec.structs.replace(layer, values=found.values, hooks=found.hooks)
 
@@ -150,7 +148,7 @@ class _Stack:
             self.origins[key] = f"{earlier}, {where}" if earlier else where
 
     def _rule(self, rule: Rule, layer: Layer) -> None:
-        """Add a rule, unless the very same is there: `/path` means another in each place."""
+        """Add a rule, unless the very same is there: `/path` means another file in each place."""
         anchored = rule.what.startswith("/") and not rule.what.startswith("//")
         same = (rule.effect, rule.tool, rule.what, rule.base if anchored else "")
         same += tuple(other.text for other in rule.unless)
@@ -163,11 +161,11 @@ class _Stack:
 
     @property
     def settings(self) -> Settings:
-        """What they come to so far."""
+        """The settings merged so far."""
         return msgspec.convert(nested(self.values), Settings)
 
     def loaded(self) -> Loaded:
-        """What they come to."""
+        """Return the merged settings with their origins, rules, hooks and notices."""
         self._forbid(BYPASS, "bypass")
         self._forbid(AUTO, "auto")
         plugged = self._plug()
@@ -206,7 +204,7 @@ class _Stack:
         )
 
     def _plug(self) -> tuple[Plugin, ...]:
-        """The plugins, with their hooks laid on; and what skills of the workspace ask for."""
+        """Add the hooks of plugins and note what workspace skills ask for; return the plugins."""
         root, keeps = self.where.root, str(self.where.home.path / "plugin-data")
         wishes = wished(self.values, keeps=keeps)
         more, missing = installed(self.installed, wishes.enabled, root)
@@ -222,7 +220,7 @@ class _Stack:
         return found
 
     def _running(self) -> list[tuple[Level, str, Json]]:
-        """The hooks that are not switched off; an administrator's are so only by themselves."""
+        """Return the enabled hooks; an administrator's are disabled only by the same file."""
         if not self.values["disableAllHooks"]:
             return self.hooks
         by = self.origins["disableAllHooks"]
@@ -234,11 +232,11 @@ class _Stack:
             kinds = ", ".join(dict.fromkeys(text.partition(":")[0] for text in fresh))
             yield (
                 f"{self.where.trusted} is not trusted with {len(fresh)} of its settings, "
-                f"which are left out ({kinds}); `travois trust` shows and allows them"
+                f"which are ignored ({kinds}); review them with `travois trust`"
             )
 
     def _forbid(self, switch: str, name: Mode) -> None:
-        """Leave a mode that was switched off."""
+        """Leave a permission mode that was disabled."""
         mode, by = "permissions.defaultMode", self.origins[switch]
         if (
             not self.values[switch]
@@ -246,32 +244,32 @@ class _Stack:
         ):
             return
         if self.origins[mode] == FLAGS:
-            raise Fault(f"Mode {name} is switched off here", why=f"{switch} in {by}")
-        self.notices.append(f"{self.origins[mode]}: mode {name} is switched off by {by}")
+            raise Fault(f"Mode {name} is disabled", why=f"{switch} in {by}")
+        self.notices.append(f"{self.origins[mode]}: mode {name} is disabled by {by}")
         self._set(mode, "default", where=by)
 
 
 def _variables(layer: Layer) -> dict[str, str]:
-    """The variables that a layer sets, but those that are ours."""
+    """Return the variables that a layer sets, without TRAVOIS_ ones."""
     keys = (key for key in layer.values if key.startswith("env."))
     named = {key.removeprefix("env."): str(layer.values[key]) for key in keys}
     return {name: value for name, value in named.items() if not name.startswith(PREFIX)}
 
 
 def _told_changes(root: str, changed: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    """One line about files behind trusted commands that are not as they were."""
+    """Yield one line about changed files behind trusted commands."""
     files = list(dict.fromkeys(file for each in changed.values() for file in each))
     if files:
         more = f" and {len(files) - 3} more" if len(files) > 3 else ""
         yield (
-            f"{root}: files that trusted hooks or MCP servers run are not as you agreed to them "
-            f"({', '.join(files[:3])}{more}); `travois trust --changed` lists them, "
-            "`travois trust` accepts them"
+            f"{root}: files of trusted hooks or MCP servers have changed since you trusted them "
+            f"({', '.join(files[:3])}{more}); list them with `travois trust --changed`, "
+            "accept them with `travois trust`"
         )
 
 
 def _secret_leaves(tree: Json) -> Iterator[tuple[str, str]]:
-    """The texts in settings whose names, or places, are those of secrets."""
+    """Yield the texts in settings that are secrets by name or place."""
     for key, value in tree.items():
         if is_tree(value):
             below = {f"{key}.{name}": each for name, each in value.items()}
@@ -292,9 +290,9 @@ def _stray(layer: Layer, key: str) -> str:
 
 
 def _astray(rule: Rule) -> str:
-    """Why a deny or ask rule probably does not mean what it says: `/etc` is below its base."""
+    """Return why a deny or ask rule probably misses its target: `/etc` counts from its base."""
     top = rule.what.strip("/").partition("/")[0]
     there = os.path.exists(os.path.join("/", top)) and "*" not in top
     if rule.effect == "allow" or not there or os.path.exists(os.path.join(rule.base, top)):
         return ""
-    return f"means a path below {rule.base}; write /{rule.what} for one from / on"
+    return f"means a path below {rule.base}; write /{rule.what} for an absolute path"

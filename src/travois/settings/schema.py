@@ -1,4 +1,4 @@
-"""Every number and choice that a user may change, with its default."""
+"""The settings schema: every setting with its type and default."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Quantity = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class Part(msgspec.Struct, frozen=True, rename="camel"):
-    """Some settings that belong together, spelled as other agents spell them."""
+    """A group of settings, with the camelCase keys that other agents use."""
 
 
 # Settings about what may happen: permissions, and the walls around commands.
@@ -44,7 +44,7 @@ ModeName = Literal[
 
 
 class Permissions(Part, frozen=True):
-    """What may happen without a question, and what never may."""
+    """Permission rules and the permission mode."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Permissions(Part, frozen=True):
 
     @property
     def mode(self) -> Mode:
-        """The mode by its own name, whichever name was used."""
+        """The mode by our own name, whichever name was used."""
         for mode in MODES:
             if mode == self.default_mode:
                 return mode
@@ -71,7 +71,7 @@ class Permissions(Part, frozen=True):
 
 
 class Network(Part, frozen=True):
-    """Whom commands in the sandbox may reach."""
+    """Network access of commands in the sandbox."""
 
     mode: Literal["", "off", "listed", "on"] = ""
     """Empty means that it depends on the command."""
@@ -80,7 +80,7 @@ class Network(Part, frozen=True):
 
 
 class Filesystem(Part, frozen=True):
-    """What commands in the sandbox may write and read, besides the workspace."""
+    """Files that commands in the sandbox may read and write besides the workspace."""
 
     allow_write: tuple[str, ...] = ()
     deny_write: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class Filesystem(Part, frozen=True):
 
 
 class Sandbox(Part, frozen=True):
-    """The walls around commands."""
+    """The sandbox around commands."""
 
     enabled: bool = True
     required: bool = False
@@ -116,7 +116,7 @@ class Sandbox(Part, frozen=True):
 
 
 class Manner(Part, frozen=True):
-    """How one model is used."""
+    """Settings for one model."""
 
     effort_level: Effort = ""
     max_effort_level: Effort = ""
@@ -124,7 +124,7 @@ class Manner(Part, frozen=True):
 
 
 class Pricing(msgspec.Struct, frozen=True, rename="camel"):
-    """What models cost, where that is not what the catalogue says."""
+    """Model prices that differ from the catalogue."""
 
     multiplier: Quantity = 1.0
     """For every price that is not given below."""
@@ -133,14 +133,14 @@ class Pricing(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Attribution(Part, frozen=True):
-    """What is put under commits and pull requests; empty for nothing."""
+    """Text added to commits and pull requests; empty for none."""
 
     commit: str = ""
     pr: str = ""
 
 
 class Worktrees(Part, frozen=True):
-    """What a git worktree for an agent gets besides the files of its commit."""
+    """Contents of an agent's git worktree besides the files of its commit."""
 
     symlink_directories: tuple[str, ...] = ()
     """Folders of the repository that it shares, such as `node_modules`."""
@@ -152,7 +152,7 @@ Json = dict[str, object]
 
 
 class Timeouts(Part, frozen=True):
-    """How long to wait for a provider, in seconds."""
+    """Timeouts for providers, in seconds."""
 
     connect: Seconds = 10.0
     first_byte: Seconds = 90.0
@@ -164,14 +164,14 @@ class Timeouts(Part, frozen=True):
 
 
 class Retry(Part, frozen=True):
-    """How often to try again, and the longest pause before it."""
+    """The number of retries, and the longest pause before one."""
 
     attempts: Count = 10
     max_wait: Seconds = 60.0
 
 
 class Context(Part, frozen=True):
-    """How the window is kept in bounds: each layer has its switch, and numbers are tokens."""
+    """Switches and limits of the context layers; numbers are tokens."""
 
     offload: bool = True
     """Whether results that are too large are stored, and shown in part."""
@@ -242,7 +242,7 @@ class Context(Part, frozen=True):
 
     @property
     def layers(self) -> Layers:
-        """The same, as the engine knows it."""
+        """The same values as the engine's context layers."""
         same = {name: getattr(self, name) for name in SAME_NAMES}
         others = {ours: getattr(self, name) for name, ours in LAYER_NAMES.items()}
         return Layers(
@@ -279,7 +279,7 @@ LAYER_NAMES = {
 
 
 class Mail(Part, frozen=True):
-    """How other sessions reach this one."""
+    """Mail between sessions."""
 
     address: str = ""
     """Its name in a team, as in `crew:ada`; empty if it is in none."""
@@ -288,7 +288,7 @@ class Mail(Part, frozen=True):
 
 
 class Consents(Part, frozen=True):
-    """What becomes of what was learned, for each whom it is for."""
+    """Consent to new memories, by scope."""
 
     project: Consent = "auto"
     user: Consent = "auto"
@@ -296,7 +296,7 @@ class Consents(Part, frozen=True):
 
 
 class Dreaming(Part, frozen=True):
-    """When memories are put in order between sessions."""
+    """Consolidation of memories between sessions."""
 
     enabled: bool = True
     hours: Quantity = 24.0
@@ -306,7 +306,7 @@ class Dreaming(Part, frozen=True):
 
 
 class Remembering(Part, frozen=True):
-    """What is kept from one session to the next."""
+    """Memory across sessions."""
 
     enabled: bool = True
     extract: Literal["model", "rules", "off"] = "model"
@@ -322,14 +322,14 @@ class Remembering(Part, frozen=True):
 
 
 class Search(Part, frozen=True):
-    """What `travois search` looks through."""
+    """The scope of `travois search`."""
 
     agents: bool = True
     """Whether sessions that other agents recorded on this machine are found, too."""
 
 
 class WebSearch(Part, frozen=True):
-    """Who searches the web: nobody, the provider of the model, or an address of the user's."""
+    """Web search: off, by the model's provider, or by an endpoint of the user's."""
 
     use: Literal["off", "provider", "endpoint"] = "off"
     kind: Literal["json", "searxng", "brave", "tavily"] = "json"
@@ -361,7 +361,7 @@ class Browser(Part, frozen=True):
 
 
 class Local(Part, frozen=True):
-    """Models that this machine runs itself."""
+    """Models that run on this machine."""
 
     fallback: bool = True
     """Whether the small one that comes with Travois answers where no other can."""
@@ -370,7 +370,7 @@ class Local(Part, frozen=True):
 
 
 class Tui(Part, frozen=True):
-    """How the terminal is used."""
+    """The terminal interface."""
 
     theme: Literal["auto", "dark", "light", "none"] = "auto"
     vim: bool = False
@@ -380,7 +380,7 @@ class Tui(Part, frozen=True):
 
 
 class StatusLine(Part, frozen=True):
-    """A program of the user's whose output stands below the prompt."""
+    """A user's program whose output is shown below the prompt."""
 
     type: str = "command"
     command: str = ""
@@ -390,7 +390,7 @@ class StatusLine(Part, frozen=True):
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
-    """All settings; zero means that there is no limit, empty that nothing was chosen."""
+    """All settings; 0 means no limit, empty means nothing was chosen."""
 
     model: str = ""
     effort_level: Effort = ""
@@ -499,7 +499,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """One plugin: who it is, and where what it brings lies."""
+    """A plugin: its name, and the folders and files of what it provides."""
 
     name: str
     folder: str
@@ -521,7 +521,7 @@ class Plugin(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """The settings in force, where each came from, and what the user should know."""
+    """The settings in force, the origin of each, and notices for the user."""
 
     settings: Settings
     origins: dict[str, str]
@@ -553,6 +553,6 @@ class Loaded(msgspec.Struct, frozen=True):
     """The files of settings that were read, the weakest first."""
 
     def origin(self, key: str, item: str = "") -> str:
-        """Which file, variable or flag decided this."""
+        """Return the file, variable or flag that decided this."""
         whole = self.origins.get(key, "default")
         return self.origins.get(f"{key}[{item}]", whole) if item else whole

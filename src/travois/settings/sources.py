@@ -1,4 +1,4 @@
-"""Where settings come from: files of ours and of other agents, variables, one run's own."""
+"""Sources of settings: our files, other agents' files, environment variables, and --settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ UNASKED_COMMANDS = "sandbox.autoAllowBashIfSandboxed"
 
 
 class Where(msgspec.Struct, frozen=True):
-    """The places that settings of a session come from."""
+    """The places that a session's settings come from."""
 
     home: Home
     root: str
@@ -65,18 +65,18 @@ class Where(msgspec.Struct, frozen=True):
 
 
 def levels(named: str) -> tuple[Level, ...]:
-    """Which of the files count, weakest first: all if none is named, none of them for `none`."""
+    """Return the file levels that count, weakest first: all for an empty text, none for `none`."""
     if named == "none":
         return ()
     picked = [word.strip() for word in named.split(",") if word.strip()]
     if strange := [word for word in picked if word not in SOURCES]:
-        fix = "It takes user, project and local, parted by commas."
+        fix = "Use user, project and local, separated by commas."
         raise Fault(f"--setting-sources does not know {strange[0]!r}", fix=fix)
     return tuple(level for level in SOURCES if level in picked or not picked)
 
 
 def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[Layer]:
-    """The files of a level: the other agent's, then our own."""
+    """Yield the files of a level: the other agent's, then our own."""
     home = CLAUDE.home(environ)
     theirs = home / "settings.json" if home else None
     person = environ.get("HOME", "") if level == "user" else where.root
@@ -107,18 +107,18 @@ def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[La
 
 
 def _plugged(folder: Path, level: Level) -> Iterator[Layer]:
-    """The plugins that lie in a folder, as if its settings named them."""
+    """Yield the plugins in a folder, as if its settings named them."""
     if found := within(str(folder)):
         yield Layer(str(folder), {"plugins": found}, level=level)
 
 
 def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Iterator[Layer]:
-    """The layer of a file, if it is there."""
+    """Yield the layer of a file, if the file exists."""
     try:
         if not path.exists():
             return
         if not path.is_file():
-            raise Fault(f"Settings cannot be read: {path}", why="it is not a plain file")
+            raise Fault(f"Settings cannot be read: {path}", why="it is not a regular file")
         data = path.read_bytes()
     except OSError as error:
         raise Fault(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
@@ -130,7 +130,7 @@ def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Itera
 def run(
     where: Where, given: str, environ: Mapping[str, str], *, notices: list[str]
 ) -> Iterator[Layer]:
-    """What was said for this run: --settings, and variables."""
+    """Yield the settings of this run: --settings and environment variables."""
     if given.lstrip().startswith("{"):
         yield parsed(given.encode(errors="replace"), where="--settings", base=where.cwd)
     elif given:
@@ -145,12 +145,12 @@ def _given(path: Path, text: str) -> Layer:
         raise Fault(
             f"--settings {text} cannot be read",
             why=str(error.strerror),
-            fix="Give a file, or a JSON object that begins with {.",
+            fix="Pass a file, or a JSON object that starts with {.",
         ) from error
 
 
 def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Layer]:
-    """Variables such as TRAVOIS_TIMEOUTS_IDLE, one for each setting that is a single value."""
+    """Yield layers from variables such as TRAVOIS_TIMEOUTS_IDLE, one for each single value."""
     names = {_variable(key): key for key in DEFAULTS if key not in UNITED} | THEIRS
     for name, text in sorted(environ.items(), key=lambda each: each[0].startswith(PREFIX)):
         if (switch := SWITCHES.get(name)) and text.lower() not in ("", "0", "false", "no"):

@@ -1,7 +1,7 @@
-"""What the user said about a folder: whether they trust it, and what they always allow there.
+"""Workspace trust: what the user approved for a folder, and permission answers kept for it.
 
-Trust is bound to what was shown. Each thing that a folder asks for is agreed to by its digest, so
-whatever it asks for later is asked about, and what was agreed to stays.
+Trust is bound to what was shown. Each request of a folder is approved by its digest, so later
+requests are asked about again, and what was approved stays.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ SHIMS = os.path.join("node_modules", ".bin")
 
 
 def reached(line: str, places: tuple[str, ...]) -> dict[str, str]:
-    """Return the files of a workspace that a command reaches, by path, each with its digest.
+    """Return the workspace files that a command reaches, by path, each with its digest.
 
     `line` is a command line, or the JSON that holds one; `places` are the folders that its words
     may count from, the workspace first.
@@ -107,17 +107,17 @@ def reached(line: str, places: tuple[str, ...]) -> dict[str, str]:
 
 
 def compare(before: dict[str, str], now: dict[str, str]) -> tuple[str, ...]:
-    """Return what became of the files that a command reaches, a line each; none if nothing did."""
+    """Describe how the files that a command reaches have changed, one line each."""
     fates = {
         **{path: "changed" for path in before if now.get(path, before[path]) != before[path]},
-        **{path: "is gone" for path in before if path not in now},
+        **{path: "was deleted" for path in before if path not in now},
         **{path: "is new" for path in now if path not in before},
     }
     return tuple(f"{path} {fate}" for path, fate in sorted(fates.items()))
 
 
 def _leading_to(path: str, text: str, places: tuple[str, ...]) -> Iterator[str]:
-    """The files that one file leads to."""
+    """Yield the files that one file leads to."""
     folder = os.path.dirname(path)
     if path.endswith(".py"):
         yield from _imported(text, folder, places)
@@ -134,7 +134,7 @@ def _leading_to(path: str, text: str, places: tuple[str, ...]) -> Iterator[str]:
 def _named(
     text: str, places: tuple[str, ...], *, bases: tuple[str, ...], words: Words
 ) -> Iterator[str]:
-    """The programs, modules and recipes that a text names, as far as they are in the workspace."""
+    """Yield the programs, modules and recipes in the workspace that a text names."""
     for module in MODULE.findall(text):
         yield from _modules(module, (*bases, *(os.path.join(place, "src") for place in places)))
     named = dict.fromkeys(WORD.findall(PROJECT_DIR.sub("./", text[:SCANNED])))
@@ -145,7 +145,7 @@ def _named(
 
 
 def _meant(word: str, base: str, places: tuple[str, ...]) -> Iterator[str]:
-    """The files that one word of a command means, if it were run in this folder."""
+    """Yield the files that one word of a command means, if it were run in this folder."""
     for recipe in SCRIPT_RUNNERS.get(word, ()):
         yield from _existing(os.path.join(base, recipe))
     if "/" not in word:
@@ -158,7 +158,7 @@ def _meant(word: str, base: str, places: tuple[str, ...]) -> Iterator[str]:
 
 
 def _imported(text: str, folder: str, places: tuple[str, ...]) -> Iterator[str]:
-    """The modules in the workspace that a Python file imports."""
+    """Yield the modules in the workspace that a Python file imports."""
     roots = (folder, *places, *(os.path.join(place, "src") for place in places))
     for source, names, plain in PYTHON.findall(text):
         for module in re.findall(r"[\w.]+", plain):
@@ -172,7 +172,7 @@ def _imported(text: str, folder: str, places: tuple[str, ...]) -> Iterator[str]:
 
 
 def _modules(name: str, roots: tuple[str, ...]) -> Iterator[str]:
-    """The files that a dotted name may mean below these folders, with those of its packages."""
+    """Yield the files that a dotted name may mean below these folders, with its packages."""
     parts = [part for part in name.split(".") if part]
     for root in dict.fromkeys(roots):
         for count in range(1, len(parts) + 1):
@@ -187,7 +187,7 @@ def _existing(path: str, endings: tuple[str, ...] = ("",)) -> Iterator[str]:
 
 
 def _scripts(text: str) -> str:
-    """What package.json says is to be run."""
+    """Return the `scripts` of package.json."""
     try:
         tree = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
         return bytes(tree.get("scripts", msgspec.Raw(b""))).decode()
@@ -196,7 +196,7 @@ def _scripts(text: str) -> str:
 
 
 def _digest(path: str, data: bytes) -> str:
-    """What a file says about running; the versions in package.json change without that."""
+    """Return the digest of what a file runs: versions in package.json may change without effect."""
     if os.path.basename(path) == "package.json":
         data = _scripts(data.decode(errors="replace")).encode()
     return sha256(data).hexdigest()
@@ -218,7 +218,7 @@ MOST = 1000
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What the user said about one folder."""
+    """The user's decisions about one folder."""
 
     path: str
     trusted: bool = False
@@ -237,7 +237,7 @@ class Said(msgspec.Struct, frozen=True):
     """Whether commands run in the sandbox there without a question."""
 
     def kept(self, under: Kept) -> tuple[str, ...]:
-        """What their answers come to, of one kind."""
+        """Return their answers of one kind."""
         match under:
             case "allow":
                 return self.allow
@@ -250,10 +250,10 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def root(folder: str) -> str:
-    """The folder that trust in this one is about: its repository, if it is in one.
+    """Return the folder that trust in this one is about: its repository, if it is in one.
 
-    A worktree is part of its main checkout if that one knows of it: what a folder says about
-    itself may be forged, so it is believed only where the other end says the same.
+    A worktree is part of its main checkout if that one knows of it: a folder's own claims may be
+    forged, so they count only if the other end agrees.
     """
     here = top = os.path.realpath(folder)
     while not os.path.lexists(os.path.join(top, ".git")):
@@ -265,7 +265,7 @@ def root(folder: str) -> str:
 
 
 def status(home: Home, root: str, wanted: Iterable[str]) -> Status:
-    """Whether the user trusts all that a folder asks for."""
+    """Return whether the user trusts everything that a folder asks for."""
     said, asked = _read(home, root), set(map(digest, wanted))
     if said.trusted and asked <= set(said.agreed):
         return "trusted"
@@ -275,13 +275,13 @@ def status(home: Home, root: str, wanted: Iterable[str]) -> Status:
 
 
 def agreed(home: Home, root: str) -> frozenset[str]:
-    """Digests of all that was agreed to in a folder that is trusted."""
+    """Return the digests of all requests approved in a trusted folder."""
     said = _read(home, root)
     return frozenset(said.agreed) if said.trusted else frozenset()
 
 
 def trust(home: Home, root: str, wanted: Iterable[str], *, places: tuple[str, ...] = ()) -> None:
-    """Trust a folder with what it asks for, and with the files that this reaches at the moment.
+    """Trust a folder with its requests, and with the files that they reach at this moment.
 
     `places` are the folders that its commands run in.
     """
@@ -297,7 +297,7 @@ def trust(home: Home, root: str, wanted: Iterable[str], *, places: tuple[str, ..
 def changes(
     home: Home, root: str, wanted: Iterable[str], *, places: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
-    """Return what trusted commands reach that changed since, by the line that was agreed to."""
+    """Return the changed files that trusted commands reach, by the approved line."""
     said = _read(home, root)
     lines = [line for line in wanted if digest(line) in said.reached] if said.trusted else []
     if not lines:
@@ -316,7 +316,7 @@ def _reached(lines: tuple[str, ...], places: tuple[str, ...]) -> dict[str, dict[
 
 
 def refuse(home: Home, root: str, wanted: Iterable[str]) -> None:
-    """Remember that the user does not want this, so that they are not asked again."""
+    """Record that the user refuses these requests, so that they are not asked again."""
     asked = tuple(map(digest, wanted))
     with _changing(home, root) as (said, save):
         fresh = tuple(each for each in asked if each not in said.agreed)
@@ -324,14 +324,14 @@ def refuse(home: Home, root: str, wanted: Iterable[str]) -> None:
 
 
 def revoke(home: Home, root: str) -> bool:
-    """Forget all trust in a folder; whether there was any."""
+    """Remove all trust in a folder; return whether there was any."""
     with _changing(home, root) as (said, save):
         save(replace(said, trusted=False, agreed=(), refused=(), reached={}))
         return said.trusted
 
 
 def known(home: Home) -> tuple[Said, ...]:
-    """Everything that was said, by folder."""
+    """Return the decisions about all folders."""
     folder = home.path / "trust"
     files = folder.glob("*.json") if folder.is_dir() else ()
     said = (_decoded(file.read_bytes()) for file in files)
@@ -339,13 +339,13 @@ def known(home: Home) -> tuple[Said, ...]:
 
 
 def remember(home: Home, root: str, item: str, *, under: Kept = "allow") -> None:
-    """Let a rule hold in a folder from here on, or a folder belong to it."""
+    """Record a rule for a folder, or an additional folder."""
     with _changing(home, root) as (said, save):
         save(replace(said, **{under: _joined(said.kept(under), (item,))}))
 
 
 def keep(home: Home, root: str, update: Update) -> None:
-    """Keep what an answer changed, for the sessions to come."""
+    """Save what an answer changed, for later sessions."""
     if update.type == "setMode" and update.mode == SANDBOX_MODE:
         set_sandboxed(home, root, allowed=True)
     change = forget if update.type.startswith("remove") else remember
@@ -356,7 +356,7 @@ def keep(home: Home, root: str, update: Update) -> None:
 
 
 def forget(home: Home, root: str, item: str, *, under: Kept = "allow") -> bool:
-    """Let this no longer be so; whether it was."""
+    """Remove an answer; return whether it was there."""
     with _changing(home, root) as (said, save):
         left = tuple(each for each in said.kept(under) if each != item)
         save(replace(said, **{under: left}))
@@ -364,29 +364,29 @@ def forget(home: Home, root: str, item: str, *, under: Kept = "allow") -> bool:
 
 
 def remembered(home: Home, root: str, *, under: Kept = "allow") -> tuple[str, ...]:
-    """What was so answered for a folder."""
+    """Return the answers of one kind for a folder."""
     return _read(home, root).kept(under)
 
 
 def set_sandboxed(home: Home, root: str, *, allowed: bool) -> bool:
-    """Let commands run in the sandbox without a question, or no longer; return what held before."""
+    """Allow sandboxed commands without asking, or stop that; return the earlier setting."""
     with _changing(home, root) as (said, save):
         save(replace(said, sandboxed=allowed))
         return said.sandboxed
 
 
 def is_sandboxed(home: Home, root: str) -> bool:
-    """Return whether commands run in the sandbox without a question in a folder."""
+    """Return whether sandboxed commands run without asking in a folder."""
     return _read(home, root).sandboxed
 
 
 def digest(text: str) -> str:
-    """A text as it is remembered."""
+    """Return the digest by which a request is remembered."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
 
 def _checkout(top: str) -> str:
-    """The main checkout of a worktree; empty if this is none, or none that is known there."""
+    """Return the main checkout of a worktree; empty if it is not one, or not known there."""
     git = os.path.join(top, ".git")
     where = _text(git).removeprefix("gitdir:").strip()
     if not where:
@@ -426,7 +426,7 @@ def _read(home: Home, root: str) -> Said:
 
 
 def _decoded(data: bytes) -> Said:
-    """What was written; a file that cannot be understood says nothing, so nothing is trusted."""
+    """Decode a trust file; one that cannot be decoded grants nothing."""
     try:
         return msgspec.json.decode(data, type=Said)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -435,7 +435,7 @@ def _decoded(data: bytes) -> Said:
 
 @contextmanager
 def _changing(home: Home, root: str) -> Generator[tuple[Said, Callable[[Said], None]]]:
-    """What was said about a folder, and how to replace it, while nobody else may."""
+    """Yield the decisions about a folder, and a function to replace them, under a lock."""
     folder = home.path / "trust"
     path = folder / f"{digest(root)}.json"
     try:
@@ -447,7 +447,7 @@ def _changing(home: Home, root: str) -> Generator[tuple[Said, Callable[[Said], N
         finally:
             os.close(lock)
     except OSError as error:
-        raise blobs.fault("Your answer cannot be kept", error, path=folder) from error
+        raise blobs.fault("Your answer cannot be saved", error, path=folder) from error
 
 
 # What comes with a workspace: it may tighten at once; anything else only by the user's trust.
@@ -521,7 +521,7 @@ COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
 
 
 class Sifted(msgspec.Struct):
-    """A workspace's layer: what of it holds, what it wants, and what no trust would give."""
+    """A workspace's layer: what holds, what needs trust, and what no trust can give."""
 
     values: Json
     hooks: Json
@@ -530,7 +530,7 @@ class Sifted(msgspec.Struct):
 
 
 def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str, ...]) -> Sifted:
-    """Part what a workspace may say from what it may not; `held` is what the user's files say."""
+    """Split a workspace's layer by what it may set; `held` are the user's own values."""
     found = Sifted({}, {}, [], [])
     for key, value in layer.values.items():
         if _mode(key, value) == "bypass":
@@ -551,7 +551,7 @@ def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str,
 
 
 def tightens(key: str, value: object, held: object) -> bool:
-    """Whether a value gives no right that was not there before."""
+    """Return whether a value gives no right that was not there before."""
     if key in TIGHT or value == held or (key.startswith("enabledPlugins.") and not value):
         return True
     if mode := _mode(key, value):
@@ -562,7 +562,7 @@ def tightens(key: str, value: object, held: object) -> bool:
 
 
 def scripts(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
-    """The programs of a workspace that hooks name: to change one is to change the hook."""
+    """Yield the workspace programs that hooks name: changing one changes the hook."""
     text = PROJECT_DIR.sub("./", msgspec.json.encode(hooks).decode())
     for word in COMMANDS.findall(text):
         for place in places:
@@ -574,7 +574,7 @@ def scripts(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
 
 
 def _runs(path: str) -> bool:
-    """Whether a file is a program, and not one that a program writes to."""
+    """Return whether a file is a program, not one that a program writes to."""
     return path.endswith(SCRIPTS) or os.access(path, os.X_OK)
 
 
@@ -584,7 +584,7 @@ def _wish(found: Sifted, text: str, agreed: frozenset[str]) -> bool:
 
 
 def _mode(key: str, value: object) -> str:
-    """The mode that a value of this key names; empty for other keys."""
+    """Return the permission mode that a value of this key names; empty for other keys."""
     if key != "permissions.defaultMode":
         return ""
     return msgspec.convert({"defaultMode": value}, Permissions).mode
@@ -596,24 +596,24 @@ def _groups(hooks: Json) -> Iterator[tuple[str, object]]:
 
 
 def _told(event: str, group: object, places: tuple[str, ...]) -> str:
-    """A group of hooks as it is written, with the digests of the files that it runs."""
+    """Describe a group of hooks as it is written, with the digests of the files that it runs."""
     return f"hook {event}: {msgspec.json.encode(group).decode()}{programs({event: group}, places)}"
 
 
 def listens(origin: str, hooks: Json, places: tuple[str, ...]) -> str:
-    """What a file of a skill or an agent asks for that brings hooks."""
+    """Describe the hooks that a skill or agent file asks for."""
     path, text = os.path.relpath(origin, places[0]), msgspec.json.encode(hooks).decode()
     return f"hooks: {path} listens with {text}{programs(hooks, places)}"
 
 
 def _setting(key: str, value: object, places: tuple[str, ...]) -> str:
-    """A setting as it is written; one that runs a program with the digests of its files."""
+    """Describe a setting as it is written, with the digests of the files that it runs."""
     files = programs({key: value}, places) if key == RUN else ""
     return f"{key}: {msgspec.json.encode(value).decode()}{files}"
 
 
 def programs(named: Json, places: tuple[str, ...]) -> str:
-    """The programs of a workspace that something names, each with the digest of what it is."""
+    """List the workspace programs that something names, each with the digest of its content."""
     files = dict.fromkeys(scripts(named, places))
     return "".join(f" [{os.path.relpath(path, places[0])} is {_content(path)}]" for path in files)
 

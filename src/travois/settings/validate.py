@@ -1,4 +1,4 @@
-"""One place of settings, read and checked: what is wrong is told with its file, line and cure."""
+"""Parsing and validation of one settings source; errors name the file, the line and the fix."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WALLS = tuple(
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """The settings of one place, by key; `text` is what was written there."""
+    """The settings of one source, by key; `text` is the source as written."""
 
     where: str
     values: Json
@@ -53,11 +53,11 @@ class Layer(msgspec.Struct, frozen=True):
 
     @property
     def ours(self) -> bool:
-        """Whether the user wrote it, and not whoever made the workspace."""
+        """Return whether the user wrote it, not the author of the workspace."""
         return self.level not in ("project", "local")
 
     def at(self, key: str, item: str = "") -> str:
-        """A key of this place, for people: file, key and line."""
+        """Return a key of this source for messages: file, key and line."""
         line = _line(self.text, key, item)
         return f"{self.where}: {key}" + (f" (line {line})" if line else "")
 
@@ -65,7 +65,7 @@ class Layer(msgspec.Struct, frozen=True):
 def parsed(
     data: bytes, *, where: str, level: Level = "run", foreign: bool = False, base: str = ""
 ) -> Layer:
-    """The layer that a text of settings makes."""
+    """Parse the text of a settings source into a layer."""
     text = data.decode("utf-8-sig", errors="replace")
     try:
         tree: object = msgspec.json.decode(text) if text.strip() else {}
@@ -80,8 +80,8 @@ def parsed(
     hooks = tree.pop("hooks", {})
     layer = Layer(where, translated(flat(tree)), text, level, foreign, base)
     if not is_tree(hooks):
-        why, fix = "it is no object", 'It should look like {"PreToolUse": [...]}.'
-        raise Fault(f"{layer.at('hooks')} is wrong", why=why, fix=fix)
+        why, fix = "it is not an object", 'It should look like {"PreToolUse": [...]}.'
+        raise Fault(f"{layer.at('hooks')} is invalid", why=why, fix=fix)
     if "\\u0000" in text:
         _refuse_nul({**layer.values, "hooks": hooks}, layer)
     return replace(layer, hooks=hooks)
@@ -91,14 +91,14 @@ def _refuse_nul(values: Json, layer: Layer) -> None:
     """Refuse a NUL in any value: no path, variable or command can hold one."""
     for key, value in values.items():
         if "\\u0000" in msgspec.json.encode(value).decode().replace("\\\\", ""):
-            why = "it has a NUL character, which no path, variable or command can hold"
-            raise Fault(f"{layer.at(key)} is wrong", why=why)
+            why = "it contains a NUL character, which paths, variables and commands cannot contain"
+            raise Fault(f"{layer.at(key)} is invalid", why=why)
 
 
 def checked(layer: Layer) -> Layer:
-    """The same layer, once every value is of the kind that its key asks for.
+    """Return the layer once every value has the type of its key.
 
-    What another agent's file allows in words that we do not understand is left out of it.
+    Values that another agent's file grants in words that we do not understand are dropped.
     """
     fine = {key: value for key, value in layer.values.items() if known(key)}
     try:
@@ -109,7 +109,7 @@ def checked(layer: Layer) -> Layer:
         if layer.foreign and key and not key.startswith(HOLDING):
             return checked(_lacking(layer, key, problem))
         fix = _choices(key) if problem.startswith("Invalid enum") else ""
-        raise Fault(f"{layer.at(key or 'a key')} is wrong", why=problem, fix=fix) from None
+        raise Fault(f"{layer.at(key or 'a key')} is invalid", why=problem, fix=fix) from None
     layer = _with_rules(layer, settings)
     for key in WALLS:
         layer = _with_walls(layer, key)
@@ -119,14 +119,14 @@ def checked(layer: Layer) -> Layer:
 
 
 def _lacking(layer: Layer, key: str, problem: str) -> Layer:
-    """The same without a value that another agent may understand, and we do not."""
+    """Drop a value that another agent may understand and we do not."""
     left = {k: v for k, v in layer.values.items() if k != key and not k.startswith(f"{key}.")}
-    notice = f"{layer.at(key)} is left out: {problem}"
+    notice = f"{layer.at(key)} is ignored: {problem}"
     return replace(layer, values=left, notices=(*layer.notices, notice))
 
 
 def parsed_rules(layer: Layer, effect: Effect) -> tuple[Rule, ...]:
-    """The rules of a layer that was checked."""
+    """Parse the permission rules of a validated layer."""
     texts = words(layer.values.get(f"permissions.{effect}", ()))
     return tuple(rules.parse(t, effect, origin=layer.where, base=layer.base) for t in texts)
 
@@ -145,7 +145,7 @@ def _with_rules(layer: Layer, settings: Settings) -> Layer:
 
 
 def _sense(text: str, effect: Effect) -> tuple[str, str]:
-    """What is not possible with a rule, and why."""
+    """Return what is not possible with a rule, and why."""
     try:
         why = flaw(rules.parse(text, effect))
     except ValueError as error:
@@ -154,7 +154,7 @@ def _sense(text: str, effect: Effect) -> tuple[str, str]:
 
 
 def _with_walls(layer: Layer, key: str) -> Layer:
-    """See that walls can be built around what is named; a folder may end in `/**`."""
+    """Check that the sandbox can enforce these paths; a folder may end in `/**`."""
     paths = [path.removesuffix("/**") for path in words(layer.values.get(key, ()))]
     if not paths:
         return layer
@@ -169,17 +169,17 @@ def _with_walls(layer: Layer, key: str) -> Layer:
 
 
 def _without(layer: Layer, key: str, item: str, *, fault: Fault) -> Layer:
-    """Leave out what gives a right in words of another agent; anything else stops the start."""
+    """Drop a right granted in another agent's words; raise the error for anything else."""
     if not layer.foreign or key not in ("permissions.allow", *WALLS[:2]):
         raise fault
     left = [word for word in words(layer.values[key]) if word != item]
-    notice = f"{fault.what}: {fault.why}; it is left out"
+    notice = f"{fault.what}: {fault.why}; it is ignored"
     values = {**layer.values, key: left}
     return replace(layer, values=values, notices=(*layer.notices, notice))
 
 
 def _check_examples(layer: Layer, settings: Settings) -> None:
-    """See that the rules of this layer mean what their examples say."""
+    """Check that the rules of this layer agree with their examples."""
     from travois.permissions.rule_examples import wrong
 
     found = tuple(rule for effect in EFFECTS for rule in parsed_rules(layer, effect))
@@ -190,7 +190,7 @@ def _check_examples(layer: Layer, settings: Settings) -> None:
 
 
 def _broken(text: str) -> str:
-    """Where a text stops being JSON, and what should have stood there."""
+    """Explain where a text stops being JSON."""
     from json import JSONDecodeError, loads
 
     try:
@@ -203,7 +203,7 @@ def _broken(text: str) -> str:
 
 
 def _line(text: str, key: str, item: str) -> int:
-    """The line of a key, or of one item of its list, as far as looking for them tells."""
+    """Return the line of a key, or of one item of its list, found by searching; 0 if unknown."""
     from json import dumps
 
     at = 0
@@ -216,7 +216,7 @@ def _line(text: str, key: str, item: str) -> int:
 
 
 def flat(tree: Json, shape: Json | None = None) -> Json:
-    """By key, as in `timeouts.idle`."""
+    """Flatten a tree to dotted keys, such as `timeouts.idle`."""
     shape, found = _SHAPE if shape is None else shape, Json()
     for name, value in tree.items():
         inner = shape.get(name)
@@ -228,7 +228,7 @@ def flat(tree: Json, shape: Json | None = None) -> Json:
 
 
 def nested(values: Json) -> Json:
-    """The tree that these keys make."""
+    """Build the tree of these dotted keys."""
     tree: Json = {}
     for key, value in values.items():
         branch, names = tree, _names(key)
@@ -241,28 +241,28 @@ def nested(values: Json) -> Json:
 
 
 def _names(key: str) -> list[str]:
-    """The words of a key; the name of a variable or of a model may have dots."""
+    """Split a key into its names; the name of a variable or a model may contain dots."""
     group = next((name for name in NAMED if key.startswith(name)), "")
     return [*group.split(".")[:-1], key.removeprefix(group)] if group else key.split(".")
 
 
 def flatten(settings: Settings) -> Json:
-    """All settings by key."""
+    """Return all settings by dotted key."""
     return flat(msgspec.to_builtins(settings))
 
 
 def is_tree(value: object) -> TypeGuard[Json]:
-    """Whether this is a JSON object."""
+    """Return whether this is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:
-    """Whether this is a JSON array."""
+    """Return whether this is a JSON array."""
     return isinstance(value, list)
 
 
 def _choices(key: str) -> str:
-    """Which words a setting takes."""
+    """Return a hint that lists the values a setting accepts."""
     from msgspec.inspect import LiteralType, StructType, type_info
 
     kind = type_info(Settings)
@@ -270,22 +270,22 @@ def _choices(key: str) -> str:
         fields = kind.fields if isinstance(kind, StructType) else ()
         kind = next((field.type for field in fields if field.encode_name == part), kind)
     given = kind.values if isinstance(kind, LiteralType) else ()
-    return f"It takes {', '.join(str(word) for word in given if word)}." if given else ""
+    return f"Use one of: {', '.join(str(word) for word in given if word)}." if given else ""
 
 
 def words(value: object) -> tuple[str, ...]:
-    """A list of texts."""
+    """Convert a value to a tuple of texts."""
     return msgspec.convert(value, tuple[str, ...])
 
 
 def known(key: str) -> bool:
-    """Whether there is such a setting, or a group of settings."""
+    """Return whether there is such a setting, or a group of settings."""
     group = any(name.startswith(f"{key}.") for name in DEFAULTS)
     return key in DEFAULTS or group or f"{key}." in NAMED or key.startswith(NAMED)
 
 
 def nearest(word: str, among: Iterable[str]) -> str:
-    """The word that was probably meant; empty if none is like it."""
+    """Return the word that was probably meant; empty if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(among), n=1, cutoff=0.75)), "")
@@ -302,7 +302,7 @@ UNITED = frozenset(key for key, value in DEFAULTS.items() if isinstance(value, t
 
 
 def keep(home: Home, key: str, value: str) -> None:
-    """Change one setting in the user's file; all else in it stays, known or not, in its order."""
+    """Change one setting in the user's file; everything else in it stays, in its order."""
     path = home.settings.resolve()  # a link to where they collect such files stays one
     try:
         text = parsed(path.read_bytes() if path.exists() else b"", where=str(path)).text
@@ -311,7 +311,7 @@ def keep(home: Home, key: str, value: str) -> None:
         data = msgspec.json.format(msgspec.json.encode(tree), indent=2)
         blobs.replace(path, data + b"\n")
     except OSError as error:
-        raise blobs.fault("The choice cannot be kept", error, path=path) from error
+        raise blobs.fault("Your choice cannot be saved", error, path=path) from error
 
 
 def _put(tree: Json, key: str, value: str) -> None:
@@ -319,6 +319,6 @@ def _put(tree: Json, key: str, value: str) -> None:
     for group in groups:
         inner = tree.setdefault(group, {})
         if not is_tree(inner):
-            raise Fault(f"The choice cannot be kept: {group} is no object in your settings")
+            raise Fault(f"Your choice cannot be saved: {group} in your settings is not an object")
         tree = inner
     tree[name] = value

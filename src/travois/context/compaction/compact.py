@@ -1,4 +1,4 @@
-"""Compaction: what was established takes the place of the older conversation, in one fact."""
+"""Compaction: a summary becomes the new context in place of the older conversation, as one fact."""
 
 from __future__ import annotations
 
@@ -55,9 +55,10 @@ OURS = (
 
 
 async def record(agent: Agent, fact: Compacted) -> Compacted:
-    """Put a compaction on record: as it is, or with the provider's own summary in its place.
+    """Append a compaction to the log, with the provider's own summary where there is one.
 
-    Then what we gathered is told at the tail: nothing may come between the summary and thinking.
+    With that one, our text goes to the tail: nothing may stand between the provider's summary and
+    the thinking that it keeps valid.
     """
     block = await _summary(agent, fact)
     if block is None:
@@ -71,13 +72,13 @@ async def record(agent: Agent, fact: Compacted) -> Compacted:
 
 
 def _reopened(text: str) -> str:
-    """Open what we gathered as something that goes beyond the provider's summary."""
+    """Rewrite the opening of our text for use beside the provider's summary."""
     _, gap, rest = text.partition("\n\n")
     return f"{OURS}{gap}{rest}" if text.startswith(SET_ASIDE) else text
 
 
 async def _summary(agent: Agent, fact: Compacted) -> Opaque | None:
-    """The provider's summary of the same span; none where it cannot or will not."""
+    """Ask the provider for its own summary of the span; None where it cannot or will not."""
     view = _before(agent.session.view, fact)
     able = agent.context.layers.signed and SUMMARIES in model(agent).betas
     if view is None or not able or fact.trigger not in WARM:
@@ -91,7 +92,7 @@ async def _summary(agent: Agent, fact: Compacted) -> Opaque | None:
 
 
 def _before(view: View, fact: Compacted) -> View | None:
-    """The conversation up to the end of the span, if it was once a request of its own."""
+    """Return the conversation up to the end of the span, if it was once a request of its own."""
     ends = [index for index, item in enumerate(view.items, 1) if item.seq == fact.last]
     if not ends or view.items[0].seq != fact.first or not thinks(view):
         return None
@@ -107,19 +108,20 @@ RUNGS = (1.0, 0.5, 0.2, 0.0)
 async def compact(
     agent: Agent, *, trigger: Trigger, focus: str = "", goal: int = 0, part: Cut | None = None
 ) -> Compacted | None:
-    """Make one fact of the older conversation; none, with the reason told, if that cannot help.
+    """Replace the older conversation with a summary; None, with the reason logged, if it cannot
+    help.
 
-    `goal` is the size to come below, where the provider has told that the usual one is too large.
-    `part` is what gives way, where a person has chosen it.
+    `goal` is the size to get below, where the provider rejected the usual one as too large. `part`
+    is the part to replace, where a person has chosen it.
     """
     if not agent.context.layers.shorten:
         by = agent.context.layers.off_by or "context.compact"
-        agent.session.append(Failed("compaction", f"compaction is switched off ({by})"))
+        agent.session.append(Failed("compaction", f"compaction is turned off ({by})"))
         return None
     why = "manual" if trigger == "manual" else "auto"
     heard = await fire(agent, PreCompact(why, focus))
     if heard.block and trigger != "overflow":
-        agent.session.append(Failed("compaction", f"a hook says: {heard.block}"))
+        agent.session.append(Failed("compaction", f"blocked by a PreCompact hook: {heard.block}"))
         return None
     hooks = tuple(bounded(agent, text) for text in heard.context)
     try:
@@ -135,7 +137,7 @@ async def compact(
 
 
 async def _replace(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
-    """Write the summary and put it in the place of what gives way; says what came of it."""
+    """Build the summary, append it to the log and report what it freed."""
     began, omitted = agent.runtime.clock(), agent.session.view.omitted
     fact = await _shortest(agent, wish, goal=goal)
     if fact is None:
@@ -146,13 +148,13 @@ async def _replace(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
     if wish.trigger != "manual":  # whoever asked for it is given the fact
         agent.session.emit(Warned(receipt(fact)))
     if omitted:
-        kept = f"{omitted:,} older messages of this very long session are kept in its log only"
+        kept = f"This session is very long: {omitted:,} older messages are only in its log"
         agent.session.emit(Warned(kept))
     return fact
 
 
 async def _shortest(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
-    """The fact with the longest tail that has room, and the model's part brought up to date."""
+    """Build the compaction with the longest tail that fits, with the model's part up to date."""
     held = await recent(agent, agent.session.history())
     stop = hard_stop(model(agent), agent.context.layers)
     aim, most, part = goal or min(limit(agent), stop), goal or stop, wish.part
@@ -164,7 +166,9 @@ async def _shortest(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
         cuts = ((1.0, part),) if part else rungs(agent)
         fact = shorter(agent, cuts, wish=wish, written=written, goal=aim, held=held)
         if part is None and (fact is None or fact.after >= most):
-            bare = replace(written, text="", source="ledger", why="there is no room for more")
+            bare = replace(
+                written, text="", source="ledger", why="no room for a summary by the model"
+            )
             return shorter(agent, last_rungs(agent), wish=wish, written=bare, goal=most) or fact
         return fact
 
@@ -177,9 +181,9 @@ async def _shortest(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
 async def _from_notes(
     agent: Agent, wish: Wish, *, goal: int, held: tuple[Held, ...]
 ) -> Compacted | None:
-    """The fact with the notes as the model's part; none where they cannot help.
+    """Build the compaction with the session notes as the model's part; None where they cannot help.
 
-    Notes know nothing of what a person or a hook asks of this very summary.
+    Notes cannot know what a person or a hook asks of this very summary.
     """
     if wish.focus or wish.hooks or wish.part:
         return None
@@ -193,10 +197,10 @@ async def _from_notes(
 
 
 def prepare(agent: Agent) -> None:
-    """Let the model write its part beforehand, so that little is left to write at the cut.
+    """Let the model write its part in advance, so that little is left to write at the cut.
 
-    Where notes are kept, those are its part. A fork that can still share a summary with its
-    siblings waits for the cut: a draft would tell of its own part, too, and be of use to it alone.
+    Where notes are kept, they are its part. A fork that can still share a summary with its siblings
+    waits for the cut: a draft would cover its own part too, and be of use to it alone.
     """
     keep_notes(agent)
     if keeps_notes(agent) and (is_updating(agent) or notes(agent).text):
@@ -214,10 +218,10 @@ async def _drafted(agent: Agent) -> None:
 
 
 def receipt(fact: Compacted) -> str:
-    """What a compaction did and who wrote the summary, in one line."""
-    saved = f"{fact.before:,} to about {fact.after:,} tokens"
+    """Describe in one line what a compaction freed and who wrote the summary."""
+    saved = f"{fact.before:,} → about {fact.after:,} tokens"
     spans = f"{len(fact.files)} span{'' if len(fact.files) == 1 else 's'}"
-    told = f"compacted ({fact.trigger}): {saved}; {spans} set aside, none lost"
+    told = f"Compacted ({fact.trigger}): {saved}; {spans} saved to disk"
     if not fact.source:
         return told
     why = f" ({fact.why})" if fact.why else ""
@@ -225,16 +229,16 @@ def receipt(fact: Compacted) -> str:
 
 
 def rungs(agent: Agent) -> Iterator[tuple[float, Cut]]:
-    """Where the conversation may be cut, the longest tail first, each with its share of it."""
+    """Yield the cuts to try, longest tail first, each with its share of the usual tail."""
     for rung in RUNGS:
         if parted := cut(agent.session.view, tail=round(fitted(agent).tail * rung)):
             yield rung, parted
 
 
 def last_rungs(agent: Agent) -> Iterator[tuple[float, Cut]]:
-    """What is left to try where even that is too large which waits for an answer.
+    """Yield the cuts to try when the unanswered messages alone are too large.
 
-    First all but the last message gives way, then all: what was said can be read in the files.
+    First all but the last message is replaced, then everything: the files still have it.
     """
     items = tuple(agent.session.view.items)
     if items[1:] and isinstance(items[-1].fact, User):
@@ -251,7 +255,7 @@ def shorter(
     goal: int,
     held: tuple[Held, ...] = (),
 ) -> Compacted | None:
-    """The fact of the first cut that brings the conversation below its limit, or of the best."""
+    """Return the compaction of the first cut that gets below `goal`, or else the smallest one."""
     layers = fitted(agent)
     before, best = context_tokens(agent.session.view), None
     room = min(SHARE * model(agent).window, before / 4) / ratio(agent.session.view)
@@ -272,9 +276,9 @@ def shorter(
 
 
 def _decline(agent: Agent) -> None:
-    """Say why nothing could be made shorter, with the numbers."""
+    """Report with numbers why nothing could be shortened."""
     view = agent.session.view
     head = head_tokens(view.epoch) if view.epoch else 0
-    sizes = f"{context_tokens(view):,} tokens in use, {head:,} of them system text and tools"
-    agent.session.append(Failed("compaction", f"nothing could be made shorter: {sizes}"))
-    agent.session.emit(Warned(f"compaction cannot help: {sizes}"))
+    sizes = f"{context_tokens(view):,} tokens in use, {head:,} of them for system prompt and tools"
+    agent.session.append(Failed("compaction", f"nothing left to shorten: {sizes}"))
+    agent.session.emit(Warned(f"Compaction cannot make room: {sizes}"))

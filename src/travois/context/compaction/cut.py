@@ -1,4 +1,4 @@
-"""L4: the older part of a conversation gives way to what was established in it.
+"""L4: the places where a conversation can be cut, and the texts that open a summary.
 
 Model sees: one document in place of the older part, and where each dropped span can be read.
 Tokens: at most `Layers.ledger + code + contents`, and what the model or the disk adds.
@@ -36,9 +36,8 @@ LATER_OPENING = (
 )
 """Where the later part was set aside, and what stands before it stays."""
 ALONE = (
-    "Nobody is there to read a question or to answer it: take the next step at once, decide what "
-    "is open by the request and the rules below, and stop only when the work is done or cannot "
-    "go on."
+    "Nobody is there to answer questions: take the next step at once, settle open points by the "
+    "request and the rules below, and stop only when the work is done or cannot continue."
 )
 
 CHILD_OPENING = (
@@ -55,29 +54,29 @@ FORK_OPENING = (
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """Where a conversation is cut: the items that give way, and those that stay."""
+    """A cut of a conversation: the items to replace and those that stay."""
 
     dropped: tuple[Item, ...]
     kept: tuple[Item, ...]
 
     @property
     def fresh(self) -> tuple[Item, ...]:
-        """What gives way for the first time: an earlier summary is made anew, not kept."""
+        """The items replaced for the first time: an earlier summary is written again, not kept."""
         return tuple(item for item in self.dropped if not is_summary(item))
 
     @property
     def first(self) -> int:
-        """The entry of the first item that gives way."""
+        """The entry number of the first item to replace."""
         return self.dropped[0].seq
 
     @property
     def last(self) -> int:
-        """The entry of the last one."""
+        """The entry number of the last item to replace."""
         return self.dropped[-1].seq
 
 
 def cut(view: View, *, tail: int) -> Cut | None:
-    """Keep the newest items of about so many tokens; none if nothing could give way."""
+    """Keep the newest items of about `tail` tokens; None if nothing could be replaced."""
     items = view.items
     size, index = 0, len(items)
     limit = _newest(items)
@@ -96,7 +95,7 @@ def cut(view: View, *, tail: int) -> Cut | None:
 def cut_after(view: View, seq: int, *, least: int, most: int) -> Cut | None:
     """Keep what came after an entry, and before it until `least` tokens and a few texts are kept.
 
-    None if that is more than `most`: then what gives way would not be covered by whoever asks.
+    None if that is more than `most`: the summary at hand would then not cover all that is replaced.
     """
     items = view.items
     first = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
@@ -122,12 +121,12 @@ def cut_after(view: View, seq: int, *, least: int, most: int) -> Cut | None:
 
 
 def _has_text(item: Item) -> bool:
-    """Whether an item is a message with words, of either side."""
+    """Return whether an item is a message with words, from either side."""
     return not isinstance(item.fact, Result) and bool(words(item.fact.content).strip())
 
 
 def up_to(view: View, seq: int) -> Cut | None:
-    """Everything up to an entry gives way, as far as calls and results stay together."""
+    """Replace everything up to an entry, keeping calls and their results together."""
     items = view.items
     index = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
     while index > 0 and not is_whole(items, index):
@@ -136,7 +135,7 @@ def up_to(view: View, seq: int) -> Cut | None:
 
 
 def starting(view: View, seq: int) -> Cut | None:
-    """Everything from an entry on gives way; what stands before it stays, and so does its cache."""
+    """Replace everything from an entry on; what stands before it stays, and so does its cache."""
     items = view.items
     index = next((i for i, item in enumerate(items) if item.seq >= seq), len(items))
     while index < len(items) and not is_whole(items, index):
@@ -145,7 +144,7 @@ def starting(view: View, seq: int) -> Cut | None:
 
 
 def _newest(items: Sequence[Item]) -> int:
-    """Where that begins which the model has yet to answer: a prompt, or calls with results."""
+    """Find the first item that the model has yet to answer: a prompt, or calls with results."""
     index = len(items)
     while index > 0 and isinstance(items[index - 1].fact, User):
         index -= 1
@@ -157,7 +156,7 @@ def _newest(items: Sequence[Item]) -> int:
 
 
 def is_whole(items: Sequence[Item], index: int) -> bool:
-    """Whether a cut before this item parts no call from its result."""
+    """Return whether a cut before this item separates no call from its result."""
     if index >= len(items):
         return True
     if isinstance(items[index].fact, Result):
@@ -167,6 +166,6 @@ def is_whole(items: Sequence[Item], index: int) -> bool:
 
 
 def is_summary(item: Item) -> bool:
-    """Whether an item is what an earlier compaction left."""
+    """Return whether an item is the summary of an earlier compaction."""
     fact = item.fact
     return isinstance(fact, User) and fact.origin == "note" and SET_ASIDE in str(fact.content)

@@ -21,7 +21,7 @@ from travois.core.tokens import estimate
 from travois.core.view import Item
 
 TITLE = "## Declarations seen, by file"
-ABOUT = "Line numbers are those when each was last seen{base}; files changed since have others."
+ABOUT = "Line numbers are from when each was last seen{base}; later edits may have moved them."
 LONGEST = 110
 LONGEST_LINE = 400
 """A longer line is squeezed code, of which a declaration tells nothing."""
@@ -124,7 +124,7 @@ def _known(place: str, whole: dict[str, str]) -> str:
 
 
 def _lines(item: Item, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
-    """Each line of code that a message shows, with the file and the place it is from."""
+    """Yield each line of code that a message shows, with its file and line number."""
     fact = item.fact
     if isinstance(fact, Assistant):
         for block in fact.content:
@@ -141,7 +141,7 @@ def _lines(item: Item, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
 
 
 def _called(call: Call, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
-    """What a call writes, and the file that its result will be about."""
+    """Yield the lines that a call writes, and note the file that its result will show."""
     args = decoded(call.args)
     act = Act(0, kind_of(call.name, args), call.name, args, "")
     named = set(FILE.findall(act.command)) if act.kind == "shell" else set[str]()
@@ -184,5 +184,5 @@ def _said(content: Iterable[object]) -> str:
 
 
 def _worth(one: Declared, count: int) -> float:
-    """How likely a declaration is needed again: written or named by the model, and of late."""
+    """Score how likely a declaration is needed again: named by the model often, and recently."""
     return (1 + log2(1 + one.uses)) * (0.5 + one.last / max(1, count))

@@ -1,6 +1,6 @@
-"""Which of the files that the model has just changed have their text out of sight.
+"""Detection of files that the model just changed but whose text it no longer sees.
 
-Model sees: what is missing of such a file, as `engine.restore` shows it, at the tail.
+Model sees: what is missing of such a file, as `restore` shows it, at the tail.
 Tokens: the room that the caller gives, once for each file until the next compaction.
 Cache: never moves the prefix.
 """
@@ -26,19 +26,19 @@ NOTE = 200
 
 
 def continued_at(text: str) -> int:
-    """Return the number of the line at which a page had no room for more; nought if it had."""
+    """Return the line at which a Read page stopped for lack of room; 0 if it did not."""
     found = CONTINUED.search(text, max(0, len(text) - NOTE))
     return int(found[1]) if found else 0
 
 
 def notes_shown(view: View) -> list[str]:
-    """The texts of notes in the conversation, without summaries."""
+    """Return the texts of harness notes in the conversation, without summaries."""
     facts = [item.fact for item in view.items if not is_summary(item)]
     return [words(f.content) for f in facts if isinstance(f, User) and f.origin == "note"]
 
 
 def edited_paths(view: View) -> list[str]:
-    """The files that the last reply changed in part."""
+    """Return the files that the last reply changed in part."""
     reply = view.items[view.replied].fact if view.replied >= 0 else None
     asked = calls(reply.content) if isinstance(reply, Assistant) else ()
     failed = {
@@ -51,7 +51,7 @@ def edited_paths(view: View) -> list[str]:
 
 
 def is_in_sight(view: View, path: str) -> bool:
-    """Whether the result of the last call that showed a file still stands there, to its end."""
+    """Return whether the last result that showed a file still stands there, to its end."""
     last = next(
         (call for call in _newest_calls(view, file_name(path)) if _path(call, SHOWING) == path),
         None,
@@ -68,14 +68,14 @@ def is_in_sight(view: View, path: str) -> bool:
 
 
 def _newest_calls(view: View, name: str) -> Iterator[Call]:
-    """The calls that are shown and name a file, the newest first."""
+    """Yield the visible calls that name a file, newest first."""
     for item in reversed(view.items):
         if isinstance(item.fact, Assistant):
             yield from (call for call in reversed(calls(item.fact.content)) if name in call.args)
 
 
 def _path(call: Call, kinds: tuple[Kind, ...]) -> str:
-    """The file that a call of one of these kinds names; empty if it is of another."""
+    """Return the file that a call of one of these kinds names; empty for other kinds."""
     args = decoded(call.args)
     kind = kind_of(call.name, args)
     return Act(0, kind, call.name, args, "").path if kind in kinds else ""

@@ -1,4 +1,4 @@
-"""The parts of a summary, and how the model's text is sorted into them.
+"""The sections of a summary, and the sorting of the model's text into them.
 
 Model sees: one document with these headings; its own text first, then what the log says.
 Tokens: those of what is sorted; nothing is added but headings.
@@ -22,7 +22,7 @@ NUMBER = re.compile(r"^\d+[.):]\s*")
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One part: its heading, other headings that models give it, and what becomes of old text."""
+    """A section: its heading, other headings for it, and how updates treat old text."""
 
     title: str
     also: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ Texts = Mapping[str, str]
 
 
 def place(title: str, outline: Sequence[Part]) -> str:
-    """Return the part of an outline in which what belongs to a part of `MAIN` stands."""
+    """Return the section of an outline that takes the content of a section of the main outline."""
     titles = [part.title for part in outline]
     if title in titles:
         return title
@@ -80,7 +80,7 @@ def place(title: str, outline: Sequence[Part]) -> str:
 
 
 def without_draft(text: str, outline: Sequence[Part]) -> str:
-    """Throw away the drafting block; what is left of a reply without an end to it is its parts."""
+    """Remove the drafting block; of an unclosed one, keep the sections in it."""
     kept = DRAFT.sub("", text)
     if open_ := UNCLOSED.search(kept):
         rest = kept[open_.start() :]
@@ -90,7 +90,7 @@ def without_draft(text: str, outline: Sequence[Part]) -> str:
 
 
 def sort_text(text: str, outline: Sequence[Part]) -> dict[str, str]:
-    """Sort a text by the headings of an outline; what stands before the first one is `OWN`."""
+    """Sort a text by the headings of an outline; text before the first one is filed as unsorted."""
     found = list(_headings(text, outline))
     sorted_: dict[str, str] = {}
     ends = [*(match.start() for match in found[1:]), len(text)] if found else []
@@ -107,7 +107,7 @@ def sort_text(text: str, outline: Sequence[Part]) -> dict[str, str]:
 
 
 def add_text(before: Texts, since: Texts, outline: Sequence[Part]) -> dict[str, str]:
-    """Bring sorted text up to date with what was written later about what came since."""
+    """Update sorted text with what was written later about what came since."""
     newest = {part.title for part in outline if part.newest}
     merged = dict(before)
     for title, text in since.items():
@@ -125,7 +125,7 @@ def joined(texts: Texts, outline: Sequence[Part]) -> str:
 
 
 def _headings(text: str, outline: Sequence[Part]) -> list[re.Match[str]]:
-    """Find the lines that are headings of parts: marked as such, in bold, or numbered."""
+    """Find the lines that are headings of sections: marked as such, in bold, or numbered."""
     line = re.compile(r"(?m)^[ \t]*(?:#{1,6}[ \t]*)?(?:\*\*)?[ \t]*(\S[^\n]{0,60}?)[ \t]*$\n?")
     return [match for match in line.finditer(text) if _title(match, outline)]
 
@@ -142,5 +142,5 @@ def _title(match: re.Match[str], outline: Sequence[Part]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Let no heading of the text pass for one of the document."""
+    """Turn headings inside a section into bold text: none may pass for one of the document."""
     return MARKED.sub(r"**\1**", text).strip()

@@ -1,4 +1,4 @@
-"""Which parts of a file are shown again where there is no room for all of it.
+"""Choice of the passages of a file to show again where there is no room for all of it.
 
 Model sees: after a compaction, the declarations that were spoken of or changed, with their lines.
 Tokens: the room that the caller gives.
@@ -48,9 +48,9 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 def spoken_names(entries: Iterable[Entry | Item]) -> dict[str, float]:
-    """Weigh each name that the person, the model or its calls spoke of: often, and of late.
+    """Weigh each name in messages and calls by how often and how recently it appears.
 
-    What a call writes says nothing: it names all that is in it, and is done.
+    What a call writes does not count: it names everything in it, and is done.
     """
     said = [names for entry in entries if (names := _names(entry))]
     weights: dict[str, float] = {}
@@ -61,7 +61,7 @@ def spoken_names(entries: Iterable[Entry | Item]) -> dict[str, float]:
 
 
 def weigh_file(path: str, names: Mapping[str, float]) -> float:
-    """Return how much a file was spoken of: by its name, or by that without its ending."""
+    """Return how often a file was mentioned: by its name, or by its name without the suffix."""
     name = file_name(path)
     return max(names.get(name, 0.0), names.get(name.partition(".")[0], 0.0))
 
@@ -98,7 +98,7 @@ def choose(
     changed: Collection[int] = (),
     tokens: int,
 ) -> list[Lines]:
-    """Choose the lines to show of those that may be: the best passages that have room, in order."""
+    """Choose the lines to show of those that may be: the best passages that fit, in order."""
     parts = [part for lines_of in among for part in _passages(lines, lines_of)]
     found = _weigh(lines, parts, names, changed=changed)
     chosen: list[Lines] = []
@@ -114,7 +114,7 @@ def choose(
 
 
 def _fitting(lines: Sequence[str], tokens: int) -> tuple[int, int]:
-    """How many of these lines fit, and their tokens: together they may be more than one by one."""
+    """Return how many of these lines fit, and their tokens; together they may have more."""
     count: int = beginning(lines, tokens)
     size = estimate("".join(lines[:count]))
     while count and size > tokens:
@@ -130,7 +130,7 @@ def _weigh(
     *,
     changed: Collection[int],
 ) -> list[Passage]:
-    """Weigh each passage: it was changed, or it has names that were spoken of and others lack."""
+    """Weigh each passage: it was changed, or it has mentioned names that other passages lack."""
     held = [set(NAME.findall("".join(lines[first:end]))) & names.keys() for first, end in parts]
     common = Counter(name for each in held for name in each)
     return [
@@ -171,7 +171,7 @@ def _is_outer_declaration(line: str) -> bool:
 
 
 def _joined(chosen: Iterable[Lines]) -> Iterator[Lines]:
-    """Lines that follow each other as one."""
+    """Merge adjacent line ranges."""
     first, end = -1, -1
     for start, stop in chosen:
         if start != end:

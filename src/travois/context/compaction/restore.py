@@ -1,4 +1,4 @@
-"""What comes back after a compaction: the files worked with last, as they are on disk by then."""
+"""Restoring after a compaction: recently used files, as they are on disk by then, and skills."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ AGAIN = 0.12
 MOST_AGAIN = 8_000
 LEAST_AGAIN = 500
 INTRO = (
-    "Files that you worked with last, as they are on disk at this moment: there is no need to "
-    "read them again. What is left out of a file can be read with offset."
+    "Files that you worked with last, as they are on disk now: you need not read them again. "
+    "Read omitted parts of a file with offset."
 )
 
 
 class Held(msgspec.Struct, frozen=True):
-    """A file that was worked with, and the lines of it that results showed, by entry."""
+    """A recently used file, and the lines of it that results showed, by entry."""
 
     path: str
     text: str
@@ -78,7 +78,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Lack(msgspec.Struct, frozen=True):
-    """What of a file is to be shown again."""
+    """The lines of a file to show again."""
 
     held: Held
     lines: list[str]
@@ -86,13 +86,13 @@ class Lack(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """About how many tokens that is, with the marks around it."""
+        """The approximate tokens of these lines, with the marks around them."""
         shown = ("".join(self.lines[first:end]) for first, end in self.parts)
         return sum(estimate(text) + AROUND for text in shown)
 
 
 class Work(msgspec.Struct):
-    """What is on record of a file."""
+    """The reads and edits of a file on record."""
 
     known: str = ""
     seen: dict[int, Lines] = msgspec.field(default_factory=dict[int, Lines])
@@ -104,7 +104,7 @@ class Work(msgspec.Struct):
 async def recent(
     agent: Agent, entries: Sequence[Entry], *, only: Collection[str] | None = None
 ) -> tuple[Held, ...]:
-    """The files worked with last that may be shown, the last first; `only` some of them."""
+    """Return the recently used files that may be shown, last one first; with `only`, just those."""
     if not agent.context.layers.restore:
         return ()
     instructing = set(nested(agent))
@@ -134,10 +134,10 @@ def restored(
     names: Mapping[str, float],
     each: int = EACH,
 ) -> tuple[Text, ...]:
-    """A text with as much of these files as there is room for; not what is still shown of them.
+    """Return a text with as much of these files as fits, without what is still in sight.
 
-    `names` tells how much each name was spoken of, which decides where there is too little room;
-    `each` is the most of one file.
+    `names` says how often each name was mentioned, which decides where there is too little room;
+    `each` is the limit for one file.
     """
     visible = {item.seq for item in kept}
     missing = [lack for one in held if (lack := _lacking(one, visible))]
@@ -152,7 +152,7 @@ def restored(
 
 
 def _lacking(one: Held, visible: Collection[int]) -> Lack | None:
-    """The lines that the model has seen of a file and sees no more; none if there are none."""
+    """Return the lines of a file that the model has seen but no longer sees, if any."""
     lines = one.text.splitlines(keepends=True)
     ever = one.asked if one.same and one.asked else ((0, ENDLESS),)
     left = {at for first, end in ever for at in range(first, min(end, len(lines)))}
@@ -164,7 +164,7 @@ def _lacking(one: Held, visible: Collection[int]) -> Lack | None:
 
 
 def _runs(indexes: Sequence[int]) -> Iterator[Lines]:
-    """Indexes that follow each other as ranges."""
+    """Yield ranges of consecutive indexes."""
     start = 0
     for at in range(1, len(indexes) + 1):
         if at == len(indexes) or indexes[at] != indexes[at - 1] + 1:
@@ -173,9 +173,9 @@ def _runs(indexes: Sequence[int]) -> Iterator[Lines]:
 
 
 def _rooms(files: Sequence[Lack], budget: int, *, each: int) -> list[int]:
-    """Share the room out evenly: work often goes on with what was read before the last few files.
+    """Share the room out evenly: work often goes on with files read before the last few.
 
-    What a short file does not need is left to the others; a share of a few lines helps nobody.
+    Short files leave the rest of their share to the others; a share of a few lines helps nobody.
     """
     count = min(len(files), budget // LEAST)
     sizes = [min(each, one.size) for one in files[:count]]
@@ -183,10 +183,10 @@ def _rooms(files: Sequence[Lack], budget: int, *, each: int) -> list[int]:
 
 
 async def show_edited_files(agent: Agent) -> None:
-    """Show what is out of sight of the files that the last reply changed, once for each file.
+    """Show the out-of-sight parts of files that the last reply changed, once for each file.
 
     Edits come in groups, and each needs the exact text that it replaces. The note is appended, so
-    it moves nothing, and it takes free room only: it never leads to a compaction.
+    it moves no prefix, and it only takes free room: it never leads to a compaction.
     """
     view = agent.session.view
     edited = edited_paths(view) if agent.context.layers.restore else []
@@ -206,14 +206,14 @@ async def show_edited_files(agent: Agent) -> None:
 
 
 def _places(agent: Agent, path: str) -> list[str]:
-    """The files that are known to the session and that a call means by this path."""
+    """Return the files known to the session that a call means by this path."""
     known = [what.removeprefix(SEEN) for what in agent.session.state if what.startswith(SEEN)]
     below = f"/{path.removeprefix('./')}"
     return [place for place in known if place == path or place.endswith(below)]
 
 
 def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) -> tuple[Text, ...]:
-    """What skills said when they were used last, the last first; not those still shown."""
+    """Return the text of skills as they were last used, without those still shown."""
     used = dict[str, tuple[int, str]]()
     for entry in entries:
         if isinstance(entry.fact, Changed) and entry.fact.what.startswith(USED):
@@ -225,18 +225,16 @@ def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) ->
             continue
         lines = text.splitlines(keepends=True)
         count = beginning(lines, min(SKILL, budget))
-        cut = (
-            "" if count == len(lines) else "[The rest is left out: use the skill again.]\n</skill>"
-        )
+        cut = "" if count == len(lines) else "[The rest is omitted: use the skill again.]\n</skill>"
         part = "".join(lines[:count]) + cut
         budget -= estimate(part)
         parts += [part] if count and budget >= 0 else []
     body = "\n".join(reversed(parts))
-    return (Text(f"Skills that you used, as they said then:\n{body}"),) if parts else ()
+    return (Text(f"Skills that you used, with the text they had then:\n{body}"),) if parts else ()
 
 
 def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
-    """All files that were read or changed whole, by path, the last first."""
+    """Return all files that were read or changed as a whole, by path, last one first."""
     done = {act.seq: act for act in acts(entries)}
     found: dict[str, Work] = {}
     act: Act | None = None
@@ -263,7 +261,7 @@ def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
 
 
 def _show(work: Work, act: Act) -> None:
-    """Take note of what a read, a write or an edit showed of a file."""
+    """Note what a read, a write or an edit showed of a file."""
     if act.kind == "edit":
         work.edits += [new for new in (act.arg("new_string", "new_str", "insert_text"),) if new]
     if act.kind not in ("read", "write"):
@@ -282,7 +280,7 @@ def _number(act: Act, name: str) -> int:
 
 
 async def _content(agent: Agent, path: str) -> bytes:
-    """What is in a file that may be read without a question; nothing if it may not."""
+    """Return the content of a file that may be read without asking; empty if it may not."""
     try:
         place = real(path)
         use = Use("Read", (Access("read", place, spelt=path),), agent.world.root, home())
@@ -298,7 +296,7 @@ async def _content(agent: Agent, path: str) -> bytes:
 
 
 def _shown(lack: Lack, tokens: int, names: Mapping[str, float]) -> str:
-    """What is missing of a file, or the best passages of it that there is room for."""
+    """Render the missing lines of a file, or the best passages of it that fit."""
     one, parts = lack.held, lack.parts
     if lack.size > tokens:
         changed = _changed_lines(one)
@@ -309,20 +307,20 @@ def _shown(lack: Lack, tokens: int, names: Mapping[str, float]) -> str:
 
 
 def _changed_lines(one: Held) -> list[int]:
-    """Where the last edits of a file stand in it, and from where on it was read last."""
+    """Return the lines of the last edits of a file, and the line from which it was read last."""
     places = (one.text.find(new) for new in one.edits[-EDITS:])
     found = [one.text.count("\n", 0, place) for place in places if place >= 0]
     return [*found, one.first] if one.first else found
 
 
 def _file_mark(path: str) -> str:
-    """Return how the mark before some lines of a file begins."""
+    """Return the beginning of the mark before some lines of a file."""
     name = plain(path).replace('"', "\\x22")
     return f'<file path="{name}"'
 
 
 def _marked(one: Held, lines: list[str], *, start: int, count: int) -> str:
-    """Some lines of a file between marks that say which they are."""
+    """Put lines of a file between marks that say which lines they are."""
     mark = digest(one.text.encode(errors="replace"))[:16]
     where = f"{start + 1}-{start + count} of {len(lines)}"
     body = "".join(lines[start : start + count]).removesuffix("\n")

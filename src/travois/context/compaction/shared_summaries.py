@@ -1,9 +1,9 @@
-"""Summaries that were paid for already: the same question on the same conversation, asked again.
+"""Sharing of summaries between sessions: the same question on the same conversation.
 
-A fork of a session, a copy that was resumed or a sibling may come to the same point as another one.
-What the model wrote there is kept by the digest of all that it was asked on, so that it can only be
-true of whoever finds it. Only its words are: everything else of a compaction is made anew. Agents
-that come to the same point at the same time wait for the first of them.
+A fork of a session, a resumed copy or a sibling may come to the same point as another one. The
+model's text is stored by the digest of everything it was asked about, so it holds for any session
+that finds it. Only the text is shared: everything else of a compaction is built again. Agents that
+come to the same point at the same time wait for the first of them.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ MAX_WAIT = 120.0
 
 @asynccontextmanager
 async def ask_once(agent: Agent, view: View, *, what: str) -> AsyncGenerator[Reply | None]:
-    """Give the answer that is known; if there is none, let others wait until the block is left.
+    """Yield the known summary; if there is none, let others wait until the block is left.
 
-    Whoever asks the same in this process is waited for. If that brings nothing, the next one asks.
+    An agent that asks the same in this process is waited for. If that brings nothing, the next one
+    asks.
     """
     if agent.context.open_summaries is None or what not in SHARED:
         yield None
@@ -64,7 +65,7 @@ async def _wait_for_others(known: Summaries, key: str) -> None:
 
 
 def find_reply(agent: Agent, view: View, *, what: str) -> Reply | None:
-    """What was answered to this question on this conversation, or on nearly all of it."""
+    """Return the stored summary of this conversation, or of nearly all of it."""
     if agent.context.open_summaries is None or what not in SHARED:
         return None
     known = agent.context.open_summaries()
@@ -76,7 +77,7 @@ def find_reply(agent: Agent, view: View, *, what: str) -> Reply | None:
 
 
 def keep_reply(agent: Agent, view: View, reply: Reply, *, what: str) -> None:
-    """Keep an answer for sessions that come to the same point; not one that was cut or empty."""
+    """Store a complete summary for sessions that come to the same point."""
     text = words(reply.content).strip()
     if (
         agent.context.open_summaries is None
@@ -90,7 +91,7 @@ def keep_reply(agent: Agent, view: View, reply: Reply, *, what: str) -> None:
 
 
 def _keys(view: View, *, most: float) -> Iterator[str]:
-    """The digests of a question on all that was said, then on less, as long as that is little."""
+    """Yield the digests of a question on the whole conversation, then on slightly shorter ones."""
     *items, asked = view.items
     links = _chain(view, items)
     question = _told(asked)
@@ -105,7 +106,7 @@ def _keys(view: View, *, most: float) -> Iterator[str]:
 
 
 def _chain(view: View, items: Sequence[Item]) -> list[bytes]:
-    """For each number of items, the digest of the head and of these."""
+    """Return, for each number of items, the digest of the head and of those items."""
     assert view.epoch is not None
     head = (view.epoch.model.name, view.epoch.system, view.epoch.tools)
     links = [blake2b(msgspec.json.encode(head), digest_size=20).digest()]
@@ -115,7 +116,7 @@ def _chain(view: View, items: Sequence[Item]) -> list[bytes]:
 
 
 def _told(item: Item) -> bytes:
-    """What an item says, and who says it; not what it cost or when it was."""
+    """Encode the content and the sender of an item, without its cost or time."""
     fact = item.fact
     who = fact.origin if isinstance(fact, User) else type(fact).__name__
     call = (fact.call, fact.error) if isinstance(fact, Result) else ()

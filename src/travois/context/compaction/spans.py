@@ -1,4 +1,4 @@
-"""What a compaction drops, cut into texts that one read can show.
+"""Spans: the replaced conversation, cut into files that one read can show.
 
 Model sees: a line for each text, with the name of the file that holds it.
 Tokens: about 30 a line; the texts themselves only when they are read.
@@ -45,14 +45,14 @@ ABOUT = (
 
 
 class Span(msgspec.Struct, frozen=True):
-    """A part of the conversation as text, and one line that says what happened in it."""
+    """A part of the conversation as text, with a one-line title."""
 
     title: str
     text: str
 
 
 def split(items: Sequence[Item]) -> tuple[Span, ...]:
-    """These items as spans, in order and without loss, cut before a message or a reply."""
+    """Split items into spans, in order and without loss, cut before a message or a reply."""
     doings = {call.id: _did(call) for item in items for call in _calls(item)}
     spans: list[Span] = []
     held: list[Item] = []
@@ -69,7 +69,7 @@ def split(items: Sequence[Item]) -> tuple[Span, ...]:
 
 
 def contents(titles: Sequence[str], paths: Sequence[str], *, budget: int = MANY) -> str:
-    """The list of spans by the names of their files; of many, the older ones share lines."""
+    """List spans with their file names; older ones of many share lines."""
     if not paths:
         return ""
     folders = {dirname(path) for path in paths}
@@ -112,7 +112,7 @@ def _listing(pairs: list[tuple[str, str]], listed: int, lines: int) -> str:
 
 
 def told(fact: User | Assistant | Result) -> str:
-    """One message as text: who speaks, then all that was said, called or answered."""
+    """Format one message as text: its sender, then everything said, called or answered."""
     match fact:
         case User(origin="human"):
             who = "[human]"
@@ -138,7 +138,7 @@ def _block(block: AnyBlock) -> str:
 
 
 def _units(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """What is best kept in one piece: a reply with its results, or if that is too long each one."""
+    """Yield groups to keep together: a reply with its results, or each item if that is too long."""
     for group in _groups(items):
         if sum(len(told(item.fact)) for item in group) <= AIM:
             yield group
@@ -165,7 +165,7 @@ def _spans(items: list[Item], doings: dict[str, str]) -> Iterator[Span]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in parts of at most the size that is aimed at, cut at line breaks if there are any."""
+    """Yield pieces of a text up to the target size, cut at line breaks where there are any."""
     at = 0
     while len(text) - at > AIM:
         cut = text.rfind("\n", at + AIM // 2, at + AIM) + 1 or at + AIM
@@ -175,7 +175,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _span_title(items: list[Item], doings: dict[str, str]) -> str:
-    """The human's words, if there are any, and what was done."""
+    """Return the user's words, if any, and a list of what was done."""
     facts = [item.fact for item in items]
     human = [words(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]
     spoken = " ".join(" ".join(human).split())

@@ -1,4 +1,4 @@
-"""What stands in the place of the older conversation, put together from the record."""
+"""Assembly of the document that replaces the older conversation."""
 
 from __future__ import annotations
 
@@ -46,9 +46,7 @@ if TYPE_CHECKING:
     from travois.context.ledger.received import Received
 
 YOUR_TASK = "## Your task, word for word"
-LONG_TASK = (
-    "## Your task, too long to stand here whole: read the rest of it in its file when you need it"
-)
+LONG_TASK = "## Your task, too long to show in full: read the rest in its file when you need it"
 CUT_TASK = 0.4
 """The part of its room that a task takes which is cut anyway: the rest is for the work."""
 TITLE = "# Summary of what was set aside"
@@ -60,15 +58,15 @@ LEDGER_ALONE = (
     "No model took part in it{why}: everything below was copied from the log by the program, so "
     "reasons, findings and the next step are only in the messages and files that it names."
 )
-NOT_REPEATED = "Messages that still stand in the conversation are not repeated here."
+NOT_REPEATED = "Messages that are still in the conversation are not repeated here."
 HOOKS = "## What PreCompact hooks asked to keep"
-WHOLE_RECORD = "## All of these lists and messages, with nothing shortened, are in this file"
+WHOLE_RECORD = "## All of these lists and messages, unshortened, are in this file"
 WHERE = "## Where what was set aside can be read"
 YOUR_TASKS = "## The tasks that you were given, word for word, the newest last"
 
 
 class Paper(msgspec.Struct, frozen=True):
-    """What a summary is made of besides the log."""
+    """The sources of a summary besides the log."""
 
     wish: Wish
     written: Written = Written()
@@ -79,7 +77,7 @@ class Paper(msgspec.Struct, frozen=True):
 def summarise(
     agent: Agent, parted: Cut, entries: list[Entry], *, layers: Layers, paper: Paper
 ) -> Compacted:
-    """The fact that sets the older part aside, and where each part of it can be read."""
+    """Build the compaction fact: the summary document and the files with the replaced spans."""
     from travois.context.compaction import spans
 
     ever = _ever(entries)
@@ -136,7 +134,7 @@ def _sections(
 def _document(
     agent: Agent, parted: Cut, record: Ledger, *, sections: Sections, paper: Paper
 ) -> str:
-    """One document: who wrote it and when, then its parts, each with the model's text first."""
+    """Write the document: authors and time, then its sections, each with the model's text first."""
     parts, written = parts_of(agent, paper.wish), paper.written
     own = sort_text(written.text, parts)
     own.pop(place(MESSAGES.title, parts), None) if parts is not AGENT else None
@@ -153,7 +151,7 @@ def _document(
 
 
 def _author(agent: Agent, written: Written) -> str:
-    """Say who wrote what, and when."""
+    """State who wrote the document, and when."""
     at = datetime.fromtimestamp(agent.runtime.clock(), UTC).strftime("%Y-%m-%d %H:%M UTC")
     made = f"Made on {at}, at entry {agent.session.seq} of the session's log."
     if not written.text:
@@ -164,7 +162,7 @@ def _author(agent: Agent, written: Written) -> str:
 
 
 def _gone(record: Ledger, kept: Sequence[Item]) -> Ledger:
-    """The record without messages that can still be seen whole."""
+    """Return the ledger without messages that are still visible in full."""
     stays = {item.seq for item in kept if not is_summary(item)}
     answers = tuple(one for one in record.answers if one.seq not in stays)
     return replace(
@@ -177,9 +175,9 @@ def _headed(title: str, text: str) -> str:
 
 
 def given_task(agent: Agent, record: Ledger, kept: Sequence[Item], *, budget: int) -> str:
-    """Repeat what an agent was started for, word for word, unless it stands in what is kept.
+    """Repeat an agent's task verbatim, unless it stands in the part that is kept.
 
-    Of one that is too large for the window both ends are shown, and the file that has it whole.
+    A task too large for the window is shown by its two ends, with the file that has all of it.
     """
     stays = {item.seq for item in kept if not is_summary(item)}
     tasks = [one for one in record.task if one.seq not in stays]
@@ -192,7 +190,7 @@ def given_task(agent: Agent, record: Ledger, kept: Sequence[Item], *, budget: in
 
 
 def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) -> str:
-    """Show the ends of tasks that have no room whole, and name the file of each."""
+    """Show the two ends of tasks that do not fit, and name the file of each."""
     shown: list[str] = []
     for one, room in zip(tasks, rooms, strict=True):
         text = one.text
@@ -205,7 +203,7 @@ def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) 
 
 
 def _from_record(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> Sections:
-    """What rules gather from the record, and the file that has whole what is shortened."""
+    """Return the sections built from the ledger, and the file with what they shorten."""
     from travois.context.ledger import render
 
     shown = render(record, budget=budget)
@@ -217,7 +215,7 @@ def _from_record(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> S
 
 
 def _from_others(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:
-    """What other agents and hooks said that is not kept; the file of what there is no room for."""
+    """Return replaced messages of other agents and hooks, and the file of those that do not fit."""
     from travois.context.ledger.received import render
 
     stays = {item.seq for item in parted.kept if not is_summary(item)}
@@ -239,14 +237,14 @@ def _opening(agent: Agent, record: Ledger, parted: Cut, *, trigger: Trigger) -> 
 
 
 def _unlisted(omitted: int) -> str:
-    """What to say of a conversation that was too long to be set aside as files."""
+    """Describe messages of a conversation that was too long to be saved as files."""
     if not omitted:
         return ""
-    return f"{omitted:,} still older messages are kept in the session's log only, in no file above."
+    return f"{omitted:,} even older messages are only in the session log, not in the files above."
 
 
 def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[Item]) -> int:
-    """What the next request will come to, as far as that can be told."""
+    """Estimate the size of the next request."""
     view = agent.session.view
     head = head_tokens(view.epoch) if view.epoch else 0
     said = sum(estimate(block.text) for block in blocks)
@@ -254,7 +252,7 @@ def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[Item]) -> int:
 
 
 def _ever(entries: list[Entry]) -> dict[int, Item]:
-    """All items as they once stood, by entry: also those that gave way before or were cleared."""
+    """Return all items as they once stood, by entry, including replaced and cleared ones."""
     whole = project(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
     return {item.seq: item for item in whole.items}
 

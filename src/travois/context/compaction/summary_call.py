@@ -1,4 +1,4 @@
-"""The model's part of a summary: who writes it, from what was prepared down to nobody."""
+"""The summary request: its prompt, and the ways to get the model's part of a summary."""
 
 from __future__ import annotations
 
@@ -55,35 +55,35 @@ AWAY: tuple[ProblemKind, ...] = ("network", "timeout")
 """After two of these in a row, the provider counts as one that cannot be reached."""
 SYSTEM = "You summarise conversations between a user and a coding agent. You have no tools."
 LEFT_OUT = (
-    "[The {count} oldest rounds of this conversation are left out here: it is too long. It began "
-    "so:]"
+    "[The {count} oldest rounds of this conversation are omitted here because it is too long. It "
+    "began like this:]"
 )
 CAREFUL = 0.9
 """The ends of a text may have more tokens for their length than its middle."""
 BEGINNING = 1_000
 """How many characters of the beginning are told where the rest of the oldest rounds is not."""
 UNATTENDED = (
-    "Nobody watches this run, and nobody will answer a question: name the next step so that the "
-    "work can go on from the summary at once."
+    "Nobody is watching this run and nobody will answer questions: name the next step so that the "
+    "work can continue from the summary at once."
 )
 
 Source = Literal[
     "notes", "draft", "draft and fork", "inherited", "fork", "direct", "cut head", "ledger"
 ]
 TOLD: dict[Source, str] = {
-    "notes": "from the notes kept while working",
-    "draft": "by the model, prepared beforehand",
-    "draft and fork": "by the model, prepared beforehand and brought up to date",
-    "inherited": "by the model, on what was said before the fork",
+    "notes": "from the session notes",
+    "draft": "by the model, prepared in advance",
+    "draft and fork": "by the model, prepared in advance and updated",
+    "inherited": "by the model, on the conversation before the fork",
     "fork": "by the model",
-    "direct": "by the model, in a call of its own",
+    "direct": "by the model, in a separate request",
     "cut head": "by the model, without the oldest rounds",
-    "ledger": "by rules from the log alone",
+    "ledger": "from the log, without a model",
 }
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What a summary is wanted for."""
+    """A request for a summary."""
 
     trigger: Trigger
     focus: str = ""
@@ -97,7 +97,7 @@ class Wish(msgspec.Struct, frozen=True):
 
     @property
     def own(self) -> bool:
-        """Whether something was asked for that nothing prepared can know."""
+        """Return whether it asks for something that nothing prepared in advance can know."""
         return bool(self.focus or self.hooks or self.part) or self.trigger == "manual"
 
 
@@ -112,7 +112,7 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class Failure(Exception):
-    """A rung brought no summary; `final` if no other one can either."""
+    """A failed attempt to get a summary; `final` if no other attempt can succeed."""
 
     def __init__(self, why: str, *, problem: Problem | None = None, final: bool = False) -> None:
         super().__init__(why)
@@ -121,33 +121,33 @@ class Failure(Exception):
 
     @property
     def away(self) -> bool:
-        """Whether the provider may not be reachable at all."""
+        """Return whether the provider may be unreachable."""
         return self.problem is not None and self.problem.kind in AWAY
 
 
 async def write_model_part(agent: Agent, wish: Wish) -> Written:
-    """Let the first of these write it: notes, a fresh draft, a fork, a direct call, a cut head.
+    """Get the model's part from the first source that works: notes, draft, fork, request, cut head.
 
-    Where none does, what rules gather from the log stands alone, and the reason is told.
+    If none works, the ledger stands alone, and the reason is recorded.
     """
     if why := _unasked(agent):
         return Written(why=why)
     if ready := _ready(agent, wish):
         return ready
     if wish.trigger == "cold" and agent.context.layers.idle == "cheap":
-        return Written(why="nobody is asked after a pause where context.idle is cheap")
+        return Written(why="no model is asked after a pause with context.idle = cheap")
     return await with_signs_of_life(agent, lambda: _ask(agent, wish))
 
 
 def _unasked(agent: Agent) -> str:
-    """Say why no model is to write anything; empty if one may."""
+    """Return why no model may be asked; empty if one may."""
     if not agent.context.layers.draft:
         return "context.draft is off"
-    return "this model is too small to be asked" if model(agent).frail else ""
+    return "this model is too small to write one" if model(agent).frail else ""
 
 
 def _ready(agent: Agent, wish: Wish) -> Written | None:
-    """Return what was prepared, if it fits and nothing else was asked for."""
+    """Return the text prepared in advance, if it fits and nothing else was asked for."""
     if wish.own or wish.anew:
         return None
     most = _most(agent, wish)
@@ -160,19 +160,19 @@ def _ready(agent: Agent, wish: Wish) -> Written | None:
 
 
 def _is_fresh(agent: Agent, text: str, covers: int, *, most: int) -> bool:
-    """Whether a prepared part has room, and all that it does not know of can stay word for word."""
+    """Return whether a prepared text fits, and all that it does not cover can stay verbatim."""
     return estimate(text) <= most and uncovered(agent, covers) <= fitted(agent).tail
 
 
 def prepared(agent: Agent) -> Written:
-    """Return what is there without a call: the notes or the draft if they are fresh, or nothing."""
+    """Return what needs no request: notes or a draft that are up to date, or nothing."""
     why = _unasked(agent)
     ready = None if why else _ready(agent, Wish("switch"))
-    return ready or Written(why=why or "nothing was prepared that is up to date")
+    return ready or Written(why=why or "no up-to-date summary was prepared")
 
 
 def _most(agent: Agent, wish: Wish) -> int:
-    """Return how many tokens the model's part may have."""
+    """Return the token limit of the model's part."""
     return wish.most or fitted(agent).ledger
 
 
@@ -183,21 +183,21 @@ def uncovered(agent: Agent, at: int, *, until: int | None = None) -> int:
 
 
 def is_outdated(agent: Agent, written: Written, *, until: int) -> bool:
-    """Whether something gives way that a prepared part does not know of.
+    """Return whether something is replaced that a prepared text does not cover.
 
-    The tail that was to stay word for word may have had no room.
+    The tail that was to stay verbatim may not have fitted.
     """
     beforehand = written.source in ("draft", "notes", "inherited")
     return beforehand and uncovered(agent, written.covers, until=until) > 0
 
 
 def told_source(source: str) -> str:
-    """Say how the model's part of a summary came about."""
+    """Describe where the model's part of a summary came from."""
     return next((told for known, told in TOLD.items() if known == source), source)
 
 
 async def with_signs_of_life(agent: Agent, work: Callable[[], Awaitable[Written]]) -> Written:
-    """Do something that may take minutes, and say every half minute that it goes on."""
+    """Run work that may take minutes, and report every half minute that it is still running."""
     done: Written | Fault | OSError = Written()
 
     async def tick() -> None:
@@ -220,7 +220,7 @@ async def with_signs_of_life(agent: Agent, work: Callable[[], Awaitable[Written]
 
 
 async def _ask(agent: Agent, wish: Wish) -> Written:
-    """Go down the rungs until one brings a summary; what failed before it is told."""
+    """Try the sources in turn until one brings a summary; record the failures before it."""
     told: list[str] = []
     last: Failure | None = None
     for source, rung in _rungs(agent, wish):
@@ -241,7 +241,7 @@ Rung = Callable[[Problem | None], Awaitable[Written]]
 
 
 def _rungs(agent: Agent, wish: Wish) -> Sequence[tuple[Source, Rung]]:
-    """List the ways to ask, the cheapest and best first."""
+    """List the ways to ask, cheapest and best first."""
     direct = Direct(agent, wish)
     rungs: list[tuple[Source, Rung]] = []
     if wish.trigger != "overflow" and _has_room(agent, wish):
@@ -258,7 +258,7 @@ def _rungs(agent: Agent, wish: Wish) -> Sequence[tuple[Source, Rung]]:
 
 
 def _has_room(agent: Agent, wish: Wish) -> bool:
-    """Whether the conversation can be sent with an instruction behind it, and be answered."""
+    """Return whether the conversation fits with the summary prompt behind it and a reply."""
     most = _most(agent, wish)
     asked = round(estimate(instruction(agent, wish, most=most)) * family(model(agent).id))
     return context_tokens(agent.session.view) + asked + most <= model(agent).window
@@ -274,7 +274,7 @@ async def _wait(agent: Agent, problem: Problem | None, *, attempt: int) -> None:
 
 
 async def prepare_draft(agent: Agent) -> str:
-    """Let the model write beforehand what a compaction will need; empty if nothing came of it."""
+    """Let the model write in advance what a compaction will need; empty if that fails."""
     try:
         return (await _fork(agent, Wish("auto"), what="draft")).text
     except Failure:
@@ -289,7 +289,7 @@ async def _fork(agent: Agent, wish: Wish, *, what: str = "summary") -> Written:
 
 
 async def _bring_up_to_date(agent: Agent, wish: Wish) -> Written:
-    """Let the model add to its draft what came since: only that is written anew."""
+    """Let the model add to its draft what came since; only that is written again."""
     draft, parts = agent.session.draft, parts_of(agent, wish)
     newest = " and ".join(f"“{part.title}”" for part in parts if part.newest)
     told = {"draft": draft, "newest": newest, "where": f"entry {agent.session.drafted_at}"}
@@ -299,15 +299,15 @@ async def _bring_up_to_date(agent: Agent, wish: Wish) -> Written:
     before, after = (outline.sort_text(text, parts) for text in (draft, since))
     text = outline.joined(outline.add_text(before, after, parts), parts)
     if estimate(text) > _most(agent, wish):
-        raise Failure("too long together with what was prepared")
+        raise Failure("too long together with the draft")
     return Written(text, "draft and fork", covers)
 
 
 def inherited_view(agent: Agent, wish: Wish) -> View | None:
-    """Return the conversation up to where a fork began, if all that came since can stay as it is.
+    """Return the conversation before a fork began, if everything since can stay as it is.
 
-    Its siblings come to the same request, so that one summary does for all of them. A second
-    compaction replaces what only this fork has said, and is asked for with all of it.
+    Its siblings come to the same request, so one summary serves all of them. A second compaction
+    replaces what only this fork has said, and is asked for with all of it.
     """
     birth = agent.team.birth
     if birth is None or birth.kind != FORK or wish.own or wish.anew:
@@ -360,14 +360,14 @@ async def _reply(agent: Agent, view: View, *, what: str) -> Reply:
 
 
 def _accepted(reply: Reply, parts: Sequence[Part], *, most: int) -> str:
-    """Return the summary in a reply; raises `Failure` where there is none."""
+    """Return the summary in a reply; raises `SummaryFailure` if there is none."""
     text = outline.without_draft(words(reply.content), parts)
     if not text and any(isinstance(block, Call) for block in reply.content):
-        raise Failure("it asked for tools")
+        raise Failure("the reply called tools")
     if not text:
-        raise Failure("it was empty")
+        raise Failure("the reply was empty")
     if (size := estimate(text)) > most:
-        raise Failure(f"it was too long: about {size:,} of {most:,} tokens")
+        raise Failure(f"the reply was too long: about {size:,} of at most {most:,} tokens")
     return text
 
 
@@ -375,7 +375,7 @@ def _accepted(reply: Reply, parts: Sequence[Part], *, most: int) -> str:
 
 
 class Direct:
-    """Asks in a request of its own; each time that fails, the oldest rounds are left out."""
+    """A summary request of its own: the conversation as text, without tools."""
 
     def __init__(self, agent: Agent, wish: Wish) -> None:
         self._agent, self._wish = agent, wish
@@ -385,12 +385,12 @@ class Direct:
         self._covers = items[-1].seq if items else 0
 
     async def ask(self, last: Problem | None) -> Written:
-        """Ask about all of it, or about as much as the window holds."""
+        """Ask about all of it, or about as much as fits the window."""
         self._first = self._fitting()
         return await self._ask("cut head" if self._first else "direct")
 
     async def ask_again(self, last: Problem | None) -> Written:
-        """Ask about less, by as much as the provider said, or by a fifth."""
+        """Ask about less: by as much as the provider said, or by a fifth."""
         self._first = min(self._fewer(last), len(self._rounds) - 1)
         return await self._ask("cut head")
 
@@ -411,14 +411,14 @@ class Direct:
         return Text(f"<conversation>\n{told}\n</conversation>"), Text(asked)
 
     def _room(self) -> int:
-        """Return how many tokens of the conversation have room beside the instruction."""
+        """Return how many tokens of the conversation fit beside the instruction."""
         card = model(self._agent)
         most = min(card.window - _output(card), effective_window(card))
         asked = instruction(self._agent, self._wish, most=_most(self._agent, self._wish))
         return round(most / MARGIN / family(card.id)) - estimate(asked) - BEGINNING
 
     def _fitting(self) -> int:
-        """Return the first round from which on all have room; the last one is always asked of."""
+        """Return the first round from which all fit; the last one is always included."""
         left, first = self._room(), len(self._rounds)
         while first > 0 and (left := left - estimate(self._rounds[first - 1])) >= 0:
             first -= 1
@@ -436,21 +436,23 @@ class Direct:
 
 
 def _ends(text: str, tokens: int) -> str:
-    """Leave out the middle of a text that is too long as a whole: one round may be."""
+    """Omit the middle of a text that is too long as a whole: one round may be."""
     size = estimate(text)
     if size <= tokens:
         return text
     kept = max(0, round(len(text) * tokens / size * CAREFUL))
-    return f"{text[: kept // 3]}\n[… too long to stand here whole …]\n{text[-(kept - kept // 3) :]}"
+    return (
+        f"{text[: kept // 3]}\n[… the middle is omitted: too long …]\n{text[-(kept - kept // 3) :]}"
+    )
 
 
 def _output(card: Model) -> int:
-    """Return how long a reply of this model to a direct call may be."""
+    """Return the output limit of a direct summary request to this model."""
     return max(1, min(OUTPUT, round(SHARE * card.window), card.output))
 
 
 def rounds(items: Sequence[Item]) -> list[list[Item]]:
-    """Group messages by request: a reply begins one, with its results and what is said after."""
+    """Group messages by request: a reply begins a round, with its results and what follows."""
     found: list[list[Item]] = []
     for item in items:
         if not found or (isinstance(item.fact, Assistant) and _answered(found[-1])):
@@ -464,7 +466,7 @@ def _answered(group: list[Item]) -> bool:
 
 
 def _told(group: Sequence[Item]) -> str:
-    """Write a round as text: no pictures, no thinking, and of our own notes only summaries."""
+    """Format a round as text: no pictures, no thinking, and of our own notes only summaries."""
     from travois.context.compaction.spans import told
 
     lines: list[str] = []
@@ -481,16 +483,16 @@ def _told(group: Sequence[Item]) -> str:
 
 
 def parts_of(agent: Agent, wish: Wish) -> tuple[Part, ...]:
-    """Return the parts that a summary has: those of a sub-agent, or of what is summarised."""
+    """Return the outline of a summary: a subagent's, or that of the side being summarised."""
     if agent.team.birth is not None:
         return outline.AGENT
     return outline.UP_TO if _side(agent, wish.part) == "up-to" else outline.MAIN
 
 
 def instruction(agent: Agent, wish: Wish, *, most: int) -> str:
-    """Say what the model is asked for: the user's own words first, then those of hooks in order.
+    """Build the summary prompt: the user's focus first, then what hooks add, in order.
 
-    That text alone will do stands at the beginning and at the end.
+    It says at both ends that the answer must be text alone.
     """
     side = _side(agent, wish.part)
     name = "summary-agent.md" if agent.team.birth is not None else "summary.md"
@@ -510,27 +512,27 @@ def _word_limit(most: int) -> int:
 
 
 def _side(agent: Agent, part: Cut | None) -> Literal["", "from", "up-to"]:
-    """Return on which side of what stays that lies which gives way; empty if nobody chose."""
+    """Return which side of the kept part is summarised; empty if nobody chose."""
     if part is None or not part.kept:
         return ""
     return "from" if part.kept[0].seq < part.dropped[0].seq else "up-to"
 
 
 def _where(part: Cut | None, side: str) -> str:
-    """Name the message at which the chosen part begins or ends, by its words."""
+    """Quote the message at which the chosen part begins or ends."""
     if part is None or not side:
         return ""
     item = part.dropped[0] if side == "from" else part.dropped[-1]
     said = " ".join(words(item.fact.content).split())
     if isinstance(item.fact, Assistant) and not said and (made := calls(item.fact.content)):
-        said = f"a call of {made[0].name}"
+        said = f"a call to {made[0].name}"
     who = "your message" if isinstance(item.fact, Assistant) else "the message"
     who = "the tool result" if isinstance(item.fact, Result) else who
     return f"{who} “{said[:120]}{'…' if len(said) > 120 else ''}”"
 
 
 def _filled(name: str, values: dict[str, str]) -> str:
-    """Read a prompt, with these words in their places."""
+    """Read a prompt file and fill in its placeholders."""
     text = (PROMPTS / name).read_text("utf-8").strip()
     for key, value in values.items():
         text = text.replace(f"{{{key}}}", value)

@@ -1,4 +1,4 @@
-"""Summaries by the digest of what they are on, for all sessions of one project and one trust.
+"""Store of shared summaries, one folder for each project and trust.
 
 A cache: deleting it costs money, and changes nothing else.
 """
@@ -19,7 +19,7 @@ LARGEST = 200_000
 
 
 class FolderSummaries:
-    """A folder with one file for each."""
+    """A folder with one file for each summary, named by the digest of what it covers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,11 +27,11 @@ class FolderSummaries:
 
     @property
     def under_way(self) -> dict[str, anyio.Event]:
-        """The keys that a model is being asked for in this process; set when that is over."""
+        """The keys that a model is being asked for in this process, each set when that is over."""
         return self._under_way
 
     def get(self, key: str) -> str:
-        """The summary of this key; empty if there is none."""
+        """Return the summary of this key; empty if there is none."""
         path = self._folder / f"{key}.md"
         try:
             if path.is_symlink() or path.stat().st_size > LARGEST:
@@ -41,7 +41,7 @@ class FolderSummaries:
             return ""
 
     def put(self, key: str, text: str) -> None:
-        """Keep a summary; where that is not possible, it will be asked for again."""
+        """Store a summary; if that fails, it will be asked for again."""
         with suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             data = text.encode(errors="replace")

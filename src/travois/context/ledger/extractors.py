@@ -1,4 +1,4 @@
-"""What tools did, under whatever names: a call and its result as one act of a known kind."""
+"""Extraction of facts from tool calls: a call and its result as one action of a known kind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ REFUSED = re.compile(r"The user (?:doesn't|does not) want to |(?:Rejected|Denied
 
 
 class Act(msgspec.Struct, frozen=True):
-    """One finished call."""
+    """A finished tool call."""
 
     seq: int
     kind: Kind
@@ -55,17 +55,17 @@ class Act(msgspec.Struct, frozen=True):
     """What the human said when they refused it; empty if nothing."""
 
     def arg(self, *names: str) -> str:
-        """The first of these arguments that is a text."""
+        """Return the first of these arguments that is a text."""
         return next((v for n in names if isinstance(v := self.args.get(n), str) and v), "")
 
     @property
     def path(self) -> str:
-        """The file it names."""
+        """The file that it names."""
         return self.arg("file_path", "path", "notebook_path", "filePath", "filename", "file")
 
     @property
     def command(self) -> str:
-        """The command line it runs."""
+        """The command line that it runs."""
         given = self.args.get("command") or self.args.get("cmd")
         if is_list(given):
             parts = [str(part) for part in given]
@@ -74,7 +74,7 @@ class Act(msgspec.Struct, frozen=True):
 
 
 def acts(entries: Iterable[Entry]) -> Iterator[Act]:
-    """Every call that has a result, in the order of the results."""
+    """Yield every call that has a result, in the order of the results."""
     asked: dict[str, Call] = {}
     ruled: dict[str, str | None] = {}
     for entry in entries:
@@ -91,7 +91,7 @@ def acts(entries: Iterable[Entry]) -> Iterator[Act]:
 
 
 def kind_of(name: str, args: dict[str, object]) -> Kind:
-    """What kind of thing a tool of this name does."""
+    """Return the kind of action that a tool of this name performs."""
     plain = re.sub(r"[^a-z0-9]", "", name.rpartition("__")[2].lower())
     kind = KINDS.get(plain, "other")
     if kind == "edit":
@@ -100,7 +100,7 @@ def kind_of(name: str, args: dict[str, object]) -> Kind:
 
 
 def decoded(args: str) -> dict[str, object]:
-    """The arguments of a call; none if its text is no JSON object."""
+    """Return the arguments of a call; empty if its text is not a JSON object."""
     try:
         value: object = msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -109,12 +109,12 @@ def decoded(args: str) -> dict[str, object]:
 
 
 def is_object(value: object) -> TypeGuard[dict[str, object]]:
-    """Whether a decoded value is a JSON object."""
+    """Return whether a decoded value is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[object]]:
-    """Whether a decoded value is a JSON list."""
+    """Return whether a decoded value is a JSON list."""
     return isinstance(value, list)
 
 
@@ -125,7 +125,7 @@ def _act(call: Call, result: Result, *, seq: int, refused: str | None) -> Act:
 
 
 def _refused(result: Result) -> str | None:
-    """What the human said, in the logs of agents that record a refusal only as a result."""
+    """Return the user's words in logs of agents that record a refusal only as a result."""
     text = words(result.content)
     if not result.error or not REFUSED.match(text):
         return None
@@ -148,7 +148,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 def decisions(acts: Iterable[Act]) -> tuple[Decision, ...]:
-    """All of them, oldest first."""
+    """Return all decisions of the user, oldest first."""
     return tuple(decision for act in acts for decision in _decided(act))
 
 
@@ -194,7 +194,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def jobs(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Job, ...]:
-    """All of them, newest first."""
+    """Return all background jobs, newest first."""
     states: dict[str, str] = {}
     names: dict[str, str] = {}
     for entry in entries:
@@ -239,7 +239,7 @@ FORGE_PAGES = {"pull": "pull request", "issues": "issue", "merge_requests": "mer
 
 
 class Made(msgspec.Struct, frozen=True):
-    """One thing that was created, by the id it is known under."""
+    """A created commit, pull request or issue, by the id that it is known under."""
 
     kind: str
     id: str
@@ -254,7 +254,7 @@ class Git(msgspec.Struct, frozen=True):
 
 
 def made(acts: Iterable[Act]) -> tuple[Made, ...]:
-    """All of them, newest first."""
+    """Return everything that was created, newest first."""
     found: dict[str, Made] = {}
     for act in acts:
         if act.refused is None:
@@ -264,7 +264,7 @@ def made(acts: Iterable[Act]) -> tuple[Made, ...]:
 
 
 def git(acts: Iterable[Act]) -> Git:
-    """The branch and the commit that were last seen."""
+    """Return the branch and the commit that were last seen."""
     branch = commit = ""
     for act in acts:
         if act.kind == "shell" and "git" in act.command:
@@ -313,12 +313,12 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether it is still to be done."""
+        """Return whether it is still to be done."""
         return not CLOSED.search(self.status)
 
 
 def listed(entries: Iterable[Entry]) -> tuple[Task, ...]:
-    """The list that the log holds; empty in logs of other agents, which hold only the calls."""
+    """Return the task list in the log; empty for other agents' logs, which only hold the calls."""
     facts = (entry.fact for entry in entries)
     values = [fact.value for fact in facts if isinstance(fact, Changed) and fact.what == TODOS]
     found = read_tasks(values[-1]) if values else ()
@@ -329,7 +329,7 @@ def listed(entries: Iterable[Entry]) -> tuple[Task, ...]:
 
 
 def tasks(acts: Iterable[Act]) -> tuple[Task, ...]:
-    """The last whole list, and the tasks that were made one by one and not deleted."""
+    """Return the last whole list, and the tasks that were created one by one and not deleted."""
     whole: tuple[Task, ...] = ()
     single: dict[str, Task] = {}
     for act in acts:
@@ -396,7 +396,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
 
 
 def parts(command: str) -> Iterator[Part]:
-    """The simple commands of a line that stand first in their pipes."""
+    """Yield the simple commands of a line that stand first in their pipes."""
     words: list[str] = []
     writes: list[str] = []
     piped = False
@@ -470,7 +470,7 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def checks(acts: Iterable[Act]) -> tuple[Check, ...]:
-    """The last distinct ones, newest first."""
+    """Return the last distinct checks, newest first."""
     found: dict[str, Check] = {}
     for act in acts:
         if act.kind != "shell" or act.refused is not None:
@@ -484,18 +484,18 @@ def checks(acts: Iterable[Act]) -> tuple[Check, ...]:
 
 
 def verifies(part: Part) -> bool:
-    """Whether a command tests, builds or lints."""
+    """Return whether a command tests, builds or lints."""
     text = part.text
     return len(text) <= MAX_CHECK_CHARS and not NO_CHECK.match(text) and bool(VERIFIES.match(text))
 
 
 def hides_status(command: str) -> bool:
-    """Whether the exit code of a line may be that of another command than the one that matters."""
+    """Return whether the exit code of a line may be another command's than the one that matters."""
     return "||" in command or ";" in command or any(part.piped for part in parts(command))
 
 
 def exit_code(act: Act) -> int | None:
-    """The exit code, as the result's detail or its first or last lines tell it."""
+    """Return the exit code from the result's detail or its first or last lines."""
     if act.detail:
         told = re.search(r'"exit_?[cC]ode":\s*(\d+)', act.detail)
         if told:
@@ -536,7 +536,7 @@ WRAPPER = re.compile(
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """An error: its first telling line, and what was being done."""
+    """An error: the first line that explains it, and what was being done."""
 
     headline: str
     during: str
@@ -544,7 +544,7 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 def errors(acts: Iterable[Act]) -> tuple[Trouble, ...]:
-    """The last distinct ones, newest first."""
+    """Return the last distinct errors, newest first."""
     found: dict[str, Trouble] = {}
     for act in acts:
         if act.refused is not None or not has_failed(act):
@@ -557,10 +557,10 @@ def errors(acts: Iterable[Act]) -> tuple[Trouble, ...]:
 
 
 def has_failed(act: Act) -> bool:
-    """Whether a call failed.
+    """Return whether a call failed.
 
-    What a command printed tells it only where its exit code cannot: words such as `error` stand in
-    most source files, and to show one is no error.
+    The output of a command decides only where its exit code cannot: words such as `error` stand in
+    most source files, and showing one is not a failure.
     """
     if act.error or act.kind != "shell":
         return act.error
@@ -572,7 +572,7 @@ def has_failed(act: Act) -> bool:
 
 
 def headline(text: str) -> str:
-    """The first line that tells of an error; empty if none does."""
+    """Return the first line that reports an error; empty if none does."""
     at = 0
     while found := ERROR.search(text, at):
         start = text.rfind("\n", 0, found.start()) + 1
@@ -585,12 +585,12 @@ def headline(text: str) -> str:
 
 
 def printed(text: str) -> str:
-    """What a command printed, without what a harness put before it."""
+    """Return the output of a command without the lines that a harness put before it."""
     return WRAPPER.sub("", text, count=1)
 
 
 def _otherwise(act: Act) -> str:
-    """What to say of a failure that no line explains; nothing if the code was an answer."""
+    """Describe a failure that no line explains; empty if the exit code was an answer."""
     lines = [" ".join(line.split()) for line in printed(act.text)[-2_000:].splitlines()]
     last = next((line for line in reversed(lines) if len(line) >= 15), "")
     if act.kind != "shell":
@@ -629,7 +629,7 @@ class File(msgspec.Struct, frozen=True):
 
 
 def files(acts: Iterable[Act]) -> tuple[File, ...]:
-    """All of them, what was touched last first."""
+    """Return all files, last touched first."""
     found: dict[str, File] = {}
     for act in acts:
         if act.error or act.refused is not None:
@@ -656,7 +656,7 @@ def _touched(act: Act) -> Iterator[tuple[str, State]]:
 
 
 def _moved(part: Part) -> Iterator[tuple[str, State]]:
-    """What a simple command plainly writes, removes or moves."""
+    """Yield the files that a simple command plainly writes, removes or moves."""
     for path in filter(_plain, part.writes):
         yield path, "written"
     verb, *rest = part.text.removeprefix("git ").split(" ")
@@ -692,7 +692,7 @@ class Command(msgspec.Struct, frozen=True):
 
 
 def commands(acts: Iterable[Act]) -> tuple[Command, ...]:
-    """Return the last distinct ones, newest first; checks have a list of their own."""
+    """Return the last distinct commands, newest first, without checks."""
     found: dict[str, Command] = {}
     for act in acts:
         if act.kind != "shell" or act.refused is not None:

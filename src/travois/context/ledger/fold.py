@@ -1,4 +1,4 @@
-"""From the log to the ledger."""
+"""Building of the ledger from the entries of a log."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from travois.core.view import living
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """What a session established; later things first, but words and decisions in their order."""
+    """The established facts of a session, newest first, except words and decisions."""
 
     said: tuple[Said, ...] = ()
     answers: tuple[Said, ...] = ()
@@ -60,7 +60,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
 
 def fold(entries: Iterable[Entry]) -> Ledger:
-    """The ledger of these entries; earlier compactions make no difference to it."""
+    """Build the ledger of these entries; earlier compactions make no difference to it."""
     alive = living(list(entries))
     done = tuple(acts(alive))
     told, fork = said(alive, done), forked_at(alive)

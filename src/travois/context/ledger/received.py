@@ -1,7 +1,7 @@
-"""What an agent was told by others than the person: its task, mail, reports and hook notes.
+"""Messages to an agent that are not from its user: its task, mail, reports and hook notes.
 
-All of it is kept word for word. A task is never left out; of the rest the newest is shown whole,
-and what there is no room for stands in a file that is named.
+They are kept verbatim. A task is never omitted; of the rest the newest are shown in full, and those
+that do not fit are in a named file.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The text that fits, and in full all that it does not show whole."""
+    """The messages that fit, and in full all that are not shown in full."""
 
     text: str = ""
     overflow: str = ""
 
 
 def forked_at(entries: Iterable[Entry]) -> int:
-    """Return the entry with which a fork's own part begins; nought if this is no fork."""
+    """Return the entry with which a fork's own part begins; 0 if this is not a fork."""
     states = (e for e in entries if isinstance(e.fact, Changed) and e.fact.what == FORK)
     return max((entry.seq for entry in states), default=0)
 
 
 def received(entries: Iterable[Entry], acts: Iterable[Act], *, fork: int) -> tuple[Received, ...]:
-    """List what others said, in order; what is said again counts only the last time.
+    """List messages from others in order; of repeated ones only the last.
 
-    The tasks of a fork's original are not among it: they are not the fork's to do.
+    The tasks of a fork's original are not included: they are not the fork's to do.
     """
     told = [
         Received(entry.seq, kind, text, inherited=entry.seq < fork)
@@ -70,7 +70,7 @@ def received(entries: Iterable[Entry], acts: Iterable[Act], *, fork: int) -> tup
 
 
 def allot(sizes: Sequence[int], budget: int) -> list[int]:
-    """Share a budget out: who needs less than an even share leaves the rest to the others."""
+    """Share out a budget: items that need less than an even share leave the rest to the others."""
     shares = [0] * len(sizes)
     order = sorted(range(len(sizes)), key=lambda index: sizes[index])
     for done, index in enumerate(order):
@@ -80,15 +80,15 @@ def allot(sizes: Sequence[int], budget: int) -> list[int]:
 
 
 def fenced(tag: str, text: str) -> str:
-    """Put a text between marks that it cannot hold itself, every character as it is."""
+    """Put a text, unchanged, between marks that it cannot contain itself."""
     mark = sha256(text.encode(errors="replace")).hexdigest()[:8]
     return f'<{tag} mark="{mark}">\n{text}\n</{tag} {mark}>'
 
 
 def render(messages: Sequence[Received], *, budget: int, where: str = "") -> Shown:
-    """Show mail, reports and hook notes: the newest whole, of older ones how they begin.
+    """Render mail, reports and hook notes: the newest in full, older ones by their beginning.
 
-    `where` is the file that has those whole which are not shown so.
+    `where` is the file with the full text of those not shown in full.
     """
     shown: dict[int, str] = {}
     used, cut = estimate(TITLE), list[Received]()
@@ -102,8 +102,8 @@ def render(messages: Sequence[Received], *, budget: int, where: str = "") -> Sho
             shown[one.seq] = text
     lines = [shown[seq] for seq in sorted(shown)]
     if cut:
-        there = f" is in {where}" if where else " is in the files named below"
-        lines.insert(0, f"- (All of those shortened here or left out, {len(cut)},{there}.)")
+        there = where or "the files named below"
+        lines.insert(0, f"- ({len(cut)} messages are shortened or omitted here; in full: {there}.)")
     whole = "\n\n".join(f"{_label(one)}\n{one.text}" for one in reversed(cut))
     return Shown("\n".join((TITLE, *lines)) if messages else "", whole)
 
@@ -123,7 +123,7 @@ def _kind(fact: User) -> ReceivedKind | None:
 
 
 def _reports(act: Act) -> bool:
-    """Whether a call brought the report of an agent, and not only that one was started."""
+    """Return whether a call brought the report of an agent, not only the start of one."""
     apart = act.args.get("run_in_background")
     return canonical_name(act.name) == "Agent" and not apart and act.refused is None
 

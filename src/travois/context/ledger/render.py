@@ -1,7 +1,7 @@
-"""The ledger as text, within a budget.
+"""Rendering of the ledger as text, within a token budget.
 
-Every line that is not ours is quoted or stands behind a dash, so that nothing that was said or
-printed can pass for a heading.
+Every line that is not ours is quoted or stands behind a dash, so that no message or output can pass
+for a heading.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Rendered(msgspec.Struct, frozen=True):
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One heading and what stands under it, given how long a unit may be."""
+    """A heading and its units, given how long a unit may be."""
 
     part: str
     title: str
@@ -78,7 +78,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def render(ledger: Ledger, *, budget: int) -> Rendered:
-    """The ledger in at most `budget` tokens; a section that is cut says how much is missing."""
+    """Render the ledger in at most `budget` tokens; a cut section says how much is missing."""
     sections = [section for section in _sections(ledger) if section.units(WHOLE)]
     whole = "\n\n".join(_whole(section, WHOLE) for section in sections)
     rooms = _rooms(sections, budget)
@@ -115,7 +115,7 @@ def _tasks(ledger: Ledger) -> Iterator[Section]:
         PENDING.title, "Tasks closed", lambda n: tuple(_task(t, n) for t in closed), 0.03, 8
     )
     jobs = tuple(f"- {_line(j.id)}: {_line(j.state, 60)}: {_line(j.what, 80)}" for j in ledger.jobs)
-    yield Section(PENDING.title, "Running beside the conversation", lambda n: jobs, 0.02, 9)
+    yield Section(PENDING.title, "Running in the background", lambda n: jobs, 0.02, 9)
 
 
 def _work(ledger: Ledger) -> Iterator[Section]:
@@ -149,7 +149,7 @@ def _whole(section: Section, limit: int) -> str:
 
 
 def _rooms(sections: list[Section], budget: int) -> dict[str, int]:
-    """How many tokens each section gets: its share, then what the others leave, by rank."""
+    """Return each section's tokens: its share, then what the others leave, by rank."""
     wants = {s.title: estimate(_whole(s, LIMITS[0])) + 2 for s in sections}
     spread = max(0, budget - FLOOR * len(sections))
     rooms = {s.title: min(wants[s.title], FLOOR + int(s.share * spread)) for s in sections}
@@ -185,7 +185,7 @@ def _trimmed(section: Section, room: int) -> str:
 
 
 def _filled(section: Section, room: int) -> str:
-    """Fill the room with messages: the first and the newest whole, of others whole sentences."""
+    """Fill the room with messages: the first and the newest in full, of others whole sentences."""
     whole = section.units(LIMITS[0])
     text = "\n".join((f"## {section.title}", *whole))
     if estimate(text) + 2 <= room:
@@ -213,7 +213,7 @@ def _filled(section: Section, room: int) -> str:
 
 
 def _most(section: Section, place: int) -> float:
-    """The part of the room up to which a message may be whole: the newest, the first, others."""
+    """Return the share of the room up to which a message may be shown in full."""
     if place == 0:
         return 1.0
     return FIRST_SHARE if section.opens and place == 1 else WHOLE_SHARE
@@ -252,13 +252,13 @@ def _quotes(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _quoted(text: str) -> str:
-    """Someone else's words, each line behind a mark of its own."""
+    """Quote a text, each line behind a mark of its own."""
     lines = [line.rstrip() for line in text.splitlines()]
     return "- > " + "\n  > ".join(line for line in lines if line)
 
 
 def _line(text: str, limit: int = LINE) -> str:
-    """Someone else's words on one line."""
+    """Put a text on one line."""
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else f"{flat[: limit - 2]} …"
 
@@ -268,7 +268,7 @@ def _files(files: tuple[File, ...], cwd: str) -> tuple[str, ...]:
 
 
 def nearest_folder(paths: Sequence[str], cwd: str) -> str:
-    """Return the folder from which these paths are best told: the working one, or their own."""
+    """Return the folder that shortens these paths best: the working folder, or their own."""
     whole = [path for path in paths if path.startswith("/")]
     inside = [path for path in whole if path.startswith(cwd.rstrip("/") + "/")]
     if cwd.strip("/") and (len(inside) * 2 >= len(whole)):
@@ -281,7 +281,7 @@ def nearest_folder(paths: Sequence[str], cwd: str) -> str:
 
 
 def _folders_above(path: str) -> Iterator[str]:
-    """Every folder above a path but the topmost ones, which tell nothing."""
+    """Yield every folder above a path but the topmost ones, which say nothing."""
     while (path := dirname(path)).count("/") > 1:
         yield path
 

@@ -1,4 +1,4 @@
-"""What the human said: word for word, and short only by leaving sentences out."""
+"""The user's messages: verbatim, shortened only by leaving out sentences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NO_RULE = re.compile(
 
 
 class Said(msgspec.Struct, frozen=True):
-    """One message of the human; `about` is the call that they refused with it."""
+    """A message of the user or the model; `about` is the call that the user refused with it."""
 
     seq: int
     text: str
@@ -38,7 +38,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def said(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Said, ...]:
-    """All that the human said, in order, also the reasons of their refusals."""
+    """Return the user's messages in order, including the reasons of refusals."""
     typed = (
         Said(entry.seq, _spoken(entry.fact))
         for entry in entries
@@ -50,7 +50,7 @@ def said(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Said, ...]:
 
 
 def answers(entries: Iterable[Entry], *, since: int = 0) -> tuple[Said, ...]:
-    """The model's last answers, and what it found out on the way, in order.
+    """Return the model's last answers and findings, in order.
 
     A remark beside a call counts if it is long enough to state something.
     """
@@ -65,7 +65,7 @@ def answers(entries: Iterable[Entry], *, since: int = 0) -> tuple[Said, ...]:
 
 
 def rules(told: Iterable[Said]) -> tuple[str, ...]:
-    """The sentences that state a standing rule or a constraint, oldest first."""
+    """Return the sentences that state a standing rule or a constraint, oldest first."""
     found: dict[str, str] = {}
     for message in told:
         for sentence in sentences(without_logs(message.text)):
@@ -79,7 +79,7 @@ def rules(told: Iterable[Said]) -> tuple[str, ...]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Each sentence or line, without the marks of a list before it."""
+    """Yield each sentence or line, without list markers before it."""
     for piece in PIECES.split(text):
         sentence = re.sub(r"^[\s>#*+\-]+|^\s*\d+[.)]\s+", "", piece).strip()
         if len(sentence) >= 8:
@@ -87,7 +87,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def shortened(text: str, limit: int) -> str:
-    """This text in at most about `limit` characters: its first sentences and its last ones."""
+    """Shorten a text to about `limit` characters: its first and its last sentences."""
     if len(text) <= limit:
         return text
     text = without_logs(text)
@@ -105,7 +105,7 @@ def shortened(text: str, limit: int) -> str:
 
 
 def beginning(text: str, limit: int) -> str:
-    """The first sentences of a text, whole, in at most `limit` characters; empty if none fits."""
+    """Return the first whole sentences that fit in `limit` characters; empty if none fits."""
     pieces = [piece for piece in PIECES.split(without_logs(text)) if piece.strip()]
     count = _fitting(pieces, limit)
     more = " […]" if count < len(pieces) else ""
@@ -113,7 +113,7 @@ def beginning(text: str, limit: int) -> str:
 
 
 def without_logs(text: str) -> str:
-    """This text with pasted logs and code cut to their first and last lines."""
+    """Cut pasted logs and code in a text to their first and last lines."""
     kept: list[str] = []
     block: list[str] = []
     fenced = False
@@ -153,7 +153,7 @@ def _clipped(piece: str, longest: int) -> str:
 
 
 def _fitting(pieces: list[str], room: int) -> int:
-    """How many of these pieces fit."""
+    """Return how many of these pieces fit."""
     used = 0
     for count, piece in enumerate(pieces):
         used += len(piece)

@@ -1,4 +1,4 @@
-"""Clearing: what old results said is kept on file, and the model is told where."""
+"""Clearing of old tool results: the text is kept on disk, and the model gets the path."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 MARKER = f"{CLEARED_RESULT} Its whole text is in {{path}}.]"
 INPUT_MARKER = "[This text was cleared. The whole input of the call is in {path}.]"
 NOTE = (
-    "The results of the older calls of {tools} were cleared to save room. Each is in a file of "
-    "{folder} whose name has the id of its call, and Recall finds words in them. Newest of them:"
+    "Results of older calls to {tools} were cleared to save room. Each is in a file in "
+    "{folder} named by the id of its call, and Recall searches them. The newest:"
 )
 MAKING_ROOM = "to make room"
 LISTED = 12
@@ -30,7 +30,7 @@ LISTED = 12
 
 
 def clear(agent: Agent) -> bool:
-    """Clear old results where that costs nothing or pays; whether any were."""
+    """Clear old results where that costs nothing or pays off; return whether any were cleared."""
     view, card, size = agent.session.view, model(agent), context_tokens(agent.session.view)
     rested = idled(agent)
     if not rested and size < warn_at(card):
@@ -60,9 +60,9 @@ def clear(agent: Agent) -> bool:
 
 
 def clear_instead(agent: Agent) -> bool:
-    """Clear old results in place of a compaction that is due; whether that made enough room.
+    """Clear old results in place of a compaction that is due; return whether that made enough room.
 
-    Where the cache is gone anyway, a compaction costs no more and frees more.
+    If the cache is gone anyway, a compaction costs no more and frees more.
     """
     if not agent.context.layers.clear or cold(agent):
         return False
@@ -85,7 +85,7 @@ def clear_instead(agent: Agent) -> bool:
 
 
 def _apply(agent: Agent, found: Clearing, *, why: str) -> None:
-    """Keep what is cleared on file, put the clearing on record, and tell of it in one line."""
+    """Store what is cleared, append the clearing to the log, and report it in one line."""
     view = agent.session.view
     size, freed = context_tokens(view), round(found.freed * ratio(view))
     fresh = {*found.calls, *found.inputs} - {*view.cleared, *view.cleared_inputs}
@@ -102,7 +102,7 @@ def _apply(agent: Agent, found: Clearing, *, why: str) -> None:
 
 
 def _forget_thinking(agent: Agent) -> bool:
-    """After an hour's pause, show only the last turn's thinking; whether there was more."""
+    """Keep only the last turn's thinking after an hour's pause; return whether there was more."""
     if not agent.context.layers.thinking or paused(agent) < agent.context.layers.idle_seconds:
         return False
     from travois.context.microcompact.plan import old_thinking
@@ -114,17 +114,17 @@ def _forget_thinking(agent: Agent) -> bool:
 
 
 def check(agent: Agent, reply: Reply) -> None:
-    """Tell once if the provider did not leave out just what it was asked to."""
+    """Warn once if the provider did not clear exactly what it was asked to."""
     wanted = left_out(agent.session.view)
     if wanted == reply.left_out or agent.session.state.get("left-out"):
         return
     agent.session.append(Changed("left-out", f"{reply.left_out} of {wanted}"))
-    told = f"the provider left out {reply.left_out} old results, not {wanted}"
-    agent.session.emit(Warned(f"{told}: the cache may be lost at each step"))
+    told = f"The provider cleared {reply.left_out} old results instead of {wanted}"
+    agent.session.emit(Warned(f"{told}: the prompt cache may be lost with every request"))
 
 
 def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
-    """Where each result can be read; those that were stored before are where they were."""
+    """Store the results that are not on disk yet, and return the path of each."""
     shown = [item.fact for item in agent.session.view.items]
     facts = [*shown, *(entry.fact for entry in agent.session.history())]
     paths = {fact.call: fact.blob for fact in facts if isinstance(fact, Offloaded)}
@@ -137,7 +137,7 @@ def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
 
 
 def _shorten_inputs(agent: Agent, written: tuple[str, ...]) -> None:
-    """Keep the arguments of these calls on file, and show where in place of the long ones."""
+    """Store the arguments of these calls, and put their path in place of the long ones."""
     replies = (i.fact for i in agent.session.view.items if isinstance(i.fact, Assistant))
     made = (call for reply in replies for call in calls(reply.content) if call.id in written)
     paths = {
@@ -150,7 +150,7 @@ def _shorten_inputs(agent: Agent, written: tuple[str, ...]) -> None:
 
 
 def _show(agent: Agent, paths: dict[str, str]) -> None:
-    """Show where each can be read; pictures as old as these go too, where there is no room."""
+    """Put the path in place of each result; pictures as old go too, unless the cache is gone."""
     if not paths:
         return
     items = agent.session.view.items
@@ -162,7 +162,7 @@ def _show(agent: Agent, paths: dict[str, str]) -> None:
 
 
 def _alike(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    """Calls by what their paths have in common, so that one fact can speak for many."""
+    """Group calls by the common part of their paths, so that one fact can cover many."""
     groups: dict[str, tuple[str, ...]] = {}
     for call, path in paths.items():
         template = path.replace(call, "{call}")
@@ -171,7 +171,7 @@ def _alike(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
 
 
 def _leave_out(agent: Agent, paths: dict[str, str], *, inputs: tuple[str, ...]) -> None:
-    """Let the provider clear them; as its own words name no file, ours do, at the tail."""
+    """Let the provider clear them; its own text names no file, so ours does, at the tail."""
     asked = {
         call.id: call
         for item in agent.session.view.items

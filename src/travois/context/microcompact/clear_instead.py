@@ -1,8 +1,8 @@
-"""L2: old results give way in place of a compaction that is due.
+"""L2: clearing of old results in place of a compaction that is due.
 
-Model sees: as in `context.clear`, a line in place of each result that says where its text is.
-Tokens: frees at least `Layers.pressed_cleared`, and about twice that if there is so much.
-Cache: keeps more than half of what is cached: only results in the later half give way.
+Model sees: as in `microcompact.clear`, a line in place of each result with the path of its text.
+Tokens: frees at least `pressed_cleared` of the layers, and about twice that if there is enough.
+Cache: keeps more than half of what is cached: only results in the later half are cleared.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ CURRENT = 2
 def clearing_instead(
     view: View, layers: Layers, *, now: Now, names: Mapping[str, float]
 ) -> Clearing | None:
-    """What to clear in place of a compaction that is due; none if that would not be enough.
+    """Plan what to clear in place of a compaction that is due; None if that would not be enough.
 
-    Commands and searches give way first, then files that were changed and left, then those that
-    were spoken of least (`names`): an edit needs the exact text of what it replaces. A compaction
-    would take all of them.
+    Commands and searches go first, then files that were changed and left, then the files mentioned
+    least (`names`): an edit needs the exact text of what it replaces. A compaction would take all
+    of them.
     """
     bound = thinks(view)
     if not layers.pressure or (bound and not now.server):
@@ -59,7 +59,7 @@ def clearing_instead(
 def _enough(
     view: View, candidates: Sequence[Item], *, names: Mapping[str, float], wanted: int
 ) -> Clearing:
-    """All results that show no file, and of the others as many as it takes."""
+    """Choose all results that show no file, and as many of the others as it takes."""
     files = _files_read(view)
     read = [item for item in candidates if _call(item) in files]
     finished = _finished_files(view)
@@ -78,7 +78,7 @@ def _enough(
 
 
 def _finished_files(view: View) -> set[str]:
-    """The files that were changed, without those that were worked with last."""
+    """Return the files that were changed, without the most recently used ones."""
     changed: dict[str, bool] = {}
     for _, act in _calls_on_files(view):
         changed[act.path] = changed.pop(act.path, False) or act.kind != "read"
@@ -86,7 +86,7 @@ def _finished_files(view: View) -> set[str]:
 
 
 def _later_half(view: View) -> list[Item]:
-    """The items before which at least half of what the provider has cached stands."""
+    """Return the items that at least half of the cached prompt stands before."""
     sizes = [fact_tokens(item.fact) for item in view.items[: view.seen]]
     before = head_tokens(view.epoch) if view.epoch else 0
     half = KEPT * (before + sum(sizes))
@@ -98,7 +98,7 @@ def _later_half(view: View) -> list[Item]:
 
 
 def _files_read(view: View) -> dict[str, str]:
-    """The calls whose results show a file, or lines of it, as last read; and the file."""
+    """Map the calls whose results show the latest text of a file, or lines of it, to that file."""
     latest: dict[tuple[str, object, object], str] = {}
     for call, act in _calls_on_files(view):
         if act.kind == "read":
@@ -107,7 +107,7 @@ def _files_read(view: View) -> dict[str, str]:
 
 
 def _calls_on_files(view: View) -> Iterator[tuple[str, Act]]:
-    """The calls that read, change or write a file, in order."""
+    """Yield the calls that read, change or write a file, in order."""
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
     for call in (call for reply in replies for call in calls(reply.content)):
         args = decoded(call.args)

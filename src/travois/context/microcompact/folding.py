@@ -1,4 +1,4 @@
-"""Folding: old calls as lines in place of a compaction, where that makes enough room."""
+"""Folding: old calls become one line each in place of a compaction, where that is enough."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from travois.context.microcompact.plan import folded, is_folded, middle
 from travois.context.window import beside_head, limit
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted
-from travois.core.tokens import context_tokens, estimate, fact_tokens, ratio
+from travois.core.tokens import context_tokens, estimate, fact_tokens, in_thousands, ratio
 from travois.core.view import project
 from travois.engine.agent import Agent
 from travois.ports.world import Warned
@@ -22,7 +22,7 @@ TEXT = 0.2
 
 
 def collapse(agent: Agent, *, trigger: Trigger) -> bool:
-    """Fold the middle of the conversation; whether that made enough room to need no compaction."""
+    """Fold the middle of the conversation; return whether a compaction is no longer needed."""
     session, view = agent.session, agent.session.view
     room = beside_head(agent) / ratio(view)  # as we estimate
     cut = middle(view, tail=round(room * TAIL))
@@ -59,13 +59,14 @@ def collapse(agent: Agent, *, trigger: Trigger) -> bool:
         limit=limit(agent),
     )
     session.append(fact)
-    many = f"folded {len(cut.dropped)} messages"
-    session.emit(Warned(f"{many}: {size:,} to about {after:,} tokens; all can be read again"))
+    sizes = f"{in_thousands(size)} → {in_thousands(after)} tokens"
+    many = f"Folded {len(cut.dropped)} old messages"
+    session.emit(Warned(f"{many}: {sizes}. The full text is kept on disk."))
     return True
 
 
 def _earlier_files(agent: Agent) -> list[str]:
-    """The files of foldings that are folded again."""
+    """Return the files of earlier foldings that are folded again."""
     facts = [entry.fact for entry in agent.session.history()]
     cuts = [fact for fact in facts if isinstance(fact, Compacted)]
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""L2: old results that can be had again are shown as one line each.
+"""L2: microcompaction plans; old results that can be fetched again shrink to one line each.
 
 Model sees: in place of a cleared result, where its text can be read.
 Tokens: about 40 for each cleared result; where the provider clears, about 40 in one note.
@@ -44,7 +44,7 @@ LINE = 40
 
 
 class Now(msgspec.Struct, frozen=True):
-    """What clearing depends on besides the view."""
+    """The conditions that clearing depends on besides the view."""
 
     cold: bool = False
     """Whether a pause is reason enough: the provider's cache is gone."""
@@ -62,7 +62,7 @@ class Now(msgspec.Struct, frozen=True):
 
 
 class Clearing(msgspec.Struct, frozen=True):
-    """Results that give way, who clears them, and how many tokens that frees."""
+    """A plan: the results to clear, who clears them, and how many tokens that frees."""
 
     calls: tuple[str, ...]
     where: Literal["local", "server"]
@@ -72,7 +72,7 @@ class Clearing(msgspec.Struct, frozen=True):
 
 
 def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
-    """What to clear before the next request; none if nothing should be."""
+    """Plan what to clear before the next request; None if nothing should be."""
     bound = thinks(view)
     if bound and not now.server:
         return None
@@ -90,7 +90,7 @@ def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
 
 
 def old_thinking(view: View, *, least: int = THOUGHT) -> int:
-    """The last entry whose thinking can go, because a later turn has some; nought if none is."""
+    """Return the last entry whose thinking can go as a later turn has some; 0 if there is none."""
     facts = [item.fact for item in view.items]
     last = max((i for i, fact in enumerate(facts) if _thoughts(fact)), default=0)
     while last > 0 and not isinstance(facts[last - 1], User):
@@ -105,7 +105,7 @@ def _thoughts(fact: User | Assistant | Result) -> list[Opaque]:
 
 
 def _thought_tokens(fact: User | Assistant | Result) -> int:
-    """About how many tokens the thinking of a reply is: its text may not be told, but is paid."""
+    """Estimate the tokens of a reply's thinking: its text may be hidden, but it is paid for."""
     thoughts = _thoughts(fact)
     if not thoughts or not isinstance(fact, Assistant):
         return 0
@@ -114,7 +114,7 @@ def _thought_tokens(fact: User | Assistant | Result) -> int:
 
 
 def _old(view: View, layers: Layers, now: Now) -> list[Item]:
-    """The results that may give way at this moment."""
+    """Return the results that may be cleared at this moment."""
     if now.cold:
         held = min(layers.pressed_tokens, now.limit // 4) if now.early else 0
         return oldest_results(view, kept=max(1, layers.kept), protected=held)
@@ -124,16 +124,16 @@ def _old(view: View, layers: Layers, now: Now) -> list[Item]:
 
 
 def clearable(name: str) -> bool:
-    """Whether what a tool of this name brought can be had again."""
+    """Return whether a tool of this name can be called again for the same result."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
     return plain in CLEARABLE and not name.startswith("mcp__")
 
 
 def pays(view: View, found: Clearing, *, now: Now) -> bool:
-    """Whether writing all after the first cleared result anew is won back before it moves anyway.
+    """Return whether rewriting the cache after the first cleared result pays off in time.
 
-    A session is taken to last as long again as it has lasted; but the compaction that would come
-    without this frees more, so nothing is won beyond it.
+    A session is assumed to last as long again as it has lasted; the compaction that would come
+    without this frees more, so nothing is gained beyond it.
     """
     replies = sum(isinstance(item.fact, Assistant) for item in view.items)
     growth = max(1.0, now.size / max(1, replies))
@@ -143,13 +143,13 @@ def pays(view: View, found: Clearing, *, now: Now) -> bool:
 
 
 def _after(items: Sequence[Item], gone: set[str]) -> int:
-    """The tokens from the first result of these calls on."""
+    """Return the tokens from the first result of these calls on."""
     results = [isinstance(item.fact, Result) and item.fact.call in gone for item in items]
     return sum(fact_tokens(item.fact) for item in items[results.index(True) :])
 
 
 def oldest_results(view: View, *, kept: int, protected: int) -> list[Item]:
-    """The results that were sent, without the newest of them and so many tokens."""
+    """Return the results that were sent, without the newest ones and so many tokens."""
     results = [item for item in view.items[: view.seen] if isinstance(item.fact, Result)]
     end, size = max(0, len(results) - kept), 0
     size = sum(fact_tokens(item.fact) for item in results[end:])
@@ -160,7 +160,7 @@ def oldest_results(view: View, *, kept: int, protected: int) -> list[Item]:
 
 
 def choose_local(view: View, old: Sequence[Item]) -> Clearing:
-    """The large ones of tools that can be asked again."""
+    """Plan to clear the large results of tools that can be called again."""
     names = dict(_named(view))
     sizes = {
         fact.call: size
@@ -174,7 +174,7 @@ def choose_local(view: View, old: Sequence[Item]) -> Clearing:
 
 
 def _written(view: View, old: Sequence[Item]) -> tuple[tuple[str, ...], int]:
-    """The calls with long arguments whose results are old, and what that frees."""
+    """Return the calls with long arguments whose results are old, and what clearing them frees."""
     done = {item.fact.call for item in old if isinstance(item.fact, Result)}
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
     made = [call for reply in replies for call in calls(reply.content) if call.id in done]
@@ -188,7 +188,7 @@ def _written(view: View, old: Sequence[Item]) -> tuple[tuple[str, ...], int]:
 
 
 def choose_server(view: View, old: Sequence[Item], layers: Layers) -> Clearing:
-    """All calls of such tools up to a point: a provider can be told of no other set."""
+    """Plan to clear all calls of such tools up to a point: a provider accepts no other set."""
     names = dict(_named(view))
     sizes = {
         fact.call: fact_tokens(fact)
@@ -234,7 +234,7 @@ REMARK = 1_200
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One step of the folded part."""
+    """A step of the folded part."""
 
     text: str
     lasting: bool = False
@@ -242,7 +242,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def middle(view: View, *, tail: int) -> Cut | None:
-    """What may fold: all between the first words and the newest tokens; none if that is little."""
+    """Return the foldable part between first words and newest tokens; None if it is small."""
     items = view.items
     begins = (i for i, one in enumerate(items) if isinstance(one.fact, Assistant) or is_folded(one))
     start = next(begins, len(items))
@@ -259,7 +259,7 @@ def middle(view: View, *, tail: int) -> Cut | None:
 
 
 def folded(items: Sequence[Item], paths: Sequence[str], *, budget: int, snip: bool) -> str:
-    """The text that takes the place of these items; empty if it would be longer than its budget."""
+    """Return the text that replaces these items; empty if it would exceed its budget."""
     lines = list(_lines(items))
     head = "\n".join((OPENING, *(f"- {line}" for line in _listed(paths))))
     sizes = [estimate(f"{line.text}\n") for line in lines]
@@ -281,7 +281,7 @@ def folded(items: Sequence[Item], paths: Sequence[str], *, budget: int, snip: bo
 
 
 def _listed(paths: Sequence[str]) -> Iterator[str]:
-    """The newest paths, and the older ones as a range."""
+    """Yield the newest paths, and the older ones as a range."""
     older, newer = paths[:-LISTED], paths[-LISTED:]
     if older:
         yield f"{older[0]} to {older[-1]} ({len(older)} files)"
@@ -289,7 +289,7 @@ def _listed(paths: Sequence[str]) -> Iterator[str]:
 
 
 def is_folded(item: Item) -> bool:
-    """Whether an item is what an earlier folding left."""
+    """Return whether an item is the text of an earlier folding."""
     fact = item.fact
     return (
         isinstance(fact, User) and fact.origin == "note" and words(fact.content).startswith(FOLDED)
@@ -313,7 +313,7 @@ def _lines(items: Sequence[Item]) -> Iterator[Line]:
 
 
 def _said(item: Item) -> Iterator[Line]:
-    """What was said to the model; of an earlier folding, its own lines."""
+    """Yield lines for a message to the model; for an earlier folding, its own lines."""
     assert isinstance(item.fact, User)
     text = words(item.fact.content).strip()
     if is_folded(item):
@@ -325,7 +325,7 @@ def _said(item: Item) -> Iterator[Line]:
 
 
 def _unfolded(text: str) -> Iterator[Line]:
-    """The steps of an earlier folding: what is indented goes on with the line before it."""
+    """Yield the steps of an earlier folding: an indented line belongs to the one before it."""
     for step in re.split(r"\n(?!  |\n)", text):
         if not step.startswith("("):
             yield Line(step, lasting=step.startswith(USER))
@@ -336,7 +336,7 @@ def _indented(text: str) -> str:
 
 
 def _did(call: Call) -> str:
-    """What a call was: the tool, and the file, command or pattern."""
+    """Describe a call: the tool, and its file, command or pattern."""
     args = decoded(call.args)
     act = Act(0, kind_of(call.name, args), call.name, args, "")
     other = act.arg("pattern", "query", "url", "description", "prompt", "name")
@@ -345,12 +345,12 @@ def _did(call: Call) -> str:
 
 
 def _outcome(call: Call, result: Result | None) -> str:
-    """What came of it, in one line."""
+    """Describe the result of a call in one line."""
     if result is None:
         return "no result"
     lines = [line.strip() for line in words(result.content).splitlines() if line.strip()]
     if not lines:
-        return "failed, without a word" if result.error else "done, without output"
+        return "failed without output" if result.error else "done without output"
     kind = kind_of(call.name, decoded(call.args))
     if result.error:
         return f"failed: {_short(lines[-1] if kind == 'shell' else lines[0], OUTCOME)}"

@@ -1,4 +1,7 @@
-"""Keeping notes beside the conversation, one update at a time (docs/decisions/0046)."""
+"""Session notes: deciding when to update them, in the background, and using them as a summary.
+
+See docs/decisions/0046.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ MOST_SHARE = 0.3
 
 
 class Notes(msgspec.Struct, frozen=True):
-    """What was noted, how large the conversation was then, and up to which entry it is covered."""
+    """The notes, the size of the conversation then, and the last entry that they cover."""
 
     size: int = 0
     text: str = ""
@@ -39,7 +42,7 @@ class Notes(msgspec.Struct, frozen=True):
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """Notes that can stand for the older conversation, and where it is cut for that."""
+    """Notes that can replace the older conversation, and the cut that goes with them."""
 
     text: str
     cut: Cut
@@ -48,7 +51,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 def keeps_notes(agent: Agent) -> bool:
-    """Whether notes are kept on this conversation: as the user said, or if they are worth it."""
+    """Return whether to keep notes on this conversation: as the user set, or if they pay off."""
     card, wanted = model(agent), agent.context.layers.notes
     if (
         agent.runtime.background is None
@@ -64,7 +67,7 @@ def keeps_notes(agent: Agent) -> bool:
 
 
 def keep_notes(agent: Agent) -> None:
-    """Bring the notes up to date in the background, if they should be."""
+    """Start an update of the notes in the background, if one is due."""
     if not keeps_notes(agent) or is_updating(agent):
         return
     held, view, pace = notes(agent), agent.session.view, Pace.of(beside_head(agent))
@@ -87,7 +90,7 @@ def keep_notes(agent: Agent) -> None:
 
 
 async def _update(agent: Agent, held: Notes) -> None:
-    """Ask the model for edits of the notes and put the outcome on record, then in their file."""
+    """Ask the model for edits of the notes, log the result and write the file."""
     from travois.context.session_memory.update import edited_notes
 
     session = agent.session
@@ -99,37 +102,37 @@ async def _update(agent: Agent, held: Notes) -> None:
 
 
 def is_updating(agent: Agent) -> bool:
-    """Whether an update is under way."""
+    """Return whether an update is running."""
     return agent.turn.notes is not None and not agent.turn.notes.done.is_set()
 
 
 def notes(agent: Agent) -> Notes:
-    """The notes as they stand; empty if there are none."""
+    """Return the current notes; empty if there are none."""
     return decode_notes(agent.session.notes)
 
 
 def decode_notes(text: str) -> Notes:
-    """Read what the log says of the notes."""
+    """Decode the notes from the log."""
     return msgspec.json.decode(text, type=Notes) if text else Notes()
 
 
 def notes_path(agent: Agent) -> str:
-    """Where the notes of this session stand as a file."""
+    """Return the path of this session's notes file."""
     return f"{agent.world.kept}/{FILE}"
 
 
 def budget(agent: Agent) -> Budget:
-    """How long the notes may be: no more than a summary has room for."""
+    """Return the size limit of the notes: no more than a summary may take."""
     return Budget(min(Budget().whole, room(agent).ledger))
 
 
 def write_notes(agent: Agent, text: str) -> str:
-    """Write the notes to their file, which can be made anew from the log; returns its path."""
+    """Write the notes to their file, which can be rebuilt from the log; return its path."""
     return agent.world.spill(FILE, text.encode(errors="replace"))
 
 
 async def offer_notes(agent: Agent) -> Offer | None:
-    """The notes as the model's part of a summary; waits for an update that is under way."""
+    """Wait for a running update, then return the notes as the model's part of a summary."""
     if not agent.context.layers.notes or not agent.context.layers.draft:
         return None
     await settle_notes(agent)
@@ -137,9 +140,9 @@ async def offer_notes(agent: Agent) -> Offer | None:
 
 
 def ready_notes(agent: Agent) -> Offer | None:
-    """The notes as they stand, for a summary.
+    """Return the current notes for a summary.
 
-    None if there are none, or if what they do not cover is more than may stay word for word.
+    None if there are none, or if they leave more uncovered than may stay verbatim.
     """
     cut = find_cut(agent)
     if cut is None:
@@ -150,7 +153,7 @@ def ready_notes(agent: Agent) -> Offer | None:
 
 
 def find_cut(agent: Agent) -> Cut | None:
-    """Where notes can stand for what comes before; none if too much is not covered by them."""
+    """Return the cut with which notes can replace what comes before; None if they miss too much."""
     held = notes(agent)
     if not held.text or not agent.context.layers.notes or not agent.context.layers.draft:
         return None
@@ -163,14 +166,14 @@ def find_cut(agent: Agent) -> Cut | None:
 
 
 async def settle_notes(agent: Agent, *, patience: float = PATIENCE) -> None:
-    """Wait for an update that is under way, but not for ever."""
+    """Wait for a running update, but not forever."""
     if agent.turn.notes is not None and agent.turn.notes.begun:
         with anyio.move_on_after(patience):
             await agent.turn.notes.done.wait()
 
 
 def _progress(view: View, since: int, held: Notes, *, limit: int) -> Progress:
-    """How far the conversation has gone on since an entry."""
+    """Measure how far the conversation has grown since an entry."""
     fresh = [item.fact for item in view.items if item.seq > since]
     replies = [fact for fact in fresh if isinstance(fact, Assistant)]
     return Progress(

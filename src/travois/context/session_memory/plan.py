@@ -1,4 +1,4 @@
-"""L3: notes that the model keeps while it works, for the time when the older part is set aside.
+"""L3: session notes that the model keeps while it works, for use as a summary at a compaction.
 
 Model sees: nothing until a compaction puts them beside what rules have gathered.
 Tokens: at most `WHOLE`, a sixth of it for each section; less in a small window.
@@ -44,18 +44,18 @@ HEADING = re.compile(r"^# .+$", re.MULTILINE)
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """How many tokens notes may take, all of them and each section."""
+    """The token limits of the notes: all of them and each section."""
 
     whole: int = WHOLE
 
     @property
     def each(self) -> int:
-        """What a section may take."""
+        """The limit of a section."""
         return self.whole // SECTIONS
 
 
 class Pace(msgspec.Struct, frozen=True):
-    """When notes are updated, in tokens."""
+    """The thresholds for updates of the notes, in tokens."""
 
     first: int
     growth: int
@@ -69,7 +69,7 @@ class Pace(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How a conversation has gone on since its notes were last brought up to date."""
+    """The growth of a conversation since its notes were last updated."""
 
     grown: int
     """The tokens of what they do not cover."""
@@ -84,16 +84,16 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 def due(progress: Progress, pace: Pace) -> bool:
-    """Whether notes should be updated: the conversation has grown, and the moment is good."""
+    """Return whether to update the notes: the conversation has grown, and the moment is good."""
     closing = progress.left <= pace.last and progress.grown >= pace.last // 2
     grown = progress.grown >= (pace.first if progress.first else pace.growth)
     return (grown or closing) and (progress.calls >= CALLS or progress.paused or closing)
 
 
 def is_worthwhile(price: Price, *, limit: int, head: int) -> bool:
-    """Whether notes cost less than the summaries that they save, by the prices of a model.
+    """Return whether notes cost less than the summaries that they save, by the model's prices.
 
-    Where no prices are known, or the provider keeps no cache, they are not.
+    They do not where no prices are known or the provider has no prompt cache.
     """
     if not price.input or not price.read or limit - head < LEAST_ROOM:
         return False
@@ -102,10 +102,10 @@ def is_worthwhile(price: Price, *, limit: int, head: int) -> bool:
 
 
 def expenses(price: Price, *, limit: int, head: int) -> tuple[float, float]:
-    """What the updates until one compaction cost in dollars, and what its summary would cost.
+    """Return the dollars that updates until one compaction cost, and the cost of its summary.
 
-    A summary is prepared at `EARLY` and brought up to date at the cut, where the whole
-    conversation is read anew if the cache is gone by then.
+    A summary is prepared early and updated at the cut, where the whole conversation is read again
+    if the cache is gone by then.
     """
     room = limit - head
     sizes = [limit - round(room * LAST)]
@@ -124,9 +124,9 @@ def expenses(price: Price, *, limit: int, head: int) -> tuple[float, float]:
 def request(
     notes: str, *, template: str, instructions: str, path: str, tool: str = "", budget: Budget
 ) -> str:
-    """What the model is asked for, with the variables filled in and what is too long named last.
+    """Build the update prompt: variables filled in, sections that are too long named last.
 
-    Instructions that have no place for the notes are followed by them.
+    Instructions without a place for the notes are followed by them.
     """
     current = notes.strip() or template.strip()
     if "{{currentNotes}}" not in instructions:
@@ -137,7 +137,7 @@ def request(
 
 
 def oversize(notes: str, budget: Budget) -> list[str]:
-    """What to tell the model of notes that are longer than they may be."""
+    """Describe to the model which notes are too long."""
     sizes = {name: estimate(text) for name, text in sections(notes).items()}
     over = [f"{name} ({size:,} tokens)" for name, size in sizes.items() if size > budget.each]
     told: list[str] = []
@@ -150,9 +150,9 @@ def oversize(notes: str, budget: Budget) -> list[str]:
 
 
 def fitted(notes: str, *, path: str, budget: Budget) -> str:
-    """The notes with each section within its bounds, and where the rest of it can be read.
+    """Return the notes with each section cut to its limit, and the path of the rest.
 
-    Sections that are only a hint say nothing, so they are left out.
+    Sections that are only a hint are omitted.
     """
     parts = [text for text in sections(notes).values() if not _is_hint(text)]
     room, shown = budget.whole, list[str]()
@@ -165,19 +165,19 @@ def fitted(notes: str, *, path: str, budget: Budget) -> str:
 
 
 def blank(notes: str, *, template: str) -> bool:
-    """Whether nothing was noted yet."""
+    """Return whether nothing was noted yet."""
     return not notes.strip() or notes.split() == template.split()
 
 
 def with_sections(notes: str, told: str) -> str:
-    """The notes with the sections that a text has anew; headings that they lack are left out."""
+    """Replace sections of the notes with those of a text; unknown headings are ignored."""
     held, fresh = sections(notes), sections(told)
     kept = {name: fresh.get(name, text) for name, text in held.items()}
     return "\n\n".join(kept.values()) + "\n"
 
 
 def sections(notes: str) -> dict[str, str]:
-    """The sections by their headings, which they begin with; what stands before them is first."""
+    """Return the sections by their first line, the heading; text before them comes first."""
     starts = [found.start() for found in HEADING.finditer(notes)]
     bounds = [0, *starts, len(notes)] if not starts or starts[0] else [*starts, len(notes)]
     texts = [notes[a:b].strip() for a, b in pairwise(bounds)]
@@ -185,7 +185,7 @@ def sections(notes: str) -> dict[str, str]:
 
 
 def _is_hint(section: str) -> bool:
-    """Whether a section has nothing but the hint of the template."""
+    """Return whether a section has nothing but the hint of the template."""
     body = section.partition("\n")[2].strip()
     return section.startswith("# ") and (not body or bool(re.fullmatch(r"\([^\n]*\)", body)))
 

@@ -1,4 +1,4 @@
-"""One update of the notes: a fork that may edit one file, which is held in memory meanwhile."""
+"""One update of the session notes: a fork that may edit one file, held in memory meanwhile."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ EDITORS = ("Edit", "ApplyPatch")
 ALLOWED = (*EDITORS, "MultiEdit")
 ROUNDS = 3
 """How often the model is asked: again only if an edit failed."""
-REFUSED = "Not run: this request may only edit {path}, in part, with {tool}."
+REFUSED = "Not run: this request may only make partial edits to {path} with {tool}."
 
 
 class NotesFile:
-    """The only file that an update can reach; it is in memory until the update is over."""
+    """The only file that an update can reach, in memory until the update is over."""
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
@@ -44,28 +44,28 @@ class NotesFile:
 
     @property
     def text(self) -> str:
-        """The notes as they are by now."""
+        """The current notes."""
         return self.data.decode("utf-8", errors="replace")
 
     async def stat(self, path: str) -> Stat | None:
-        """What the path is; nothing unless it is the notes."""
+        """Return the status of the notes; None for any other path."""
         return Stat("file", len(self.data), 0) if path == self.path else None
 
     async def names(self, folder: str, *, limit: int) -> list[str]:
-        """No folder is shown."""
+        """Return no names: no folder is visible."""
         return []
 
     async def modified(self, paths: Sequence[str]) -> list[int]:
-        """When files were changed cannot be told."""
+        """Return 0 for each path: modification times are unknown."""
         return [0 for _ in paths]
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
-        """Bytes of the notes."""
+        """Read bytes of the notes."""
         self._check(path)
         return self.data[offset : None if limit < 0 else offset + limit]
 
     async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
-        """Replace the notes, iff they are what is expected."""
+        """Replace the notes if they are still what is expected."""
         self._check(path)
         if expect != digest(self.data):
             raise Stale(path)
@@ -73,12 +73,12 @@ class NotesFile:
         return digest(data)
 
     async def remove(self, path: str, *, expect: str) -> None:
-        """Notes are not removed."""
+        """Raise: notes cannot be removed."""
         raise PermissionError(f"{path} may only be edited")
 
     @asynccontextmanager
     async def queue(self, path: str) -> AsyncGenerator[None]:
-        """Edits of an update come one after the other anyway."""
+        """Yield at once: the edits of an update come one after another anyway."""
         yield
 
     def _check(self, path: str) -> None:
@@ -87,7 +87,7 @@ class NotesFile:
 
 
 async def edited_notes(agent: Agent, held: str, *, path: str, budget: Budget) -> str:
-    """The notes with the edits that the model makes; empty if it makes none."""
+    """Let the model edit the notes and return them; empty if it changed nothing."""
     pattern = template(agent)
     file, view = NotesFile(path, held or pattern), agent.session.view.copy()
     before = file.text
@@ -99,12 +99,12 @@ async def edited_notes(agent: Agent, held: str, *, path: str, budget: Budget) ->
 
 
 def template(agent: Agent) -> str:
-    """The sections that notes have: the user's own, or ours."""
+    """Load the template of the notes: the user's own, or ours."""
     return _own(agent.context.layers.notes_template, "template.md") or _ours("notes.md")
 
 
 async def _converse(agent: Agent, view: View, file: NotesFile) -> None:
-    """Let the model edit, and try again where an edit could not be made."""
+    """Let the model edit, and ask again where an edit failed."""
     for _ in range(ROUNDS):
         reply = await aside(agent, view, what="notes")
         if reply is None:
@@ -124,13 +124,13 @@ async def _converse(agent: Agent, view: View, file: NotesFile) -> None:
 
 
 def _say(agent: Agent, view: View, fact: User | Assistant | Result) -> None:
-    """Let the fork's own view grow; the session's log does not hear of it."""
+    """Add a fact to the fork's own view; the session's log is not touched."""
     last = max((item.seq for item in view.items), default=0)
     view.add(Entry(max(last, agent.session.seq) + 1, agent.runtime.clock(), fact))
 
 
 async def _edit(agent: Agent, call: Call, file: NotesFile) -> Result:
-    """Make one edit of the notes; any other call is refused."""
+    """Run one edit of the notes; any other call is refused."""
     try:
         meaning = interpret(call, agent.tools.by_name, agent.tools.find_mcp_tool)
         _check_allowed(agent, meaning, file.path)
@@ -145,7 +145,7 @@ async def _edit(agent: Agent, call: Call, file: NotesFile) -> Result:
 
 
 def _check_allowed(agent: Agent, meaning: Meaning, path: str) -> None:
-    """Refuse whatever is no edit of the notes alone."""
+    """Refuse everything but partial edits of the notes."""
     why = REFUSED.format(path=path, tool=_editor(agent) or "text")
     if meaning.tool.name not in ALLOWED:
         raise Refusal(why)
@@ -155,7 +155,7 @@ def _check_allowed(agent: Agent, meaning: Meaning, path: str) -> None:
 
 
 def _editor(agent: Agent) -> str:
-    """The name by which the model knows the tool that edits files; empty if it has none."""
+    """Return the model's name for the tool that edits files; empty if it has none."""
     epoch = agent.session.view.epoch
     names = [spec.name for spec in epoch.tools] if epoch else []
     return next((name for name in names if canonical_name(name) in EDITORS), "")
@@ -179,7 +179,7 @@ def _ours(name: str) -> str:
 
 
 def _own(path: str, name: str) -> str:
-    """What the user has written in place of ours; empty if nothing."""
+    """Return the user's own version of a prompt; empty if there is none."""
     return _text(Path(path).expanduser()) if path else _text(Path(home(), FOREIGN, name))
 
 
