@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from travois.context.compaction.cut import Trigger
 from travois.context.microcompact.clear import clear, clear_instead
 from travois.context.session_memory.keep import find_cut, keep_notes
 from travois.context.tool_results import last_calls, oversize, preview
@@ -24,9 +23,6 @@ from travois.core.tool_names import canonical_name
 from travois.engine.agent import Agent
 from travois.engine.overflow import lighten
 from travois.ports.tool import AnyTool
-
-if TYPE_CHECKING:
-    from travois.context.compaction.cut import Trigger
 
 EARLY = 0.75
 """The share of the threshold from which on a compaction is prepared."""

@@ -28,8 +28,7 @@ from travois.core.models import Usage
 from travois.core.tokens import PER_RESULT, block_tokens, compact_at, estimate, fact_tokens, ratio
 from travois.core.view import Item, View, living, project
 from travois.memory.recall_text import CHANGED, INDEX, RECALLED
-from travois.prompt import environment as sources
-from travois.prompt import instruction_text as instructions
+from travois.prompt import environment, instruction_text
 
 State = Literal["stands", "undone", "replaced by a later one", "rewound"]
 FILES = re.compile(r'^<file path="([^"]*)"', re.MULTILINE)
@@ -151,7 +150,7 @@ class _Book:
 
 def _restored(fact: Compacted) -> tuple[str, ...]:
     texts = (words((block,)) for block in fact.summary)
-    told = (text for text in texts if text.startswith((instructions.TAG, "<files>")))
+    told = (text for text in texts if text.startswith((instruction_text.TAG, "<files>")))
     return tuple(dict.fromkeys(path for text in told for path in FILES.findall(text)))
 
 
@@ -285,11 +284,11 @@ def _said(block: AnyBlock, item: Item, shaped: Mapping[str, str]) -> Portion:
     human = getattr(item.fact, "origin", "") == "human"
     if human:
         return Portion("messages", f"you: {_short(text)}", size, "your message", item.seq)
-    if text.startswith(instructions.TAG):
+    if text.startswith(instruction_text.TAG):
         return Portion("instructions", "instruction files", size, "project instructions", item.seq)
     if text.startswith(MEMORY):
         return Portion("memory", "memories", size, "remembered from earlier sessions", item.seq)
-    if text.startswith(sources.OPENING):
+    if text.startswith(environment.OPENING):
         return Portion("messages", "environment", size, "date, folder and git state", item.seq)
     if isinstance(block, Text) and is_summary(item):
         why = shaped.get(str(item.seq), "replaces an earlier part")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from travois.context.window import fitted, limit, model
+from travois.core import models
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Compacted, Entry, Epoch
-from travois.core.models import Model as Card
 from travois.core.tokens import context_tokens, family, head_tokens, stop_at
 from travois.engine.agent import Agent
 from travois.engine.tool_definitions import suited
@@ -62,7 +62,7 @@ def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str
 
 
 async def switch_with_summary(
-    agent: Agent, epoch: Epoch, *, former: Callable[[Card], Model] | None = None
+    agent: Agent, epoch: Epoch, *, former: Callable[[models.Model], Model] | None = None
 ) -> str:
     """Switch, and let the current model write its part of a summary if one is needed.
 

@@ -14,8 +14,7 @@ import msgspec
 from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Opened, User
-from travois.sessions import blobs, lock
-from travois.sessions import log_line as line
+from travois.sessions import blobs, lock, log_line
 from travois.sessions.blobs import size
 from travois.sessions.home import TMP, Home, Project
 from travois.sessions.log_file import NAME
@@ -226,10 +225,10 @@ def _line_at(block: bytes, at: int) -> bytes:
 
 
 def _entry(text: bytes) -> Entry | None:
-    found, _ = line.records(text)
+    found, _ = log_line.records(text)
     try:
-        return line.decode(found[-1]) if found else None
-    except line.Foreign:
+        return log_line.decode(found[-1]) if found else None
+    except log_line.Foreign:
         return None
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 from zlib import crc32
 
 from travois.core.errors import Fault
@@ -17,9 +17,9 @@ from travois.sessions import (
     blobs,
     checkpoint,
     lock,
+    log_line,
     scan,  # for very long logs alone
 )
-from travois.sessions import log_line as line
 from travois.sessions.checkpoint import Checkpoint
 from travois.sessions.scan import LARGEST_WHOLE, Lineage, Mark, Turns
 from travois.sessions.scan import NAME as NAME
@@ -27,10 +27,6 @@ from travois.sessions.scan import Skipped as Skipped
 from travois.sessions.scan import entries as entries
 from travois.sessions.scan import history as history
 from travois.sessions.scan import opened as opened
-
-if TYPE_CHECKING:
-    from travois.sessions.scan import Turns
-
 
 BLOCK = 1 << 16
 Clock = Callable[[], float]
@@ -111,7 +107,7 @@ class Log:
 
     def _save(self, entry: Entry) -> Entry:
         size = self._tail[1]
-        entry, data = line.encode(entry)
+        entry, data = log_line.encode(entry)
         try:
             if self._dirty:
                 self._cut(size)
@@ -281,9 +277,9 @@ def _last(file: BinaryIO, end: int) -> tuple[int, int]:
     """Return the number of the last entry, and where its line ends."""
     while end:
         begin, text = _line_before(file, end)
-        found, _ = line.records(text)
+        found, _ = log_line.records(text)
         if found:
-            return line.number(found[-1]), end
+            return log_line.number(found[-1]), end
         end = begin
     return 0, 0
 
@@ -330,7 +326,7 @@ class Enduring(Log):
                     "and will be saved as soon as that works again"
                 )
         last = self.unsaved[-1].seq if self.unsaved else self._tail[0]
-        entry, _ = line.encode(Entry(last + 1, self._clock(), fact))
+        entry, _ = log_line.encode(Entry(last + 1, self._clock(), fact))
         self.unsaved = (*self.unsaved, entry)
         return entry
 

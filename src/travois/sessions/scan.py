@@ -17,8 +17,7 @@ import msgspec
 
 from travois.core.errors import Fault
 from travois.core.facts import Compacted, Entry, Epoch, Opened, Restored, Rewound, User
-from travois.sessions import blobs
-from travois.sessions import log_line as line
+from travois.sessions import blobs, log_line
 
 NAME = "log.jsonl"
 READ = 1 << 18
@@ -139,7 +138,7 @@ class Reading:
         """Yield the whole records of a block, each with its place."""
         name, offset = str(self._path), self.mark.size
         for number, text in enumerate(BytesIO(block), self.mark.lines + 1):
-            found, reason = line.records(text)
+            found, reason = log_line.records(text)
             where = Skipped(name, number, offset, reason)
             if reason:
                 self._skipped.append(where)
@@ -164,11 +163,11 @@ def _blocks(file: FileIO) -> Iterator[bytes]:
 
 def _all_whole(block: bytes, *, last: int) -> list[Entry] | None:
     """Return the entries of an undamaged block; None if anything is wrong."""
-    if not line.all_whole(block):
+    if not log_line.all_whole(block):
         return None
     try:
-        found = line.decode_all(block)
-    except line.Foreign:
+        found = log_line.decode_all(block)
+    except log_line.Foreign:
         return None
     numbers = [entry.seq for entry in found]
     rising = all(map(lt, (last, *numbers), numbers))
@@ -179,7 +178,7 @@ def opened(folder: Path) -> Entry | None:
     """Return the first entry of a session; None if its line is damaged."""
     try:
         with (folder / NAME).open("rb") as file:
-            found, _ = line.records(file.readline())
+            found, _ = log_line.records(file.readline())
     except OSError as error:
         raise blobs.fault("The session cannot be read", error, path=folder) from error
     entry = _decode(found[0], path=folder / NAME, version="another version") if found else None
@@ -218,8 +217,8 @@ def _elsewhere(folder: Path, id: str) -> Path:
 
 def _decode(record: bytes, *, path: Path, version: str) -> Entry:
     try:
-        return line.decode(record)
-    except line.Foreign as error:
+        return log_line.decode(record)
+    except log_line.Foreign as error:
         raise Fault(
             f"Session {path.parent.name} was written by {version} of Travois, not this one",
             why=f"it contains a fact of type {error.kind!r} ({error.problem})",
@@ -282,8 +281,8 @@ def find_turns(folder: Path) -> Turns:
     found = Turns()
     for path, last in lineage(folder):
         for text in _lines(path / NAME, last=last):
-            with suppress(line.Foreign):
-                found.add((line.decode(text),))
+            with suppress(log_line.Foreign):
+                found.add((log_line.decode(text),))
     return found
 
 
@@ -313,7 +312,7 @@ def _next_line(path: Path, offset: int) -> int:
 
 def _lines(path: Path, *, last: int) -> Iterator[bytes]:
     found = chain.from_iterable(map(_in_block, _excerpt_blocks(path)))
-    return takewhile(lambda text: line.number(text) <= last, found)
+    return takewhile(lambda text: log_line.number(text) <= last, found)
 
 
 def _excerpt_blocks(path: Path) -> Iterator[bytes]:
@@ -337,5 +336,5 @@ def _in_block(block: bytes) -> Iterator[bytes]:
         end = block.find(b"\n", begin) + 1
         text = block[begin:end]
         person = b'"type":"user"' not in match[0] or NOT_HUMAN not in text
-        if person and line.records(text)[0] == [text]:
+        if person and log_line.records(text)[0] == [text]:
             yield text

@@ -8,13 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from travois.agents.agent_files import wishes as kinds
-from travois.compat import claude as foreign
+from travois.agents import agent_files
+from travois.compat import claude
 from travois.compat.claude_keys import unlike
 from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import Fault
-from travois.mcp import config as mcp
-from travois.mcp.config import admission
+from travois.mcp import config
 from travois.permissions.decide import ALIASES, Mode
 from travois.permissions.masking import MASKED, likely, mask_value, register
 from travois.permissions.paths import inside
@@ -37,8 +36,8 @@ from travois.settings.validate import (
     parsed_rules,
     words,
 )
+from travois.skills import skill_files
 from travois.skills.plugins import installed, plugins, wished
-from travois.skills.skill_files import wishes as practices
 
 ETC = Path("/etc")
 FLAGS = "command line"
@@ -75,12 +74,12 @@ def load(
         stack.lay(layer)
     for key, value in (chosen or {}).items():
         stack.lay(Layer(FLAGS, {key: value}, base=where.cwd))
-    for path in (*foreign.managed(etc), etc / "travois" / "settings.json"):
+    for path in (*claude.managed(etc), etc / "travois" / "settings.json"):
         own = path.parent.name == "travois"
         for layer in read(path, level="managed", own=own):
             stack.lay(layer)
     if "project" in levels(sources):
-        stack.wanted += mcp.wanted(where, environ, admission=admission(stack.settings))
+        stack.wanted += config.wanted(where, environ, admission=config.admission(stack.settings))
     return stack.loaded()
 
 
@@ -108,7 +107,7 @@ class _Stack:
 
     def lay(self, layer: Layer) -> None:
         """Add one more layer on top."""
-        layer = checked(foreign.adapted(layer))
+        layer = checked(claude.adapted(layer))
         self.theirs |= {layer.where} if layer.foreign else set()
         self.notices += layer.notices
         self.notices += [_stray(layer, key) for key in layer.values if not known(key)]
@@ -214,8 +213,12 @@ class _Stack:
             level = "project" if inside(plugin.folder, self.where.root) else "user"
             for path, tree in plugin.hooks:
                 self.lay(Layer(path, {}, level=level, hooks=tree))
-        fresh = practices(self.where.root, self.where.cwd, found)
-        fresh = (*fresh, *kinds(self.where.root, self.where.cwd), *mcp.wishes(found, self.where))
+        fresh = skill_files.wishes(self.where.root, self.where.cwd, found)
+        fresh = (
+            *fresh,
+            *agent_files.wishes(self.where.root, self.where.cwd),
+            *config.wishes(found, self.where),
+        )
         self.wanted += (text for text in fresh if text not in self.wanted)
         return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.compat import config_files as neighbours
+from travois.compat import config_files
 from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import Fault
 from travois.sessions.home import Home
@@ -81,7 +81,7 @@ def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[La
     theirs = home / "settings.json" if home else None
     person = environ.get("HOME", "") if level == "user" else where.root
     if level != "local" and person.startswith("/"):
-        yield from neighbours.files(person, environ, level=level)
+        yield from config_files.files(person, environ, level=level)
     if level == "user":
         if theirs is not None:
             yield from read(theirs, level=level, own=False, base=str(theirs.parent))
@@ -124,7 +124,7 @@ def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Itera
         raise Fault(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
     layer = parsed(data, where=str(path), level=level, foreign=not own, base=base)
     table = layer.values.pop("permission", None) if own else None
-    yield layer if table is None else neighbours.ordered(layer, table)
+    yield layer if table is None else config_files.ordered(layer, table)
 
 
 def run(

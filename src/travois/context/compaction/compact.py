@@ -11,7 +11,6 @@ from travois.context.compaction.passages import spoken_names
 from travois.context.compaction.restore import SHARE, SKILLS, Held, practised, recent, restored
 from travois.context.compaction.summary import Paper, summarise
 from travois.context.compaction.summary_call import (
-    PROMPTS,
     Wish,
     Written,
     inherited_view,
@@ -100,7 +99,6 @@ def _before(view: View, fact: Compacted) -> View | None:
     return part if waiting(part) else None
 
 
-PROMPT = PROMPTS / "summary.md"
 RUNGS = (1.0, 0.5, 0.2, 0.0)
 """How much of the usual tail is kept, try by try, until the rest fits."""
 

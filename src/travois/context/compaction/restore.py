@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from travois.context.compaction.in_sight import continued_at, edited_paths, is_in_sight, notes_shown
 from travois.context.compaction.passages import Lines, choose, spoken_names, weigh_file
-from travois.context.ledger.extractors import acts
+from travois.context.ledger.extractors import Act, acts
 from travois.context.ledger.received import allot
 from travois.context.window import beside_head, limit
 from travois.core.content import Text
@@ -28,9 +27,6 @@ from travois.prompt.briefing import nested
 from travois.prompt.environment import plain
 from travois.prompt.instruction_text import beginning
 from travois.skills.skills import USED
-
-if TYPE_CHECKING:
-    from travois.context.ledger.extractors import Act
 
 SEEN = "seen:"
 FILES = 12

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from travois.context import ledger
-from travois.context.compaction import declarations as declared
+from travois.context.compaction import declarations, spans
 from travois.context.compaction.cut import (
     ALONE,
     CHILD_OPENING,
@@ -32,7 +31,8 @@ from travois.context.compaction.outline import (
 )
 from travois.context.compaction.summary_call import Wish, Written, parts_of
 from travois.context.layers import Layers
-from travois.context.ledger.received import allot, fenced
+from travois.context.ledger import Ledger, received
+from travois.context.ledger.received import Received, allot, fenced
 from travois.context.tool_results import preview
 from travois.context.window import beside_head, model
 from travois.core.content import Text
@@ -40,10 +40,6 @@ from travois.core.facts import Cleared, Compacted, Entry
 from travois.core.tokens import estimate, fact_tokens, head_tokens, ratio
 from travois.core.view import Item, project
 from travois.engine.agent import Agent
-
-if TYPE_CHECKING:
-    from travois.context.ledger import Ledger
-    from travois.context.ledger.received import Received
 
 YOUR_TASK = "## Your task, word for word"
 LONG_TASK = "## Your task, too long to show in full: read the rest in its file when you need it"
@@ -78,8 +74,6 @@ def summarise(
     agent: Agent, parted: Cut, entries: list[Entry], *, layers: Layers, paper: Paper
 ) -> Compacted:
     """Build the compaction fact: the summary document and the files with the replaced spans."""
-    from travois.context.compaction import spans
-
     ever = _ever(entries)
     pieces = spans.split([ever.get(item.seq, item) for item in parted.fresh])
     files = tuple(
@@ -127,7 +121,7 @@ def _sections(
     others = _from_others(agent, record, parted, budget=layers.received)
     found += [(MESSAGES.title, others)] if others else []
     kept = "\n".join(str(item.fact.content) for item in parted.kept)
-    code = declared.listing(seen, budget=layers.code, skip=kept, cwd=record.cwd)
+    code = declarations.listing(seen, budget=layers.code, skip=kept, cwd=record.cwd)
     return [*found, (FILES.title, code)] if code else found
 
 
@@ -204,9 +198,7 @@ def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) 
 
 def _from_record(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> Sections:
     """Return the sections built from the ledger, and the file with what they shorten."""
-    from travois.context.ledger import render
-
-    shown = render(record, budget=budget)
+    shown = ledger.render(record, budget=budget)
     if not shown.overflow:
         return list(shown.sections)
     data = shown.overflow.encode(errors="replace")
@@ -216,16 +208,14 @@ def _from_record(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> S
 
 def _from_others(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:
     """Return replaced messages of other agents and hooks, and the file of those that do not fit."""
-    from travois.context.ledger.received import render
-
     stays = {item.seq for item in parted.kept if not is_summary(item)}
     gone = [one for one in record.received if one.seq not in stays]
-    shown = render(gone, budget=budget)
+    shown = received.render(gone, budget=budget)
     if not shown.overflow:
         return shown.text
     data = shown.overflow.encode(errors="replace")
     path = agent.world.spill(f"received-{parted.last}", data)
-    return render(gone, budget=budget, where=path).text
+    return received.render(gone, budget=budget, where=path).text
 
 
 def _opening(agent: Agent, record: Ledger, parted: Cut, *, trigger: Trigger) -> str:

@@ -10,7 +10,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.compaction import outline
+from travois.context.compaction import outline, spans
 from travois.context.compaction.cut import Cut, Trigger, is_summary
 from travois.context.compaction.outline import Part
 from travois.context.ledger.received import FORK, forked_at
@@ -467,15 +467,13 @@ def _answered(group: list[Item]) -> bool:
 
 def _told(group: Sequence[Item]) -> str:
     """Format a round as text: no pictures, no thinking, and of our own notes only summaries."""
-    from travois.context.compaction.spans import told
-
     lines: list[str] = []
     for item in group:
         fact = item.fact
         if isinstance(fact, User) and fact.origin == "note" and not is_summary(item):
             continue
         kept = tuple(b for b in fact.content if isinstance(b, Text | Call))
-        lines.append(told(replace(fact, content=kept)))
+        lines.append(spans.told(replace(fact, content=kept)))
     return "\n".join(lines)
 
 

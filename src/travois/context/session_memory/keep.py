@@ -5,22 +5,18 @@ See docs/decisions/0046.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import anyio
 import msgspec
 
+from travois.context import window
+from travois.context.compaction.cut import Cut, cut_after
 from travois.context.session_memory.plan import Budget, Pace, Progress, due, fitted, is_worthwhile
 from travois.context.window import beside_head, limit, model
-from travois.context.window import fitted as room
 from travois.core.content import calls
 from travois.core.facts import Assistant, Noted
 from travois.core.tokens import context_tokens, fact_tokens, ratio
 from travois.core.view import View
 from travois.engine.agent import Agent, Noting
-
-if TYPE_CHECKING:
-    from travois.context.compaction.cut import Cut
 
 FILE = "notes.md"
 PATIENCE = 60.0
@@ -123,7 +119,7 @@ def notes_path(agent: Agent) -> str:
 
 def budget(agent: Agent) -> Budget:
     """Return the size limit of the notes: no more than a summary may take."""
-    return Budget(min(Budget().whole, room(agent).ledger))
+    return Budget(min(Budget().whole, window.fitted(agent).ledger))
 
 
 def write_notes(agent: Agent, text: str) -> str:
@@ -157,8 +153,6 @@ def find_cut(agent: Agent) -> Cut | None:
     held = notes(agent)
     if not held.text or not agent.context.layers.notes or not agent.context.layers.draft:
         return None
-    from travois.context.compaction.cut import cut_after
-
     free = beside_head(agent)
     least = min(KEEP_LEAST, round(free * LEAST_SHARE))
     most = min(KEEP_MOST, round(free * MOST_SHARE))
