@@ -19,9 +19,9 @@ Life = Literal["5m", "1h"]
 SHORT = 300.0
 LONG = 3_600.0
 FEWEST = 2
-"""So many pauses between the two lives tell a habit."""
+"""The fewest pauses between the two lifetimes that show a habit."""
 WORTH: dict[Life, float] = {"1h": 1.05, "5m": 0.9}
-"""What a change may make of the bill; for its price a longer life also keeps more in sight."""
+"""The cost ratio at which to change; a longer lifetime may cost a little more, as it keeps more."""
 
 
 class Step(msgspec.Struct, frozen=True):

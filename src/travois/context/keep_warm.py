@@ -14,7 +14,7 @@ from travois.ports.world import Warned
 from travois.providers.anthropic_extras import warming
 
 MARGIN = 30.0
-"""How long before its end, in seconds, the cache's life is renewed."""
+"""The time before expiry, in seconds, at which the cache is renewed."""
 
 
 async def keep_warm(agent: Agent) -> None:

@@ -41,14 +41,14 @@ class Layers(msgspec.Struct, frozen=True):
     offload: bool = True
     clear: bool = True
     compact: bool = True
-    """Whether compaction starts by itself."""
+    """Start compaction automatically."""
     shorten: bool = True
-    """Whether a conversation may be compacted at all; if not, a full window is its end."""
+    """Allow compaction at all; without it, a full window is the end of a conversation."""
     draft: bool = True
-    """Whether the model may add prose to what rules have gathered."""
+    """Let the model add its own text to the ledger."""
     notes: NotesKept = "auto"
-    """Whether the model keeps notes while it works, instead of one draft before a compaction;
-    `auto` where that costs less by the prices of the model."""
+    """Let the model keep notes while it works, instead of one draft before a compaction;
+    `auto` if that costs less by the prices of the model."""
     notes_template: str = ""
     notes_prompt: str = ""
     """Files of the user's own that take the place of ours."""
@@ -56,13 +56,13 @@ class Layers(msgspec.Struct, frozen=True):
     result: int = 8_000
     """The most of one result that is shown, where no cap is known for its tool."""
     caps: dict[str, int] = {}
-    """The same for single tools, by name, before what `CAPS` says; nought for no cap."""
+    """The same for single tools, by name, before `RESULT_CAPS`; 0 for no cap."""
     reply: int = 100_000
     """All results of one reply together."""
     shown: int = 2_500
     """A result that gives way to others of its reply is not made shorter than this."""
     tail: int = 40_000
-    """How much of the newest conversation a compaction keeps word for word."""
+    """The newest part of the conversation that a compaction keeps verbatim."""
     ledger: int = 12_000
     code: int = 6_000
     """The declarations that were seen in what a compaction sets aside."""
@@ -72,50 +72,50 @@ class Layers(msgspec.Struct, frozen=True):
     received: int = 6_000
     """The same of mail, reports and hook notes."""
     threshold: int = 0
-    """Where compaction starts; zero means where the window asks for it."""
+    """The size at which compaction starts; 0 to derive it from the window."""
     percent: float = 0.0
     """The same as a share of the window less the room for a reply, in percent; zero for none."""
     hard_limit: int = 0
-    """Where nothing more is sent; zero means at the end of the window."""
+    """The size beyond which nothing more is sent; 0 for the end of the window."""
     off_by: str = ""
-    """What switched compaction off, as the user knows it."""
+    """The setting or variable that turned compaction off, as the user knows it."""
     window: int = 0
     """The most of the model's window that is to be used; zero means all of it."""
     idle: Idle = "normal"
-    """When a pause makes room: after an hour or in a window half full, as soon as the cache is gone
-    (`cheap`), or never (`off`)."""
+    """The pause that makes room: an hour or a half-full window (`normal`), any after which the
+    cache is gone (`cheap`), or none (`off`)."""
     idle_seconds: float = 3_600.0
-    """How long a pause is after which old results are cleared, however few tokens are in use."""
+    """The pause after which old results are cleared, however few tokens are in use."""
     cold: int = 45_000
     """With `cheap`, a conversation beyond this is compacted when the cache is gone anyway."""
     kept: int = 5
-    """How many of the newest results are never cleared."""
+    """The number of newest results that are never cleared."""
     cleared: int = 5_000
     """Clearing after a pause that frees less than this is not worth it."""
     pressure: bool = True
-    """Whether old results give way between the warning and the threshold, where that pays."""
+    """Clear old results between the warning and the threshold, where that pays off."""
     pressed_kept: int = 3
     pressed_tokens: int = 40_000
-    """Under pressure: so many of the newest results, and so many tokens of them, stay."""
+    """Under pressure, the number of newest results and of their tokens that stay."""
     pressed_cleared: int = 20_000
-    """Under pressure, clearing that frees less than this is left to compaction."""
+    """The fewest tokens that clearing under pressure must free; less is left to compaction."""
     server: bool = True
-    """Whether the provider may clear for us, which keeps thinking valid."""
+    """Let the provider clear for us, which keeps thinking valid."""
     inputs: bool = False
-    """Whether long arguments of old calls that wrote files give way with the results."""
+    """Clear long arguments of old calls that wrote files along with their results."""
     thinking: bool = True
-    """Whether after an hour's pause only the last turn's thinking stays."""
+    """Keep only the last turn's thinking after an hour's pause."""
     collapse: bool = False
-    """Whether, before a compaction, old calls are folded into a line each; if that makes enough
-    room, there is no compaction."""
+    """Fold old calls into one line each before a compaction; if that makes enough room,
+    there is no compaction."""
     snip: bool = False
-    """Whether such folding may also leave out the oldest of these lines."""
+    """Let folding drop the oldest of these lines."""
     signed: bool = False
-    """Whether the provider's own summary, which keeps thinking valid, goes with ours."""
+    """Add the provider's own summary, which keeps thinking valid, to ours."""
     lifetime: bool = True
-    """Whether the pauses that there were decide how long the provider should remember."""
+    """Choose the prompt cache lifetime from the pauses in the session."""
     keep_warm: int = 0
-    """How often, while a person thinks, the cache is kept from its end."""
+    """The number of times that the cache is renewed while waiting for a prompt."""
 
     @property
     def automatic(self) -> bool:

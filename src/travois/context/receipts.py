@@ -51,24 +51,24 @@ class Receipt(msgspec.Struct, frozen=True):
     by: str
     before: int
     planned: int
-    """What it was meant to come to."""
+    """The size that it aimed for."""
     measured: int
-    """What the next request came to, as the provider counted; zero until there is one."""
+    """The size of the next request as the provider counted it; 0 until there is one."""
     spans: tuple[Span, ...]
     restored: tuple[str, ...]
-    """What was told or shown again."""
+    """The files and instructions that were shown again."""
     dollars: float
-    """What the model's part of the summary cost."""
+    """The cost of the model's part of the summary."""
     rewritten: float
-    """What it cost more to send the rest again than to read it from the cache."""
+    """The extra cost of sending the rest again instead of reading it from the cache."""
     seconds: float
     threshold: int
     set_by: str
-    """Who said where compaction starts."""
+    """The source of the threshold."""
     useless: int = 0
-    """How many in a row have freed little, up to this one."""
+    """The number of compactions in a row that freed little, up to this one."""
     breaker: bool = False
-    """Whether that stopped compaction from starting by itself."""
+    """True if that stopped automatic compaction."""
     state: State = "stands"
 
 
@@ -200,7 +200,7 @@ class Window(msgspec.Struct, frozen=True):
     measured: int
     """The provider's own count for all up to its last reply; zero if there is none that holds."""
     scale: float
-    """By how much the estimates were stretched to agree with it."""
+    """The factor by which the estimates were scaled to agree with it."""
 
     @property
     def used(self) -> int:

@@ -36,7 +36,7 @@ CHARS = 4
 MOST_CHARS = 8
 """No token stands for more characters than this, however little a run of one of them counts."""
 TIDY = 1_000
-"""How many characters a cut may give up to fall between two lines."""
+"""The most characters that a cut may give up to fall between two lines."""
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -57,9 +57,9 @@ class Window(msgspec.Struct, frozen=True):
     most: int
     """The size that it may reach, with room kept for the reply."""
     room: int
-    """What is left of the size at which it is compacted, beside the head."""
+    """The tokens between the head and the compaction threshold."""
     grows: bool = False
-    """Whether room is made before the next request if there is too little."""
+    """True if room is made before the next request when there is too little."""
 
 
 class Oversize(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Clipped(msgspec.Struct, frozen=True):
     tail: str
     characters: int
     lines: int
-    """How many lines are not even shown in part."""
+    """The number of lines that are not shown even in part."""
 
     @property
     def next(self) -> int:

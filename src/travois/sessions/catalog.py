@@ -45,7 +45,7 @@ class Summary(msgspec.Struct, frozen=True):
     parent: str = ""
     size: int = 0
     trouble: str = ""
-    """What is wrong with the log, as far as a glance shows."""
+    """Damage of the log, as far as a glance shows."""
 
     @property
     def title(self) -> str:

@@ -19,7 +19,7 @@ from travois.version import __version__
 
 FILE = "checkpoint"
 FORMAT = 3
-"""To be raised when what a session derives from its log changes."""
+"""The format number, to be raised when a session derives something else from its log."""
 LARGEST = 256 << 20
 
 
@@ -27,7 +27,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     """The state derived from the beginnings of these files, encoded."""
 
     marks: dict[str, Mark]
-    """How far each file was read, by the id of its session; the session's own is the last."""
+    """The position up to which each file was read, by session id; the session's own is the last."""
     skipped: tuple[Skipped, ...]
     state: bytes
     format: int = FORMAT

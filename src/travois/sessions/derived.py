@@ -51,7 +51,7 @@ QUIET = frozenset((Decided, Asked, Changed, Hooked, Offloaded, Ended, Unknown))
 """Facts of which nothing is kept count."""
 NEWS = frozenset((User, Changed))
 BESIDE = frozenset((Hooked, Spawned, Finished, Noted, Compacted, Restored, Epoch))
-"""What also happens between turns, so that it tells nothing about how one ended."""
+"""Facts that also occur between turns, so they say nothing about how a turn ended."""
 
 SETTLING = frozenset((Opened, Changed, User, Decided, Assistant, Ended, Noted))
 EDITS = frozenset((Rewound, Restored))
@@ -116,21 +116,21 @@ class Derivation:
     children: dict[str, Spawned]
     """All that were ever started from here, by id."""
     outcomes: dict[str, str]
-    """How each of them ended last."""
+    """The last outcome of each of them."""
     running: dict[str, Spawned]
-    """Those of which nothing says that they have ended."""
+    """The children that have not ended, as far as the log says."""
     owed: dict[str, Spawned]
-    """Those whose report has not come in."""
+    """The children whose report has not come in."""
     jobs: dict[str, str]
-    """How the background commands that were started from here stand, by id."""
+    """The state of the background commands started here, by id."""
     pictures: int
-    """How many images and documents were ever brought in."""
+    """The number of images and documents ever added."""
     notes: str
-    """What was noted last on the conversation so far."""
+    """The latest session notes."""
     draft: str
     """The prose that was prepared for the next compaction."""
     drafted: bool
-    """Whether it was asked for."""
+    """True if a draft was asked for."""
     drafted_at: int
     """The entry where it was: what came after that is not in it."""
     extracted: int

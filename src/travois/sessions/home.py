@@ -15,7 +15,7 @@ from travois.core.errors import Fault
 from travois.sessions import blobs
 
 TMP = "tmp"
-"""Where in a session's folder its /tmp goes with it to the trash."""
+"""The name under which a session's /tmp goes to the trash with its folder."""
 
 
 class Home(msgspec.Struct, frozen=True):

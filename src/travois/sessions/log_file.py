@@ -41,7 +41,7 @@ class Log:
     ) -> None:
         self.folder = folder
         self.torn: Path | None = None
-        """Where the torn end of the log was kept aside when it was opened."""
+        """The file with the torn end that was cut off when the log was opened."""
         self._skipped: list[Skipped] = []
         self._fd = fd
         self._held = held
@@ -52,9 +52,9 @@ class Log:
         self._synced = -1
         self._dirty = False
         self._marks: dict[str, Mark] = {}
-        """How far the file, and those it was forked from, are known; empty before a whole pass."""
+        """Read positions of the file and those it was forked from; empty before a whole pass."""
         self._kept = 0
-        """How many bytes of the file the checkpoint is about."""
+        """The number of bytes that the checkpoint covers."""
         self._turns: Turns | None = None
 
     @classmethod
@@ -311,7 +311,7 @@ class Enduring(Log):
     """A log that holds entries in memory while the disk refuses them, and saves them later."""
 
     unsaved: tuple[Entry, ...] = ()
-    """What is not on the disk."""
+    """The entries that are not on disk."""
     _news: str = ""
 
     def append(self, fact: AnyFact) -> Entry:

@@ -21,7 +21,7 @@ from travois.sessions import blobs, log_line
 
 NAME = "log.jsonl"
 READ = 1 << 18
-"""How many bytes are read at once: what is made of them still fits in a processor's cache."""
+"""The bytes that are read at once: their decoded form still fits in a processor's cache."""
 LARGEST_WHOLE = 24 << 20
 """Logs of up to so many bytes are read whole; of longer ones, an excerpt."""
 
@@ -230,11 +230,11 @@ def _decode(record: bytes, *, path: Path, version: str) -> Entry:
 
 
 TAIL = 8 << 20
-"""How many bytes at the end of a log are read whole, if all of it is too long for that."""
+"""The bytes at the end of a very long log that are read in full."""
 TURNS = 4 << 20
-"""How many bytes of turns of events are taken from what comes before, the last ones."""
+"""The most bytes of key entries that are taken from what comes before, the last ones."""
 FIRST = 20
-"""How many of the first turns of events are taken in any case."""
+"""The number of first key entries that are always taken."""
 KINDS = frozenset((Opened, Epoch, Compacted, Rewound, Restored, User))
 TURN = re.compile(rb'"fact":\{"type":"(?:opened|epoch|compacted|rewound|restored|user)"')
 """No string in a line can hold these bytes: its quotes would be escaped."""

@@ -23,9 +23,9 @@ from travois.sessions.derived import Derivation, Derived, Edited, Replay
 
 NO_SECRETS = Secrets()
 STRIDE = 4 << 20
-"""How many bytes a log may grow before what is derived from it is kept again."""
+"""The bytes that a log may grow before another checkpoint is saved."""
 CHECKED = 10_000
-"""From how many items on it is seen whether they are too many for any window."""
+"""The number of items from which on they are trimmed if too many for any window."""
 Blocks = Iterable[list[Entry]]
 """Entries in their order, many at once."""
 
@@ -45,7 +45,7 @@ class Session(Derivation):
         self.secrets = secrets
         self._watchers: list[MemoryObjectSendStream[Event]] = []
         self.is_lasting = True
-        """Whether the log outlives the process, so that the session can be resumed."""
+        """True if the log outlives the process, so that the session can be resumed."""
         self._load()
 
     def _load(self) -> None:

@@ -55,9 +55,9 @@ class Permissions(Part, frozen=True):
     disable_auto_mode: Literal["", "disable"] = ""
     block_reads_outside_working_directories: bool = False
     block_writes_outside_working_directories: bool = False
-    """Whether what is outside is denied, whatever allows it, and not asked about."""
+    """Deny access outside these folders without asking, whatever allows it."""
     deny_instead_of_prompting: bool = False
-    """Whether what would be asked about is denied, in every mode."""
+    """Deny what would be asked about, in every mode."""
     examples: tuple[str, ...] = ()
     """`RULE matches TEXT` or `RULE does not match TEXT`, checked when the file is loaded."""
 
@@ -86,7 +86,7 @@ class Filesystem(Part, frozen=True):
     deny_write: tuple[str, ...] = ()
     deny_read: tuple[str, ...] = ()
     allow_read: tuple[str, ...] = ()
-    """What may be read all the same: of the home, which is hidden, and inside `deny_read`."""
+    """Exceptions that may be read: in the home, which is hidden, and inside `deny_read`."""
 
 
 class Sandbox(Part, frozen=True):
@@ -94,18 +94,18 @@ class Sandbox(Part, frozen=True):
 
     enabled: bool = True
     required: bool = False
-    """Whether not to start at all where there can be none."""
+    """Refuse to start where there can be no sandbox."""
     look_first: bool = True
-    """Whether an unproven command is first run where it can change nothing."""
+    """Run an unknown command first where it can change nothing."""
     allow_unsandboxed_commands: bool = True
-    """Whether the model may ask for a command to run outside."""
+    """Let the model ask for a command to run outside the sandbox."""
     auto_allow_bash_if_sandboxed: bool = False
-    """Whether commands run in it without a question, as in mode auto."""
+    """Run sandboxed commands without asking, as in mode auto."""
     excluded_commands: tuple[str, ...] = ()
     hooks: bool = False
-    """Whether hooks run in it that do not say otherwise."""
+    """Run hooks in the sandbox unless they say otherwise."""
     mcp_servers: bool = False
-    """Whether MCP servers that are programs run in it, where their entry does not say otherwise."""
+    """Run MCP servers that are programs in the sandbox unless their entry says otherwise."""
     hidden_tool_chains: tuple[ToolChainName, ...] = ()
     """Families of programs whose files in the home are hidden like all others there."""
     network: Network = Network()
@@ -147,7 +147,7 @@ class Worktrees(Part, frozen=True):
 
 
 Status = Literal["trusted", "changed", "unknown", "refused"]
-"""Whether the user trusts what a folder asks for; only the first lets any of it happen."""
+"""The trust in what a folder asks for; only `trusted` lets any of it happen."""
 Json = dict[str, object]
 
 
@@ -174,36 +174,36 @@ class Context(Part, frozen=True):
     """Switches and limits of the context layers; numbers are tokens."""
 
     offload: bool = True
-    """Whether results that are too large are stored, and shown in part."""
+    """Store tool results that are too large, and show a part of them."""
     clear: bool = True
-    """Whether old results give way when the cache is gone anyway or room is needed."""
+    """Clear old results when the cache is gone anyway or room is needed."""
     compact: bool = True
-    """Whether a conversation may be compacted at all, also when asked to."""
+    """Allow compaction at all, even on request."""
     auto_compact: bool = True
-    """Whether it may be compacted without being asked."""
+    """Compact automatically."""
     draft: bool = True
-    """Whether the model may add its own words to what rules gather."""
+    """Let the model add its own text to the ledger."""
     notes: NotesKept = Layers().notes
-    """Whether the model keeps notes while it works; `auto` where they cost less than summaries."""
+    """Let the model keep notes while it works; `auto` if they cost less than summaries."""
     notes_template: str = ""
     notes_prompt: str = ""
     """Files that take the place of our sections and our request for them."""
     restore: bool = True
-    """Whether files worked with last are shown again after a compaction."""
+    """Show recently used files again after a compaction."""
     signed_summary: bool = False
-    """Whether the provider's own summary, which keeps its thinking, goes with ours."""
+    """Add the provider's own summary, which keeps its thinking, to ours."""
     cache_ttl: Literal["", "5m", "1h"] = ""
-    """How long the provider is to remember, if that is not to follow from the pauses."""
+    """A fixed prompt cache lifetime; empty to choose it from the pauses."""
     cache_lifetime: bool = True
-    """Whether the pauses that there were decide how long the provider should remember."""
+    """Choose the prompt cache lifetime from the pauses in the session."""
     keep_warm: Count = 0
-    """How often, while a person thinks, the provider is kept from forgetting; each time costs."""
+    """The number of times that the prompt cache is renewed during a pause; each time costs."""
     threshold: Count = 0
-    """Where compaction starts; zero means where the window asks for it, and no number is later."""
+    """The size at which compaction starts, if earlier than the window's own; 0 for that."""
     threshold_percent: Percent = 0.0
     """The same as a share of the window less the room for a reply; the earlier of the two holds."""
     hard_limit: Count = 0
-    """Where nothing more is sent; zero means 3,000 tokens before the end of the window."""
+    """The size beyond which nothing is sent; 0 for 3,000 tokens before the end of the window."""
     window: Count = 0
     """The most of the model's window that is to be used; zero means all of it."""
     result_tokens: Count = Layers().result
@@ -215,30 +215,32 @@ class Context(Part, frozen=True):
     tail_tokens: Count = Layers().tail
     ledger_tokens: Count = Layers().ledger
     idle: Idle = Layers().idle
-    """When a pause clears old results: `normal`, `cheap` (as soon as the cache is gone), `off`."""
+    """The pause that clears old results: `normal`, `cheap` (as soon as the cache is gone),
+    `off`."""
     idle_minutes: Count = round(Layers().idle_seconds / 60)
-    """How long a pause is after which `normal` clears them, however few tokens are in use."""
+    """The pause after which `normal` clears them, however few tokens are in use."""
     cold_tokens: Count = Layers().cold
     """With `cheap`: a conversation beyond this is compacted when the cache is gone."""
     keep_results: Count = Layers().kept
     clear_at_least: Count = Layers().cleared
-    """After a pause: how many of the newest results stay, and the fewest tokens worth clearing."""
+    """After a pause: the number of newest results that stay, and the fewest tokens worth
+    clearing."""
     clear_pressure: bool = Layers().pressure
-    """Whether old results give way when the window is nearly full, where that pays."""
+    """Clear old results when the window is nearly full, where that pays off."""
     pressure_results: Count = Layers().pressed_kept
     pressure_tokens: Count = Layers().pressed_tokens
     pressure_at_least: Count = Layers().pressed_cleared
-    """Then so many results and tokens of them stay, and less than this is not worth clearing."""
+    """Under pressure: the results and tokens that stay, and the fewest tokens worth clearing."""
     clear_server: bool = Layers().server
-    """Whether the provider may clear for us where it can, which keeps thinking valid."""
+    """Let the provider clear for us where it can, which keeps thinking valid."""
     clear_inputs: bool = Layers().inputs
-    """Whether long arguments of old calls that wrote files give way, too."""
+    """Also clear long arguments of old calls that wrote files."""
     clear_thinking: bool = Layers().thinking
-    """Whether after an hour's pause only the thinking of the last turn stays."""
+    """Keep only the last turn's thinking after an hour's pause."""
     collapse: bool = Layers().collapse
-    """Whether old calls are folded into a line each, if that is enough to need no compaction."""
+    """Fold old calls into one line each, if that is enough to avoid a compaction."""
     snip: bool = Layers().snip
-    """Whether folding may also leave out the oldest of these lines."""
+    """Let folding drop the oldest of these lines."""
 
     @property
     def layers(self) -> Layers:
@@ -284,7 +286,7 @@ class Mail(Part, frozen=True):
     address: str = ""
     """Its name in a team, as in `crew:ada`; empty if it is in none."""
     listen: bool = False
-    """Whether a bell wakes it when mail comes; in a team, one always does."""
+    """Wake the session when mail arrives; always on in a team."""
 
 
 class Consents(Part, frozen=True):
@@ -302,7 +304,7 @@ class Dreaming(Part, frozen=True):
     hours: Quantity = 24.0
     """Since the last time."""
     sessions: Count = 5
-    """That said something since then."""
+    """The number of active sessions since then."""
 
 
 class Remembering(Part, frozen=True):
@@ -310,12 +312,12 @@ class Remembering(Part, frozen=True):
 
     enabled: bool = True
     extract: Literal["model", "rules", "off"] = "model"
-    """Who finds what is worth keeping: the model, a few rules, or nobody."""
+    """The extraction of memories: by the model, by rules, or off."""
     consent: Consents = Consents()
     recall: bool = True
-    """Whether memories are shown with the prompts that they fit."""
+    """Show memories with the prompts that they fit."""
     choose: bool = True
-    """Whether a cheaper model may choose among many that fit."""
+    """Let a cheaper model choose among many that fit."""
     dream: Dreaming = Dreaming()
     directory: str = ""
     """The folder of the project's memories; empty for the usual one."""
@@ -325,7 +327,7 @@ class Search(Part, frozen=True):
     """The scope of `travois search`."""
 
     agents: bool = True
-    """Whether sessions that other agents recorded on this machine are found, too."""
+    """Include sessions that other agents recorded on this machine."""
 
 
 class WebSearch(Part, frozen=True):
@@ -333,7 +335,7 @@ class WebSearch(Part, frozen=True):
 
     use: Literal["off", "provider", "endpoint"] = "off"
     kind: Literal["json", "searxng", "brave", "tavily"] = "json"
-    """How the address is asked and answers; each of the following may be said in its place."""
+    """The kind of endpoint, with defaults for the following."""
     url: str = ""
     """`{query}` and `{count}` stand for what is looked for and how much of it is wanted."""
     key_env: str = ""
@@ -341,9 +343,9 @@ class WebSearch(Part, frozen=True):
     header: str = ""
     """The header that the key goes with, as in `Authorization: Bearer {key}`."""
     body: str = ""
-    """What is posted, where it is not asked by the address alone; places as in the address."""
+    """The body to post, if any, with placeholders as in the address."""
     results: str = ""
-    """Where the list of pages is, as in `web.results`; then what each page calls its parts."""
+    """The path of the result list, as in `web.results`; then the fields of each result."""
     title: str = ""
     link: str = ""
     text: str = ""
@@ -357,16 +359,16 @@ class Browser(Part, frozen=True):
     path: str = ""
     """The program; empty for the Chromium or Chrome that is found."""
     visible: bool = False
-    """Whether it has a window."""
+    """Show the browser window."""
 
 
 class Local(Part, frozen=True):
     """Models that run on this machine."""
 
     fallback: bool = True
-    """Whether the small one that comes with Travois answers where no other can."""
+    """Let the small bundled model answer where no other can."""
     threads: Count = 1
-    """On a busy machine more than one wait for each other."""
+    """The number of threads; on a busy machine, more than one wait for each other."""
 
 
 class Tui(Part, frozen=True):
@@ -374,9 +376,9 @@ class Tui(Part, frozen=True):
 
     theme: Literal["auto", "dark", "light", "none"] = "auto"
     vim: bool = False
-    """Whether the prompt is edited as in vi."""
+    """Edit the prompt with vi keys."""
     plain: bool = False
-    """Whether there are only lines, as screen readers like it."""
+    """Print plain lines only, for screen readers."""
 
 
 class StatusLine(Part, frozen=True):
@@ -386,7 +388,7 @@ class StatusLine(Part, frozen=True):
     command: str = ""
     padding: int = 0
     refresh_interval: float = 0.0
-    """How often it is asked though nothing has changed, in seconds; nought for never."""
+    """The interval, in seconds, at which it runs though nothing has changed; 0 for never."""
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
@@ -394,40 +396,40 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
 
     model: str = ""
     effort_level: Effort = ""
-    """How much the model is asked to think; empty leaves that to it."""
+    """The reasoning effort to ask for; empty for the model's default."""
     fallback_models: tuple[str, ...] = ()
-    """Who answers, in this order, while the model cannot."""
+    """Models that answer, in this order, while the model cannot."""
     available_models: tuple[str, ...] = ()
     denied_models: tuple[str, ...] = ()
     """The only models that may answer, and those that may not: names, ids, or words of ids."""
     model_overrides: dict[str, str] = {}
-    """What a provider calls a model, by the id that it has here."""
+    """A provider's own names for models, by our id."""
     model_pricing: Pricing = Pricing()
     max_effort_level: Effort = ""
     """More is not asked of any model."""
     model_settings: dict[str, Manner] = {}
-    """By id, for one model: effort, the most of it, and the window."""
+    """Effort, maximum effort and window of single models, by id."""
     api_key_helper: str = ""
     """A command that prints the key for Anthropic's API."""
     language: str = ""
     """The language to answer in."""
     attribution: Attribution = Attribution()
     providers: dict[str, Json] = {}
-    """Who serves models, by name, in the shape of `catalog.toml`: added to what is known."""
+    """Providers by name, in the format of `catalog.toml`, added to the catalogue."""
     models: dict[str, Json] = {}
-    """What is known of models, by `provider/id`, in the same shape."""
+    """Models by `provider/id`, in the same format."""
     max_turns: Count = 0
     max_budget_usd: Quantity = 0.0
     max_tokens: Count = 0
     max_seconds: Quantity = 0.0
     max_depth: Count = 3
-    """How many levels of agents there may be below the first."""
+    """The most levels of subagents."""
     max_agents: Count = 0
     agent_progress_seconds: Quantity = 30.0
-    """How often a small model names what a sub-agent does; nought for rules alone."""
+    """The interval at which a small model describes a subagent's work; 0 for rules alone."""
     max_output_tokens: Count = 0
     max_mcp_output_tokens: Count = 25_000
-    """Of what a tool of a server brings; the rest is in a file."""
+    """The most tokens of an MCP tool result that are shown; the rest is in a file."""
     permissions: Permissions = Permissions()
     env: dict[str, str] = {}
     """Variables for the programs that tools start."""
@@ -450,21 +452,21 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     output_style: str = ""
     """The name of a file that says how the model should speak."""
     toolset: Literal["auto", "claude", "openai", "gemini", "qwen"] = "auto"
-    """Whose names the model's tools have; `auto` for those of its family."""
+    """The tool names that the model sees; `auto` for those of its family."""
     skill_overrides: dict[str, str] = {}
-    """How much the model hears of a skill: `on`, `name-only`, `user-invocable-only` or `off`."""
+    """Visibility of skills to the model: `on`, `name-only`, `user-invocable-only` or `off`."""
     skill_listing_budget_fraction: Quantity = 0.01
-    """How much of the window the list of skills may take."""
+    """The share of the window that the list of skills may take."""
     skill_listing_max_desc_chars: Count = 1_536
-    """Of what one skill is for."""
+    """The most characters of a skill's description."""
     disable_skill_shell_execution: bool = False
-    """Whether commands in the text of skills and commands stay text."""
+    """Leave shell commands in the text of skills and commands as text."""
     plugins: tuple[str, ...] = ()
     """Folders of plugins; one that is relative counts from the workspace."""
     enabled_plugins: dict[str, object] = {}
-    """Whether a plugin counts, by `name@marketplace` for those that Claude Code installed."""
+    """Enabled and disabled plugins, by `name@marketplace` for Claude Code's."""
     plugin_configs: dict[str, Json] = {}
-    """What plugins ask their user for, by the same names, under `options`."""
+    """Options of plugins, by the same names, under `options`."""
     instructions: tuple[str, ...] = ()
     """Patterns of more files that say how to work, from the workspace on."""
     claude_md: str = ""
@@ -482,18 +484,17 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     cleanup_period_days: Count = 0
     """Sessions that nobody touched for so long are thrown away when one starts."""
     file_checkpointing_enabled: bool = True
-    """Whether files are kept as they were before they are changed."""
+    """Save files before they are changed."""
     plans_directory: str = ""
-    """Where plans that were agreed to are kept; empty for nowhere."""
+    """The folder for approved plans; empty for none."""
     company_announcements: tuple[str, ...] = ()
     """Lines of which a person is told one when they start."""
     telemetry: bool = False
-    """Whether an OpenTelemetry collector is told what sessions do; an endpoint in a variable is
-    as good as this."""
+    """Send telemetry to an OpenTelemetry collector; an endpoint variable turns it on, too."""
     otel_headers_helper: str = ""
     """A command that prints headers for it, as a JSON object."""
     disable_all_hooks: bool = False
-    """But those of the machine's administrator."""
+    """Disable all hooks but the administrator's."""
     allowed_http_hook_urls: tuple[str, ...] = ()
     http_hook_allowed_env_vars: tuple[str, ...] = ()
 
@@ -525,7 +526,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
     settings: Settings
     origins: dict[str, str]
-    """By key, as in `timeouts.idle`; for one rule of a list, as in `permissions.deny[Bash]`."""
+    """The origin of each key, as in `timeouts.idle`, or rule, as in `permissions.deny[Bash]`."""
     notices: tuple[str, ...] = ()
     borrowed: frozenset[str] = frozenset()
     """Keys that files of another agent decided."""
@@ -538,7 +539,7 @@ class Loaded(msgspec.Struct, frozen=True):
     places: tuple[str, ...] = ()
     """The folders that commands of the workspace run in."""
     changed: dict[str, tuple[str, ...]] = {}
-    """What trusted hooks and servers reach that changed since, by what was agreed to."""
+    """Changed files that trusted hooks and servers reach, by the approved line."""
     scripts: tuple[str, ...] = ()
     """Files of the workspace that those hooks run: to change one is to change the hook."""
     trust: Status = "unknown"
@@ -546,7 +547,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """The folder that trust is about."""
     plugins: tuple[Plugin, ...] = ()
     wanted: tuple[str, ...] = ()
-    """What the workspace asks for and only trust gives, a line each."""
+    """The requests of the workspace that need trust, one line each."""
     environ: dict[str, str] = {}
     """Variables for Travois itself, of which no workspace sets any."""
     files: tuple[str, ...] = ()

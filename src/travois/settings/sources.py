@@ -37,7 +37,7 @@ SWITCHES = {
 }
 """Variables that other agents know, and what each of them switches off."""
 SPOKEN = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-"""How variables say yes and no."""
+"""Words for yes and no in variables."""
 ANSWERS = "your answers in this folder"
 KEPT: dict[trust.Kept, str] = {
     "allow": "permissions.allow",
@@ -45,7 +45,7 @@ KEPT: dict[trust.Kept, str] = {
     "deny": "permissions.deny",
     "folders": "permissions.additionalDirectories",
 }
-"""What answers may be about, and the setting that each kind adds to."""
+"""The setting that each kind of answer adds to."""
 UNASKED_COMMANDS = "sandbox.autoAllowBashIfSandboxed"
 
 

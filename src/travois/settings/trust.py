@@ -212,9 +212,9 @@ def _read_script(path: str) -> bytes | None:
 
 Kept = Literal["allow", "ask", "deny", "folders"]
 RUNNING = ("hook ", "hooks: ", "mcp server ", "statusLine.command")
-"""How lines begin that ask for a command to be run."""
+"""Beginnings of request lines that run a command."""
 MOST = 1000
-"""How many digests are kept for a folder; the oldest are dropped."""
+"""The most digests that are kept for a folder; the oldest are dropped."""
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -232,9 +232,10 @@ class Said(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
     """More folders that may be worked in from there."""
     reached: dict[str, dict[str, str]] = {}
-    """By the digest of what it asks for: the files that this reached then, with their digests."""
+    """The files that an approved request reached then, with their digests, by the request's
+    digest."""
     sandboxed: bool = False
-    """Whether commands run in the sandbox there without a question."""
+    """True if sandboxed commands run there without asking."""
 
     def kept(self, under: Kept) -> tuple[str, ...]:
         """Return their answers of one kind."""
@@ -508,7 +509,7 @@ STEERING = (
     r"|(providers|models|webSearch|browser|telemetry|otelHeadersHelper)(\..*)?"
     r"|apiKeyHelper|(modelOverrides|modelPricing)(\..*)?"
 )
-"""What says where requests go, with whose key, or what we ourselves do."""
+"""Settings that decide where requests go, with whose key, or what Travois itself does."""
 SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
 RUN = "statusLine.command"
 RUNNERS = {

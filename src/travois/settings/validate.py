@@ -25,11 +25,11 @@ NAMED = (
 )
 """Groups whose keys are names that the user gives."""
 HOLDING = ("permissions", "sandbox", "available", "allowed", "denied", "disable")
-"""How keys begin that hold something back: one of them that is wrong stops the start."""
+"""Beginnings of restrictive keys: an invalid value of one stops the start."""
 UNLIKE = frozenset("*?[")
-"""What makes a path a pattern, which walls cannot be built around."""
+"""Characters that make a path a pattern, which the sandbox cannot enforce."""
 PROJECT_DIR = re.compile(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
-"""How the commands of hooks name the top of the workspace."""
+"""The variable by which hook commands name the top of the workspace."""
 WALLS = tuple(
     f"sandbox.filesystem.{name}" for name in ("allowWrite", "allowRead", "denyWrite", "denyRead")
 )
@@ -43,7 +43,7 @@ class Layer(msgspec.Struct, frozen=True):
     text: str = ""
     level: Level = "run"
     foreign: bool = False
-    """Whether it was written for another agent, which knows keys that we do not."""
+    """True if it was written for another agent, which knows keys that we do not."""
     base: str = ""
     """The folder that paths in its rules count from."""
     hooks: Json = {}

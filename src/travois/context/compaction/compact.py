@@ -44,7 +44,7 @@ from travois.providers.anthropic_extras import summing
 
 
 WARM = ("auto", "manual")
-"""When the span can be read from the cache: else its summary costs more than it is worth."""
+"""Triggers at which the cache is warm: else the provider's summary costs more than it is worth."""
 OURS = (
     f"{SET_ASIDE} A summary stands in their place; the newest messages come after it unchanged. "
     "What follows was gathered from the record and goes beyond that summary. Go on with the work "
@@ -100,7 +100,7 @@ def _before(view: View, fact: Compacted) -> View | None:
 
 
 RUNGS = (1.0, 0.5, 0.2, 0.0)
-"""How much of the usual tail is kept, try by try, until the rest fits."""
+"""Shares of the usual tail, tried in turn until the rest fits."""
 
 
 async def compact(

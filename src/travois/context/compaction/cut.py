@@ -18,7 +18,7 @@ from travois.core.tokens import fact_tokens
 from travois.core.view import Item, View
 
 TEXTS = 5
-"""How many messages with words stay at least where notes stand for what came before."""
+"""The fewest messages with words that stay where notes replace what came before."""
 Trigger = Literal["auto", "cold", "manual", "overflow", "switch"]
 SET_ASIDE = "Earlier parts of this conversation were set aside to keep it within the window."
 GO_ON = (
@@ -34,7 +34,7 @@ LATER_OPENING = (
     f"{SET_ASIDE} They stood here, after the messages above, which are unchanged; the summary "
     f"below stands in their place. {GO_ON}"
 )
-"""Where the later part was set aside, and what stands before it stays."""
+"""The opening where the later part is replaced and what stands before it stays."""
 ALONE = (
     "Nobody is there to answer questions: take the next step at once, settle open points by the "
     "request and the rules below, and stop only when the work is done or cannot continue."

@@ -20,9 +20,9 @@ from travois.core.view import CLEARED_RESULT, View
 SHOWING: tuple[Kind, ...] = ("read", "write")
 """Calls that show the text of a file."""
 CONTINUED = re.compile(r"; continue with offset=(\d+)\]\s*$")
-"""How the result of Read ends that had no room for more."""
+"""The end of a Read result that had no room for more."""
 NOTE = 200
-"""In so many of its last characters."""
+"""The last characters in which this end is looked for."""
 
 
 def continued_at(text: str) -> int:

@@ -27,7 +27,7 @@ class Part(msgspec.Struct, frozen=True):
     title: str
     also: tuple[str, ...] = ()
     newest: bool = False
-    """Whether what is written later takes the place of what was written before."""
+    """True if later text replaces earlier text instead of adding to it."""
 
 
 REQUEST = Part("Request and intent", ("primary request and intent", "request", "task"))
@@ -45,14 +45,14 @@ MAIN = (REQUEST, CONCEPTS, FILES, ERRORS, SOLVING, MESSAGES, PENDING, WORK, NEXT
 DONE = Part("Work completed", ("current work",), newest=True)
 CONTINUING = Part("Context for continuing", ("next step", "next steps"), newest=True)
 UP_TO = (*MAIN[:7], DONE, CONTINUING)
-"""Of a beginning: the messages that follow it tell what is being done and what comes next."""
+"""The outline for a beginning: later messages show the current work and the next step."""
 TASK = Part("Task")
 STATE = Part("State", newest=True)
 FOUND = Part("Discoveries")
 STEPS = Part("Next steps", ("next step",), newest=True)
 KEEP = Part("Context to keep")
 AGENT = (TASK, STATE, FOUND, STEPS, KEEP)
-"""Of a sub-agent."""
+"""The outline for a subagent."""
 AGENT_PLACES = {
     REQUEST.title: TASK.title,
     CONCEPTS.title: FOUND.title,
@@ -64,7 +64,7 @@ AGENT_PLACES = {
     WORK.title: STATE.title,
     NEXT.title: STEPS.title,
 }
-"""Where that stands in a sub-agent's summary which has its own part in others."""
+"""The sections of a subagent's summary that take the content of the main outline's sections."""
 
 Texts = Mapping[str, str]
 

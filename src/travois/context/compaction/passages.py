@@ -22,18 +22,18 @@ from travois.core.view import Item
 from travois.prompt.instruction_text import beginning
 
 LONG = 25
-"""So many lines of one declaration are cut at the next blank line."""
+"""The lines after which a declaration is cut at the next blank line."""
 PASSAGE_MARGIN_TOKENS = 60
 """The tokens of the marks around a passage."""
 MIN_PASSAGE_TOKENS = 150
-"""In less room than this no further passage is begun."""
+"""The least room in which another passage is started."""
 CHANGED = 4.0
-"""What a change is worth beside the names that a passage declares: as one spoken of 15 times."""
+"""The weight of a change: as much as a name mentioned 15 times."""
 INDENTED = 4
 """A declaration further in belongs to the one around it."""
 WRITERS = ("write", "edit", "patch")
 COMMENTS = ("//", "#", "/*", "*", "@", "--", '"""', "'''")
-"""How lines begin that belong to the declaration after them."""
+"""Beginnings of lines that belong to the declaration after them."""
 
 Lines = tuple[int, int]
 """Lines of a file by index: the first, and the one after the last."""

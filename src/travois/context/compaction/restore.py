@@ -31,19 +31,19 @@ from travois.skills.skills import USED
 SEEN = "seen:"
 FILES = 12
 READ = 32
-"""How many are looked at, as some of them may not need to come back."""
+"""The most files to read, as some of them may not need to come back."""
 EACH = 5_000
 AROUND = 100
 """More tokens than the marks around a file take."""
 LEAST = 100
 """Fewer tokens of a file than this are not worth their place."""
 SHARE = 0.12
-"""How much of the window they may take together."""
+"""The share of the window that restored files may take together."""
 LARGEST = 1 << 20
 ENDLESS = 1 << 40
 """Stands for the last line of a file that was read to its end."""
 EDITS = 3
-"""So many of the last edits of a file say where the work goes on."""
+"""The number of last edits of a file that show where the work goes on."""
 SKILL = 5_000
 SKILLS = 25_000
 """The most tokens of all skills together."""
@@ -68,7 +68,7 @@ class Held(msgspec.Struct, frozen=True):
     edits: tuple[str, ...] = ()
     """Texts that edits put there, the newest last."""
     same: bool = True
-    """Whether it is what the model knows."""
+    """True if the file is what the model knows."""
     first: int = 0
     """The index of the line from which on it was read last."""
 

@@ -25,12 +25,12 @@ from travois.engine.agent import Agent, Summaries
 from travois.providers.replies import Reply
 
 SHARED = frozenset(("summary", "draft"))
-"""What may be asked on a conversation whose answer another session can use."""
+"""The kinds of requests whose answer another session can use."""
 NEWER = 0.5
 """The share of what stays word for word that may have come after what was summarised."""
 
 MAX_WAIT = 120.0
-"""How many seconds an agent waits at most for another one that asks the same."""
+"""The longest wait, in seconds, for another agent that asks the same."""
 
 
 @asynccontextmanager

@@ -20,13 +20,13 @@ from travois.core.tokens import estimate
 from travois.core.view import Item
 
 CHARS_PER_TOKEN = 2.75
-"""Of the model families that count most tokens for a text."""
+"""The ratio of the model families that count most tokens for a text."""
 AIM = int(6_000 * CHARS_PER_TOKEN)
 FULL = int(2_000 * CHARS_PER_TOKEN)
-"""From here on a message of the human begins another span."""
+"""The size from which on a user's message begins another span."""
 TITLE = 100
 LISTED = 60
-"""So many spans have a line of their own in the contents; older ones share lines."""
+"""The number of newest spans with a line of their own; older ones share lines."""
 FEW = 3
 """The fewest spans with a line of their own, however small the budget."""
 MANY = 1 << 20

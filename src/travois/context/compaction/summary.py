@@ -111,7 +111,7 @@ def summarise(
 
 
 Sections = list[tuple[str, str]]
-"""What rules gathered, each beside the part of the summary that it belongs to."""
+"""Text from the ledger, each beside the title of the section that it belongs to."""
 
 
 def _sections(

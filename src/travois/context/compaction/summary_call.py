@@ -33,15 +33,15 @@ from travois.providers.request import PrefixBreak
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 SIGN_OF_LIFE = 30.0
-"""So many seconds after the last one, a front end hears that a summary is still being written."""
+"""The interval at which front ends are notified that a summary is still being written."""
 OUTPUT = 20_000
 """The longest reply to a direct call, in tokens."""
 SHARE = 0.25
 """The part of a small window that such a reply may take."""
 MARGIN = 1.15
-"""How much more a provider may count than we do, of a prompt that it must take."""
+"""The factor by which a provider's token count may exceed our estimate."""
 TRIES = 3
-"""How often the oldest rounds are left out before no model is asked any more."""
+"""The number of attempts with the oldest rounds omitted before giving up on a model."""
 DROPPED = 0.2
 """The share of the rounds that is left out where nobody said by how much they are too long."""
 LONGEST_WORDS = 1_200
@@ -50,9 +50,9 @@ SINCE_WORDS = 400
 WORDS_PER_TOKEN = 0.5
 LONGEST_WAIT = 5.0
 HOPELESS: tuple[ProblemKind, ...] = ("auth", "billing", "quota", "forbidden", "missing")
-"""After these, asking again in another way brings nothing."""
+"""Problems after which asking in another way cannot help."""
 AWAY: tuple[ProblemKind, ...] = ("network", "timeout")
-"""After two of these in a row, the provider counts as one that cannot be reached."""
+"""Problems of which two in a row mean that the provider is unreachable."""
 SYSTEM = "You summarise conversations between a user and a coding agent. You have no tools."
 LEFT_OUT = (
     "[The {count} oldest rounds of this conversation are omitted here because it is too long. It "
@@ -61,7 +61,7 @@ LEFT_OUT = (
 CAREFUL = 0.9
 """The ends of a text may have more tokens for their length than its middle."""
 BEGINNING = 1_000
-"""How many characters of the beginning are told where the rest of the oldest rounds is not."""
+"""The characters of the first round that are shown where the oldest rounds are omitted."""
 UNATTENDED = (
     "Nobody is watching this run and nobody will answer questions: name the next step so that the "
     "work can continue from the summary at once."
@@ -89,11 +89,11 @@ class Wish(msgspec.Struct, frozen=True):
     focus: str = ""
     hooks: tuple[str, ...] = ()
     part: Cut | None = None
-    """What gives way, where a person has chosen it."""
+    """The part to replace, where a person has chosen it."""
     anew: bool = False
-    """Whether what was prepared does not reach far enough as it is."""
+    """True if the prepared text does not reach far enough as it is."""
     most: int = 0
-    """The most tokens that the model's part may have; nought for what the window allows."""
+    """The token limit of the model's part; 0 for what the window allows."""
 
     @property
     def own(self) -> bool:
@@ -107,7 +107,7 @@ class Written(msgspec.Struct, frozen=True):
     text: str = ""
     source: Source = "ledger"
     covers: int = 0
-    """The last entry that it knows of; nought if it knows of none."""
+    """The last entry that it covers; 0 if it covers none."""
     why: str = ""
 
 

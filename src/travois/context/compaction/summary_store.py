@@ -13,7 +13,7 @@ import anyio
 from travois.sessions import blobs
 
 MOST = 200
-"""How many are kept; the oldest go first."""
+"""The most summaries that are kept; the oldest go first."""
 LARGEST = 200_000
 """A file of more bytes is none of ours."""
 

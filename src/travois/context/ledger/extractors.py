@@ -37,7 +37,7 @@ FAMILIES: dict[Kind, str] = {
 KINDS: dict[str, Kind] = {name: kind for kind, names in FAMILIES.items() for name in names.split()}
 SUBCOMMANDS: dict[str, Kind] = {"view": "read", "create": "write"}
 HUMAN: tuple[Kind, ...] = ("ask", "plan")
-"""What a server's tool cannot be, whatever its name: it must not speak for the human."""
+"""Kinds that an MCP tool cannot have, whatever its name: it must not speak for the user."""
 REFUSED = re.compile(r"The user (?:doesn't|does not) want to |(?:Rejected|Denied) by the user")
 
 
@@ -52,7 +52,7 @@ class Act(msgspec.Struct, frozen=True):
     error: bool = False
     detail: str = ""
     refused: str | None = None
-    """What the human said when they refused it; empty if nothing."""
+    """The user's words when they refused it; empty if none, None if it was not refused."""
 
     def arg(self, *names: str) -> str:
         """Return the first of these arguments that is a text."""
@@ -182,7 +182,7 @@ STARTED = re.compile(r"(?i)background (?:as|with id:?|\(id:?)\s*([\w\-]+)")
 
 DETACHED = re.compile(r"goes on in the background as ([\w\-]+)\. You are told")
 ENDED = re.compile(r"\[[\w\-]+: ([^\]\n]+)\]")
-"""How the report of the end of a job begins."""
+"""The beginning of the report that a job has ended."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -436,7 +436,7 @@ MANAGES = (
     "view|info|show|pack|install|i|add|remove|rm|uninstall|init|config|ls|list|outdated|why|publish|"
     "cache|login|whoami|search|link|update|upgrade|create|pip|sync|lock|python|tool|venv"
 )
-"""What package managers do besides running things."""
+"""Subcommands with which package managers do not run anything."""
 VERIFIES = re.compile(
     rf"(?:(?:rtk|poetry run|pdm run|hatch run|pipenv run|bundle exec) )?(?:[\w.~-]*/)*(?:"
     rf"go (?:test|build|vet|run|generate)|py\.?test\b|tox|nox|"
@@ -527,7 +527,7 @@ ERROR = re.compile(
 FINE = re.compile(
     r"(?i)\W*(?:\(pass\)|pass(?:ed)?\b|ok\b|✓|✔|√)|.*\b(?:0|no) (?:fail(?:ed|ures?)?|errors?)\b"
 )
-"""How lines begin or read that speak of errors because there were none."""
+"""Lines that mention errors because there were none."""
 NUMBERS = re.compile(r"[\d:.]+")
 WRAPPER = re.compile(
     r"\A(?:[A-Z][a-z]+(?: [A-Za-z]+){0,4}: ?[^\n]{0,80}\n|Process [^\n]{0,80}\n){1,6}?Output:\n"

@@ -39,7 +39,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
     said: tuple[Said, ...] = ()
     answers: tuple[Said, ...] = ()
-    """What the model answered last, and what it found out."""
+    """The model's last answers and findings."""
     rules: tuple[str, ...] = ()
     decisions: tuple[Decision, ...] = ()
     tasks: tuple[Task, ...] = ()
@@ -52,7 +52,7 @@ class Ledger(msgspec.Struct, frozen=True):
     jobs: tuple[Job, ...] = ()
     cwd: str = ""
     task: tuple[Received, ...] = ()
-    """What an agent was started for, word for word; empty for one that a person talks to."""
+    """An agent's task, verbatim; empty for one that a person talks to."""
     received: tuple[Received, ...] = ()
     """Mail, reports and hook notes."""
     fork: int = 0

@@ -24,7 +24,7 @@ FORK = "fork"
 JOB = "job:"
 """Before the id of a background command, in the letter that tells of its end."""
 EXCERPT = 240
-"""How many characters are shown of a message that has no room."""
+"""The characters shown of a message that does not fit."""
 TITLE = "## What other agents and hooks told you, the newest last"
 INHERITED = "before the fork, to the original"
 

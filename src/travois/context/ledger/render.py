@@ -28,7 +28,7 @@ from travois.core.tokens import estimate
 
 WHOLE = 10**9
 LIMITS = (2_400, 1_200, 600, 300, 150)
-"""How many characters a message may have, from the widest to the tightest."""
+"""Character limits of a message, from the widest to the tightest."""
 FAVOURED = 4
 """The first message and this many of the last may be longer than the others."""
 TIGHT = 8
@@ -40,7 +40,7 @@ FIRST_SHARE = 0.3
 SENTENCE = 40
 """Tokens for a message of which only sentences are shown, if that leaves others with none."""
 CHARACTERS = 3
-"""Of a token, at the least."""
+"""The fewest characters of a token."""
 LINE = 200
 FLOOR = 16
 """Tokens for a heading and the number of what is missing under it."""
@@ -68,13 +68,13 @@ class Section(msgspec.Struct, frozen=True):
     title: str
     units: Units
     share: float
-    """Of the budget: what it gets even when everything else wants more."""
+    """The share of the budget that it gets even when everything else wants more."""
     rank: int
-    """Who is first served with what others leave."""
+    """The order in which sections get what others leave."""
     said: tuple[Said, ...] = ()
     """The messages that its units are, where it is made of messages in order."""
     opens: bool = True
-    """Whether the first of them counts as much as the newest."""
+    """True if the first message counts as much as the newest."""
 
 
 def render(ledger: Ledger, *, budget: int) -> Rendered:

@@ -15,9 +15,9 @@ PIECES = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
 LONGEST_PIECE = 400
 LOG_LINES = 6
 ANSWERS = 12
-"""How many of the model's last answers and findings are kept."""
+"""The number of the model's last answers and findings that are kept."""
 FINDING = 160
-"""So many characters beside a call are more than an announcement of it."""
+"""The length from which on a remark beside a call is more than an announcement of it."""
 RULE = re.compile(
     r"(?i)\b(?:never|always|must(?:n't)?|(?:do not|don't|dont)|from now on|make sure|be sure to|"
     r"only (?:use|edit|change|touch|run)|no longer|under no circumstances|at all times|"

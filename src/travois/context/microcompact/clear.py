@@ -26,7 +26,7 @@ NOTE = (
 )
 MAKING_ROOM = "to make room"
 LISTED = 12
-"""How many cleared results a note names; the others are found by searching."""
+"""The most cleared results that a note names; the others are found by searching."""
 
 
 def clear(agent: Agent) -> bool:

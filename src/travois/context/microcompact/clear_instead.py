@@ -27,9 +27,9 @@ from travois.core.view import Item, View, thinks
 KEPT = 0.52
 """The share of what is cached that must stay: half, and some more as sizes are estimates."""
 AMPLE = 2
-"""How often the least that is freed is freed if there is so much: few clearings, each large."""
+"""The multiple of the least that is freed if possible: few clearings, each large."""
 CURRENT = 2
-"""So many of the files worked with last count as not finished, though they were changed."""
+"""The number of last used files that count as unfinished, though they were changed."""
 
 
 def clearing_instead(

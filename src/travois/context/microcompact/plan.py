@@ -47,11 +47,11 @@ class Now(msgspec.Struct, frozen=True):
     """The conditions that clearing depends on besides the view."""
 
     cold: bool = False
-    """Whether a pause is reason enough: the provider's cache is gone."""
+    """True if a pause is reason enough: the provider's cache is gone."""
     early: bool = False
-    """Whether it is one only because the window is half full: then more of the newest stays."""
+    """True if only a half-full window makes it a reason: then more of the newest stays."""
     server: bool = False
-    """Whether the provider can clear."""
+    """True if the provider can clear."""
     size: int = 0
     warn: int = 0
     limit: int = 0
@@ -224,13 +224,13 @@ OPENING = (
 )
 SNIPPED = "(The {count} oldest steps are left out here; they are in the files above.)"
 LISTED = 12
-"""How many files have a line of their own."""
+"""The number of files with a line of their own."""
 USER = "The user: "
 OUTCOME = 120
-"""How many characters of an outcome are shown."""
+"""The characters shown of an outcome."""
 SUBJECT = 100
 REMARK = 1_200
-"""How many characters of what the harness said are shown."""
+"""The characters shown of a harness note."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -238,7 +238,7 @@ class Line(msgspec.Struct, frozen=True):
 
     text: str
     lasting: bool = False
-    """Whether it is never left out: the user's words."""
+    """True for the user's words, which are never dropped."""
 
 
 def middle(view: View, *, tail: int) -> Cut | None:

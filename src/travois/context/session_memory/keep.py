@@ -20,7 +20,7 @@ from travois.engine.agent import Agent, Noting
 
 FILE = "notes.md"
 PATIENCE = 60.0
-"""How many seconds a compaction waits for an update that is under way."""
+"""The longest time, in seconds, that a compaction waits for a running update."""
 KEEP_LEAST = 10_000
 KEEP_MOST = 40_000
 """The least and the most tokens that stay verbatim when notes become the summary."""

@@ -25,7 +25,7 @@ GROWTH = 0.25
 LAST = 0.1
 """The share of that room left when the last update before a compaction is made."""
 CALLS = 10
-"""How many calls since the last update make another one worth while when there was no pause."""
+"""The calls since the last update that make another one worthwhile without a pause."""
 ASKED = 700
 """Tokens of the instructions in a typical update request."""
 KEPT = 3_000
@@ -33,13 +33,13 @@ KEPT = 3_000
 EDITED = 700
 """Tokens of the edits in a typical reply."""
 LEAST_ROOM = 5_000
-"""In a smaller room between head and threshold notes have no space to say anything."""
+"""The least room between head and threshold in which notes can say anything."""
 SUMMARY = 3_000
 """Tokens of the summary that an update saves, with its draft."""
 COLD = 0.4
 """The share of compactions that come when the provider's cache is gone (docs/decisions/0046)."""
 EARLY = 0.75
-"""Where a summary is prepared that the cut brings up to date, as a share of the threshold."""
+"""The share of the threshold at which a summary is prepared, to be updated at the cut."""
 HEADING = re.compile(r"^# .+$", re.MULTILINE)
 
 
@@ -74,13 +74,13 @@ class Progress(msgspec.Struct, frozen=True):
     grown: int
     """The tokens of what they do not cover."""
     left: int
-    """How many tokens are left before a compaction."""
+    """The tokens left before a compaction."""
     first: bool = False
-    """Whether there are no notes yet."""
+    """True if there are no notes yet."""
     calls: int = 0
     """Calls since the last update."""
     paused: bool = False
-    """Whether the last reply asked for nothing."""
+    """True if the last reply made no calls."""
 
 
 def due(progress: Progress, pace: Pace) -> bool:

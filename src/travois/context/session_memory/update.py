@@ -26,12 +26,12 @@ from travois.providers.replies import as_fact
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
 FOREIGN = ".claude/session-memory/config"
-"""Where Claude Code looks for a user's own template and prompt, below the home folder."""
+"""Claude Code's folder for a user's own template and prompt, below the home folder."""
 EDITORS = ("Edit", "ApplyPatch")
 """Tools with which a file is changed in part; one of them must be in the head."""
 ALLOWED = (*EDITORS, "MultiEdit")
 ROUNDS = 3
-"""How often the model is asked: again only if an edit failed."""
+"""The most requests of one update: another one only if an edit failed."""
 REFUSED = "Not run: this request may only make partial edits to {path} with {tool}."
 
 
