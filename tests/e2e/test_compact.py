@@ -212,7 +212,7 @@ def test_a_session_in_use_and_a_switch_that_is_off_are_refused_clearly(work: Pro
         screen.until("There is no command /nonsense")
         assert screen.leave() == 0
         off = work.run("compact", *settings(compact=False))
-        assert off.code == 1 and "switched off" in off.err
+        assert off.code == 1 and "turned off" in off.err
         assert work.ask("go on", "-c").code == 0
     assert [e.fact.why for e in work.facts() if isinstance(e.fact, Ended)] == ["end", "end"]
 
@@ -278,7 +278,7 @@ def test_a_smaller_model_takes_over_what_fits_or_what_was_shortened_or_nothing(
         refused = work.run("-p", "go on", "-c", "--model", "openai/lab-model[2k]")
         assert refused.code == 2
         assert "Cannot switch to openai/lab-model" in refused.err
-        assert "nothing was changed" in refused.err
+        assert "Nothing was changed" in refused.err
         assert len(work.facts()) == count
         done = work.run("-p", "go on", "-c", "--model", "openai/lab-model[8k]")
         assert done.code == 0, done.err
