@@ -122,7 +122,7 @@ def test_our_own_files_win_and_broken_ones_stop_nothing(tmp_path: Path) -> None:
     found = loaded(tmp_path)
     assert (found.settings.model, found.settings.context.window) == ("anthropic/claude", 9000)
     assert found.origin("context.window") == str(tmp_path / "person/.codex/config.toml")
-    assert [notice.partition(" is not read: ")[0] for notice in found.notices] == [
+    assert [notice.partition(" is ignored: ")[0] for notice in found.notices] == [
         str(tmp_path / "repo/.codex/config.toml"), str(tmp_path / "repo/opencode.json")
     ]  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_what_another_agent_reads_instead_is_read_and_what_is_elsewhere_is_told(
     put(tmp_path / "repo/opencode.json", '{"instructions": ["https://x.example/a.md"]}')
     found = loaded(tmp_path)
     assert found.settings.instructions == ("TEAM.md",)
-    told = "https://x.example/a.md is not read: instructions are files here"
+    told = "https://x.example/a.md is ignored: instructions must be local files"
     assert found.notices == (f"{tmp_path}/repo/opencode.json: {told}",)
 
 
@@ -183,7 +183,7 @@ prefix_rule(pattern = ["ls", "*"])
         "make": "ask",
     }
     (notice,) = found.notices
-    assert notice.endswith("default.rules: line 8: prefix_rule says nothing that can be kept here")
+    assert notice.endswith("default.rules: line 8: prefix_rule has no equivalent permission rule")
 
 
 def test_codex_rules_of_a_repository_only_tighten_until_it_is_trusted(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_codex_rules_of_a_repository_only_tighten_until_it_is_trusted(tmp_path: 
     found = loaded(tmp_path)
     said = {line: effect(found, tmp_path, "Bash", line) for line in ("make", "rm x")}
     assert said == {"make": "ask", "rm x": "deny"}
-    assert any("b.rules is not read: line 1" in notice for notice in found.notices)
+    assert any("b.rules is ignored: line 1" in notice for notice in found.notices)
 
 
 def test_our_own_settings_may_hold_a_table_in_which_the_last_that_fits_counts(

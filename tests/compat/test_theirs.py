@@ -124,13 +124,13 @@ def test_what_cannot_be_honoured_is_said_and_what_misleads_nobody_is_not(places:
         "their user",
         {"autoMode": {"hard_deny": ["x"]}, "viewMode": "verbose", "fastMode": False, "model": 7},
     )
-    why = "mode auto goes by rules and the sandbox here; write permissions.deny or ask"
+    why = "auto mode follows permission rules and the sandbox; add deny or ask rules"
     assert places.load().notices == (
-        f"{path}: autoMode (line 1) does nothing here: {why}",
+        f"{path}: autoMode (line 1) has no effect: {why}",
         f"{path}: model (line 1) is ignored: Expected `str`, got `int`",
     )
     run = places.load(given='{"fastMode": true}').notices
-    assert "--settings: fastMode (line 1) does nothing here: it is a tariff of one provider" in run
+    assert "--settings: fastMode (line 1) has no effect: fast mode belongs to one provider" in run
 
 
 def test_mode_auto_can_be_switched_off(places: Places) -> None:
@@ -257,7 +257,7 @@ def test_codex_profiles_variables_and_memories_hold(tmp_path: Path) -> None:
     assert (found.settings.model, found.settings.permissions.mode) == ("openai/gpt-y", "default")
     assert (found.settings.env, found.settings.memory.recall) == ({"CI": "1"}, False)
     path = tmp_path / "person/.codex/config.toml"
-    assert found.notices == (f"{path}: notify does nothing here: a hook on Stop does it",)
+    assert found.notices == (f"{path}: notify has no effect; use a Stop hook",)
 
 
 def test_a_rule_of_codex_that_its_own_examples_contradict_allows_nothing(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ prefix_rule(pattern=["npm"], decision="allow", not_match=["npm publish"])
     found = loaded(tmp_path)
     lines = ("git log", "make", "npm publish")
     assert [effect(found, tmp_path, "Bash", line) for line in lines] == ["allow", "ask", "ask"]
-    ending = "prefix_rule is not what its examples say"
+    ending = "prefix_rule does not match its own examples"
     assert [n.partition("a.rules: ")[2] for n in found.notices] == [
         f"line 2: {ending}",
         f"line 3: {ending}",
@@ -292,5 +292,5 @@ def test_sizes_and_edges_of_opencode_hold(tmp_path: Path) -> None:
     assert (found.context.clear, found.context.tail_tokens) == (False, 9_000)
     assert (found.context.result_tokens, found.max_depth) == (2_000, 1)
     assert found.permissions.block_writes_outside_working_directories
-    why = "its plugins are programs for opencode"
-    assert loaded(tmp_path).notices == (f"{path}: plugin does nothing here: {why}",)
+    why = "opencode plugins do not run in Travois"
+    assert loaded(tmp_path).notices == (f"{path}: plugin has no effect: {why}",)

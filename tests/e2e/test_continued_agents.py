@@ -187,5 +187,5 @@ def test_a_model_that_is_unknown_or_not_allowed_is_an_error_in_words(program: Pr
     limits = json.dumps({"availableModels": ["opus"]})
     name, told = asked_models(program, "--settings", limits, model="haiku")
     assert name == ""
-    assert "may not be used here (availableModels has opus)" in told
+    assert "is not allowed (availableModels lists only opus)" in told
     assert "Leave model out to use anthropic/claude-opus-5-5" in told

@@ -71,8 +71,8 @@ UNKNOWN = {
     "claud-opus-5": ("did you mean", "claude-opus-5"),
     "sonet": ("did you mean", "sonnet"),
     "opnai/gpt-6": ("there is no provider 'opnai'", "openai/gpt-6"),
-    "anthropic/": ("its id is missing", "anthropic/claude-"),
-    "xyzzy": ("nothing in the catalogue is like it", "claude-opus-5-5"),
+    "anthropic/": ("the model id is missing", "anthropic/claude-"),
+    "xyzzy": ("the catalogue has nothing similar", "claude-opus-5-5"),
 }
 
 
@@ -122,23 +122,23 @@ def refused(program: Program, *args: str) -> str:
 
 def test_a_refused_key_names_the_provider_the_variable_and_the_way_out(program: Program) -> None:
     assert refused(program) == (
-        "travois: auth: anthropic (127.0.0.1) refused the key in ANTHROPIC_API_KEY with 401: "
+        "travois: auth: anthropic (127.0.0.1) rejected the API key in ANTHROPIC_API_KEY (401): "
         "invalid x-api-key. Check that ANTHROPIC_API_KEY holds a valid key for this provider, "
-        "or choose another --model.\n"
+        "or choose another model with --model.\n"
     )
     program.extra = {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": "t"}
-    assert "refused the key in ANTHROPIC_AUTH_TOKEN" in refused(program)
+    assert "rejected the API key in ANTHROPIC_AUTH_TOKEN" in refused(program)
     program.protocol, program.extra = "chat", {}
-    assert "openai (127.0.0.1) refused the key in OPENAI_API_KEY" in refused(program)
+    assert "openai (127.0.0.1) rejected the API key in OPENAI_API_KEY" in refused(program)
     program.extra = {"OPENAI_API_KEY": ""}
     told = refused(program)
-    assert "wants a key with 401, and none was sent" in told and "Set OPENAI_API_KEY." in told
+    assert "requires an API key (401), but none was sent" in told and "Set OPENAI_API_KEY." in told
 
 
 def test_a_refused_key_of_a_command_names_the_setting(program: Program) -> None:
     program.extra = {"ANTHROPIC_API_KEY": ""}
     told = refused(program, "--settings", '{"apiKeyHelper": "echo sk-printed"}')
-    assert "refused the key that the apiKeyHelper command printed" in told
+    assert "rejected the API key printed by apiKeyHelper" in told
     assert "sk-printed" not in told
 
 
@@ -180,7 +180,7 @@ def test_a_limit_between_events_holds_for_a_server_on_this_machine(
         api.fault({"stall": {"s": 30}}, every=1)
         done = program.ask("go", "--settings", waits)
     assert done.code == 1
-    assert "the server was silent for 0.3 s" in done.err
+    assert "no data from the server for 0.3 s" in done.err
 
 
 # --- words that are no prompts -----------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_sessions_of_all_agents_go_on_at_the_model_of_your_choice(program: Progr
         assert "why did we drop redis" in said
         assert "It lost writes." in said
     again = program.run("import", *agents, "--only", "sessions", "--yes")
-    assert again.out.count("imported before") == 4
+    assert again.out.count("already imported") == 4
     assert len(program.logs()) == 4
 
 
@@ -121,7 +121,7 @@ def whole(log: Path) -> bool:
         (("claude",), "Nobody is there to ask"),
         (("cursor",), "cursor is neither an agent nor a file"),
         (("claude", "--only", "sesions"), "There is nothing called sesions"),
-        (("settings.json",), "is no session that Travois knows"),
+        (("settings.json",), "is not a session that Travois can import"),
     ],
 )
 def test_what_cannot_be_done_is_said(program: Program, words: tuple[str, ...], told: str) -> None:

@@ -57,7 +57,7 @@ def test_a_file_that_llama_cpp_dies_of_is_an_error_in_words(alone: Program, tmp_
     bad = without_layers(tmp_path / "bad.gguf")
     done = alone.run("-p", "hello", "--model", f"local/{bad}")
     assert (done.code, done.out) == (1, "")
-    assert f"{bad} cannot be run here: GGML_ASSERT(" in done.err
+    assert f"Cannot run {bad}: GGML_ASSERT(" in done.err
     assert "Choose another file" in done.err
     assert alone.logs() == []
 
@@ -65,7 +65,7 @@ def test_a_file_that_llama_cpp_dies_of_is_an_error_in_words(alone: Program, tmp_
 def test_a_file_that_is_none_is_a_fault(alone: Program) -> None:
     done = alone.run("-p", "hello", "--model", "local/a.txt")
     assert (done.code, done.out) == (2, "")
-    assert "a.txt is no GGUF file" in done.err
+    assert "a.txt is not a GGUF file" in done.err
 
 
 @needs_engine

@@ -108,5 +108,5 @@ def test_where_the_embedded_model_is_not_wanted_there_is_nobody_to_talk_to(
     program.extra = EMPTY | extra
     done = program.run("-p", "hello", *flags)
     assert (done.code, done.out) == (2, "")
-    assert "No model to talk to" in done.err
+    assert "No model is configured" in done.err
     assert "--model local/smollm2" in done.err

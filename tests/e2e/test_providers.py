@@ -299,9 +299,9 @@ def windows(program: Program) -> list[int]:
 WRONG = [
     (
         {"providers": {"house": {"protocol": "smoke", "url": "x"}}},
-        "--settings: providers.house.protocol makes no sense",
+        "--settings: providers.house.protocol is not valid",
     ),
-    ({"models": {"house/x.1": {"windw": 5}}}, "--settings: models.house/x.1 makes no sense"),
+    ({"models": {"house/x.1": {"windw": 5}}}, "--settings: models.house/x.1 is not valid"),
     ({"providers": 7}, "--settings: providers (line 1) is invalid: Expected `object`"),
     ({}, "Unknown model 'house/x'"),
 ]

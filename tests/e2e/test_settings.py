@@ -51,17 +51,17 @@ def test_what_a_user_told_another_agent_of_keys_models_and_words_holds(program: 
     assert b'"ttl":"1h"' in one.body and b'"effort":"medium"' in one.body
     written = done.result["usage"]["cache_creation_input_tokens"]
     assert done.result["total_cost_usd"] == written / 1000
-    notice = f"{path}: fileSuggestion (line 1) does nothing here: "
-    assert done.err == f"travois: {notice}Travois itself completes the names of files\n"
-    why = "anthropic/claude-haiku-4-5 may not be used here: availableModels has opus"
+    notice = f"{path}: fileSuggestion (line 1) has no effect: "
+    assert done.err == f"travois: {notice}Travois completes file names itself\n"
+    why = "anthropic/claude-haiku-4-5 is not allowed: availableModels lists only opus"
     assert (closed.code, closed.err.splitlines()[-2:]) == (
         2,
-        [f"travois: {why}", "  Choose another --model."],
+        [f"travois: {why}", "  Choose another model with --model."],
     )
 
     assert (other.code, other.err.splitlines()[-2]) == (
         2,
-        "travois: anthropic/claude-opus-5-5 may not be used here: deniedModels has it",
+        "travois: anthropic/claude-opus-5-5 is not allowed: deniedModels lists it",
     )
 
 
@@ -85,7 +85,7 @@ def test_a_key_that_is_refused_is_asked_for_again_once_it_had_been_good(program:
     sealed = program.run("-p", "go")
     assert (sealed.code, sealed.err) == (
         1,
-        "travois: auth: apiKeyHelper failed with 3: the vault is sealed\n",
+        "travois: auth: apiKeyHelper exited with 3: the vault is sealed\n",
     )
 
 

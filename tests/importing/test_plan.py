@@ -154,12 +154,12 @@ def test_what_is_yours_stays_and_doing_it_again_changes_nothing(person: Path) ->
     text(home.path / "mcp.json", '{"mcpServers": {"time": {"command": "mine"}}}')
     text(home.path / "AGENTS.md", "Mine.")
     luggage = packed(person, "claude")
-    left = {line.name: line.why for line in luggage.lines if line.why.startswith("yours")}
+    left = {line.name: line.why for line in luggage.lines if line.why.startswith("your ")}
     assert left == {
-        "model": 'yours stays: "mine"',
-        "time": "yours of that name stays, in mcp.json",
-        "tester.md": "yours stays, in agents/tester.md",
-        "pdf": "yours of that name stays, in skills/pdf",
+        "model": 'your value is kept: "mine"',
+        "time": "your server in mcp.json is kept",
+        "tester.md": "your agents/tester.md is kept",
+        "pdf": "your skills/pdf is kept",
     }
     kept = carry_out(home, luggage, stamp="now")
     assert kept is not None
@@ -180,7 +180,7 @@ def test_only_what_is_wanted_is_planned(person: Path) -> None:
 
 def test_a_file_that_cannot_be_understood_stops_before_anything_is_written(person: Path) -> None:
     text(person / ".codex" / "config.toml", "model = ")
-    with pytest.raises(Fault, match="cannot be understood"):
+    with pytest.raises(Fault, match="Cannot parse"):
         packed(person, "codex")
     text(person / "ours" / "settings.json", "{")
     with pytest.raises(Fault, match="nothing was imported"):

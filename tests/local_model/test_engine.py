@@ -75,9 +75,9 @@ def test_a_bad_file_is_a_problem_in_words_and_we_live(
             return str(caught.value)
 
     words = anyio.run(main)
-    assert words.startswith(f"{path} cannot be run here: ")
+    assert words.startswith(f"Cannot run {path}: ")
     assert why in words
-    assert words.endswith("Choose another file, --model local/PATH, or another model.")
+    assert words.endswith("Choose another file with --model local/PATH, or another model.")
     assert not children()
 
 

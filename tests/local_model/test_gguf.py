@@ -26,7 +26,7 @@ def test_the_head_tells_what_the_model_is() -> None:
 def test_a_head_that_is_cut_anywhere_is_no_head(tmp_path: Path, size: int) -> None:
     path = tmp_path / "cut.gguf"
     path.write_bytes(HERE.read_bytes()[:size])
-    with pytest.raises(Fault, match=r"cut\.gguf is no GGUF file"):
+    with pytest.raises(Fault, match=r"cut\.gguf is not a GGUF file"):
         gguf.template(path)
 
 
@@ -34,7 +34,7 @@ def test_a_head_that_is_cut_anywhere_is_no_head(tmp_path: Path, size: int) -> No
 def test_what_is_no_gguf_file_is_a_fault(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(content)
-    with pytest.raises(Fault, match="is no GGUF file: its head makes no sense") as caught:
+    with pytest.raises(Fault, match="is not a GGUF file: its header is not valid") as caught:
         gguf.head(path)
     assert caught.value.fix
 

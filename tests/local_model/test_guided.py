@@ -84,7 +84,7 @@ def test_a_simple_request_becomes_a_call_without_any_model() -> None:
 def test_what_is_not_one_step_is_answered_with_what_can_be_done() -> None:
     said = reply(*human("refactor the whole billing system into microservices"))
     assert (said.content, said.stop) == ((Text(HELP),), "end")
-    assert "export ANTHROPIC_API_KEY=" in HELP and "ollama" in HELP
+    assert "export ANTHROPIC_API_KEY=" in HELP and "Ollama" in HELP
 
 
 def test_what_comes_of_a_call_is_quoted_and_never_summarised() -> None:
@@ -107,8 +107,8 @@ def test_a_long_result_is_cut_where_it_says() -> None:
     text = "\n".join(f"line {n}" for n in range(100))
     *shown, last = quoted((("Read", text),)).splitlines()
     assert shown == ["Read:", "", *(f"    line {n}" for n in range(LINES))]
-    assert last == f"    (… {100 - LINES} more lines stand in the result above)"
-    assert quoted((("Bash", "y" * 5_000),)).endswith("(… 1 more lines stand in the result above)")
+    assert last == f"    (… {100 - LINES} more lines in the result above)"
+    assert quoted((("Bash", "y" * 5_000),)).endswith("(… 1 more lines in the result above)")
 
 
 def test_the_body_of_a_request_tells_what_is_asked() -> None:
@@ -157,7 +157,7 @@ def test_a_question_that_is_like_no_call_gets_a_few_words_that_say_whose_they_ar
 def test_where_the_small_model_fails_the_answer_says_so() -> None:
     broken = Scripted(Problem("missing", "it cannot be run here"))
     said = reply(*human("what is the capital of France?"), mind=broken)
-    assert said.content == (Text(f"{HELP}\n(SmolLM2 did not help: it cannot be run here)"),)
+    assert said.content == (Text(f"{HELP}\n(SmolLM2 failed: it cannot be run here)"),)
 
 
 def test_leaving_early_leaves_nothing_open() -> None:

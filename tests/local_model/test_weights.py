@@ -26,7 +26,7 @@ def test_another_file_of_that_name_is_refused(
     (tmp_path / model.FILE).write_bytes(b"GGUF")
     monkeypatch.setattr(model, "package", lambda name: tmp_path)
     found = model.find(tmp_path / "stamp")
-    assert found == f"{tmp_path / model.FILE} is not the file that is known to be good"
+    assert found == f"{tmp_path / model.FILE} does not have the expected checksum"
 
 
 def test_where_it_is_missing_it_is_said_how_to_get_it(

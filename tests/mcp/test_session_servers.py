@@ -197,7 +197,7 @@ def test_arguments_that_do_not_fit_never_reach_the_person(ground: Path) -> None:
     lacks, strange, ran, unknown = told.results
     why = "/b is missing; /a must be integer, not string"
     assert lacks[1].startswith(f"{ADD} was not run: {why}. It takes: ")
-    assert "/c is not known; the members are: a, b" in strange[1]
+    assert "/c is not a known property; known are: a, b" in strange[1]
     assert ran == (False, "3")
     assert unknown[1].startswith("There is no tool 'mcp__McpCall'")
     assert len(person.questions) == 1

@@ -58,14 +58,14 @@ UNKNOWN = [
     ("claude/opus", "Unknown model 'claude/opus': there is no provider 'claude'"),
     ("antropic/claude-opus-5-5", "did you mean anthropic/claude-opus-5-5?"),
     ("calude-opus-5-5", "did you mean claude-opus-5-5 or "),
-    ("zzz", "Unknown model 'zzz': nothing in the catalogue is like it"),
+    ("zzz", "Unknown model 'zzz': the catalogue has nothing similar"),
     ("anthropic/", "Unknown model 'anthropic/'"),
     ("/opus", "Unknown model '/opus'"),
-    ("opus[big]", "Write the window behind the name"),
-    ("opus[0k]", "Write the window behind the name"),
-    ("opus[1m", "Write the window behind the name"),
-    ("[1m]", "Write the window behind the name"),
-    ("", "No model to talk to"),
+    ("opus[big]", "Write the window after the name"),
+    ("opus[0k]", "Write the window after the name"),
+    ("opus[1m", "Write the window after the name"),
+    ("[1m]", "Write the window after the name"),
+    ("", "No model is configured"),
 ]
 
 
@@ -152,17 +152,17 @@ def test_an_address_is_taken_as_people_paste_it(name: str, given: str, url: str)
 
 
 NO_ADDRESS = [
-    ("localhost:8000/v1", "Write it like http://localhost:8000/v1."),
-    ("api.example.test", "Write it like https://api.example.test."),
-    ("ftp://host.test", "Mend the address."),
-    ("http://", "Mend the address."),
-    ("http:///v1", "Mend the address."),
-    ("http://host:port/v1", "Mend the address."),
-    ("http://host:99999/v1", "Mend the address."),
-    ("http://ho st/v1", "Mend the address."),
-    ("http://höst/v1", "Mend the address."),
-    ("http://host/v1?key=1", "Mend the address."),
-    ("http://[::1/v1", "Mend the address."),
+    ("localhost:8000/v1", "Write it as http://localhost:8000/v1."),
+    ("api.example.test", "Write it as https://api.example.test."),
+    ("ftp://host.test", "Correct the URL."),
+    ("http://", "Correct the URL."),
+    ("http:///v1", "Correct the URL."),
+    ("http://host:port/v1", "Correct the URL."),
+    ("http://host:99999/v1", "Correct the URL."),
+    ("http://ho st/v1", "Correct the URL."),
+    ("http://höst/v1", "Correct the URL."),
+    ("http://host/v1?key=1", "Correct the URL."),
+    ("http://[::1/v1", "Correct the URL."),
 ]
 
 
@@ -170,7 +170,7 @@ NO_ADDRESS = [
 def test_what_is_no_address_is_a_fault_that_names_the_variable(given: str, fix: str) -> None:
     with pytest.raises(Fault) as caught:
         endpoint(resolve("openai/x", {}), {**OPENAI, "OPENAI_BASE_URL": given})
-    assert caught.value.what == "OPENAI_BASE_URL is not a web address"
+    assert caught.value.what == "OPENAI_BASE_URL is not a valid URL"
     assert caught.value.fix == fix
 
 
@@ -256,7 +256,7 @@ def test_no_key_is_a_fault_that_says_which(env: dict[str, str], why: str) -> Non
 def test_a_key_that_cannot_be_one_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(Fault) as caught:
         endpoint(resolve("opus", {}), {"ANTHROPIC_API_KEY": key})
-    assert caught.value.what == "ANTHROPIC_API_KEY holds characters that no key has"
+    assert caught.value.what == "ANTHROPIC_API_KEY contains characters that no API key has"
     assert key not in str(caught.value)
 
 
@@ -322,18 +322,18 @@ def test_providers_and_models_of_ones_own_lie_over_ours_field_by_field() -> None
 @pytest.mark.parametrize(
     ("extra", "where"),
     [
-        ({"models": {"x/y": {"window": "big"}}}, "models.x/y.window makes no sense"),
-        ({"models": {"x/y": {}}}, "models.x/y makes no sense"),
-        ({"models": {"x/y": 7}}, "models.x/y makes no sense"),
-        ({"models": {"x/y": {"window": 1, "size": 2}}}, "models.x/y makes no sense"),
-        ({"modles": {}}, "A catalogue has no 'modles'"),
+        ({"models": {"x/y": {"window": "big"}}}, "models.x/y.window is not valid"),
+        ({"models": {"x/y": {}}}, "models.x/y is not valid"),
+        ({"models": {"x/y": 7}}, "models.x/y is not valid"),
+        ({"models": {"x/y": {"window": 1, "size": 2}}}, "models.x/y is not valid"),
+        ({"modles": {}}, "The model catalogue has no 'modles'"),
         (
             {"providers": {"x": {"protocol": "smoke", "url": ""}}},
-            "providers.x.protocol makes no sense",
+            "providers.x.protocol is not valid",
         ),
         (
             {"providers": {"anthropic": {"quirks": ["odd"]}}},
-            "providers.anthropic.quirks[0] makes no sense",
+            "providers.anthropic.quirks[0] is not valid",
         ),
     ],
 )
@@ -349,7 +349,7 @@ def test_a_table_that_makes_no_sense_is_a_fault_that_says_where(
 def test_a_fault_names_whoever_wrote_the_entry() -> None:
     with pytest.raises(Fault) as caught:
         merged({"providers": {"x": {"url": 7}}}, where=lambda key: "my.json")
-    assert str(caught.value).startswith("my.json: providers.x.url makes no sense: Expected `str`")
+    assert str(caught.value).startswith("my.json: providers.x.url is not valid: Expected `str`")
 
 
 def test_fields_may_be_spelled_as_in_settings() -> None:
@@ -457,7 +457,7 @@ def test_a_model_of_anthropic_costs_the_same_wherever_it_is_served() -> None:
         (
             VERTEX,
             {"VERTEX_ACCESS_TOKEN": "t", "ANTHROPIC_VERTEX_PROJECT_ID": "p/../x"},
-            "ANTHROPIC_VERTEX_PROJECT_ID is not a name",
+            "ANTHROPIC_VERTEX_PROJECT_ID is not a valid name",
         ),
         (BEDROCK, {"AWS_ACCESS_KEY_ID": "k"}, f"No API key for {BEDROCK}"),
     ],
@@ -469,7 +469,7 @@ def test_what_a_cloud_lacks_is_named(name: str, env: dict[str, str], what: str) 
 
 
 def test_a_provider_that_is_no_longer_described_is_a_fault() -> None:
-    with pytest.raises(Fault, match="Nobody is known who serves gone/x"):
+    with pytest.raises(Fault, match="No provider for gone/x"):
         endpoint(Model("gone", "x", "chat"), {})
 
 

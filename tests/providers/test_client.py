@@ -266,7 +266,7 @@ def test_an_error_inside_the_stream_is_the_problem_with_the_request_id(make: Mak
 def test_silence_between_events_is_a_timeout(make: Make) -> None:
     talk = saying(HEAD, chunks(START), then=Peer.stay)
     outcome = ask(make, talk, limits=Timeouts(first_byte=10.0, idle=0.1))
-    assert outcome.told == ("timeout", "the server was silent for 0.1 s", 0, True, "req_7")
+    assert outcome.told == ("timeout", "no data from the server for 0.1 s", 0, True, "req_7")
 
 
 def test_signs_of_life_alone_are_not_enough_for_ever(make: Make) -> None:
@@ -277,7 +277,7 @@ def test_signs_of_life_alone_are_not_enough_for_ever(make: Make) -> None:
             peer.say(chunks(b": still here\n\n", event("ping")))
             threading.Event().wait(0.01)
 
-    told = "the server kept the connection for 0.1 s but said nothing"
+    told = "the server sent no part of a reply for 0.1 s"
     assert ask(make, talk, silence=0.1).told == ("timeout", told, 0, True, "req_7")
 
 
@@ -311,26 +311,32 @@ def test_a_web_page_instead_of_an_error_is_made_readable(make: Make) -> None:
 
 def test_a_web_page_instead_of_a_reply_asks_for_the_base_url(make: Make) -> None:
     outcome = ask(make, saying(answer(b"<html>hello", "content-type: text/html; charset=x")))
-    told = "the server answers with a web page: is the base URL right?"
+    told = "the server returned a web page; check the base URL"
     assert outcome.told == ("garbled", told, 0, False, "")
 
 
 @pytest.mark.parametrize("status", ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"])
 def test_a_redirect_says_where_to_and_is_not_tried_again(make: Make, status: str) -> None:
     outcome = ask(make, saying(answer(b"", "location: https://new.test/v1", status=status)))
-    told = "the server sends requests on to https://new.test/v1: set the base URL to where it is"
+    told = "the server redirects to https://new.test/v1: set the base URL to that address"
     assert outcome.told == ("invalid", told, int(status[:3]), False, "")
 
 
 def test_a_packed_reply_is_refused_in_words(make: Make) -> None:
     packed = answer(gzip.compress(b"".join(WHOLE)), "content-encoding: gzip")
-    told = "the server answers in gzip, which nobody asked for"
+    told = "the server sent an unrequested content encoding: gzip"
     assert ask(make, saying(packed)).told == ("garbled", told, 0, False, "")
 
 
 def test_a_packed_error_keeps_its_status_and_shows_no_garbage(make: Make) -> None:
     packed = answer(gzip.compress(RATE), "content-encoding: gzip", status="529 Busy")
-    assert ask(make, saying(packed)).told == ("overloaded", "(no words but gzip)", 529, True, "")
+    assert ask(make, saying(packed)).told == (
+        "overloaded",
+        "(a body encoded with gzip)",
+        529,
+        True,
+        "",
+    )
 
 
 ENDLESS = b"HTTP/1.1 500 Oops\r\nrequest-id: req_5\r\ncontent-length: 99999999\r\n\r\n"
@@ -353,7 +359,7 @@ def test_an_error_whose_body_does_not_come_is_told_by_its_status(
     make: Make, part: bytes, ending: str
 ) -> None:
     talk = saying(ENDLESS, part, then=Peer.stay if ending == "stall" else None)
-    words = part.decode() or "(the server broke off before it said why)"
+    words = part.decode() or "(the connection closed before the error message arrived)"
     outcome = ask(make, talk, limits=Timeouts(first_byte=0.1, idle=0.1), protocol="chat")
     assert outcome.told == ("server", words, 500, True, "req_5")
 

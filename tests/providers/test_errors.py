@@ -207,7 +207,7 @@ def test_an_empty_body_means_an_overflow_only_where_servers_do_that(
 ):
     found = told(status, b" \n", protocol)
     assert found.kind == kind
-    assert found.message == f"The server answered {status} without saying why."
+    assert found.message == f"The server returned {status} without an error message."
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "chat"])
@@ -221,7 +221,7 @@ def test_a_page_of_a_proxy_is_read_for_its_title(protocol: Protocol):
 def test_a_web_page_instead_of_a_model_asks_for_the_address(status: int):
     page = b"<html><head><title>Not here</title></head></html>"
     found = problem(status, {}, body=page, protocol="anthropic", now=0)
-    assert found.message == f"Not here ({status}, a web page: is the base URL right?)"
+    assert found.message == f"Not here ({status}, a web page; check the base URL)"
     assert not found.retry
 
 

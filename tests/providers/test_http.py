@@ -127,7 +127,7 @@ def test_a_server_that_never_reads_is_a_timeout(make: Make) -> None:
     with serve(lambda _: over.wait() and None) as server:
         said = run(make(Timeouts(first_byte=0.2, idle=0.2)), server.url, b"x" * HUGE)
         over.set()
-    assert said == [("timeout", "the server does not take the request", True)]
+    assert said == [("timeout", "the server stopped reading the request", True)]
 
 
 # --- what comes back ------------------------------------------------------------------------------
@@ -307,7 +307,7 @@ def test_a_request_to_which_the_server_began_to_answer_is_not_sent_again() -> No
 
     with serve(talk) as server:
         said = run(Direct(CALM), server.url, b"a", b"b")
-        told = "the server hung up in the middle of its answer: peer unexpectedly closed connection"
+        told = "the server closed the connection mid-response: peer unexpectedly closed connection"
         assert said[1] == ("network", told, True)
         assert len(server.requests) == 2
 
@@ -367,7 +367,11 @@ def test_nobody_listening_is_told_with_the_address(make: Make) -> None:
 @pytest.mark.parametrize("host", ["nowhere.invalid", "a..b", "x" * 64 + ".test"])
 def test_a_host_that_does_not_exist_is_named(make: Make, host: str) -> None:
     kind, message, retry = run(make(CALM), f"http://{host}", b"{}")[0]
-    assert (kind, message.partition(":")[0], retry) == ("network", f"there is no host {host}", True)
+    assert (kind, message.partition(":")[0], retry) == (
+        "network",
+        f"cannot resolve host {host}",
+        True,
+    )
 
 
 @contextmanager
@@ -423,11 +427,11 @@ STALLS = {
 def test_silence_is_given_up_wherever_it_begins(make: Make, case: str) -> None:
     parts, limit = STALLS[case]
     said = once(make, stalling(*parts), **SHORT)
-    assert said == ("timeout", f"the server was silent for {limit:g} s", True)
+    assert said == ("timeout", f"no data from the server for {limit:g} s", True)
 
 
 CUTS = {
-    "before it said anything": ((), "hung up without an answer"),
+    "before it said anything": ((), "closed the connection without a response"),
     "inside the head": ((b"HTTP/1.1 200 OK\r\ncont",), ""),
     "inside a chunk": ((HEAD, b"5\r\nab"), ""),
     "between chunks": ((HEAD, chunks(b"one")), ""),
@@ -644,7 +648,7 @@ def test_a_certificate_signed_by_itself_is_refused_with_what_to_do(make: Make) -
         (
             "network",
             "the certificate of localhost is not trusted: self-signed certificate. If your "
-            "network inspects TLS, set SSL_CERT_FILE to the file of its certificate.",
+            "network inspects TLS, set SSL_CERT_FILE to its certificate file.",
             False,
         )
     ]
@@ -687,7 +691,7 @@ def test_tls_with_a_server_that_has_none_is_explained(make: Make) -> None:
     assert said == [
         (
             "network",
-            "no TLS with localhost: wrong version number. Does its address begin with http://?",
+            "TLS with localhost failed: wrong version number. Should the URL start with http://?",
             False,
         )
     ]
@@ -711,7 +715,7 @@ def test_a_file_without_certificates_is_a_fault_that_names_the_variable(
     file = tmp_path / "corporate.pem"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(Fault, match="REQUESTS_CA_BUNDLE names no certificates"):
+    with pytest.raises(Fault, match="Cannot load the certificates in REQUESTS_CA_BUNDLE"):
         run(make(CALM, env={"REQUESTS_CA_BUNDLE": str(file)}), "https://localhost:1", b"{}")
 
 
@@ -762,7 +766,9 @@ def test_a_proxy_that_refuses_is_told_and_not_asked_again() -> None:
     with serve(proxy(0, [], refuse=refusal)) as middle:
         env = {"HTTPS_PROXY": f"http://127.0.0.1:{middle.port}"}
         said = run(transport(API, env, CALM), API, b"{}")
-    assert said == [("network", "the proxy refuses: 407 Proxy Authentication Required", False)]
+    assert said == [
+        ("network", "the proxy refused the request: 407 Proxy Authentication Required", False)
+    ]
 
 
 def test_a_proxy_that_is_not_there_is_named_without_its_password() -> None:
@@ -770,7 +776,7 @@ def test_a_proxy_that_is_not_there_is_named_without_its_password() -> None:
     env = {"ALL_PROXY": f"http://user:secret@127.0.0.1:{port}"}
     said = run(transport(API, env, CALM), API, b"{}")
     told = f"no server is listening on 127.0.0.1:{port} (connection refused)"
-    assert said == [("network", f"{told}: the proxy that your environment names", False)]
+    assert said == [("network", f"{told} (the proxy set in your environment)", False)]
 
 
 def test_a_certificate_behind_a_proxy_is_checked() -> None:
@@ -790,7 +796,7 @@ def test_a_certificate_behind_a_proxy_is_checked() -> None:
 def test_a_proxy_that_cannot_be_used_is_a_fault_without_the_password(address: str) -> None:
     with pytest.raises(Fault) as caught:
         transport(API, {"ALL_PROXY": address})
-    assert "cannot be used" in caught.value.what
+    assert "Cannot use the proxy" in caught.value.what
     assert "secret" not in str(caught.value)
 
 

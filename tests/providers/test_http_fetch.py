@@ -152,7 +152,7 @@ def test_redirects_in_a_circle_end():
 def test_this_machine_is_not_fetched_from_under_any_name(host: str):
     with serve(say(answer(b"secret"))) as server:
         words = failure(f"http://{host}:{server.port}/", web=HttpxWeb(env={}))
-        assert "is in a private network" in words or "there is no host" in words
+        assert "is on a private network" in words or "there is no host" in words
         assert server.connections == 0
 
 
@@ -213,7 +213,7 @@ def test_the_address_that_was_judged_is_the_one_that_is_dialled():
 def test_private_addresses_of_a_public_name_are_refused():
     web = HttpxWeb(env={}, addresses=Fickle("10.0.0.7"))
     assert failure("https://name.example/", web=web) == (
-        "name.example is in a private network (10.0.0.7), which is not allowed"
+        "name.example is on a private network (10.0.0.7), which is not allowed"
     )
 
 
@@ -252,7 +252,7 @@ def test_behind_a_proxy_the_proxy_gets_the_name():
 def test_a_proxy_is_not_asked_for_private_addresses():
     with serve(say(answer(b"by proxy"))) as server:
         web = HttpxWeb(env={"HTTP_PROXY": server.url}, addresses=Fickle("10.0.0.7"))
-        assert "is in a private network" in failure("http://name.example:8080/", web=web)
+        assert "is on a private network" in failure("http://name.example:8080/", web=web)
         assert server.connections == 0
 
 
@@ -266,13 +266,13 @@ def test_what_goes_wrong_is_said_in_words():
         f"no server is listening on 127.0.0.1:{port} (connection refused)"
     )
     with serve(say(b"nonsense\r\n\r\n")) as server:
-        assert failure(server.url).startswith("the connection broke: ")
+        assert failure(server.url).startswith("the connection was lost: ")
     with serve(say(answer(b"not gzip", "content-encoding: gzip"))) as server:
-        assert failure(server.url).startswith("the connection broke: ")
+        assert failure(server.url).startswith("the connection was lost: ")
 
 
 def test_a_name_that_does_not_exist_is_said_to_be_none():
-    assert failure("https://no-such-host.invalid/") == "there is no host no-such-host.invalid"
+    assert failure("https://no-such-host.invalid/") == "cannot resolve host no-such-host.invalid"
 
 
 def test_a_server_that_never_ends_its_answer_is_given_up():
@@ -282,5 +282,5 @@ def test_a_server_that_never_ends_its_answer_is_given_up():
         peer.stay()
 
     with serve(talk) as server:
-        assert failure(server.url, timeout=0.3) == "it did not answer in full within 0.3 s"
+        assert failure(server.url, timeout=0.3) == "no complete response within 0.3 s"
         assert server.deserted()

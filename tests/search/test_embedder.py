@@ -76,7 +76,7 @@ def test_other_weights_are_not_used(tmp_path: Path) -> None:
     for name in weights.KNOWN:
         (tmp_path / name).write_bytes(b"other")
     stamp = tmp_path / "stamp"
-    assert "not the file that is known" in weights.weights_problem(tmp_path, stamp=stamp)
+    assert "does not have the expected checksum" in weights.weights_problem(tmp_path, stamp=stamp)
     assert not stamp.exists()
     (tmp_path / "vocab.txt").unlink()
     assert weights.weights_problem(tmp_path, stamp=stamp).endswith(

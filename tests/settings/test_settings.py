@@ -378,7 +378,7 @@ def test_keys_of_other_agents_are_no_mistakes_and_what_they_allow_may_be_unknown
         tui=Tui(theme="dark"),
     )
     assert loaded.notices == (
-        f"{path}: permissions.defaultMode (line 1) is ignored: there is no mode 'delegate' here",
+        f"{path}: permissions.defaultMode (line 1) is ignored: unknown mode 'delegate'",
         f"{path}: permissions.allow (line 1) has a rule that cannot be understood: "
         "'Bash(x' has no closing parenthesis; it is ignored",
     )

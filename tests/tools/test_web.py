@@ -221,7 +221,7 @@ def test_a_redirect_brings_no_words_of_its_own(world: Local):
 def test_private_networks_are_refused_unless_allowed(world: Local):
     world.web = HttpxWeb(env={})
     assert refused(world, b"secret", "text/plain") == (
-        "URL could not be fetched: 127.0.0.1 is in a private network (127.0.0.1), "
+        "URL could not be fetched: 127.0.0.1 is on a private network (127.0.0.1), "
         "which is not allowed"
     )
 

@@ -1,4 +1,4 @@
-"""Settings that users of other agents have already: where they lie, and what of them holds here."""
+"""Settings of Claude Code: managed files, and the keys that apply in Travois."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CHOICES: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def managed(etc: Path) -> Iterator[Path]:
-    """What the machine's administrator wrote for it, weakest first."""
+    """Yield the administrator's settings files for Claude Code, weakest first."""
     mac = sys.platform == "darwin"
     folder = Path("/Library/Application Support/ClaudeCode") if mac else etc / "claude-code"
     yield folder / "managed-settings.json"
@@ -57,17 +57,17 @@ def managed(etc: Path) -> Iterator[Path]:
 
 
 def adapted(layer: Layer) -> Layer:
-    """What holds here; the many keys that mean nothing to us are no mistakes."""
+    """Keep the settings that apply here; report those whose absence would mislead."""
     if not layer.foreign:
         return layer
     agreed = CONSENT if layer.ours else frozenset[str]()
     fine = {key for key in layer.values if _honoured(key) or key in agreed}
     values = {key: _text(key, value) for key, value in layer.values.items() if key in fine}
     left = ((key, unlike(key)) for key, said in layer.values.items() if said and key not in fine)
-    notices = [*layer.notices, *(f"{layer.at(key)} does nothing here: {w}" for key, w in left if w)]
+    notices = [*layer.notices, *(f"{layer.at(key)} has no effect: {w}" for key, w in left if w)]
     for key, (what, known_here) in CHOICES.items():
         if key in values and values[key] not in known_here:
-            why = f"there is no {what} {values.pop(key)!r} here"
+            why = f"unknown {what} {values.pop(key)!r}"
             notices.append(f"{layer.at(key)} is ignored: {why}")
     return replace(layer, values=values, notices=tuple(notices))
 
@@ -78,7 +78,7 @@ def _honoured(key: str) -> bool:
 
 
 def _text(key: str, value: object) -> object:
-    """The other agent takes numbers for the values of variables, too."""
+    """Convert values of environment variables to text: Claude Code also takes numbers."""
     plain = key.startswith("env.") and isinstance(value, int | float)
     return (
         str(value).lower() if isinstance(value, bool) and plain else str(value) if plain else value

@@ -1,4 +1,4 @@
-"""Our values in the JSON shapes that other agents' clients know."""
+"""Claude Code's JSON formats: content blocks, stream events, usage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STOPS: dict[Stop, str] = {
 
 
 def block_json(block: AnyBlock) -> Object:
-    """One content block."""
+    """Encode a content block."""
     match block:
         case Text():
             return {"type": "text", "text": block.text}
@@ -44,12 +44,12 @@ def block_json(block: AnyBlock) -> Object:
 
 
 def call_json(call: Call) -> Object:
-    """A tool call as a block."""
+    """Encode a tool call as a `tool_use` block."""
     return {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments(call)}
 
 
 def arguments(call: Call) -> Json:
-    """A call's arguments; the text itself where it is not JSON."""
+    """Decode a call's arguments; the raw text if they are not JSON."""
     try:
         return msgspec.json.decode(call.args or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError):
@@ -57,7 +57,7 @@ def arguments(call: Call) -> Json:
 
 
 def usage_json(usage: Usage) -> Object:
-    """Token counts."""
+    """Encode token counts."""
     return {
         "input_tokens": usage.input,
         "cache_creation_input_tokens": usage.write + usage.write_1h,
@@ -73,7 +73,7 @@ def usage_json(usage: Usage) -> Object:
 
 
 def stream_json(delta: Began | BlockBegan | Grew | BlockEnded) -> Object | None:
-    """A delta as the event that a streaming client expects; None where there is none."""
+    """Encode a delta as a stream event; None if it has no equivalent."""
     match delta:
         case Began():
             return {"type": "message_start", "message": _message(delta)}
@@ -127,7 +127,7 @@ def _growth(delta: Grew) -> Object | None:
 
 
 def uuid(session: str, what: str) -> str:
-    """The name of one line of a session: for what a person said, `what` is its entry."""
+    """Make a stable UUID for a line of a session."""
     name = blake2b(f"{session}/{what}".encode(), digest_size=16).hexdigest()
     parts = (name[:8], name[8:12], "4" + name[13:16], "8" + name[17:20], name[20:])
     return "-".join(parts)

@@ -1,4 +1,4 @@
-"""Keys of other agents' settings: what each of them means here, and which cannot be honoured."""
+"""Claude Code's settings keys: their equivalents in Travois, and the unsupported ones."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ ALIASES = {
 NOBODY = "{}"
 """In a list of servers: one that no server is, so that an empty list lets none through."""
 LETTERS = 4
-"""How many characters a token has, about."""
+"""The approximate number of characters of a token."""
 WITHOUT = {
-    "autoMode": "mode auto goes by rules and the sandbox here; write permissions.deny or ask",
-    "advisorModel": "no second model is asked for advice here",
-    "fastMode": "it is a tariff of one provider",
-    "fileSuggestion": "Travois itself completes the names of files",
-    "askUserQuestionTimeout": "a question waits until it is answered",
-    "forceLoginMethod": "keys come from variables or from apiKeyHelper",
-    "awsAuthRefresh": "credentials come from variables",
-    "allowManagedHooksOnly": "hooks of others are left out by disableAllHooks",
-    "allowManagedPermissionRulesOnly": "rules of all places count, and a deny is final",
-    "sandbox.filesystem.disabled": "walls stand or fall together: sandbox.enabled",
-    "sandbox.network.httpProxyPort": "the sandbox has a proxy of its own",
-    "sandbox.network.socksProxyPort": "the sandbox has a proxy of its own",
-    "sandbox.network.tlsTerminate": "encrypted connections are let through or not, never opened",
-    "sandbox.network.allowUnixSockets": "commands reach no sockets of this machine",
-    "sandbox.network.allowAllUnixSockets": "commands reach no sockets of this machine",
-    "worktree.sparsePaths": "a worktree has all files",
-    "worktree.baseRef": "a worktree begins with the last commit",
-    "bashOutputMaxChars": "10,000 characters are shown, and all of it is in a file",
-    "subagentPromptCacheTtl": "promptCacheTtl is for agents, too",
+    "autoMode": "auto mode follows permission rules and the sandbox; add deny or ask rules",
+    "advisorModel": "Travois has no advisor model",
+    "fastMode": "fast mode belongs to one provider",
+    "fileSuggestion": "Travois completes file names itself",
+    "askUserQuestionTimeout": "questions wait until they are answered",
+    "forceLoginMethod": "API keys come from environment variables or apiKeyHelper",
+    "awsAuthRefresh": "AWS credentials come from environment variables",
+    "allowManagedHooksOnly": "disableAllHooks turns other hooks off",
+    "allowManagedPermissionRulesOnly": "rules from all sources apply, and deny always wins",
+    "sandbox.filesystem.disabled": "the sandbox is either on or off as a whole: sandbox.enabled",
+    "sandbox.network.httpProxyPort": "the sandbox runs its own proxy",
+    "sandbox.network.socksProxyPort": "the sandbox runs its own proxy",
+    "sandbox.network.tlsTerminate": "TLS connections are allowed or blocked, never decrypted",
+    "sandbox.network.allowUnixSockets": "sandboxed commands cannot reach Unix sockets",
+    "sandbox.network.allowAllUnixSockets": "sandboxed commands cannot reach Unix sockets",
+    "worktree.sparsePaths": "a worktree always contains all files",
+    "worktree.baseRef": "a worktree always starts from the last commit",
+    "bashOutputMaxChars": "10,000 characters are shown; the full output is saved to a file",
+    "subagentPromptCacheTtl": "promptCacheTtl also applies to subagents",
 }
 """What people rely on elsewhere and cannot here, each with the reason."""
 
 
 def translated(values: Json) -> Json:
-    """Settings under our keys, whoever's keys they were written with."""
+    """Translate settings to our keys."""
     found: Json = {}
     for theirs, value in values.items():
         key, meant = ALIASES.get(theirs, theirs), MEANINGS.get(theirs, _same)(value)
@@ -62,7 +62,7 @@ def translated(values: Json) -> Json:
 
 
 def unlike(key: str) -> str:
-    """Why a key of another agent does nothing here; empty if that misleads nobody."""
+    """Explain why a key has no effect; empty if nobody relies on it."""
     return next((why for name, why in WITHOUT.items() if f"{key}.".startswith(f"{name}.")), "")
 
 
@@ -75,7 +75,7 @@ def _listed(value: object) -> object:
 
 
 def _servers(value: object) -> object:
-    """Servers as texts, since lists of settings hold texts."""
+    """Encode server entries as texts, since lists of settings hold texts."""
     texts = [
         one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in rows(value)
     ]

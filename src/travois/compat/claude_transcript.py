@@ -1,4 +1,4 @@
-"""A session as the lines that Claude Code keeps of its own: for programs that read those."""
+"""Transcripts in Claude Code's JSONL format, for programs that read them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LIKE: Object = {"isSidechain": False, "userType": "external", "version": __versi
 
 
 class Writer:
-    """Tells entries one after the other; what is told again is told in the same words."""
+    """A writer of entries as transcript lines; the same entry gives the same lines."""
 
     def __init__(self, session: str, fetch: Fetch) -> None:
         self._session, self._fetch = session, fetch
@@ -46,7 +46,7 @@ class Writer:
         """The line of each call."""
 
     def lines(self, entry: Entry) -> Iterator[Object]:
-        """The lines of one entry, if it has any."""
+        """Encode one entry as lines, if it has any."""
         match entry.fact:
             case Opened(cwd=cwd):
                 self._cwd = cwd
@@ -100,12 +100,12 @@ class Writer:
         try:
             data = b64encode(self._fetch(block.blob)).decode()
         except (KeyError, OSError):
-            return {"type": "text", "text": f"[{block.kind} {block.name} is gone]"}
+            return {"type": "text", "text": f"[{block.kind} {block.name} is no longer available]"}
         source: Object = {"type": "base64", "media_type": block.mime, "data": data}
         return {"type": block.kind, "source": source}
 
     def _reply(self, entry: Entry, fact: Assistant) -> Iterator[Object]:
-        """A line for each part of a reply, all with the name of the reply."""
+        """Yield a line for each part of a reply, all with the name of the reply."""
         message: Object = {"id": fact.id or f"msg_{entry.seq}", "type": "message"}
         message |= {"role": "assistant", "model": fact.model or self._model}
         ending: Object = {"stop_reason": STOPS[fact.stop], "stop_sequence": None}
@@ -141,7 +141,7 @@ class Writer:
 
 
 class Transcript:
-    """The file of a session that goes on, brought up to date when somebody may look at it."""
+    """The transcript file of a running session, updated when somebody may read it."""
 
     def __init__(
         self, path: str, writer: Writer, *, events: MemoryObjectReceiveStream[Event]
@@ -150,11 +150,11 @@ class Transcript:
         self._writer, self._events = writer, events
 
     def begin(self, entries: Iterable[Entry]) -> None:
-        """Write all that happened before."""
+        """Write the entries so far."""
         self._write(encoded(self._writer, entries), mode="wb")
 
     def update(self) -> None:
-        """Write what has happened since."""
+        """Write the entries since the last update."""
         fresh: list[Entry] = []
         while self._events.statistics().current_buffer_used:
             try:
@@ -172,7 +172,7 @@ class Transcript:
 
 
 def encoded(writer: Writer, entries: Iterable[Entry]) -> list[bytes]:
-    """The lines of these entries, as they stand in a file."""
+    """Encode entries as lines of the file."""
     told = (line for entry in entries for line in writer.lines(entry))
     return [msgspec.json.encode(line) + b"\n" for line in told]
 

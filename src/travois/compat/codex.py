@@ -1,4 +1,4 @@
-"""Roles that were written for Codex, in the words of our own agent files."""
+"""Agent roles of Codex, read as our agent files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from travois.settings.validate import is_tree
 
 
 def tabled(folder: str) -> Iterator[tuple[str, Front]]:
-    """The roles of a folder of Codex: those of its settings, and those in files of their own."""
+    """Yield the roles of a Codex folder, from its settings and from role files."""
     path = os.path.join(folder, "config.toml")
     roles = _toml(path).get("agents")
     for name, said in roles.items() if is_tree(roles) else ():

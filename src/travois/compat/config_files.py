@@ -1,4 +1,4 @@
-"""Settings that were written for opencode, Codex and Gemini, as far as they mean something here.
+"""Settings files of Codex, opencode and Gemini CLI, translated to our settings.
 
 What they give is never wider than what they gave there: a right that has no like here is left out.
 """
@@ -33,7 +33,7 @@ ENV = re.compile(r"\{env:(\w+)\}")
 
 
 class Described(msgspec.Struct, frozen=True):
-    """One provider; without an entry, `why` it has none, and else what of it is missing."""
+    """A model provider; `why` says why its entry is missing or incomplete."""
 
     name: str
     entry: Json = {}
@@ -41,11 +41,11 @@ class Described(msgspec.Struct, frozen=True):
 
 
 def codex_providers(tree: Json) -> Iterator[Described]:
-    """The providers of Codex."""
+    """Yield the providers of Codex."""
     for name, told in _tables(tree, "model_providers"):
         url, wire = _text(told, "base_url"), WIRES.get(_text(told, "wire_api"))
         if name in RESERVED or not url or wire is None:
-            yield Described(name, why="it has no address, or no protocol that is known here")
+            yield Described(name, why="it has no base URL, or its protocol is not supported")
             continue
         found, inner = _described(name, wire, url, _text(told, "env_key")), dict(_tables(told, ""))
         kept = {key: _texts(inner.get(word, {})) for key, word in MORE.items()}
@@ -55,16 +55,20 @@ def codex_providers(tree: Json) -> Iterator[Described]:
 
 
 def opencode_providers(tree: Json) -> Iterator[Described]:
-    """The providers of opencode."""
+    """Yield the providers of opencode."""
     for name, told in _tables(tree, "provider"):
         options = dict(_tables(told, "")).get("options", {})
         url, key = _text(options, "baseURL"), _text(options, "apiKey")
         wire = PACKAGES.get(_text(told, "npm"))
         if not url or wire is None:
-            yield Described(name, why="it has no address, or no protocol that is known here")
+            yield Described(name, why="it has no base URL, or its protocol is not supported")
             continue
         found = ENV.fullmatch(key)
-        why = "its key is not copied: name its variable as key_env" if key and not found else ""
+        why = (
+            "its API key is not copied; name its environment variable in key_env"
+            if key and not found
+            else ""
+        )
         yield _described(name, wire, url, found[1] if found else "", why=why)
 
 
@@ -74,7 +78,7 @@ def _described(name: str, protocol: str, url: str, key: str, *, why: str = "") -
 
 
 def _tables(tree: Json, key: str) -> Iterator[tuple[str, Json]]:
-    """The tables inside one, or inside one of its own."""
+    """Yield the tables inside one, or inside one of its own."""
     outer = tree.get(key) if key else tree
     for name, inner in outer.items() if is_tree(outer) else ():
         if is_tree(inner):
@@ -110,8 +114,8 @@ OPENCODE_KEYS = {
     ("tool_output", "max_bytes"): "context.resultTokens",
 }
 IDLE = {
-    "plugin": "its plugins are programs for opencode",
-    "default_agent": "ask for the agent by its name",
+    "plugin": "opencode plugins do not run in Travois",
+    "default_agent": "name the agent when you start it",
 }
 BLOCKED = tuple(f"permissions.block{what}OutsideWorkingDirectories" for what in ("Reads", "Writes"))
 VARIABLE = r'("model"\s*:\s*")\{env:(\w+)\}"'
@@ -123,7 +127,7 @@ CODEX_KEYS = {
 
 
 def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[Layer]:
-    """The layers of a project, or of a person: Codex first, which opencode wins over."""
+    """Read the settings of a project or user: Codex first, which opencode overrides."""
     names = ("config.toml", HOOKS, "rules")
     if level == "user":
         *codex, rules = CODEX.within_home(environ, *names)
@@ -139,11 +143,11 @@ def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[
             text = _filled(plain_text(path), environ) if level == "user" else plain_text(path)
             yield _layer(text, path, level=level, base=folder)
         except (OSError, ValueError, RecursionError) as error:
-            yield Layer(path, {}, level=level, notices=(f"{path} is not read: {error}",))
+            yield Layer(path, {}, level=level, notices=(f"{path} is ignored: {error}",))
 
 
 def _rules(folder: str) -> list[str]:
-    """Codex's rules about commands."""
+    """Return the files with Codex's command rules."""
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else ()
     return [os.path.join(folder, name) for name in names if name.endswith(".rules")]
 
@@ -167,21 +171,21 @@ def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
 
 
 def loose(text: str) -> Json:
-    """JSON with comments and commas that are one too many."""
+    """Parse JSON with comments and trailing commas."""
     bare = re.sub(COMMENT, lambda found: found[1] or " ", text)
     tree: object = msgspec.json.decode(re.sub(COMMA, lambda found: found[1] or "", bare) or "{}")
     if not is_tree(tree):
-        raise ValueError("it is not a JSON object")
+        raise ValueError("not a JSON object")
     return tree
 
 
 def _filled(text: str, environ: Mapping[str, str]) -> str:
-    """A model that opencode takes from a variable, by its name."""
+    """Fill in a model name that opencode takes from a variable."""
     return re.sub(VARIABLE, lambda found: f'{found[1]}{environ.get(found[2], "")}"', text)
 
 
 def profiled(tree: Json, path: str) -> Json:
-    """Codex's settings with those of the profile that they choose, in a table or in a file."""
+    """Apply the profile that Codex's settings select, from a table or a file."""
     name = tree.get("profile")
     if not isinstance(name, str) or "/" in name:
         return tree
@@ -197,8 +201,8 @@ def _inner(tree: Json, key: str) -> Json:
 
 
 def codex(tree: Json, path: str, *, level: Level) -> Layer:
-    """What Codex's settings mean here."""
-    idle = f"{path}: notify does nothing here: a hook on Stop does it"
+    """Translate Codex's settings."""
+    idle = f"{path}: notify has no effect; use a Stop hook"
     values, notices = _besides(tree), [idle] if "notify" in tree else []
     if isinstance(model := tree.get("model"), str):
         values["model"] = f"{tree.get('model_provider') or 'openai'}/{model}"
@@ -209,7 +213,7 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
     sandbox, asking = tree.get("sandbox_mode"), tree.get("approval_policy")
     if sandbox == "danger-full-access":
         notices.append(
-            f"{path}: danger-full-access is ignored; --permission-mode bypass is its like"
+            f"{path}: danger-full-access is ignored; use --permission-mode bypass instead"
         )
     elif mode := _mode(sandbox, asking):
         values["permissions.defaultMode"] = mode
@@ -225,7 +229,7 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
 
 
 def _besides(tree: Json) -> Json:
-    """What Codex's settings say of sizes, variables and memories."""
+    """Translate Codex's sizes, variables and memory switches."""
     sizes = {ours: tree.get(theirs) for theirs, ours in CODEX_KEYS.items()}
     values: Json = {key: size for key, size in sizes.items() if isinstance(size, int) and size > 0}
     variables = _inner(_inner(tree, "shell_environment_policy"), "set")
@@ -236,7 +240,7 @@ def _besides(tree: Json) -> Json:
 
 
 def _mode(sandbox: object, asking: object) -> str:
-    """Ours for how Codex asks, and what it holds commands back with."""
+    """Return the permission mode for Codex's sandbox mode and approval policy."""
     if asking == "untrusted" or (sandbox == "read-only" and asking != "never"):
         return "default"
     if sandbox == "workspace-write":
@@ -245,27 +249,29 @@ def _mode(sandbox: object, asking: object) -> str:
 
 
 def opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
-    """What opencode's settings mean here."""
+    """Translate opencode's settings."""
     values, notices = _sized(tree), tuple[str, ...]()
     if isinstance(model := tree.get("model"), str) and model and "{" not in model:
         values["model"] = model
     if is_list(listed := tree.get("instructions")):
         away = [str(one) for one in listed if "://" in str(one)]
         values["instructions"] = [str(one) for one in listed if str(one) not in away]
-        notices = tuple(f"{path}: {one} is not read: instructions are files here" for one in away)
+        notices = tuple(
+            f"{path}: {one} is ignored: instructions must be local files" for one in away
+        )
     if level == "user":
         values |= {
             f"providers.{one.name}": one.entry for one in opencode_providers(tree) if one.entry
         }
     if _inner(tree, "permission").get("external_directory") == "deny":
         values |= dict.fromkeys(BLOCKED, True)
-    idle = (f"{path}: {key} does nothing here: {why}" for key, why in IDLE.items() if tree.get(key))
+    idle = (f"{path}: {key} has no effect: {why}" for key, why in IDLE.items() if tree.get(key))
     layer = Layer(path, values, level=level, foreign=True, base=base, notices=(*notices, *idle))
     return ordered(layer, tree.get("permission"))
 
 
 def _sized(tree: Json) -> Json:
-    """What opencode's settings say of how much is kept and shown, and how deep agents go."""
+    """Translate opencode's sizes and its agent depth."""
     told = {ours: _inner(tree, table).get(key) for (table, key), ours in OPENCODE_KEYS.items()}
     told["maxDepth"] = tree.get("subagent_depth")
     values = {key: value for key, value in told.items() if isinstance(value, int)}
@@ -274,7 +280,7 @@ def _sized(tree: Json) -> Json:
 
 
 def ordered(layer: Layer, said: object) -> Layer:
-    """The same layer with what a table of permissions says, of which the last that fits counts."""
+    """Add a table of opencode permissions, of which the last match decides."""
     path, base = layer.where, layer.base
     table = list(_entries(said if is_tree(said) else {"*": said}, path, base=base))
     free = [rule.text for rule in table if rule.effect == "allow" and _held(rule)]
@@ -286,12 +292,12 @@ def ordered(layer: Layer, said: object) -> Layer:
 
 
 def _held(rule: Rule) -> bool:
-    """Whether what a rule allows stays where opencode asks nothing: in the workspace."""
+    """Return whether an allow rule stays in the workspace, where opencode asks nothing."""
     return rule.tool != "*" and not (rule.tool in PATHS and rule.what.startswith(("/", "~")))
 
 
 def _entries(table: Json, path: str, *, base: str) -> Iterator[Rule]:
-    """What a table of permissions says, in its order."""
+    """Yield the rules of a permission table, in order."""
     for key, said in table.items():
         tool = TOOLS.get(key, key if key.startswith("mcp") else "")
         for pattern, word in (said if is_tree(said) else {"*": said}).items():
@@ -300,7 +306,7 @@ def _entries(table: Json, path: str, *, base: str) -> Iterator[Rule]:
 
 
 def _what(tool: str, pattern: str, effect: Effect) -> str:
-    """A pattern as our rules write it: there, a star goes through folders."""
+    """Translate a pattern: in opencode a star also matches across folders."""
     if set(pattern) <= {"*"}:
         return "./**" if tool in PATHS and effect == "allow" else ""
     deep = tool in PATHS and effect != "allow" and pattern.endswith("/*")
@@ -308,7 +314,7 @@ def _what(tool: str, pattern: str, effect: Effect) -> str:
 
 
 def _tight(ordered: list[Rule]) -> tuple[Rule, ...]:
-    """The rules that hold back, each but for what later ones say otherwise: the last one counts."""
+    """Return the ask and deny rules, each with the later exceptions that override it."""
     return tuple(
         msgspec.structs.replace(rule, unless=_later(rule, ordered[at + 1 :]))
         for at, rule in enumerate(ordered)

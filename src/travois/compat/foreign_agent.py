@@ -1,4 +1,4 @@
-"""Other agents: where each of them keeps what its users have.
+"""Other coding agents: the folders and files where each keeps its users' data.
 
 Which agent wins over which is for each feature to say; the places are said here only.
 """
@@ -13,7 +13,7 @@ import msgspec
 
 
 class ForeignAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent, and the places of its files; a name that is empty stands for "has none"."""
+    """Another agent and the places of its files; an empty name means it has none."""
 
     name: str
     variable: str = ""

@@ -1,4 +1,4 @@
-"""Hooks that were written for Gemini CLI: what they hear and say, in its words.
+"""Payloads and outputs of hooks written for Gemini CLI.
 
 It knows fewer events than we do, under other names, and calls tools otherwise.
 """
@@ -30,7 +30,7 @@ ADVISORY = ("SessionStart", "SessionEnd", "Notification", "PreCompact")
 
 
 def told(heard: dict[str, Any], *, at: float) -> dict[str, Any]:
-    """What a hook hears, as that agent would tell it."""
+    """Encode a hook payload in Gemini CLI's format."""
     event = heard["hook_event_name"]
     found = {**heard, "hook_event_name": EVENTS.get(event, event)}
     found["timestamp"] = datetime.fromtimestamp(at, UTC).isoformat()
@@ -48,7 +48,7 @@ def told(heard: dict[str, Any], *, at: float) -> dict[str, Any]:
 
 
 def said(event: str, said: Said, given: object) -> Said:
-    """What such a hook says, as one of ours would say it; `given` is the input of the call."""
+    """Decode a Gemini hook's output to our format; `given` is the call's input."""
     if said.failure or said.status not in (0, 2):
         return said
     try:

@@ -1,4 +1,4 @@
-"""Hooks that were written for Codex and for Gemini CLI, as settings of ours would write them."""
+"""Hook settings of Codex and Gemini CLI, translated to ours."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ EVENTS = {
 }
 """Gemini's events, and what they are called here."""
 PATIENCE = 60_000
-"""How many milliseconds a hook of Gemini's has."""
+"""The default timeout of a Gemini hook in milliseconds."""
 PATCH = re.compile(r"\bapply_patch\b")
 """The tool by which Codex changes files."""
 
 
 def codex(tree: Json) -> Json:
-    """The hooks of Codex's settings, or of the file that it has for them."""
+    """Parse the hooks of Codex's settings or hooks file."""
     written, features = _inner(tree, "hooks"), _inner(tree, "features")
     if False in (features.get("hooks"), features.get("codex_hooks")):
         return {}
@@ -32,7 +32,7 @@ def codex(tree: Json) -> Json:
 
 
 def _editing(group: object) -> object:
-    """A group whose matcher means our tools for changing files where it means Codex's."""
+    """Translate a matcher of apply_patch to our editing tools."""
     matcher = group.get("matcher") if is_tree(group) else None
     if not is_tree(group) or not isinstance(matcher, str):
         return group
@@ -41,7 +41,7 @@ def _editing(group: object) -> object:
 
 
 def gemini(tree: Json) -> Json:
-    """The hooks of Gemini's settings."""
+    """Parse the hooks of Gemini's settings."""
     written, switches = _inner(tree, "hooks"), _inner(tree, "hooksConfig")
     if False in (written.get("enabled"), switches.get("enabled")):
         return {}

@@ -1,4 +1,4 @@
-"""Agents that were written for opencode, in the words of our own agent files.
+"""Agents of opencode, read as our agent files.
 
 What an agent may not do there, it may not do here: a tool that is denied in part is denied whole.
 """
@@ -35,7 +35,7 @@ FILE = r"\{file:([^}]+)\}"
 
 
 def adapted(told: Front, name: str) -> Front | None:
-    """The front matter of a file as ours would say it; None for an agent that is switched off."""
+    """Translate an agent's front matter; None for a disabled agent."""
     if told.values.get("disable") == "true":
         return None
     values: dict[str, Value] = {"name": name}
@@ -49,7 +49,7 @@ def adapted(told: Front, name: str) -> Front | None:
 
 
 def _denied(table: str) -> Iterator[str]:
-    """The tools that are forbidden, wholly or in part; a star in front means all the others."""
+    """Yield the tools that are denied, wholly or in part; a leading star means all others."""
     said: dict[str, bool] = {}
     about = ""
     for part in re.split(NAMED, table)[1:]:
@@ -63,7 +63,7 @@ def _denied(table: str) -> Iterator[str]:
 
 
 def tabled(folder: str) -> Iterator[tuple[str, Front]]:
-    """The agents that opencode's settings in a folder hold themselves, each with its file."""
+    """Yield the agents in opencode's settings files of a folder, each with its file."""
     for path in filter(os.path.isfile, (os.path.join(folder, name) for name in OPENCODE.settings)):
         try:
             table = loose(plain_text(path)).get("agent")
@@ -80,7 +80,7 @@ def _front(said: Json, path: str) -> Front:
 
 
 def _prompt(text: str, folder: str) -> str:
-    """What an agent is told; it may stand in a file."""
+    """Return an agent's prompt, which may be in a file."""
     if not (found := re.fullmatch(FILE, text.strip())):
         return text
     try:

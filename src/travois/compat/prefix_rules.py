@@ -1,4 +1,4 @@
-"""Codex's own rules about commands: `prefix_rule(pattern = [...], decision = "...")` in a file."""
+"""Codex's command rules: `prefix_rule(pattern = [...], decision = "...")` in a file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from travois.settings.validate import is_list
 
 DECISIONS: dict[object, Effect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
 MOST = 64
-"""How many commands one pattern may stand for."""
+"""The most commands that one pattern may expand to."""
 
 
 def prefixes(text: str) -> tuple[dict[Effect, list[str]], list[str]]:
-    """Our rules for theirs, by what follows; and what of theirs has none.
+    """Parse prefix rules as our permission rules, by effect, with notices about the rest.
 
     The strictest that fits counts there as here. Raises ValueError if the text is none of theirs.
     """
@@ -28,17 +28,17 @@ def prefixes(text: str) -> tuple[dict[Effect, list[str]], list[str]]:
         commands = list(_commands(said.get("pattern")))
         exact = effect != "allow" or not any("*" in command for command in commands)
         if not _borne_out(commands, said):
-            notices.append(f"line {call.lineno}: prefix_rule is not what its examples say")
+            notices.append(f"line {call.lineno}: prefix_rule does not match its own examples")
             effect = "ask" if effect == "allow" else effect
         if effect is None or not commands or not exact:
-            notices.append(f"line {call.lineno}: prefix_rule says nothing that can be kept here")
+            notices.append(f"line {call.lineno}: prefix_rule has no equivalent permission rule")
             continue
         found.setdefault(effect, []).extend(f"Bash({command}:*)" for command in commands)
     return found, notices
 
 
 def _borne_out(commands: list[str], said: dict[str | None, object]) -> bool:
-    """Whether a rule fits the commands that it says it fits, and no others that it names."""
+    """Return whether a rule matches its own examples, and no others."""
 
     def fits(example: object) -> bool:
         words = [str(word) for word in example] if is_list(example) else shlex.split(str(example))
@@ -71,7 +71,7 @@ def _literal(node: ast.expr) -> object:
 
 
 def _commands(pattern: object) -> Iterator[str]:
-    """The beginnings of commands that a pattern means; a list in it has words to choose from."""
+    """Yield the command prefixes of a pattern; a nested list holds alternatives."""
     if not is_list(pattern) or not pattern:
         return
     words = [one if is_list(one) else [one] for one in pattern]

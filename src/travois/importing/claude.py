@@ -1,15 +1,14 @@
-"""What Claude Code keeps for a person, as a plan for our home."""
+"""Import plan for Claude Code: settings, permissions, hooks, MCP servers, instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from travois.compat import claude as foreign
+from travois.compat.claude import adapted
 from travois.compat.foreign_agent import CLAUDE
 from travois.compat.sessions.format import inner
-from travois.importing import plan as shelves
-from travois.importing.plan import NOWHERE, Luggage, tree_of
+from travois.importing.plan import NOWHERE, Luggage, files, instructions, servers, skills, tree_of
 from travois.permissions import rules
 from travois.permissions.rules import EFFECTS, READS
 from travois.prompt.instruction_files import plain_text
@@ -18,9 +17,9 @@ from travois.prompt.style_files import FOLDER
 from travois.settings.validate import Layer, checked, is_list, parsed, words
 
 UNTAKEN = {
-    "keybindings.json": "keys are not configurable here",
-    "plugins": "plugins stay where they are; those that are enabled there count here, too",
-    ".credentials.json": "logins are not copied; set a key of your own",
+    "keybindings.json": "key bindings cannot be configured in Travois",
+    "plugins": "plugins stay where they are; those enabled in Claude Code also run here",
+    ".credentials.json": "logins are not imported; set an API key",
 }
 OWN = ("ANTHROPIC_", "CLAUDE_", "DISABLE_", "MAX_THINKING")
 """How variables begin that are meant for that agent itself."""
@@ -28,24 +27,24 @@ ANCHORED = ("Edit", *READS)
 
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
-    """All of it but memories and sessions."""
+    """Plan the import from Claude Code, except for memories and sessions."""
     if (folder := CLAUDE.home(environ)) is None:
         return
     if (folder / "settings.json").is_file():
         _settings(luggage, folder / "settings.json")
     _servers(luggage, (folder if environ.get(CLAUDE.variable) else folder.parent) / ".claude.json")
-    shelves.files(luggage, "agents", folder / "agents", where="agents")
-    shelves.files(luggage, "commands", folder / "commands", where="commands")
-    shelves.files(luggage, "styles", folder / FOLDER, where=FOLDER)
-    shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "claude", folder / CLAUDE.instructions, folder=folder)
+    files(luggage, "agents", folder / "agents", where="agents")
+    files(luggage, "commands", folder / "commands", where="commands")
+    files(luggage, "styles", folder / FOLDER, where=FOLDER)
+    skills(luggage, folder / "skills")
+    instructions(luggage, "claude", folder / CLAUDE.instructions, folder=folder)
     for path in sorted((folder / "rules").rglob("*.md")):
         if scope(plain_text(str(path))):
             luggage.leave(
-                "instructions", path.name, f"a rule for some files counts only in {folder}"
+                "instructions", path.name, f"rules for specific files apply only in {folder}"
             )
         else:
-            shelves.instructions(luggage, "claude", path, folder=folder)
+            instructions(luggage, "claude", path, folder=folder)
     for name, why in UNTAKEN.items():
         if (folder / name).exists():
             luggage.leave("settings", name, why)
@@ -55,7 +54,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
     layer = parsed(
         path.read_bytes(), where=str(path), level="user", foreign=True, base=str(path.parent)
     )
-    held = checked(foreign.adapted(layer))
+    held = checked(adapted(layer))
     for key, value in layer.values.items():
         if key.startswith("permissions."):
             continue
@@ -70,19 +69,19 @@ def _settings(luggage: Luggage, path: Path) -> None:
     for event, groups in layer.hooks.items():
         if is_list(groups):
             text = str(groups)
-            why = f"its programs stay in {path.parent}" if ".claude" in text else ""
+            why = f"its scripts stay in {path.parent}" if ".claude" in text else ""
             luggage.hooks(event, groups, why=why)
 
 
 def _variable(luggage: Luggage, name: str, value: str) -> None:
     if name.startswith(OWN):
-        luggage.leave("settings", f"env.{name}", "it is meant for Claude Code itself")
+        luggage.leave("settings", f"env.{name}", "only Claude Code uses it")
     else:
         luggage.variable(name, value)
 
 
 def _permission(luggage: Luggage, key: str, layer: Layer, held: Layer) -> None:
-    """One list of rules, or how to ask; what cannot be understood was said, and is left out."""
+    """Plan one list of permission rules, or the default mode; invalid rules are skipped."""
     if key not in held.values:
         notices = (one for one in held.notices if key in one)
         luggage.leave("permissions", key, next(notices, NOWHERE))
@@ -104,7 +103,7 @@ def _permission(luggage: Luggage, key: str, layer: Layer, held: Layer) -> None:
 
 
 def _anchored(text: str, base: str) -> str:
-    """A rule that means the same in our file: `/path` counts from the folder that it lies in."""
+    """Rewrite a rule for our file: `/path` is relative to the folder the rule lies in."""
     rule = rules.parse(text, "deny")
     near = rule.what.startswith("/") and not rule.what.startswith("//")
     return f"{rule.tool}(/{base}{rule.what})" if near and rule.tool in ANCHORED else text
@@ -112,7 +111,9 @@ def _anchored(text: str, base: str) -> str:
 
 def _servers(luggage: Luggage, path: Path) -> None:
     tree = tree_of(path)
-    shelves.servers(luggage, tree, "mcpServers")
+    servers(luggage, tree, "mcpServers")
     for place in inner(tree, "projects"):
         for name in inner(tree, "projects", place, "mcpServers"):
-            luggage.leave("mcp", name, f"it counts only in {place}, where it is read from {path}")
+            luggage.leave(
+                "mcp", name, f"it applies only in {place}; Travois reads it from {path} there"
+            )

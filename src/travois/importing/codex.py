@@ -1,4 +1,4 @@
-"""What Codex keeps for a person, as a plan for our home."""
+"""Import plan for Codex: settings, permission rules, hooks, MCP servers, instructions."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from tomllib import TOMLDecodeError, loads
 
 import msgspec
 
-from travois.compat import config_files
-from travois.compat import config_files as neighbours
-from travois.compat import hooks as hookfiles
-from travois.compat import prefix_rules as prefixes
+from travois.compat import config_files, hooks, prefix_rules
 from travois.compat.foreign_agent import CODEX
 from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
-from travois.importing import plan as shelves
-from travois.importing.plan import Luggage, tree_of
+from travois.importing.plan import Luggage, files, instructions, servers, skills, tree_of
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import Layer, is_list, nested
 
 TAKEN = (
-    *neighbours.CODEX_KEYS,
+    *config_files.CODEX_KEYS,
     "model",
     "model_reasoning_effort",
     "model_provider",
@@ -37,14 +33,14 @@ TAKEN = (
     "memories",
 )
 WHY = {
-    "projects": "trust is given to what a folder says: `travois trust` there",
-    "agents": "roles count where they lie",
-    "notify": "a hook on Stop or Notification does this",
+    "projects": "trust covers a folder's content: run `travois trust` there",
+    "agents": "Travois reads roles where they are",
+    "notify": "use a Stop or Notification hook",
 }
 
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
-    """All of it but memories and sessions."""
+    """Plan the import from Codex, except for memories and sessions."""
     if (folder := CODEX.home(environ)) is None:
         return
     if (folder / "config.toml").is_file():
@@ -52,26 +48,26 @@ def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     _hooks(luggage, tree_of(folder / "hooks.json"))
     for path in sorted((folder / "rules").glob("*.rules")):
         _rules(luggage, path)
-    shelves.files(luggage, "commands", folder / "prompts", where="commands")
-    shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "codex", folder / CODEX.instructions, folder=folder)
+    files(luggage, "commands", folder / "prompts", where="commands")
+    skills(luggage, folder / "skills")
+    instructions(luggage, "codex", folder / CODEX.instructions, folder=folder)
     if (folder / "auth.json").exists():
-        luggage.leave("settings", "auth.json", "logins are not copied; set a key of your own")
+        luggage.leave("settings", "auth.json", "logins are not imported; set an API key")
 
 
 def _settings(luggage: Luggage, path: Path) -> None:
     try:
         tree: Json = loads(plain_text(str(path)))
     except (OSError, TOMLDecodeError) as error:
-        raise Fault(f"{path} cannot be understood", why=str(error)) from None
-    _said(luggage, neighbours.codex(tree, str(path), level="user"))
-    shelves.servers(luggage, tree, "mcp_servers")
+        raise Fault(f"Cannot parse {path}", why=str(error)) from None
+    _said(luggage, config_files.codex(tree, str(path), level="user"))
+    servers(luggage, tree, "mcp_servers")
     for one in config_files.codex_providers(tree):
         if one.why:
             luggage.leave("settings", f"model_providers.{one.name}", one.why)
     for name in inner(tree, "profiles"):
         profile = {**tree, **inner(tree, "profiles", name)}
-        layer = neighbours.codex(profile, str(path), level="run")
+        layer = config_files.codex(profile, str(path), level="run")
         data = msgspec.json.format(msgspec.json.encode(nested(layer.values)), indent=2)
         luggage.file("settings", f"profiles/{name}.json", data + b"\n", fate="translated")
     _hooks(luggage, tree)
@@ -91,7 +87,7 @@ def _said(luggage: Luggage, layer: Layer) -> None:
 
 def _rules(luggage: Luggage, path: Path) -> None:
     try:
-        found, odd = prefixes.prefixes(plain_text(str(path)))
+        found, odd = prefix_rules.prefixes(plain_text(str(path)))
     except (OSError, ValueError) as error:
         luggage.leave("permissions", path.name, str(error))
         return
@@ -103,6 +99,6 @@ def _rules(luggage: Luggage, path: Path) -> None:
 
 
 def _hooks(luggage: Luggage, tree: Json) -> None:
-    for event, groups in hookfiles.codex(tree).items():
+    for event, groups in hooks.codex(tree).items():
         if is_list(groups):
             luggage.hooks(event, groups)

@@ -1,17 +1,16 @@
-"""What Gemini CLI keeps for a person, as a plan for our home."""
+"""Import plan for Gemini CLI: settings, permission rules, hooks, MCP servers, instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from travois.compat import hooks as hookfiles
+from travois.compat import hooks
 from travois.compat.config_files import loose
 from travois.compat.foreign_agent import GEMINI
 from travois.compat.sessions.format import inner
 from travois.core.errors import Fault
-from travois.importing import plan as shelves
-from travois.importing.plan import Luggage
+from travois.importing.plan import Luggage, files, instructions, skills
 from travois.importing.sessions import TOOLS
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
@@ -32,23 +31,23 @@ WRITES = {"Write": "Edit"}
 
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
-    """All of it but sessions."""
+    """Plan the import from Gemini CLI, except for sessions."""
     if (folder := GEMINI.home(environ)) is None:
         return
     if (folder / "settings.json").is_file():
         _settings(luggage, folder / "settings.json")
-    shelves.files(luggage, "commands", folder / "commands", where="commands", ends=".toml")
-    shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "gemini", folder / GEMINI.instructions, folder=folder)
+    files(luggage, "commands", folder / "commands", where="commands", ends=".toml")
+    skills(luggage, folder / "skills")
+    instructions(luggage, "gemini", folder / GEMINI.instructions, folder=folder)
     if (folder / "oauth_creds.json").exists():
-        luggage.leave("settings", "oauth_creds.json", "logins are not copied; set GEMINI_API_KEY")
+        luggage.leave("settings", "oauth_creds.json", "logins are not imported; set GEMINI_API_KEY")
 
 
 def _settings(luggage: Luggage, path: Path) -> None:
     try:
         tree = loose(plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
-        raise Fault(f"{path} cannot be understood", why=str(error)) from None
+        raise Fault(f"Cannot parse {path}", why=str(error)) from None
     model = tree.get("model")
     name = model.get("name") if is_tree(model) else model
     if isinstance(name, str):
@@ -67,7 +66,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
 
 
 def _server(luggage: Luggage, name: str, tree: Json) -> None:
-    """A server; an address without more is one that speaks in events."""
+    """Plan an MCP server; a bare `url` means the SSE transport."""
     events = "url" in tree and "httpUrl" not in tree and "type" not in tree
     trusted = tree.get("trust") is True
     kept = {key: value for key, value in tree.items() if key != "trust"}
@@ -76,9 +75,9 @@ def _server(luggage: Luggage, name: str, tree: Json) -> None:
 
 
 def _hooks(luggage: Luggage, tree: Json) -> None:
-    for event, groups in hookfiles.gemini(tree).items():
+    for event, groups in hooks.gemini(tree).items():
         if is_list(groups):
-            luggage.hooks(event, groups, why="they are told what Gemini would tell them")
+            luggage.hooks(event, groups, why="they receive Gemini CLI's payloads")
 
 
 def _rules(luggage: Luggage, tree: Json, keys: tuple[str, ...], effect: str) -> None:
@@ -94,7 +93,7 @@ def _rules(luggage: Luggage, tree: Json, keys: tuple[str, ...], effect: str) -> 
 
 
 def _rule(text: str) -> Iterator[str]:
-    """Our rule for one of theirs, as in `run_shell_command(git status)`."""
+    """Translate a rule, as in `run_shell_command(git status)`."""
     name, _, what = text.partition("(")
     ours = TOOLS.get(name.strip(), ("", ()))[0]
     what = what.removesuffix(")").strip()

@@ -1,18 +1,17 @@
-"""What pi keeps for a person, as a plan for our home."""
+"""Import plan for pi: model, MCP servers, commands, skills, instructions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from travois.compat.foreign_agent import PI
-from travois.importing import plan as shelves
-from travois.importing.plan import Luggage, tree_of
+from travois.importing.plan import Luggage, files, instructions, servers, skills, tree_of
 
 TAKEN = ("defaultModel", "defaultProvider")
 
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
-    """All of it but sessions."""
+    """Plan the import from pi, except for sessions."""
     if (folder := PI.home(environ)) is None:
         return
     settings = tree_of(folder / "settings.json")
@@ -21,10 +20,10 @@ def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
         luggage.setting("settings", "model", f"{provider}/{model}", fate="translated")
     for key in (key for key in settings if key not in TAKEN):
         luggage.leave("settings", key)
-    shelves.servers(luggage, tree_of(folder.parent / "mcp.json"), "mcpServers")
-    shelves.files(luggage, "commands", folder / "prompts", where="commands")
-    shelves.skills(luggage, folder / "skills")
-    shelves.instructions(luggage, "pi", folder / PI.instructions, folder=folder)
+    servers(luggage, tree_of(folder.parent / "mcp.json"), "mcpServers")
+    files(luggage, "commands", folder / "prompts", where="commands")
+    skills(luggage, folder / "skills")
+    instructions(luggage, "pi", folder / PI.instructions, folder=folder)
     for name in ("auth.json", "extensions"):
         if (folder / name).exists():
-            luggage.leave("settings", name, "logins and programs for pi are not copied")
+            luggage.leave("settings", name, "pi's logins and extensions are not imported")

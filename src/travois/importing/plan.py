@@ -1,4 +1,4 @@
-"""What an import would do, thing by thing: kept as it is, translated, or left out and why.
+"""The plan of an import: each item kept, translated, or left out with a reason.
 
 Nothing is written before the whole plan is known. What is ours already stays ours, and a secret is
 never copied: where one stood, the name of a variable stands.
@@ -42,15 +42,15 @@ Part = Literal[
     "sessions",
 ]
 PARTS: tuple[Part, ...] = Part.__args__
-NOWHERE = "there is nothing like it here"
-THERE = "it is there already"
+NOWHERE = "no equivalent in Travois"
+THERE = "already there"
 REFERENCE = re.compile(r"\$\{\w+(:-[^}]*)?\}|\{env:\w+\}|\$\w+")
 LARGEST, MOST = 4 << 20, 500
-"""How many bytes one file may have, and how many files one folder, to be copied."""
+"""The most bytes of a file and the most files of a folder that are copied."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One thing of the other agent, and what becomes of it."""
+    """One item of the other agent, and what becomes of it."""
 
     part: Part
     name: str
@@ -61,7 +61,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """A file to be made: its place in our home, its bytes, and who may do what with it."""
+    """A file to create in our home: its path, its bytes and its mode."""
 
     where: str
     data: bytes
@@ -69,7 +69,7 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 class Luggage:
-    """What is to come along, what is left behind, and the files that this makes."""
+    """The import plan: its lines for the user, and the files to write."""
 
     def __init__(self, home: Home, *, only: Collection[str] = PARTS) -> None:
         self.lines: list[Line] = []
@@ -79,13 +79,13 @@ class Luggage:
         self._servers = _inner(tree_of(mcp.own(home)), "mcpServers")
 
     def leave(self, part: Part, name: str, why: str = NOWHERE) -> None:
-        """Say that something does not come along."""
+        """Skip an item, with the reason."""
         self._tell(Line(part, name, "left out", why=why))
 
     def setting(
         self, part: Part, key: str, value: object, *, fate: Fate = "kept", why: str = ""
     ) -> None:
-        """A setting; of a list, what is not there yet is added."""
+        """Add a setting; a list gets the entries it does not have yet."""
         held = flat(self._settings).get(key)
         where = self._home.settings.name
         if is_list(value) and key in UNITED:
@@ -100,16 +100,16 @@ class Luggage:
         if same:
             self._tell(Line(part, name, fate, where, THERE))
         elif held is not None and not is_list(value):
-            self.leave(part, name, f"yours stays: {msgspec.json.encode(held).decode()}")
+            self.leave(part, name, f"your value is kept: {msgspec.json.encode(held).decode()}")
         elif part in self._only:
             _lay(self._settings, nested({key: value}))
             self._write(self._home.settings, self._settings)
             self._tell(Line(part, name, fate, where, why))
 
     def hooks(self, event: str, groups: list[object], *, why: str = "") -> None:
-        """What runs on an occasion; a secret in a command keeps it from being copied."""
+        """Add the hooks of an event, unless a command contains a secret."""
         if secrets.find(msgspec.json.encode(groups).decode()):
-            self.leave("hooks", event, "it seems to hold a secret; write it again without")
+            self.leave("hooks", event, "it may contain a secret; add it again without the secret")
             return
         held = _inner(self._settings, "hooks").get(event)
         mine = held if is_list(held) else []
@@ -122,13 +122,13 @@ class Luggage:
         self._tell(Line("hooks", name, "kept", where, why if fresh else THERE))
 
     def server(self, name: str, tree: Json, *, fate: Fate = "kept") -> None:
-        """A server of tools; what it is told in secret must be set where Travois starts."""
+        """Add an MCP server; its secrets become references to environment variables."""
         clean, needed = _unsecret(name, tree)
         where = mcp.own(self._home).name
         if "{file:" in msgspec.json.encode(tree).decode():
-            self.leave("mcp", name, "it takes a value out of a file")
+            self.leave("mcp", name, "it reads a value from a file")
         elif name in self._servers and self._servers[name] != clean:
-            self.leave("mcp", name, f"yours of that name stays, in {where}")
+            self.leave("mcp", name, f"your server in {where} is kept")
         else:
             why = f"secrets are not copied: set {', '.join(needed)}" if needed else ""
             if name in self._servers:
@@ -139,7 +139,7 @@ class Luggage:
             self._tell(Line("mcp", name, "translated" if needed else fate, where, why))
 
     def variable(self, name: str, value: str) -> None:
-        """A variable for the programs that tools start; a secret one is let through, not kept."""
+        """Add an environment variable; a secret one is passed through instead of stored."""
         if not secret(name, value):
             self.setting("settings", f"env.{name}", value)
             return
@@ -147,11 +147,11 @@ class Luggage:
         self.setting("settings", "envPassthrough", [name], fate="translated", why=why)
 
     def file(self, part: Part, where: str, data: bytes, *, fate: Fate = "kept") -> None:
-        """A file of its own; one of yours is never overwritten."""
+        """Add a file, unless one of the user's would be overwritten."""
         self._copy(Copy(where, data), Line(part, Path(where).name, fate, where))
 
     def folder(self, part: Part, source: Path, where: str) -> None:
-        """A folder with all that is in it."""
+        """Add a folder with everything in it."""
         found = [path for path in sorted(source.rglob("*")) if path.is_file()]
         if len(found) > MOST or any(path.stat().st_size > LARGEST for path in found):
             self.leave(part, source.name, f"it is too large; copy {source} yourself")
@@ -161,7 +161,7 @@ class Luggage:
             place = f"{where}/{path.relative_to(source)}"
             held = self._home.path / place
             if taken and (not held.is_file() or held.read_bytes() != path.read_bytes()):
-                self.leave(part, source.name, f"yours of that name stays, in {where}")
+                self.leave(part, source.name, f"your {where} is kept")
                 return
         if part in self._only and not taken:
             for path in found:
@@ -174,7 +174,7 @@ class Luggage:
     def instructions(
         self, agent: str, name: str, text: str, *, base: Path, near: list[str], imported: bool
     ) -> None:
-        """A text that says how to work, which our own file of such texts then imports.
+        """Add an instruction file, imported by our own AGENTS.md.
 
         What it imports itself is found from the folder where it lay, but for files `near` it,
         which come along.
@@ -196,7 +196,7 @@ class Luggage:
         if held.is_file() and held.read_bytes() == copy.data:
             self._tell(msgspec.structs.replace(line, why=THERE))
         elif held.exists() or copy.where in self.copies:
-            self.leave(line.part, line.name, f"yours stays, in {copy.where}")
+            self.leave(line.part, line.name, f"your {copy.where} is kept")
         else:
             if line.part in self._only:
                 self.copies[copy.where] = copy
@@ -212,7 +212,7 @@ class Luggage:
 
 
 def carry_out(home: Home, luggage: Luggage, *, stamp: str) -> Path | None:
-    """Write all that the plan says, each file at once; returns where the old ones are kept.
+    """Write the files of a plan, each atomically; returns the folder of the old versions.
 
     If it is stopped in between, the same import goes on where it stopped.
     """
@@ -236,29 +236,33 @@ def carry_out(home: Home, luggage: Luggage, *, stamp: str) -> Path | None:
 
 
 def secret(name: str, value: str) -> bool:
-    """Whether a value must not be copied: by its name, or by how it looks."""
+    """Return whether a value is a secret, by its name or by its look."""
     if REFERENCE.search(value):
         return False
     return secrets.named(name) or bool(secrets.find(value)) or bool(leak(f"{name}: {value}"))
 
 
 def tree_of(path: Path) -> Json:
-    """A JSON object on disk; an empty one if there is no file."""
+    """Read a JSON object from a file; an empty one if there is no file."""
     try:
         found: object = msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
     except (OSError, msgspec.DecodeError) as error:
-        why, fix = str(error), "Mend it; nothing was imported."
-        raise Fault(f"{path} cannot be understood", why=why, fix=fix) from None
+        why, fix = str(error), "Fix it and try again; nothing was imported."
+        raise Fault(f"Cannot parse {path}", why=why, fix=fix) from None
     if not is_tree(found):
-        raise Fault(f"{path} is no JSON object", fix="Mend it; nothing was imported.")
+        raise Fault(
+            f"{path} is not a JSON object", fix="Fix it and try again; nothing was imported."
+        )
     return found
 
 
 def _inner(tree: Json, key: str) -> Json:
-    """An object inside, which is made if it is not there."""
+    """Return the object under a key, created if it is not there."""
     found = tree.setdefault(key, {})
     if not is_tree(found):
-        raise Fault(f"{key} is no JSON object", fix="Mend it; nothing was imported.")
+        raise Fault(
+            f"{key} is not a JSON object", fix="Fix it and try again; nothing was imported."
+        )
     return found
 
 
@@ -271,7 +275,7 @@ def _lay(tree: Json, more: Json) -> None:
 
 
 def _unsecret(server: str, tree: Json) -> tuple[Json, list[str]]:
-    """The same with names of variables in the place of secrets; and these names."""
+    """Replace secrets by variable references; returns the new table and the variables."""
     clean, needed = dict(tree), list[str]()
     for key in ("env", "environment", "headers", "http_headers"):
         if is_tree(inner := tree.get(key)):
@@ -311,7 +315,7 @@ def _variable(*words: str) -> str:
 
 
 def _rooted(text: str, base: Path, near: list[str]) -> str:
-    """The text with imports that count from the folder where it lay."""
+    """Rewrite relative imports as absolute paths below the original folder."""
 
     def put(found: re.Match[str]) -> str:
         path = base / found[1]
@@ -331,7 +335,7 @@ SKILL = "SKILL.md"
 
 
 def files(luggage: Luggage, part: Part, folder: Path, *, where: str, ends: str = ".md") -> None:
-    """All files of a folder, and of those in it, under the names that they have."""
+    """Plan all files of a folder and its subfolders under their own names."""
     found = sorted(path for path in folder.rglob(f"*{ends}") if path.is_file())
     for path in found[:MOST]:
         if path.stat().st_size > LARGEST:
@@ -341,14 +345,14 @@ def files(luggage: Luggage, part: Part, folder: Path, *, where: str, ends: str =
 
 
 def skills(luggage: Luggage, folder: Path) -> None:
-    """All skills of a folder, each with what lies beside it."""
+    """Plan all skills of a folder, each with the files beside it."""
     for path in sorted(folder.glob(f"*/{SKILL}")):
         if not path.parent.name.startswith("."):
             luggage.folder("skills", path.parent, f"skills/{path.parent.name}")
 
 
 def instructions(luggage: Luggage, agent: str, path: Path, *, folder: Path, hops: int = 0) -> None:
-    """A text that says how to work, and those beside it that it imports."""
+    """Plan an instruction file, and those beside it that it imports."""
     if not path.is_file():
         return
     name = str(path.relative_to(folder))
@@ -366,12 +370,12 @@ def instructions(luggage: Luggage, agent: str, path: Path, *, folder: Path, hops
 
 
 def _beside(path: Path, folder: Path) -> bool:
-    """Whether a file lies in the folder that is left behind."""
+    """Return whether a file lies in the folder that is imported from."""
     return path.is_file() and inside(os.path.normpath(path), str(folder))
 
 
 def servers(luggage: Luggage, tree: Json, key: str) -> None:
-    """The servers of tools that settings name."""
+    """Plan the MCP servers of a settings file."""
     for name, server in inner(tree, key).items():
         if is_tree(server):
             luggage.server(name, server)

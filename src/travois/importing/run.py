@@ -1,4 +1,4 @@
-"""Taking along what another agent keeps: what there is, what becomes of it, and the doing of it."""
+"""The import from another agent: a preview of what would happen, then the import itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from travois.core.errors import Fault
 from travois.importing import claude, codex, gemini, opencode, pi
 from travois.importing.plan import THERE, Line, Luggage, Part, carry_out
 from travois.importing.sessions import Candidate, aside, bring, candidates
-from travois.memory import foreign_memories as foreign
+from travois.memory import foreign_memories
 from travois.sessions.home import Home, Project, identify
 from travois.settings.load import load
 from travois.settings.trust import root
@@ -31,7 +31,7 @@ PLANS: Mapping[str, Callable[[Luggage, Mapping[str, str]], None]] = {
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """What an import is about: an agent and the sessions of it, and what of all that is wanted."""
+    """The request of an import: the agent, its sessions, and the parts that are wanted."""
 
     agent: str
     found: tuple[Found, ...]
@@ -41,7 +41,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """All that an import would do."""
+    """The preview of an import: everything it would do."""
 
     wish: Wish
     luggage: Luggage
@@ -51,7 +51,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
     @property
     def fresh(self) -> list[Candidate]:
-        """The sessions that are not here yet, the oldest first."""
+        """The sessions that are not imported yet, the oldest first."""
         return sorted((one for one in self.sessions if not one.known), key=lambda one: one.at)
 
     @property
@@ -61,7 +61,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 def look(home: Home, project: Project, *, wish: Wish, progress: Say) -> Outlook:
-    """All that is there, and what would become of it."""
+    """Preview an import, without writing anything."""
     luggage = Luggage(home, only=wish.only)
     if wish.agent:
         PLANS[wish.agent](luggage, os.environ)
@@ -83,20 +83,20 @@ def _counted(found: Iterable[Candidate], number: int, progress: Say) -> list[Can
 
 
 def _of(project: Project | None, one: Candidate, home: Home) -> bool:
-    """Whether a session is about a project, if only those are wanted."""
+    """Return whether a session belongs to the project, if only those are wanted."""
     if project is None:
         return True
     return os.path.isdir(one.cwd) and identify(home, one.cwd).key in project.keys
 
 
 def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int) -> Iterator[Line]:
-    """What becomes of sessions; one in which nothing was said is often an agent's of another."""
+    """Yield the lines about sessions; an empty one is often part of another session."""
     if fresh := sum(1 for one in told if not one.known):
         yield Line("sessions", many(fresh), "translated", "sessions")
     left = {
-        "imported before": len(told) - fresh,
-        "of other projects": len(spoken) - len(told),
-        "nothing is said in them, they belong to another one, or they cannot be read": silent,
+        "already imported": len(told) - fresh,
+        "from other projects": len(spoken) - len(told),
+        "empty, part of another session, or unreadable": silent,
     }
     for why, number in left.items():
         if number:
@@ -104,17 +104,17 @@ def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int)
 
 
 def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
-    """What that agent remembers of this project; of others it is imported there."""
+    """Return the lines about memories of this project; others are imported there."""
     place, lines = None, list[Line]()
     if wish.agent in ("claude", "codex"):
-        place = foreign.find_source(wish.agent, os.environ, root(project.root))
-    if wish.agent == "claude" and (others := len(foreign.others(os.environ, place))):
-        why = "`travois import claude --only memory` in each of them"
+        place = foreign_memories.find_source(wish.agent, os.environ, root(project.root))
+    if wish.agent == "claude" and (others := len(foreign_memories.others(os.environ, place))):
+        why = "run `travois import claude --only memory` in each"
         lines.append(Line("memory", f"{others} other projects", "left out", why=why))
     if place is None or not place.exists():
         return lines
     try:
-        found = list(foreign.memories(place, scope="project", label=wish.agent))
+        found = list(foreign_memories.memories(place, scope="project", label=wish.agent))
     except OSError as error:
         return [*lines, Line("memory", str(place), "left out", why=str(error))]
     loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
@@ -124,12 +124,12 @@ def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What an import has done."""
+    """The result of an import."""
 
     imported: tuple[str, ...] = ()
     """The ids that the sessions have here."""
     failed: int = 0
-    """How many sessions could not be read."""
+    """The number of sessions that could not be read."""
     files: int = 0
     kept: str = ""
     """Where the files are as they were before."""
@@ -140,7 +140,7 @@ class Done(msgspec.Struct, frozen=True):
 def take_along(
     home: Home, project: Project, *, outlook: Outlook, progress: Say, complain: Say
 ) -> Done:
-    """Do all that was shown."""
+    """Run an import that was previewed."""
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{outlook.wish.agent}"
     kept = carry_out(home, outlook.luggage, stamp=stamp)
     undo = ""
@@ -153,7 +153,7 @@ def take_along(
 
 
 def _bring(home: Home, wanted: list[Candidate], *, progress: Say, complain: Say) -> Iterator[str]:
-    """Import sessions one by one; one that cannot be read does not keep the others from it."""
+    """Import sessions one by one; one that cannot be read does not stop the others."""
     if not wanted:
         return
     with aside(home) as folder:
@@ -167,5 +167,5 @@ def _bring(home: Home, wanted: list[Candidate], *, progress: Say, complain: Say)
 
 
 def many(number: int) -> str:
-    """So many sessions, in words."""
+    """Format a number of sessions."""
     return f"{number:,} session{'' if number == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""Sessions of other agents, made ours: each written aside, and put in its place when it is whole.
+"""Import of other agents' sessions: each is written to a staging folder, then moved into place.
 
 What an import leaves behind when it is killed lies where no one looks, and goes with the next one.
 """
@@ -20,8 +20,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 import msgspec
 
-from travois.compat import sessions as recorded
-from travois.compat.sessions import claude, codex, gemini, pi, traj
+from travois.compat.sessions import claude, codex, gemini, pi, read, traj
 from travois.compat.sessions.format import (
     WHOLE,
     Compaction,
@@ -50,8 +49,7 @@ from travois.core.facts import (
     User,
 )
 from travois.permissions.secrets import secrets
-from travois.sessions import blobs as disk
-from travois.sessions import lock
+from travois.sessions import blobs, lock
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import folders
 from travois.sessions.home import Home, identify
@@ -93,7 +91,7 @@ SHELLS = ("bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh")
 
 
 def translated(call: Call) -> Call:
-    """The same call in our words; as it was where a tool of ours would have done something else."""
+    """Translate a call to our tool of the same meaning; unchanged if ours would differ."""
     name, needed = TOOLS.get(call.name, ("", ()))
     args = decode(call.args) if name else None
     if args is None:
@@ -117,7 +115,7 @@ def _argv(key: str, value: object) -> bool:
 
 
 def _line(argv: list[object]) -> str:
-    """The command line that a list of words stands for."""
+    """Join an argument vector into a command line."""
     words = [str(word) for word in argv]
     if len(words) == 3 and words[0] in SHELLS and words[1] in ("-c", "-lc"):
         return words[2]
@@ -128,12 +126,12 @@ def _line(argv: list[object]) -> str:
 
 
 BEGINS = "(The recorded session begins here.)"
-NO_RESULT = "(No result of this call was recorded: it was interrupted, or its result is lost.)"
+NO_RESULT = "(No result was recorded for this call: it was interrupted, or its result was lost.)"
 UNREADABLE = "(A recorded {kind}, {mime}, could not be read.)"
-STRAY = "(A tool said this; its call is not part of the recorded session.)\n{text}"
+STRAY = "(A tool returned this; its call is not part of the recorded session.)\n{text}"
 ENDS = (
-    "(The conversation up to here was held in another program, {agent}, and was imported. Tools "
-    "that were called there may be missing here, or may have other names: use those you have.)"
+    "(The conversation up to here took place in another program, {agent}, and was imported. Its "
+    "tools may be missing here or have other names: use the tools you have.)"
 )
 Keep = Callable[[bytes], str]
 """Keeps bytes and says under which name."""
@@ -142,7 +140,7 @@ Tell = Callable[[float], None]
 
 
 def retell(recorded: Recorded, session: Session, *, keep: Keep, tell: Tell) -> None:
-    """Append all that was said to a session that was just begun.
+    """Append a recorded session to one that was just opened.
 
     The last summary is also the prose that our own next compaction begins with.
     """
@@ -170,7 +168,7 @@ def retell(recorded: Recorded, session: Session, *, keep: Keep, tell: Tell) -> N
 
 
 def _compact(session: Session, compaction: Compaction, *, last: int) -> bool:
-    """Show what that agent's model went on with; what it no longer saw stays in the log."""
+    """Append a recorded compaction; what the model no longer saw stays in the log."""
     gone = [item.seq for item in session.view.items if item.seq <= last]
     summary = (Text(compaction.summary),)
     if not compaction.summary.strip():
@@ -183,7 +181,7 @@ def _compact(session: Session, compaction: Compaction, *, last: int) -> bool:
 
 
 class _Telling:
-    """Gathers the parts of a reply, and tells them with the results of its calls."""
+    """A converter of recorded turns that joins replies with the results of their calls."""
 
     def __init__(
         self, session: Session, turns: Iterable[Spoken], *, keep: Keep, tell: Tell, model: str
@@ -200,7 +198,7 @@ class _Telling:
                 self._answers[turn.answers].append(turn)
 
     def take(self, turn: Spoken) -> None:
-        """Tell one more turn."""
+        """Add one more turn."""
         if turn.who == "model":
             self._reply.append(turn)
             return
@@ -217,7 +215,7 @@ class _Telling:
             self._open = self._open or turn.who == "user"
 
     def flush(self) -> None:
-        """Tell the reply so far, and what its calls brought."""
+        """Append the reply so far, and the results of its calls."""
         parts, self._reply = self._reply, []
         blocks: list[AnyBlock] = []
         results: list[tuple[Result, float]] = []
@@ -239,7 +237,7 @@ class _Telling:
         self._open = True
 
     def end(self) -> None:
-        """A turn is over: by a last word of the model, or because it was stopped."""
+        """End a turn: by the model's last reply, or because it was interrupted."""
         self.flush()
         if not self._open:
             return
@@ -262,7 +260,7 @@ class _Telling:
         return Result(id, content, error=answer.error), answer.at
 
     def _free(self, id: str) -> str:
-        """An id that no other call has: some agents used one again, or none."""
+        """Return an unused call id: some agents reuse ids, or have none."""
         free, number = id or "call", 1
         while free in self._used or (not id and free == "call"):
             free, number = f"{id or 'call'}_{number}", number + 1
@@ -285,7 +283,7 @@ def _words(text: str) -> tuple[Shown, ...]:
 
 
 def origin(recorded: Recorded) -> Noted:
-    """Where a session comes from, as its log says it."""
+    """Build the note that records where a session comes from."""
     told = {
         "agent": recorded.agent,
         "id": recorded.id,
@@ -298,12 +296,12 @@ def origin(recorded: Recorded) -> Noted:
 
 
 GLANCE = 300
-"""How many characters of each text are read to tell what a session is."""
+"""The most characters of each text that a preview reads."""
 ASIDE = "importing"
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A session that can be imported: where it lies, what it is, and the id that it gets."""
+    """A session that can be imported: its file, its content, and its id here."""
 
     found: Found
     id: str
@@ -316,7 +314,7 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def candidates(home: Home, found: Iterable[Found]) -> Iterator[Candidate]:
-    """The sessions among these in which something was said, each read at a glance."""
+    """List the sessions that have messages, each read only in part."""
     there = {folder.name for folder in folders(home)}
     for one in found:
         told = _read(one, longest=GLANCE)
@@ -327,7 +325,7 @@ def candidates(home: Home, found: Iterable[Found]) -> Iterator[Candidate]:
 
 
 def identity(told: Recorded) -> str:
-    """The id of an import: the same as long as nothing more is said in the session.
+    """Return the id of an imported session: the same until the session goes on.
 
     One that was gone on with in the other agent gets another id: what was made of the earlier
     import here is never touched.
@@ -338,15 +336,17 @@ def identity(told: Recorded) -> str:
 
 @contextmanager
 def aside(home: Home) -> Generator[Path]:
-    """The folder in which sessions are written, for one import at a time."""
+    """Lock the folder in which sessions are written, for one import at a time."""
     folder = home.path / ASIDE
     try:
-        disk.make_folders(folder)
+        blobs.make_folders(folder)
         held = lock.acquire(folder)
     except OSError as error:
-        raise disk.fault("Nothing can be imported", error, path=folder) from error
+        raise blobs.fault("Cannot start the import", error, path=folder) from error
     except Fault as fault:
-        raise Fault("Another import is at work", why=fault.why, fix="Wait for its end.") from None
+        raise Fault(
+            "Another import is running", why=fault.why, fix="Wait until it has finished."
+        ) from None
     try:
         for left in (path for path in folder.iterdir() if path.is_dir()):
             rmtree(left, ignore_errors=True)
@@ -356,13 +356,13 @@ def aside(home: Home) -> Generator[Path]:
 
 
 def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str]) -> str:
-    """Import one session, which `folder` holds until it is whole; returns its id.
+    """Import one session, staged in `folder` until it is complete; returns its id.
 
-    Raises `Fault` if it cannot be read or kept; then nothing of it is left.
+    Raises `UserError` if it cannot be read or kept; then nothing of it is left.
     """
     told = _read(found, longest=WHOLE)
     if told is None:
-        raise Fault(f"{found.path} cannot be read", why="it is gone, or nothing is said in it")
+        raise Fault(f"Cannot read {found.path}", why="it was deleted, or it has no messages")
     id, project = identity(told), _project(home, told.cwd)
     draft, place = folder / id, home.session(project, id)
     rmtree(draft, ignore_errors=True)
@@ -370,11 +370,11 @@ def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str])
         dated = min((turn.at for turn in told.turns if turn.at), default=found.at)
         opened = Opened(id, told.cwd, project, __version__)
         _write(home, draft, told, opened=opened, since=dated, environ=environ)
-        disk.make_folders(place.parent)
+        blobs.make_folders(place.parent)
         draft.rename(place)
-        disk.sync_folder(place.parent)
+        blobs.sync_folder(place.parent)
     except OSError as error:
-        raise disk.fault("A session cannot be imported", error, path=place) from error
+        raise blobs.fault("Cannot import a session", error, path=place) from error
     finally:
         rmtree(draft, ignore_errors=True)
     return id
@@ -395,34 +395,35 @@ def _write(
         session.append(origin(told))
         if told.title != headline(list(told.turns)):
             session.append(Changed("name", told.title))
-        blobs = Blobs(home.blobs)
-        retell(told, session, keep=blobs.put, tell=lambda at: times.append(at or times[-1]))
+        retell(
+            told, session, keep=Blobs(home.blobs).put, tell=lambda at: times.append(at or times[-1])
+        )
         log.sync()
 
 
 def _read(found: Found, *, longest: int) -> Recorded | None:
     if found.agent != traj.NAME:
-        return recorded.read(found, longest=longest)
+        return read(found, longest=longest)
     told = traj.read(found.path, longest=longest)
     return told if told.turns else None
 
 
 def _project(home: Home, cwd: str) -> str:
-    """The key of the project that a session was about; its folder may be gone."""
+    """Return the key of a session's project, whose folder may be gone."""
     if os.path.isdir(cwd):
         return identify(home, cwd).key
     return f"gone-{blake2b(os.fsencode(cwd), digest_size=10).hexdigest()}"
 
 
 def recognised(path: Path) -> Found:
-    """A file that some agent has recorded a session in, by what it says."""
+    """Recognize the session file of an agent by its content."""
     try:
         agent, found = _maker(path), stamped("", path)
     except OSError as error:
-        raise Fault(f"{path} cannot be read", why=str(error.strerror)) from None
+        raise Fault(f"Cannot read {path}", why=str(error.strerror)) from None
     if not agent or found is None:
-        fix = "It takes sessions of claude, codex, gemini and pi, and files of the format traj/1."
-        raise Fault(f"{path} is no session that Travois knows", fix=fix)
+        fix = "Supported are sessions of claude, codex, gemini and pi, and traj/1 files."
+        raise Fault(f"{path} is not a session that Travois can import", fix=fix)
     return msgspec.structs.replace(found, agent=agent, path=path.absolute())
 
 

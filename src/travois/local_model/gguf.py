@@ -1,4 +1,4 @@
-"""The head of a GGUF file: what a model is, before its weights are loaded."""
+"""GGUF headers: the architecture, context window and chat template of a model file."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ SHARE = 4
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What is known of a model from its file."""
+    """The facts about a model from its GGUF header."""
 
     architecture: str
     window: int
-    """How many tokens it was trained to look back on; nought if the file does not say."""
+    """The window that it was trained for, in tokens; 0 if the file does not say."""
     remembered: int
-    """How many bytes of memory a token takes; nought if the file does not say."""
+    """The bytes of memory that a token takes; 0 if the file does not say."""
 
 
 def head(path: Path) -> Head:
-    """What a file says of its model; raises `Fault` if it is none."""
+    """Read a file's GGUF header; raises `UserError` if it has none."""
     told: dict[str, Value] = {}
     for name, value in fields(path):
         if name.startswith("tokenizer."):
@@ -49,30 +49,30 @@ def head(path: Path) -> Head:
 
 
 def template(path: Path) -> str:
-    """How its makers put a conversation into text; empty if the file does not say."""
+    """Read the model's chat template; empty if the file has none."""
     return next((str(value) for name, value in fields(path) if name == TEMPLATE), "")
 
 
 def usable_window(about: Head, *, asked: int = 0) -> int:
-    """How much of the window is used: no more than was trained, or than there is memory for."""
+    """Return the window to use: at most what was trained, and what memory allows."""
     most = min(asked or USUAL, about.window or USUAL)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // SHARE
     return min(most, memory // about.remembered) if about.remembered else most
 
 
 def fields(path: Path) -> Iterator[tuple[str, Value]]:
-    """The names and values before the weights, in order, without lists; raises `Fault`."""
+    """Yield the names and values before the weights, without lists; raises `UserError`."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             yield from _fields(data)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise Fault(f"Cannot read {path}", why=why, fix="Write --model local/PATH.") from None
+        raise Fault(f"Cannot read {path}", why=why, fix="Use --model local/PATH.") from None
     except (ValueError, struct.error, KeyError, IndexError):
         raise Fault(
-            f"{path} is no GGUF file",
-            why="its head makes no sense",
-            fix="Download it again, or choose another file: --model local/PATH.",
+            f"{path} is not a GGUF file",
+            why="its header is not valid",
+            fix="Download it again, or choose another file with --model local/PATH.",
         ) from None
 
 
@@ -106,7 +106,7 @@ def _string(data: mmap.mmap, at: int) -> tuple[str, int]:
 
 
 def _past(data: mmap.mmap, at: int) -> int:
-    """Where a list ends."""
+    """Return the offset behind a list."""
     kind, count = struct.unpack_from("<IQ", data, at)
     at += 12
     if kind in NUMBERS:

@@ -1,4 +1,4 @@
-"""What a call may look like, as a grammar: the tools' own schemas, and the words of the request.
+"""Grammars for tool calls, built from the tools' JSON schemas and the words of the request.
 
 A small model invents paths and patterns. Under this grammar it cannot: a string is a stretch of
 whole words of the request, one of the values that the schema lists, or a constant.
@@ -16,16 +16,16 @@ Schema: TypeAlias = dict[str, Any]
 WORD = re.compile(r"[\w~*?/@.+:$<>=-]*[\w*/]|[^\w\s]")
 WHOLE = re.compile(r"[\w*/]")
 LONGEST = 60
-"""How many words of a request can be copied."""
+"""The most words of a request that can be copied."""
 MOST = 3
-"""How many items a list has at most."""
+"""The most items of a list."""
 DEEPEST = 6
 BOUNDS = {"minLength", "maxLength", "pattern", "format", "not"}
 """What makes it necessary to look at each stretch of words by itself."""
 
 
 class Ref(NamedTuple):
-    """Another rule, by its name."""
+    """A reference to another rule."""
 
     name: str
 
@@ -36,11 +36,11 @@ Rules: TypeAlias = dict[str, tuple[Sequenced, ...]]
 
 
 class Inexpressible(Exception):
-    """No value of this schema can be made from the words that there are."""
+    """A schema of which no value can be made from the words of the request."""
 
 
 def rules(tools: Mapping[str, Schema], text: str) -> Rules:
-    """A call of one of these tools, `Name {"argument":"value"}`, with words of a text."""
+    """Build the grammar of a call to one of these tools, `Name {"argument":"value"}`."""
     making = _Making(text)
     for name, schema in tools.items():
         try:
@@ -52,7 +52,7 @@ def rules(tools: Mapping[str, Schema], text: str) -> Rules:
 
 
 def render(made: Rules) -> str:
-    """The same as llama.cpp reads it."""
+    """Render the rules as a GBNF grammar for llama.cpp."""
     return "\n".join(f"{name} ::= {_alternatives(rows)}" for name, rows in made.items()) + "\n"
 
 
@@ -68,7 +68,7 @@ def _term(term: str | Ref) -> str:
 
 
 class _Making:
-    """Rules while they are made."""
+    """A builder of grammar rules for one request."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -77,7 +77,7 @@ class _Making:
         self.rules: Rules = {"root": ()}
 
     def value(self, schema: Schema, whole: Schema, *, depth: int) -> Ref:
-        """The rule for all values of a schema that can be made; raises `Inexpressible`."""
+        """Add the rule for all values of a schema; raises `InexpressibleSchema`."""
         if depth > DEEPEST:
             raise Inexpressible
         schema = _resolved(schema, whole)
@@ -153,7 +153,7 @@ class _Making:
         return self._rule(*(("[", item, *((",", item) * (n - 1)), "]") for n in counts))
 
     def _copied(self) -> Ref:
-        """A stretch of words: each may be the last, or be followed by the next one."""
+        """Return a stretch of words: each may be the last, or be followed by the next one."""
         if "copied" in self.rules:
             return Ref("copied")
         starts = tuple(('"', Ref(f"from{at}"), '"') for at in self._whole())

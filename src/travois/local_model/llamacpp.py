@@ -1,4 +1,4 @@
-"""llama.cpp on this machine: started when it is first needed, ended with the session."""
+"""llama.cpp on this machine: started on first use, stopped with the session."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from travois.providers.request import Request
 
 MODULE = "travois.local_model.serve"
 LOGGED = 200
-"""How many lines of its log are kept, to say why it failed."""
+"""The number of log lines kept, to say why it failed."""
 REASONS = (
     re.compile(r"error loading model: (.+)"),
     re.compile(r"(GGML_ASSERT\(.+\) failed)"),
     re.compile(r"\bE \S+ *(?:\S+:)? *(.+)"),
     re.compile(r"(.*Error.*)"),
 )
-"""How llama.cpp says what is wrong, the plainest first."""
+"""The patterns of llama.cpp's error messages, the plainest first."""
 QUIET = {"GGML_NO_BACKTRACE": "1"}
 """Else it starts a debugger when it aborts."""
 
 
 def sized(model: Model) -> Model:
-    """The model of a file with the window that it has; raises `Fault` if there is none."""
+    """Return the model with the window of its file; raises `UserError` if it is no model."""
     path = Path(os.path.abspath(os.path.expanduser(model.id)))
     about = gguf.head(path)
     window = gguf.usable_window(about, asked=model.window)
@@ -63,14 +63,14 @@ def load_problem() -> str:
 
 
 def missing() -> str:
-    """Why llama.cpp cannot be run; empty if it can."""
+    """Return why llama.cpp cannot be run; empty if it can."""
     if find_spec("xllamacpp") is None:
         return "xllamacpp is not installed: pip install 'travois[local]'"
     return ""
 
 
 class Engine:
-    """One file of weights in a process of its own; one that died is started again when asked."""
+    """A llama.cpp server process for one model file, restarted on demand."""
 
     def __init__(self, path: Path, *, window: int, threads: int = 1) -> None:
         self._order = Order(str(path), window, os.urandom(16).hex(), threads)
@@ -81,7 +81,7 @@ class Engine:
         self._where: Endpoint | None = None
 
     async def endpoint(self) -> Endpoint:
-        """Where it is reached; starts it if it does not run. Raises `Problem`."""
+        """Return the server's endpoint, starting it if it does not run; raises `ApiError`."""
         async with self._starting:
             if self._talk is not None and self._talk.status is not None:
                 await self._end()
@@ -91,7 +91,7 @@ class Engine:
             return self._where
 
     async def aclose(self) -> None:
-        """End it."""
+        """Stop the server."""
         await self._end()
         await self._processes.aclose()
 
@@ -123,23 +123,23 @@ class Engine:
     def _reason(self) -> str:
         log = b"".join(self._log).decode(errors="replace")
         hits = (hit for reason in REASONS if (hit := reason.search(log)))
-        return next((hit[1].strip() for hit in hits), "llama.cpp ended without a word")
+        return next((hit[1].strip() for hit in hits), "llama.cpp exited without an error message")
 
     def _failure(self, why: str) -> Problem:
-        what = f"{self._order.path} cannot be run here"
-        fix = "Choose another file, --model local/PATH, or another model."
+        what = f"Cannot run {self._order.path}"
+        fix = "Choose another file with --model local/PATH, or another model."
         return Problem("missing", str(Fault(what, why=why, fix=fix)), retry=False)
 
 
 class LocalModel:
-    """A model that this machine runs itself, behind the protocol of its card."""
+    """A model that llama.cpp runs on this machine."""
 
     def __init__(self, card: Model, engine: Engine, travel: Transport) -> None:
         self._card, self._engine, self._travel = card, engine, travel
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
-        """Send the request; the last thing yielded is the reply. Raises `Problem`."""
+        """Send the request; the last thing yielded is the reply. Raises `ApiError`."""
         served = HttpModel(self._card, await self._engine.endpoint(), self._travel)
         async with served.stream(request) as events:
             yield events

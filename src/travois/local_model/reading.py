@@ -1,4 +1,4 @@
-"""What a request names to the letter: paths, addresses, quotations, numbers, texts to keep."""
+"""Literal parts of a request: paths, URLs, quotations, numbers, commands, texts to keep."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ TOLD = re.compile(
 
 
 def command(text: str) -> tuple[int, int] | None:
-    """Where a command stands in a text that is one, or that wishes to have one run."""
+    """Return the span of a command in a text that is one, or asks to run one."""
     if TOLD.fullmatch(text.strip()):
         return None
     for pattern in (AFTER, *BARE_COMMANDS):
@@ -275,13 +275,13 @@ TAIL = re.compile(
 
 
 def addressed(text: str) -> str:
-    """A request without what only turns to somebody."""
+    """Strip polite openings from a request."""
     return MANNERS.sub("", text)
 
 
 @lru_cache(maxsize=512)
 def plain(text: str) -> str:
-    """What a request says, with one verb for all that mean the same."""
+    """Normalize a request: one verb for all its synonyms, without polite phrases."""
     text = addressed(text)
     if command(text):
         return text
@@ -300,7 +300,7 @@ def _here(match: re.Match[str]) -> str:
 
 
 def _mended(text: str) -> str:
-    """A text whose first word is a verb that only looks, if two of its letters changed places."""
+    """Fix two swapped letters in a leading read-only verb."""
     word, _, rest = text.partition(" ")
     low = word.casefold()
     for verb in KNOWN:
@@ -370,7 +370,7 @@ class Span(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=512)
 def spans(text: str) -> tuple[Span, ...]:
-    """All that a text names, from left to right, as it stands in plain words. No two overlap."""
+    """Find all that a request names, from left to right, without overlaps."""
     text = plain(text)
     found: list[Span] = []
     for span in _all(text):
@@ -380,7 +380,7 @@ def spans(text: str) -> tuple[Span, ...]:
 
 
 def shape(text: str) -> str:
-    """A text in which words stand for all that it names: what is wished, and not of what."""
+    """Replace each named part by a word for its kind: the request's pattern."""
     parts: list[str] = []
     at, text = 0, plain(asked := text)
     for span in spans(asked):
@@ -497,7 +497,7 @@ MORE = _words(
 
 
 def wished(tool: str, text: str) -> bool:
-    """Whether a text is a wish for such a call."""
+    """Return whether a text asks for a call of this tool."""
     if tool == "Bash" and any(span.kind == "command" for span in spans(text)):
         return True
     if tool in BEGINS:

@@ -1,4 +1,4 @@
-"""A simple request becomes the call of the example that is nearest, with its own words in it.
+"""Routing of simple requests to tool calls by the nearest example; no model is asked.
 
 No model is asked. A request that no example is like, or that does not name what the call needs,
 becomes nothing: to do nothing is better than to do the wrong thing.
@@ -41,13 +41,13 @@ WORD = re.compile(r"\w+")
 
 
 class Encoder(Protocol):
-    """Turns texts into vectors whose angles tell how near their meanings are."""
+    """A model that turns texts into unit vectors."""
 
     name: str
     size: int
 
     def encode(self, texts: Sequence[str]) -> bytes:
-        """One row of float32 of unit length for each text."""
+        """Return one row of float32 of unit length for each text."""
         ...
 
 
@@ -65,7 +65,7 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What the examples ask, and what an encoder says of it: made once, for it takes a while."""
+    """The encoded examples, computed once because it takes a while."""
 
     encoder: str
     shapes: tuple[str, ...]
@@ -74,7 +74,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Nearest:
-    """Examples by how near they are to a request: in what they ask, whatever they ask it of."""
+    """An index of the examples by similarity to a request."""
 
     def __init__(self, encoder: Encoder, examples: Sequence[Example] | None = None) -> None:
         self.examples = tuple(known() if examples is None else examples)
@@ -101,7 +101,7 @@ class Nearest:
         self._idle = said[0] - said[1]
 
     def find(self, text: str, *, count: int) -> list[tuple[float, Example]]:
-        """The examples most like a text, the nearest first, each with its nearness."""
+        """Return the examples most like a text, the nearest first, each with its nearness."""
         self._rows = self._rows or self._encode([one.text for one in self.examples])
         (asked,) = self._encode([text])
         bag = self._bag(shape(text))
@@ -113,7 +113,7 @@ class Nearest:
         return [(near[at], self.examples[at]) for at in order[:count]]
 
     def doubts(self, text: str) -> int:
-        """How many of its words stand in examples that no call answers, and in no others."""
+        """Count the words that occur only in examples without a call."""
         return len(self._idle.intersection(_words(shape(text))))
 
     def _encode(self, texts: Sequence[str]) -> list[tuple[float, ...]]:
@@ -122,7 +122,7 @@ class Nearest:
         return [tuple(values[at : at + size]) for at in range(0, len(values), size)]
 
     def _bag(self, text: str) -> dict[str, float]:
-        """The weights of a text's words, as a vector of unit length."""
+        """Return the weights of a text's words, as a vector of unit length."""
         rarest = log(1 + len(self.examples))
         weights = {word: self._rarity.get(word, rarest) for word in _words(text)}
         length = sqrt(sum(weight * weight for weight in weights.values())) or 1.0
@@ -139,19 +139,19 @@ def _shared(one: dict[str, float], other: dict[str, float]) -> float:
 
 @cache
 def known() -> tuple[Example, ...]:
-    """The examples that come with the program."""
+    """Load the examples that ship with the program."""
     lines = Path(__file__).with_name("examples.jsonl").read_bytes().splitlines()
     return tuple(msgspec.json.decode(line, type=Example) for line in lines)
 
 
 @cache
 def kept() -> Kept:
-    """What was made of them."""
+    """Load the encoded examples that ship with the program."""
     return msgspec.msgpack.decode(Path(__file__).with_name(KEPT).read_bytes(), type=Kept)
 
 
 def keep(encoder: Encoder) -> Kept:
-    """What there is to be kept of the examples."""
+    """Encode the examples for storage."""
     shapes = tuple(shape(one.text) for one in known())
     values, size = array("f", encoder.encode(shapes)), encoder.size
     rows = [values[at : at + size] for at in range(0, len(values), size)]
@@ -201,7 +201,7 @@ BETWEEN = re.compile(r"\s*(?:[;\n]|,(?: and\b)?| and )\s*")
 
 
 def reader(tool: str, name: str) -> Reader:
-    """How an argument is read from a text."""
+    """Return the reader of an argument."""
     return READERS.get((tool, name), lambda text: None)
 
 
@@ -210,7 +210,7 @@ def _of(text: str, *kinds: Kind) -> list[Span]:
 
 
 def _one(*kinds: Kind) -> Reader:
-    """The first that a text names of the first of these kinds that it names."""
+    """Return a reader of the first span of the first kind that a text has."""
 
     def read(text: str) -> str | None:
         found = (span.text for kind in kinds for span in _of(text, kind))
@@ -220,7 +220,7 @@ def _one(*kinds: Kind) -> Reader:
 
 
 def _marked(text: str) -> list[str]:
-    """What is quoted, apart from paths beside other things."""
+    """Return quoted texts, without paths if there are others."""
     quoted = [span for span in spans(text) if span.mark]
     return [span.text for span in quoted if span.kind != "path"] or [s.text for s in quoted]
 
@@ -230,7 +230,7 @@ def _sole(some: list[str]) -> str | None:
 
 
 def _sought(text: str) -> str | None:
-    """What is to be found: what is quoted, or looks like code, or is called a word."""
+    """Read the search pattern: quoted text, a code name, or a word after a cue."""
     said = _sole(_marked(text)) or _one("name", "word")(text)
     return SPECIAL.sub(r"\\\1", str(said).removesuffix("()")) if said else None
 
@@ -260,7 +260,7 @@ def _file(text: str) -> str | None:
 
 
 def _command(text: str) -> str | None:
-    """A command that is quoted, or that begins with the name of a program after a word like run."""
+    """Read a command that is quoted, or follows a word like run."""
     if UNWANTED.search(text) or RUINS.search(text):
         return None
     if any(span.mark for span in spans(text)):
@@ -360,13 +360,13 @@ READERS: dict[tuple[str, str], Reader] = {
 
 
 COUNT = 16
-"""How many of the nearest examples are looked at."""
+"""The number of nearest examples that are considered."""
 SURE = 0.5
 """How near an example must be."""
 BARE = 0.56
 """The same where the request names nothing that the call could have in it."""
 LONGEST = 30
-"""How many words a simple request has, where what it names counts as one."""
+"""The most words of a simple request, where each named thing counts as one."""
 SURELY: tuple[Kind, ...] = (*NAMED, "type", "folder", "known", "count")
 """What nobody names in passing."""
 MEANT = {
@@ -390,7 +390,7 @@ class Routed(msgspec.Struct, frozen=True):
 
 
 def route(text: str, *, near: Nearest, tools: frozenset[str]) -> Routed | None:
-    """The call for a request; none where that is not sure."""
+    """Route a request to a call; None if that is not certain."""
     if len(shape(text).split()) > LONGEST:
         return None
     best = max(_fitting(text, near=near, tools=tools), key=lambda one: one.sure, default=None)
@@ -412,7 +412,7 @@ def _fitting(text: str, *, near: Nearest, tools: frozenset[str]) -> Iterator[Rou
 
 
 def _call(text: str, example: Example) -> dict[str, Any] | None:
-    """The example's arguments; those that it copied from its text are copied from this one."""
+    """Fill an example's arguments from this text."""
     call: dict[str, Any] = {}
     for name, value in example.input.items():
         read = reader(example.tool, name)
@@ -421,13 +421,13 @@ def _call(text: str, example: Example) -> dict[str, Any] | None:
 
 
 def _unlike(text: str, example: Example) -> bool:
-    """Whether a request names something, and an example nothing of the kind."""
+    """Return whether a request names kinds of things that an example does not."""
     kinds = {span.kind for span in spans(text)}
     return bool(kinds) and kinds.isdisjoint(span.kind for span in spans(example.text))
 
 
 def _ignored(text: str, call: dict[str, Any]) -> int:
-    """How many things the request names that are not in the call."""
+    """Count the things that the request names and the call does not contain."""
     said = repr(call).replace("\\", "").casefold()
     named = [span.text.removesuffix("()").casefold() for span in spans(text) if span.kind in SURELY]
     return sum(MEANT.get(name, name) not in said for name in named)

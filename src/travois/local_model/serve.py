@@ -1,4 +1,4 @@
-"""llama.cpp as a process of its own: `python -P -m travois.local_model.serve`.
+"""The llama.cpp server process: `python -P -m travois.local_model.serve`.
 
 A bad file can make it abort, which in our own process would end the session (decision 0014). It is
 told what to serve in one line on its standard input, says in one line where it listens, and ends
@@ -19,15 +19,15 @@ from travois.local_model.gguf import template
 
 CHATML = Path(__file__).with_name("chatml.jinja")
 AT_ONCE = 256
-"""How many tokens of a prompt are read before it looks whether it is still wanted."""
+"""The tokens of a prompt read before it checks for a cancelled request."""
 KEPT = 1_024
-"""How many MiB the prompts may take that it remembers besides the one at hand."""
+"""The MiB for cached prompts besides the current one."""
 QUIET = 2
 """Warnings and errors are logged, nothing else."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What to serve, and to whom."""
+    """The model to serve, its window, its API key and its port."""
 
     path: str
     window: int
@@ -38,13 +38,13 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """Where it listens."""
+    """The address that the server listens on."""
 
     url: str
 
 
 def main() -> None:
-    """Serve until whoever wants it is gone."""
+    """Serve until standard input ends."""
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
     with os.fdopen(os.dup(1), "wb") as told:
         os.dup2(2, 1)  # whatever llama.cpp prints is no word of ours
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def serve(order: Order) -> tuple[object, str]:
-    """A running server, and where; raises RuntimeError if llama.cpp does not take the file."""
+    """Start a server and return it with its URL; raises RuntimeError if the file is refused."""
     llama: Any = import_module("xllamacpp")
     asked = llama.CommonParams()
     asked.model.path = order.path
@@ -71,7 +71,7 @@ def serve(order: Order) -> tuple[object, str]:
 
 
 def suited(own: str) -> str:
-    """Our template for those that know nothing of tools; empty where theirs is to be used.
+    """Return our chat template for models whose own knows no tools; empty to use theirs.
 
     Marks of turns are learnt, so ours can only stand in for one that has the same marks, or none.
     """

@@ -1,4 +1,4 @@
-"""Anthropic Messages: how a view is said."""
+"""The Anthropic Messages API: builds request bodies from a view (`AnthropicEncoder`)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNPAUSED = THINKING | {"", "text"}
 
 
 class Anthropic:
-    """Pieces are content blocks; neighbours of one role share a message."""
+    """An encoder of views as Anthropic requests: parts are content blocks, grouped by role."""
 
     close = b"]}"
 
@@ -46,14 +46,14 @@ class Anthropic:
         self._fetch = fetch
 
     def glue(self, before: str, role: str) -> bytes:
-        """A comma inside a message; else the end of one and the start of the next."""
+        """Return a comma inside a message, else the end of one and the start of the next."""
         if before == role:
             return b","
         opening = b'{"role":"' + role.rstrip(ALONE).encode() + b'","content":['
         return b"]}," + opening if before else opening
 
     def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
-        """The content blocks of one item."""
+        """Encode one item as content blocks."""
         fact = items[index].fact
         match fact:
             case User():
@@ -92,6 +92,7 @@ class Anthropic:
 
 
 def _head(epoch: Epoch) -> Head:
+    """Build the path, headers, tools and system text that all requests of an epoch share."""
     model = epoch.model
     marker = _marker(model)
     tools = [_tool(tool) for tool in epoch.tools]
@@ -135,7 +136,7 @@ def _tool(tool: ToolSpec) -> bytes:
 
 
 def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
-    """A reply as it came, but for what the API refuses to hear again."""
+    """Encode a reply as it came, without the blocks that the API refuses to take back."""
     blocks = [block for block in fact.content if _sendable(block)]
     while blocks and _kind(blocks[-1]) in THINKING:
         blocks.pop()
@@ -149,12 +150,12 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
 
 
 def _stands(block: AnyBlock) -> bool:
-    """Whether the model could have ended here: no call to answer, nothing of the server's own."""
+    """Return whether a reply may end here: no open call, no block of a server-side tool."""
     return not isinstance(block, Call) and _kind(block) in UNPAUSED
 
 
 def _kind(block: AnyBlock) -> str:
-    """What the API itself calls a block of its own; empty for what any provider has."""
+    """Return the type of one of Anthropic's own blocks; empty for blocks any provider has."""
     return block.kind if isinstance(block, Opaque) and block.protocol == "anthropic" else ""
 
 
@@ -173,7 +174,7 @@ def _sendable(block: AnyBlock) -> bool:
 
 
 def _summary(block: Opaque) -> bool:
-    """Whether another provider's block holds words that must not be lost."""
+    """Return whether another provider's block holds a summary or text that must be kept."""
     return block.kind in ("compaction", "text") and bool(block.text.strip())
 
 
@@ -207,7 +208,7 @@ def _blank(text: Text) -> bool:
 
 
 def _told(block: Shown) -> Text:
-    """An error may hold nothing but text."""
+    """Return the block as text, since a tool error may hold nothing else."""
     if isinstance(block, Text):
         return block
     return Text(note(block, "not shown with an error"))

@@ -1,4 +1,4 @@
-"""Anthropic Messages: what a request can ask for besides a reply.
+"""Anthropic requests beyond a plain reply: context edits, cache warming, provider summaries.
 
 To leave out old results, to sum up the conversation, or only to keep the cache alive.
 """
@@ -24,7 +24,7 @@ STREAMED = b'],"stream":true'
 
 
 def edits(view: View) -> bytes:
-    """The members of the body that leave out exactly the cleared results; empty if there are none.
+    """Encode the context edits that clear exactly the cleared tool results; empty if none.
 
     The provider works them out anew for each request. What it keeps is counted from the end, so
     that count grows with each call and the set stays as it was decided.
@@ -48,34 +48,34 @@ def edits(view: View) -> bytes:
 
 
 def left_out(view: View) -> int:
-    """How many results the provider should say that it left out."""
+    """Return the number of results that the provider should report as cleared."""
     gone = set(view.cleared)
     return sum(use.id in gone for use in _uses(view)) if edits(view) else 0
 
 
 def needing(headers: Headers, beta: str) -> Headers:
-    """The same headers, with one more beta."""
+    """Return the headers with one more beta."""
     named = [value for name, value in headers if name == BETAS]
     others = tuple(header for header in headers if header[0] != BETAS)
     return (*others, (BETAS, ",".join((*named, beta))))
 
 
 def beta_of(field: str) -> str:
-    """The beta that a refused field belongs to; the field itself if it is none of ours."""
+    """Return the beta that a rejected field belongs to; the field itself if it is not ours."""
     if field.startswith(("context_management", "clear_")):
         return EDITS
     return SUMMARIES if field.startswith("compaction") else field
 
 
 def warming(request: Request) -> Request:
-    """The same request that asks for no reply: it only keeps the provider's cache alive."""
+    """Return the request changed to ask for no reply: it only keeps the prompt cache warm."""
     body = re.sub(rb'"max_tokens":\d+', b'"max_tokens":0', request.body, count=1)
     at = body.rindex(STREAMED)
     return replace(request, body=body[: at + 1] + body[at + len(STREAMED) :])
 
 
 def summing(request: Request) -> Request:
-    """The same request that asks for a signed summary in place of a reply."""
+    """Return the request changed to ask for a signed summary instead of a reply."""
     body = request.body[:-1] + b',"compaction":{"type":"summarize"}}'
     return replace(request, body=body, headers=needing(request.headers, SUMMARIES))
 

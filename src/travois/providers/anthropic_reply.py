@@ -1,4 +1,4 @@
-"""Anthropic Messages: how a reply is heard."""
+"""The Anthropic Messages API: parses streamed and whole replies (`AnthropicReplyParser`)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PARTS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta":
 
 
 class _Said(msgspec.Struct):
-    """One event; members are looked at only where its type gives them a meaning."""
+    """One event of the stream; members are read only where its type gives them a meaning."""
 
     type: Any = ""
     index: Any = None
@@ -74,7 +74,7 @@ _events = msgspec.json.Decoder(_Said)
 
 
 class AnthropicReply:
-    """A reply while it is being said."""
+    """A parser of Anthropic's stream events that builds up one reply."""
 
     def __init__(self, *, size: int = 0) -> None:
         self._size = size
@@ -87,7 +87,7 @@ class AnthropicReply:
         """Whether the model has said its last word."""
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
-        """Take one more event; those of unknown types are ignored."""
+        """Parse one event; unknown types are ignored."""
         if self.done:
             return
         said = _decode(event.data)
@@ -112,13 +112,13 @@ class AnthropicReply:
                 pass
 
     def whole(self, body: bytes) -> None:
-        """Take a reply that was not streamed."""
+        """Parse a reply that was not streamed."""
         try:
             message = members(body)
             blocks = msgspec.json.decode(message.get("content", b"[]"), type=list[msgspec.Raw])
             self._end = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise Problem("garbled", f"The reply is not what it should be: {error}") from error
+            raise Problem("garbled", f"The reply could not be parsed: {error}") from error
         if self._end.get("error"):
             raise streamed(self._end["error"], protocol="anthropic")
         self._begin(self._end)
@@ -127,9 +127,9 @@ class AnthropicReply:
         self.done = bool(self._end.get("stop_reason"))
 
     def reply(self) -> Reply:
-        """What was said, once all of it was."""
+        """Build the finished reply; raises `ApiError` if it is incomplete."""
         if not self.done:
-            raise Problem("garbled", "The stream ended before the reply was whole.")
+            raise Problem("garbled", "The stream ended before the reply was complete.")
         stop = STOPS.get(str(self._end.get("stop_reason")), "unknown")
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         if stop in ("length", "window") and blocks and blocks[-1].is_half_call():
@@ -160,13 +160,13 @@ class AnthropicReply:
     def _grow(self, index: int, delta: dict[str, Any]) -> Iterator[StreamDelta]:
         block = self._blocks.get(index)
         if block is None:
-            raise Problem("garbled", f"The stream added to block {index}, which never began.")
+            raise Problem("garbled", f"The stream extended block {index}, which never started.")
         text = block.grow(delta)
         if text:
             yield Grew(index, block.shown, text)
 
     def _count(self, usage: object) -> None:
-        """Counts are cumulative: a later one replaces an earlier one."""
+        """Update the token counts; they are cumulative, so a later one replaces an earlier one."""
         self._usage |= {k: v for k, v in table(usage).items() if v is not None}
 
     def _tokens(self, content: tuple[AnyBlock, ...]) -> Usage:
@@ -174,7 +174,7 @@ class AnthropicReply:
 
 
 class _Block:
-    """One block: its members as they came, and what was added to it."""
+    """A content block: its members as they came, and the text added by deltas."""
 
     def __init__(self, content: msgspec.Raw) -> None:
         try:
@@ -186,11 +186,11 @@ class _Block:
         self.shown: BlockKind = KINDS.get(self.kind, "other")
 
     def string(self, name: str) -> str:
-        """A member if it is a string; else nothing."""
+        """Return a string member; empty if it is absent or of another type."""
         return string(msgspec.json.decode(self._members.get(name, b"null")))
 
     def grow(self, delta: dict[str, Any]) -> str:
-        """Take one more delta; returns the text it added."""
+        """Apply one delta and return the text it added."""
         kind = str(delta.get("type"))
         match kind:
             case "signature_delta":
@@ -207,11 +207,11 @@ class _Block:
         return ""
 
     def is_half_call(self) -> bool:
-        """Whether this is a call whose arguments were cut."""
+        """Return whether this is a tool call whose arguments were cut off."""
         return self.kind == "tool_use" and not is_object(self._input(absent=""))
 
     def made(self) -> AnyBlock | None:
-        """The block as the log keeps it; None if there is nothing to keep."""
+        """Build the block as the log stores it; None if there is nothing to store."""
         match self.kind:
             case "text":
                 return self._words()
@@ -233,7 +233,7 @@ class _Block:
         return self.string(name) + "".join(self._added.get(name, ()))
 
     def _input(self, *, absent: str) -> str:
-        """The arguments as the model wrote them; a block that came whole has them in place."""
+        """Return the call's arguments as written; a block that came whole has them in `input`."""
         text = "".join(self._added.get("partial_json", ()))
         if text.strip():
             return text
@@ -269,12 +269,12 @@ def _decode(data: bytes) -> _Said:
 
 def _index(said: _Said) -> int:
     if not isinstance(said.index, int):
-        raise Problem("garbled", f"A {said.type} does not say which block it means.")
+        raise Problem("garbled", f"A {said.type} event does not name its block.")
     return said.index
 
 
 def _stop(stop: Stop, content: tuple[AnyBlock, ...]) -> Stop:
-    """Calls are what makes a reply wait for results, whatever it says."""
+    """Return the stop reason that fits the content: calls wait for results, whatever it says."""
     if calls(content) and stop in ("end", "unknown"):
         return "calls"
     return "end" if stop == "calls" and not calls(content) else stop
@@ -294,13 +294,13 @@ REPLIES = ("message", "fallback_message")
 
 
 def _left_out(end: dict[str, Any]) -> int:
-    """How many results the edits that were applied took out."""
+    """Return the number of tool results that the applied context edits cleared."""
     applied = rows(table(end.get("context_management")).get("applied_edits"))
     return sum(number(table(edit), "cleared_tool_uses") for edit in applied)
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    """What was counted; where the provider took several steps, their sum is what is billed."""
+    """Parse the token usage; if the provider took several steps, their sum is billed."""
     taken = [table(row) for row in rows(usage.get("iterations"))]
     said = [row for row in taken if row.get("type") in REPLIES]
     others = [_counted(row) for row in taken if not said or row is not said[-1]]

@@ -1,4 +1,4 @@
-"""Which model a name means, and where it is served."""
+"""The model catalogue: resolves model names, providers, base URLs, API keys and prices."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from travois.providers.sigv4 import Credentials, credentials
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """Which models may answer, under which names, at which prices, and with whose key."""
+    """The rules for which models may answer: allow and deny lists, aliases, prices, key helper."""
 
     available: tuple[str, ...] = ()
     """The only ones that may; all if there are none."""
     denied: tuple[str, ...] = ()
     renamed: dict[str, str] = {}
-    """What a provider calls a model, by its id."""
+    """The provider's names for models, by id."""
     prices: dict[str, Price] = {}
     """By id."""
     multiplier: float = 1.0
@@ -37,39 +37,39 @@ class Terms(msgspec.Struct, frozen=True):
     """A command that prints the key for Anthropic's API."""
 
     def offer(self, model: str) -> bool:
-        """Whether a model, as `provider/id`, may answer."""
+        """Return whether a model, as `provider/id`, is allowed."""
         listed = not self.available or any(_means(word, model) for word in self.available)
         return listed and not any(_means(word, model) for word in self.denied)
 
     def fault(self, model: str) -> Fault:
-        """Why it may not."""
+        """Return the error that says why a model is not allowed."""
         listed = ", ".join(self.available)
         barred = any(_means(word, model) for word in self.denied)
-        why = "deniedModels has it" if barred else f"availableModels has {listed}"
-        return Fault(f"{model} may not be used here", why=why, fix="Choose another --model.")
+        why = "deniedModels lists it" if barred else f"availableModels lists only {listed}"
+        return Fault(f"{model} is not allowed", why=why, fix="Choose another model with --model.")
 
     def priced(self, id: str, price: Price) -> Price:
-        """What a model costs, by its own price where it has one."""
+        """Return a model's price: its own if one is set, else the price times the multiplier."""
         return self.prices.get(id) or _times(price, self.multiplier)
 
     def key(self, provider: str) -> str:
-        """The command that prints the key for a provider; empty if there is none."""
+        """Return the command that prints the key for a provider; empty if there is none."""
         return self.helper if provider == "anthropic" else ""
 
 
 def sent(headers: Mapping[str, str], env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Headers of a provider, those in variables with what is in them; without any that is empty."""
+    """Return a provider's headers with `$VARIABLE` values resolved, without empty ones."""
     told = ((name, env.get(v[1:], "") if v[:1] == "$" else v) for name, v in headers.items())
     return tuple((name.lower(), value) for name, value in told if value)
 
 
 def asked(query: Mapping[str, str]) -> str:
-    """What stands behind an address."""
+    """Encode query parameters for the end of a URL."""
     return f"?{urlencode(query)}" if query else ""
 
 
 def _means(word: str, model: str) -> bool:
-    """Whether a word of a list is a model's name, its id, or the beginning or a part of that."""
+    """Return whether a list entry names a model: its name, its id, or a prefix or part of it."""
     id = model.partition("/")[2]
     return word in (model, id, *id.split("-")) or id.startswith(f"{word}-")
 
@@ -96,7 +96,7 @@ ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - where a server listens, and nob
 
 
 def address(env: Mapping[str, str]) -> str:
-    """Its base URL: `host`, `host:port`, `:port` or a whole URL is set; empty if nothing is."""
+    """Return Ollama's base URL from OLLAMA_HOST (host, port or whole URL); empty if unset."""
     said = env.get(HOST, "").strip().strip("\"'")
     if not said:
         return ""
@@ -110,7 +110,7 @@ def address(env: Mapping[str, str]) -> str:
 
 
 def _ported(place: str) -> bool:
-    """Whether a port stands behind a name; the colons of an address in brackets are none."""
+    """Return whether a host has a port; colons of a bracketed IPv6 address do not count."""
     return ":" in place.rpartition("]")[2]
 
 
@@ -128,14 +128,14 @@ ENDINGS: dict[Protocol, tuple[str, ...]] = {
     "gemini": ("/models", "/v1beta"),
     "ollama": ("/api/chat", "/api", "/v1"),
 }
-"""What people paste behind a base URL, and requests bring along themselves."""
+"""The path endings that people paste behind a base URL, and that requests add themselves."""
 PLACE = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
 """A variable in a URL, or the first of several that is set; a default may stand behind them."""
 PLAIN: tuple[Quirk, ...] = ("max-tokens", "system-role")
-"""What any server that imitates OpenAI's understands."""
+"""The quirks that suit any server that imitates OpenAI's."""
 
 CLOSE = 0.5
-"""How alike two model ids must be for one to be suggested for the other."""
+"""The similarity from which a model id is suggested for another."""
 MAX_SUGGESTIONS = 3
 OR_SIGNED = ", or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
 T = TypeVar("T")
@@ -144,40 +144,40 @@ Tables = dict[str, dict[str, dict[str, object]]]
 
 
 class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Somebody who serves models: protocol, address, and where the key is found."""
+    """A model provider: protocol, base URL, and the variables that hold its API key."""
 
     protocol: Protocol
     url: str
     """May name variables: `https://{REGION|AWS_REGION=us-east-1}.example.com`."""
     surface: Surface = ""
-    """Whose envelope the requests travel in, where it is not the protocol's own."""
+    """The cloud platform whose request format is used, if any."""
     url_env: str = ""
     start: str = ""
     """The command that starts its server, where that is one of the user's own."""
     key_env: tuple[str, ...] = ()
     headers: dict[str, str] = {}
-    """That go with every request; the value of one that begins with `$` is in a variable."""
+    """The headers of every request; a value that begins with `$` names a variable."""
     query: dict[str, str] = {}
-    """What stands behind every address."""
+    """The query parameters of every URL."""
     prefixes: tuple[str, ...] = ()
-    """How the ids of its models begin, so that nobody need write the provider before them."""
+    """The prefixes of its model ids, so that the provider need not be written before them."""
     aliases: dict[str, str] = {}
     quirks: tuple[Quirk, ...] = ()
     betas: tuple[str, ...] = ()
-    """What its models may be asked for beyond the plain protocol, until they refuse."""
+    """The betas that its models may be asked for, until they refuse."""
     default: str = ""
     small: str = ""
     """Its model for small questions beside a conversation; else the cheapest that is known."""
     search: str = ""
-    """What it calls the tool by which its models search the web; empty if they cannot."""
+    """Its name for the web search tool; empty if its models cannot search."""
     search_price: float = 0.0
     """US dollars for a thousand searches."""
     window: int = 0
-    """What its models are given where nothing else is known of them."""
+    """The context window of models that are not in the catalogue."""
 
 
 class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the catalogue says of a model."""
+    """The catalogue's entry for a model: window, output limit, price, quirks."""
 
     window: int
     output: int = MAX_OUTPUT
@@ -189,7 +189,7 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Catalog(msgspec.Struct, frozen=True):
-    """All providers and models by name, and what the user's settings say of them."""
+    """All providers and models by name, and the user's model policy."""
 
     providers: dict[str, Provider]
     models: dict[str, Known]
@@ -197,41 +197,43 @@ class Catalog(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a model is reached, and with what; never written to a log."""
+    """The URL and the credentials for a model; never written to a log."""
 
     url: str
     headers: tuple[tuple[str, str], ...]
     key_source: str
     surface: Surface = ""
     signer: Credentials | None = None
-    """Who signs each request, where no key goes with it."""
+    """The credentials that sign each request, where there is no API key."""
     helper: str = ""
     """A command that prints the key, where none is set."""
 
 
 @cache
 def catalog() -> Catalog:
-    """The catalogue that ships with Travois."""
+    """Load the catalogue that ships with Travois."""
     return msgspec.convert(_shipped(), Catalog)
 
 
 def merged(
     extra: Mapping[str, Mapping[str, object]], *, where: Callable[[str], str] = str
 ) -> Catalog:
-    """The catalogue with `providers` and `models` of the user's own laid over it, field by field.
+    """Merge the user's `providers` and `models` over the shipped catalogue, field by field.
 
     They have the shape of `catalog.toml`. A provider says where keys are sent, so they must never
     come from settings that a workspace brings along. `where` tells who wrote an entry.
     """
     if strange := [name for name in extra if name not in ("providers", "models")]:
-        raise Fault(f"A catalogue has no {strange[0]!r}", fix="It has providers and models.")
+        raise Fault(
+            f"The model catalogue has no {strange[0]!r}", fix="It has providers and models."
+        )
     return Catalog(
         _laid("providers", extra, Provider, where=where), _laid("models", extra, Known, where=where)
     )
 
 
 def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) -> Model:
-    """The model of that name: `provider/id`, an id of the catalogue, or empty for the default."""
+    """Resolve a model name: `provider/id`, an id of the catalogue, or empty for the default."""
     known = among or catalog()
     bare, window = _suffix(name)
     provider, id = _named(bare, env, known) if bare else _default(env, known)
@@ -257,13 +259,13 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
 
 
 def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = None) -> Endpoint:
-    """Where and with which key this model is reached; raises `Fault` when there is no key."""
+    """Resolve the base URL and the API key for a model; raises `UserError` without a key."""
     served = (among or catalog()).providers.get(model.provider)
     if served is None:
         raise Fault(
-            f"Nobody is known who serves {model.name}",
+            f"No provider for {model.name}",
             why=f"no provider is called {model.provider!r}",
-            fix="Describe it in your settings under providers, or choose another --model.",
+            fix="Add it to providers in your settings, or choose another model with --model.",
         )
     url = _address(served, env, protocol=model.protocol) + asked(served.query)
     more = sent(served.headers, env)
@@ -287,12 +289,12 @@ def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = No
 
 
 def configured(env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
-    """Whether the environment says which model to talk to when nobody names one."""
+    """Return whether the environment selects a model when none is named."""
     return _preferred(env, among or catalog()) is not None
 
 
 def small(model: Model, *, among: Catalog | None = None) -> str:
-    """The name of a cheaper model of the same provider; empty if none is known."""
+    """Return the name of a cheaper model of the same provider; empty if none is known."""
     known = among or catalog()
     served = known.providers.get(model.provider)
     if served and served.small:
@@ -306,18 +308,18 @@ def small(model: Model, *, among: Catalog | None = None) -> str:
 
 
 def is_local(url: str) -> bool:
-    """Whether this URL leads to the same machine."""
+    """Return whether a URL leads to this machine."""
     return bool(re.fullmatch(LOOPBACK, urlsplit(url).hostname or ""))
 
 
 @cache
 def _shipped() -> Tables:
-    """What `catalog.toml` says, from `catalog.json`, which takes a start no time to read."""
+    """Load `catalog.json`, made from `catalog.toml` because it is faster to read at the start."""
     return msgspec.json.decode(Path(__file__).with_name("catalog.json").read_bytes(), type=Tables)
 
 
 def _snake(entry: object) -> dict[str, object]:
-    """Fields as the catalogue spells them: settings may say `keyEnv`."""
+    """Convert field names to snake case: settings may say `keyEnv`."""
     if not isinstance(entry, dict):
         return {"": entry}
     fields = cast("dict[str, object]", entry)
@@ -345,16 +347,16 @@ def _entry(key: str, fields: dict[str, object], kind: type[T], *, where: Callabl
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at `$")
         origin = where(key)
-        what = f"{key}{place.rstrip('`')} makes no sense"
+        what = f"{key}{place.rstrip('`')} is not valid"
         raise Fault(
             what if origin == key else f"{origin}: {what}",
             why=problem,
-            fix="docs/models.md has the fields; numbers are tokens, prices dollars per million.",
+            fix="See docs/models.md; sizes are in tokens, prices in dollars per million tokens.",
         ) from None
 
 
 def look_up(known: Catalog, name: str, *, window: int) -> Known:
-    """Return what the catalogue says of a model; where it says nothing, just this window."""
+    """Return the catalogue's entry for a model; if there is none, one with just this window."""
     dated, claude = re.fullmatch(DATED, name), re.search(CLAUDE, name)
     found = known.models.get(name) or (known.models.get(dated[1]) if dated else None)
     if found is None and claude:
@@ -363,7 +365,7 @@ def look_up(known: Catalog, name: str, *, window: int) -> Known:
 
 
 def _address(served: Provider, env: Mapping[str, str], *, protocol: Protocol) -> str:
-    """The base URL: what a request's path is put behind.
+    """Return the base URL that request paths are appended to.
 
     Of a chat server's address that is only a host, `/v1` is meant: all servers listen there, few
     at the root. Any other path is taken at its word.
@@ -384,16 +386,16 @@ def _filled(found: re.Match[str], env: Mapping[str, str]) -> str:
     names = found[1].split("|")
     value = next((text for name in names if (text := env.get(name, "").strip())), found[2] or "")
     if not re.fullmatch(r"[A-Za-z0-9.-]+", value):
-        what = f"{names[0]} is {'not a name' if value else 'not set'}"
-        raise Fault(what, why="the address of the provider needs it", fix=f"Set {names[0]}.")
+        what = f"{names[0]} is {'not a valid name' if value else 'not set'}"
+        raise Fault(what, why="the provider's base URL needs it", fix=f"Set {names[0]}.")
     return value
 
 
 def _check(url: str, source: str) -> None:
     scheme = "http" if is_local(f"//{url}") else "https"
     bare = "://" not in url and not url.endswith(":")
-    fix = f"Write it like {scheme}://{url}." if bare else "Mend the address."
-    what = f"{source or 'The address of the provider'} is not a web address"
+    fix = f"Write it as {scheme}://{url}." if bare else "Correct the URL."
+    what = f"{source or 'The base URL of the provider'} is not a valid URL"
     if not re.fullmatch(r"https?://[!-~]+", url) or re.search(r"[?#\\@]", url):
         raise Fault(what, why=repr(url), fix=fix)
     try:
@@ -407,7 +409,7 @@ def _check(url: str, source: str) -> None:
 
 def _auth(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
     if not re.fullmatch(r"[!-~]+", key):
-        raise Fault(f"{name} holds characters that no key has", fix="Copy the key anew.")
+        raise Fault(f"{name} contains characters that no API key has", fix="Copy the key again.")
     if served.protocol == "gemini":
         return (("x-goog-api-key", key),)
     if served.protocol == "anthropic" and not served.surface and not name.endswith("_TOKEN"):
@@ -416,13 +418,13 @@ def _auth(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
 
 
 def _suffix(name: str) -> tuple[str, int]:
-    """A window may stand behind the name: `claude-opus-4-5[1m]`, `qwen3[32k]`."""
+    """Split off a context window from a name: `claude-opus-4-5[1m]`, `qwen3[32k]`."""
     bare, bracket, window = name.strip().partition("[")
     found = re.fullmatch(r"([1-9]\d*)([km])\]", window, re.IGNORECASE)
     if found and bare:
         return bare.strip(), int(found[1]) * (1_000 if found[2] in "kK" else 1_000_000)
     if bracket:
-        fix = "Write the window behind the name in thousands or millions of tokens: [32k] or [1m]."
+        fix = "Write the window after the name in thousands or millions of tokens: [32k] or [1m]."
         raise Fault(f"Unknown model {name.strip()!r}", fix=fix)
     return bare.strip(), 0
 
@@ -461,17 +463,17 @@ def _nearest_names(name: str, known: Catalog) -> str:
         return f"there is no provider {head!r}; {meant}"
     if slash:
         own = [model for model in known.models if model.startswith(name)][:MAX_SUGGESTIONS]
-        return f"its id is missing, as in {' or '.join(own) or f'{head}/NAME'}"
+        return f"the model id is missing, as in {' or '.join(own) or f'{head}/NAME'}"
     ids = [model.partition("/")[2] for model in known.models]
     words = [alias for served in known.providers.values() for alias in served.aliases]
     if near := close_names(name, [*ids, *words]):
         return f"did you mean {' or '.join(near)}?"
     usual = [served.default for served in known.providers.values() if served.default]
-    return f"nothing in the catalogue is like it; {', '.join(usual[:MAX_SUGGESTIONS])} are there"
+    return f"the catalogue has nothing similar; it has {', '.join(usual[:MAX_SUGGESTIONS])}"
 
 
 def close_names(word: str, among: list[str]) -> list[str]:
-    """Return the names that were probably meant; one that contains the word counts as one."""
+    """Find names that were probably meant; one that contains the word counts too."""
     from difflib import get_close_matches
 
     near = get_close_matches(word.lower(), among, n=MAX_SUGGESTIONS, cutoff=CLOSE)
@@ -483,11 +485,11 @@ def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
     if (found := _preferred(env, known)) is not None:
         return found
     raise Fault(
-        "No model to talk to",
+        "No model is configured",
         why="neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set, and no --model was given",
         fix="export ANTHROPIC_API_KEY=…, or OPENAI_BASE_URL=http://localhost:11434/v1 "
         "with --model openai/NAME for a server of your own; --model local/smollm2 is a very small "
-        "one that needs neither.",
+        "model that needs neither.",
     )
 
 
@@ -502,7 +504,7 @@ def _preferred(env: Mapping[str, str], known: Catalog) -> tuple[str, str] | None
 
 
 def _own(served: Provider, env: Mapping[str, str]) -> Provider:
-    """A server of the user's own behind OPENAI_BASE_URL gets the plainest dialect."""
+    """Return the provider with the plain chat protocol if OPENAI_BASE_URL is a custom server."""
     url = env.get(served.url_env, "") if served.url_env else ""
     if served.protocol == "responses" and url and "openai.com" not in url:
         return replace(served, protocol="chat", quirks=PLAIN)

@@ -1,4 +1,4 @@
-"""A model behind HTTP."""
+"""The HTTP client of a model: sends requests, streams replies, turns failures into `ApiError`."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from travois.version import __version__
 
 LIFE = "CLAUDE_CODE_API_KEY_HELPER_TTL_MS"
 USUAL = 300_000
-"""How many milliseconds a key is good for, unless the variable says otherwise."""
+"""The lifetime of a key in milliseconds, unless the variable sets another."""
 PATIENCE = 60.0
-"""How many seconds the command may take: a person may have to log in."""
+"""The time limit of the command in seconds: a person may have to log in."""
 
 Headers = tuple[tuple[str, str], ...]
 
 
 class PrintedKey:
-    """The key as it is at the moment; `heard` is told each one, so that no log shows it."""
+    """An API key printed by the user's apiKeyHelper command, renewed when it expires."""
 
     def __init__(self, command: str, heard: Callable[[Headers], None]) -> None:
         self._command, self._heard = command, heard
         self._key, self._until, self._uses = "", 0.0, 0
 
     async def headers(self) -> Headers:
-        """What proves whose a request is; raises `Problem`."""
+        """Return the authentication headers; raises `ApiError`."""
         if not self._key or monotonic() > self._until:
             self._key, self._uses = await self._asked(), 0
             life = os.environ.get(LIFE, "")
@@ -52,7 +52,7 @@ class PrintedKey:
         return proof
 
     def refused(self) -> bool:
-        """Forget the key; whether it had been good before, so that another one may help."""
+        """Discard the key and return whether it had worked before, so that a new one may help."""
         worn, self._key = self._uses > 1, ""
         return worn
 
@@ -64,29 +64,29 @@ class PrintedKey:
             with anyio.fail_after(PATIENCE):
                 done = await anyio.run_process(line, check=False, stdin=DEVNULL)
         except TimeoutError:
-            raise Problem("auth", f"apiKeyHelper said nothing for {PATIENCE:g} s") from None
+            raise Problem("auth", f"apiKeyHelper did not finish within {PATIENCE:g} s") from None
         key = done.stdout.decode(errors="replace").strip()
         if done.returncode or not key.isascii() or len(key.split()) != 1:
             why = done.stderr.decode(errors="replace").strip()[-200:] or "it printed no key"
-            raise Problem("auth", f"apiKeyHelper failed with {done.returncode}: {why}")
+            raise Problem("auth", f"apiKeyHelper exited with {done.returncode}: {why}")
         return key
 
 
 ERROR_BODY = 1 << 20
-"""How much of an error's body is worth reading."""
+"""The most bytes of an error's body that are read."""
 ERROR_WAIT = 10.0
-"""How long to wait for it, in seconds."""
+"""The time to wait for an error's body, in seconds."""
 DANGLING = 0.5
-"""How long a server may take to end a body whose reply is whole, in seconds."""
+"""The time a server has to end a body whose reply is complete, in seconds."""
 SILENCE = 600.0
-"""How long a server may keep the connection alive, in seconds, and say nothing to the matter."""
+"""The time a server may send only keep-alives and no part of a reply, in seconds."""
 EXPLAINED = frozenset(("auth", "missing", "network"))
 """Problems to which advice is added."""
 HEADERS = (("accept-encoding", "identity"), ("user-agent", f"travois/{__version__}"))
 
 
 class HttpModel:
-    """One model at one endpoint, over one transport."""
+    """A model at one endpoint, reached over one transport."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class HttpModel:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
-        """Send the request; the last thing yielded is the reply. Raises `Problem`."""
+        """Send the request; the last thing yielded is the reply. Raises `ApiError`."""
         try:
             async with self._stream(request) as events:
                 yield events
@@ -136,7 +136,7 @@ class HttpModel:
                 yield events
 
     def _authorized(self, request: Request, url: str) -> Headers:
-        """The headers of a request with whatever proves whose it is."""
+        """Return the request's headers, signed where the provider wants a signature."""
         headers, signer = (*request.headers, *self._endpoint.headers), self._endpoint.signer
         if signer is None:
             return headers
@@ -168,10 +168,10 @@ class HttpModel:
         yield replace(reply, request=_request(response))
 
     def _spoke(self, last: float, deltas: list[StreamDelta]) -> float:
-        """When the model last said something: signs of life alone are not enough for ever."""
+        """Return when the model last sent a delta; raises `ApiError` if only keep-alives come."""
         now = anyio.current_time()
         if not deltas and now - last > self._silence:
-            what = f"the server kept the connection for {self._silence:g} s but said nothing"
+            what = f"the server sent no part of a reply for {self._silence:g} s"
             raise Problem("timeout", what)
         return now if deltas else last
 
@@ -180,7 +180,7 @@ class HttpModel:
 
         where = response.headers.get("location", "")
         if 300 <= response.status < 400 and where:
-            what = f"the server sends requests on to {where}: set the base URL to where it is"
+            what = f"the server redirects to {where}: set the base URL to that address"
             return Problem("invalid", what, status=response.status, request=_request(response))
         found = problem(
             response.status,
@@ -195,14 +195,14 @@ class HttpModel:
 
 
 async def _run_out(response: Response) -> None:
-    """Let the body end by itself, so that the connection can be kept; do not wait for it long."""
+    """Read the body to its end, so that the connection can be reused; give up quickly."""
     with anyio.move_on_after(DANGLING):
         async for _ in response.chunks:
             pass
 
 
 async def _body(response: Response) -> bytes:
-    """What came of an error's body; the status says enough if the rest does not come.
+    """Read an error's body; if it does not arrive, the status alone has to do.
 
     An empty body has a meaning of its own, so one that was lost is not empty.
     """
@@ -210,8 +210,10 @@ async def _body(response: Response) -> bytes:
     with anyio.move_on_after(ERROR_WAIT):
         whole = await _collected(response, body)
     if packed := _packed(response):
-        return f"(no words but {packed})".encode()
-    return bytes(body) or (b"" if whole else b"(the server broke off before it said why)")
+        return f"(a body encoded with {packed})".encode()
+    return bytes(body) or (
+        b"" if whole else b"(the connection closed before the error message arrived)"
+    )
 
 
 async def _collected(response: Response, body: bytearray) -> bool:
@@ -226,11 +228,11 @@ async def _collected(response: Response, body: bytearray) -> bool:
 
 
 def _no_reply(response: Response) -> str:
-    """Why what came with a good status cannot be a reply; empty if it can."""
+    """Return why a response with a good status cannot be a reply; empty if it can."""
     if _packed(response):
-        return f"the server answers in {_packed(response)}, which nobody asked for"
+        return f"the server sent an unrequested content encoding: {_packed(response)}"
     if response.headers.get("content-type", "").lower().startswith("text/html"):
-        return "the server answers with a web page: is the base URL right?"
+        return "the server returned a web page; check the base URL"
     return ""
 
 
@@ -240,5 +242,5 @@ def _packed(response: Response) -> str:
 
 
 def _request(response: Response) -> str:
-    """The provider's name for this request, for its support."""
+    """Return the provider's id for this request, for its support."""
     return response.headers.get("request-id") or response.headers.get("x-request-id", "")

@@ -1,4 +1,4 @@
-"""Anthropic's models at other providers: the same messages in another envelope."""
+"""Anthropic models on Amazon Bedrock and Google Vertex AI: request changes and AWS streams."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST = 1 << 24
 
 
 def dressed(request: Request, model: Model, surface: Surface) -> Request:
-    """A request as it is made to this provider."""
+    """Adapt an Anthropic request to the cloud platform that serves the model."""
     match surface:
         case "":
             return request
@@ -41,7 +41,7 @@ def dressed(request: Request, model: Model, surface: Surface) -> Request:
 
 
 def _bedrock(request: Request, model: Model) -> Request:
-    """The model is in the path, and betas are in the body."""
+    """Adapt a request for Bedrock: the model goes in the path, betas in the body."""
     betas = [beta for name, value in request.headers if name == BETAS for beta in value.split(",")]
     named = b',"anthropic_beta":[' + b",".join(map(quote, betas)) + b"]" if betas else b""
     body = _versioned(request.body, model, b"bedrock-2023-05-31", named)
@@ -68,13 +68,13 @@ def _versioned(body: bytes, model: Model, version: bytes, more: bytes = b"") -> 
 
 
 class EventStream:
-    """Takes bytes of Amazon's event stream, gives the events of the model's own stream."""
+    """A decoder of AWS event streams into the model's own events."""
 
     def __init__(self) -> None:
         self._partial = b""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that these bytes complete; raises `Problem`."""
+        """Return the events that these bytes complete; raises `ApiError`."""
         self._partial += chunk
         events: list[Event] = []
         while len(self._partial) >= PRELUDE:
@@ -86,21 +86,21 @@ class EventStream:
         return events
 
     def finish(self) -> list[Event]:
-        """Half a message is none: the reply that it belongs to is not whole."""
+        """Return nothing: half a message means that the reply is incomplete."""
         return []
 
 
 def _size(data: bytes) -> int:
     size, _, check = unpack_from(">III", data)
     if crc32(data[:8]) != check or not PRELUDE < size <= LARGEST:
-        raise Problem("garbled", "The stream is not an event stream of Amazon's.")
+        raise Problem("garbled", "The stream is not an AWS event stream.")
     return size
 
 
 def _event(message: bytes) -> list[Event]:
     (check,) = unpack_from(">I", message, len(message) - 4)
     if crc32(message[:-4]) != check:
-        raise Problem("garbled", "A message of the event stream was damaged on its way.")
+        raise Problem("garbled", "A message in the AWS event stream is damaged.")
     (length,) = unpack_from(">I", message, 4)
     headers = _headers(message[PRELUDE : PRELUDE + length])
     payload = message[PRELUDE + length : -4]
@@ -110,12 +110,14 @@ def _event(message: bytes) -> list[Event]:
         told = msgspec.json.decode(payload, type=dict[str, object])
         data = a2b_base64(str(told["bytes"])) if "bytes" in told else b""
     except (msgspec.DecodeError, Error) as error:
-        raise Problem("garbled", f"A message of the event stream makes no sense: {error}") from None
+        raise Problem(
+            "garbled", f"A message in the AWS event stream is not valid: {error}"
+        ) from None
     return [Event("", data)] if data else []
 
 
 def _headers(data: bytes) -> dict[str, str]:
-    """Headers that are strings, which all that matter are."""
+    """Decode the string headers; no other type matters here."""
     found, at = dict[str, str](), 0
     while at < len(data):
         name = data[at + 1 : at + 1 + data[at]].decode("utf-8", "replace")

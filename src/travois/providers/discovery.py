@@ -1,4 +1,4 @@
-"""Model servers on this machine, found by themselves, and the window that each really has."""
+"""Discovery of local model servers (Ollama, llama.cpp, LM Studio, vLLM) and their windows."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from travois.providers.http.tls import target
 from travois.providers.replies import Problem
 
 QUICK = 0.15
-"""How long all servers together may take to be found, in seconds."""
+"""The time limit for finding all servers together, in seconds."""
 PATIENT = 2.0
-"""How long one that was asked for may take to say what window it has."""
+"""The time limit for a server's answer about its models, in seconds."""
 LONGEST = 1 << 22
 
 Listed = dict[str, int]
-"""The windows of the models that a server has, by id; nought where it does not say."""
+"""The context windows of a server's models, by id; 0 where it does not say."""
 
 
 def runs_here(model: Model, env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
-    """Whether this model runs in a server on this machine.
+    """Return whether a model runs in a server on this machine.
 
     A model of the catalogue that others host is hosted, also behind a proxy of one's own.
     """
@@ -56,7 +56,7 @@ def runs_here(model: Model, env: Mapping[str, str], *, among: Catalog | None = N
 
 
 async def found(environ: Mapping[str, str], *, among: Catalog | None = None) -> Model | None:
-    """A model of a server on this machine, if one is running; the question takes no time."""
+    """Find a model of a server running on this machine, within 150 ms."""
     heard: dict[str, Listed] = {}
 
     async def ask(provider: str) -> None:
@@ -77,7 +77,7 @@ async def found(environ: Mapping[str, str], *, among: Catalog | None = None) -> 
 async def fitted(
     model: Model, environ: Mapping[str, str], *, among: Catalog | None = None
 ) -> Model:
-    """The same model with the window that its server gives it, where the server tells."""
+    """Return the model with the context window that its server reports, if it reports one."""
     url = _url(model.provider, environ, among) if model.provider in LISTS else ""
     listed: Listed = {}
     with anyio.move_on_after(PATIENT):
@@ -89,7 +89,7 @@ async def fitted(
 
 
 async def installed(provider: str, url: str) -> list[str]:
-    """Return the ids of the models that a server on this machine has."""
+    """List the ids of the models that a server on this machine has."""
     base, told = url.partition("?")[0].removesuffix("/v1"), list[str]()
     with anyio.move_on_after(PATIENT):
         if provider == "ollama":
@@ -101,7 +101,7 @@ async def installed(provider: str, url: str) -> list[str]:
 
 
 def _sized(model: Model, window: int) -> Model:
-    """No more than the catalogue allows where the server takes what it is told."""
+    """Return the model with this window, capped by the catalogue where the server obeys us."""
     if not window:
         return model
     window = min(window, model.window) if model.protocol == "ollama" else window
@@ -120,7 +120,7 @@ async def _listed(provider: str, url: str) -> Listed:
 
 
 async def _ollama(url: str) -> Listed:
-    """Those that can call tools, the one last used first."""
+    """List the first Ollama model that can call tools, the last used first."""
     named = [
         string(table(row).get("name")) for row in rows((await _ask(url, "/api/tags")).get("models"))
     ]
@@ -131,7 +131,7 @@ async def _ollama(url: str) -> Listed:
 
 
 async def _shown(url: str, id: str) -> int:
-    """The window of a model, as its makers or its owner set it; nought if it calls no tools."""
+    """Return the window set by an Ollama model or its owner; 0 if it cannot call tools."""
     told = await _ask(url, "/api/show", {"model": id})
     info = table(told.get("model_info"))
     most = max((number(info, name) for name in info if name.endswith(".context_length")), default=0)
@@ -153,7 +153,7 @@ async def _llamacpp(url: str) -> Listed:
 
 
 async def _lmstudio(url: str) -> Listed:
-    """Those that are loaded first; only this server has a list of such a kind."""
+    """List the models of LM Studio, loaded ones first; only this server has such a list."""
     told = (table(row) for row in rows((await _ask(url, "/api/v0/models")).get("data")))
     models = [row for row in told if row.get("type") in ("llm", "vlm") and string(row.get("id"))]
     models.sort(key=lambda row: row.get("state") != "loaded")
@@ -178,7 +178,7 @@ LISTS: dict[str, Callable[[str], Awaitable[Listed]]] = {
 
 
 async def _ask(url: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
-    """What a server says to this; nothing if it is no object, or no server is there."""
+    """Request JSON from a server; empty if it is not an object, or nothing answers."""
     to = target(url)
     try:
         line = Line(await dial(to.host, to.port), None)
@@ -218,7 +218,7 @@ async def _exchanged(
 async def explain(
     problem: Problem, model: Model, there: Endpoint, *, known: Catalog | None = None
 ) -> None:
-    """Add to a problem that only the user can solve what to do about it."""
+    """Add to an error that only the user can solve what to do about it."""
     among = known or catalog()
     served = among.providers.get(model.provider)
     match problem.kind:
@@ -238,18 +238,16 @@ def _explain_key(
     who = f"{model.provider} ({target(there.url).host})"
     match there.key_source:
         case "none":
-            what = f"{who} wants a key with {problem.status}, and none was sent"
+            what = f"{who} requires an API key ({problem.status}), but none was sent"
             names = " or ".join(served.key_env if served else ())
             fix = f"Set {names or f'keyEnv of providers.{model.provider} in your settings'}."
         case "apiKeyHelper":
-            what = (
-                f"{who} refused the key that the apiKeyHelper command printed with {problem.status}"
-            )
+            what = f"{who} rejected the API key printed by apiKeyHelper ({problem.status})"
             fix = "Run that command yourself and check what it prints, or set ANTHROPIC_API_KEY."
         case source:
-            what = f"{who} refused the key in {source} with {problem.status}"
+            what = f"{who} rejected the API key in {source} ({problem.status})"
             valid = f"Check that {source} holds a valid key for this provider"
-            fix = f"{valid}, or choose another --model."
+            fix = f"{valid}, or choose another model with --model."
     return f"{what}: {_sentence(problem.message)} {fix}"
 
 

@@ -21,7 +21,7 @@ LARGE = 31 << 20
 
 
 class Encoder:
-    """Says views as requests. It remembers bytes, but forgetting them would only cost time."""
+    """An encoder of views as requests that caches the encoded prefix of the last one."""
 
     def __init__(self, fetch: Callable[[str], bytes]) -> None:
         self._fetch = fetch
@@ -29,11 +29,11 @@ class Encoder:
         _keep_large_blocks()
 
     def fork(self) -> Encoder:
-        """One that has seen nothing, for a branch of the conversation."""
+        """Return an encoder without a cached prefix, for a branch of the conversation."""
         return Encoder(self._fetch)
 
     def request(self, view: View) -> Request:
-        """The request for this view. Raises `PrefixBreak` if it betrays the one sent before."""
+        """Build the request for a view; raises `PrefixBreak` if it does not extend the last one."""
         assert view.epoch is not None and not unsendable(view), unsendable(view)
         tape = self._tape
         if tape is None or not tape.holds(view):
@@ -45,7 +45,7 @@ class Encoder:
 
 
 class Tape:
-    """The pieces of one prefix, joined as they will be sent, with the digest after each."""
+    """The encoded parts of one prefix, joined as they are sent, with a digest after each."""
 
     def __init__(self, dialect: Dialect, *, moves: int) -> None:
         self._dialect = dialect
@@ -65,7 +65,7 @@ class Tape:
         return len(self._ends)
 
     def holds(self, view: View) -> bool:
-        """Whether this is a prefix of that view: only items not yet sent are looked at again."""
+        """Return whether this is a prefix of that view, comparing only items not yet sent."""
         count = len(self._items)
         if view.moves != self._moves or count > len(view.items):
             return False
@@ -73,7 +73,7 @@ class Tape:
         return all(map(is_, self._items[known:], view.items[known:count]))
 
     def extend(self, items: list[Item], *, branch: int = 0) -> None:
-        """Serialise what is new; `branch` is the item before which forks are still the same."""
+        """Serialise new items; `branch` is the item up to which forks share the prefix."""
         for index in range(len(self._items), len(items)):
             if items[index].seq == branch:
                 self._branch = len(self)
@@ -86,11 +86,11 @@ class Tape:
             self._items.append(items[index])
 
     def chain(self, pieces: int) -> str:
-        """The digest of the first pieces; empty if there are not so many."""
+        """Return the digest of the first parts; empty if there are fewer."""
         return self._chains[pieces * DIGEST : (pieces + 1) * DIGEST].hex()
 
     def request(self, anchor: int, *, edits: bytes = b"") -> Request:
-        """The whole request, with markers on the newest piece and where the cache ends.
+        """Assemble the request, with cache markers on the newest part and where the cache ends.
 
         `edits` are further members of the body, which are no pieces: they change no prefix.
         """
@@ -126,13 +126,13 @@ class Tape:
         self._ends.append(len(self._data))
 
     def _mark(self, pieces: int) -> int:
-        """Which of the first pieces is the last that takes a marker; -1 if none does."""
+        """Return the last of the first parts that takes a cache marker; -1 if none does."""
         return self._marks[pieces - 1] if 0 < pieces <= len(self._marks) else -1
 
 
 @cache
 def _keep_large_blocks() -> None:
-    """Spare bodies that grow by little the cost of fresh memory: 3 ms for 5 MB, each time.
+    """Avoid fresh memory for each body that grows a little: it costs 3 ms for 5 MB.
 
     glibc maps a block that is larger than any freed before afresh, and all its pages fault in.
     Once it has freed a larger one, which was never touched, it takes them from the heap.
@@ -141,6 +141,7 @@ def _keep_large_blocks() -> None:
 
 
 def _dialect(epoch: Epoch, fetch: Callable[[str], bytes]) -> Dialect:
+    """Create the encoder for the protocol of the epoch's model."""
     protocol = epoch.model.protocol
     match protocol:
         case "anthropic":
@@ -168,7 +169,7 @@ def _dialect(epoch: Epoch, fetch: Callable[[str], bytes]) -> Dialect:
 
 
 def _said(dialect: Dialect) -> str:
-    """The digest of all that a request says besides its pieces and where the markers are."""
+    """Return the digest of everything in a request besides its parts and cache markers."""
     head = dialect.head
     parts = (repr((head.path, head.headers)).encode(), head.opening, head.closing, head.marker)
     said = blake2b(digest_size=DIGEST)
@@ -178,7 +179,7 @@ def _said(dialect: Dialect) -> str:
 
 
 def _keep_prefix(view: View, tape: Tape, *, before: Tape | None) -> None:
-    """Refuse a request that does not begin with the last one, unless a fact moved the prefix."""
+    """Refuse a request that does not extend the last one, unless a fact moved the prefix."""
     sent = view.sent
     if sent is None or view.sent_moves != view.moves or tape.chain(sent.pieces) == sent.chain:
         return

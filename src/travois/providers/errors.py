@@ -1,4 +1,4 @@
-"""What went wrong, told from how a server says it."""
+"""Parsing of provider errors (429, 529, overflow, billing …) into an `ApiError` and its kind."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ BY_NAME: dict[str, ProblemKind] = {
     "unknown_parameter": "field",
     "unsupported_parameter": "field",
 }
-"""What a server calls it, as `error_code`, `code` or `type`."""
+"""The kinds by a server's own name, in `error_code`, `code` or `type`."""
 
 OVERFLOW = (
     r"prompt is too long|input is too long|maximum context length|context_length_exceeded"
@@ -95,7 +95,7 @@ SIZES = (
     r"range of input length should be \[\d+, ?(?P<limit>\d+)",
     r"with (?P<limit>\d+) maximum context length",
 )
-"""Where an overflow names its numbers."""
+"""The patterns of the numbers in an overflow message."""
 
 WORDS: tuple[tuple[str, ProblemKind], ...] = (
     (r"max_tokens: \d+ > (?P<limit>\d+), which is the maximum allowed", "output"),
@@ -141,7 +141,7 @@ LONGEST = 600
 SPEAKING = frozenset((0, 400, 404, 413, 422, 500))
 """Statuses whose words say more than they do; 0 is an error inside a stream."""
 NOWHERE = frozenset((404, 405, 501))
-"""What a server of web pages answers to what is meant for a model."""
+"""The statuses of a web server that is asked for a model."""
 PAGE = r"<html|<!doctype|<head|<body"
 TELLING: frozenset[ProblemKind] = frozenset(("quota", "billing", "overloaded", "auth", "large"))
 """Names that say more than the status beside them."""
@@ -155,7 +155,7 @@ def problem(
     protocol: Protocol,
     now: float,
 ) -> Problem:
-    """What an HTTP answer other than 200 means; `now` is for a `retry-after` that is a date."""
+    """Parse an HTTP error response; `now` is for a `retry-after` that is a date."""
     lower = {name.lower(): value for name, value in headers.items()}
     told = _told(body)
     asked = _wait(lower, now=now)
@@ -175,24 +175,24 @@ def problem(
 
 
 def _said(status: int, told: _Told, body: bytes) -> str:
-    said = told.message or f"The server answered {status} without saying why."
+    said = told.message or f"The server returned {status} without an error message."
     if not _is_page(status, body):
         return said
-    return f"{said} ({status}, a web page: is the base URL right?)"
+    return f"{said} ({status}, a web page; check the base URL)"
 
 
 def _is_page(status: int, body: bytes) -> bool:
-    """Whether a server of web pages answered, so that the address is wrong."""
+    """Return whether a web server answered, which means that the base URL is wrong."""
     return status in NOWHERE and bool(re.search(PAGE.encode(), body[:2000], re.IGNORECASE))
 
 
 def streamed(error: object, *, protocol: Protocol) -> Problem:
-    """What an error inside a stream that began well means."""
+    """Parse an error that arrives inside a stream."""
     told = _parse({"error": error})
     kind, found = _classify(told.status, told, protocol=protocol, waits=False)
     return Problem(
         kind,
-        told.message or "The server broke off without saying why.",
+        told.message or "The server ended the stream without an error message.",
         status=told.status,
         wait=told.wait,
         tokens=found.tokens,
@@ -203,7 +203,7 @@ def streamed(error: object, *, protocol: Protocol) -> Problem:
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """What a body says, whoever wrote it."""
+    """The fields of an error body, whichever provider wrote it."""
 
     message: str = ""
     names: tuple[str, ...] = ()
@@ -250,6 +250,7 @@ def _parse(body: dict[str, Any]) -> _Told:
 def _classify(
     status: int, told: _Told, *, protocol: Protocol, waits: bool
 ) -> tuple[ProblemKind, _Found]:
+    """Decide the kind of an error from its body, its names and its status, in this order."""
     if told.empty and protocol == "chat" and status in (400, 413):
         return "overflow", _Found()
     named: ProblemKind | None = next(
@@ -267,7 +268,7 @@ def _classify(
 
 
 def _plain(status: int, named: ProblemKind | None) -> ProblemKind:
-    """What the status says; inside a stream there is none, and then the name does."""
+    """Return the kind of a status; inside a stream there is none, so the name decides."""
     return BY_STATUS.get(status) or named or ("invalid" if 400 <= status < 500 else "server")
 
 
@@ -288,7 +289,7 @@ def _worded(message: str) -> tuple[ProblemKind, _Found] | None:
 
 
 def _room(found: _Found) -> tuple[ProblemKind, _Found]:
-    """How much output there is room for, where the prompt and the output share a limit."""
+    """Return the output that still fits, where prompt and output share a limit."""
     room = found.limit - found.tokens
     return ("output", _Found(limit=room)) if room > 0 else ("overflow", found)
 
@@ -312,7 +313,7 @@ def _numbers(match: re.Match[str]) -> _Found:
 
 
 def _raw_message(error: dict[str, Any]) -> str:
-    """OpenRouter wraps what the provider behind it said, as text."""
+    """Return the message that OpenRouter wraps around the provider's own error."""
     inner = string(table(error.get("metadata")).get("raw"))
     return _told(utf8(inner)).message if inner else ""
 
@@ -322,7 +323,7 @@ def _field(param: object, loc: object) -> str:
 
 
 def _delay(details: object) -> float | None:
-    """Google says in a detail how long to wait: `"retryDelay": "34s"`."""
+    """Return the delay that Google puts in a detail: `"retryDelay": "34s"`."""
     delays = (string(table(detail).get("retryDelay")) for detail in rows(details))
     return next((_number(delay[:-1]) for delay in delays if delay.endswith("s")), None)
 
@@ -348,7 +349,7 @@ def _until(date: str, *, now: float) -> float | None:
 
 
 def _readable(text: str) -> str:
-    """A few lines that a person can read, out of whatever came."""
+    """Shorten an error text, or a web page, to a few readable lines."""
     if re.search(PAGE, text[:2000], re.IGNORECASE):
         title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         text = title[1] if title else re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", text)

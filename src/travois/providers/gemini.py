@@ -1,4 +1,4 @@
-"""Gemini: how a view is said."""
+"""The Gemini API: builds request bodies (`GeminiEncoder`) and parses replies."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ MINE = "gemini"
 BESIDE = "part"
 """A block that holds what a part has besides its words, for the words after it."""
 UNSIGNED = b'"skip_thought_signature_validator"'
-"""What stands, by Google's own word, for the signature of a call that another model made."""
+"""The signature that Google documents for a call that another model made."""
 
 
 class Gemini:
-    """Pieces are parts; neighbours of one role share a content."""
+    """An encoder of views as Gemini requests: parts, grouped by role into contents."""
 
     close = b"]}"
 
@@ -71,14 +71,14 @@ class Gemini:
         self._fetch = fetch
 
     def glue(self, before: str, role: str) -> bytes:
-        """A comma inside a content; else the end of one and the start of the next."""
+        """Return a comma inside a content, else the end of one and the start of the next."""
         if before == role:
             return b","
         opening = b'{"role":"' + role.encode() + b'","parts":['
         return b"]}," + opening if before else opening
 
     def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
-        """The parts of one item; pictures of results come when all of these were told."""
+        """Encode one item as parts; images of tool results follow the whole batch."""
         fact = items[index].fact
         match fact:
             case User():
@@ -115,6 +115,7 @@ class Gemini:
 
 
 def _head(epoch: Epoch) -> Head:
+    """Build the path, tools and system instruction that all requests of an epoch share."""
     model = epoch.model
     tools = [_tool(tool) for tool in epoch.tools]
     system = [_text(epoch.system)] if epoch.system.strip() else []
@@ -157,7 +158,7 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
 
 
 def _encode_parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
-    """The parts of a reply; what stood beside words is put beside them again."""
+    """Encode the parts of a reply, with the members that stood beside each text."""
     beside, first = b"", True
     for block in content:
         match block:
@@ -181,7 +182,7 @@ def _encode_parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
 
 
 def _empty(beside: bytes) -> Iterator[bytes]:
-    """What stood beside no words at all."""
+    """Encode members that stood beside no text."""
     if beside:
         yield _text("", beside)
 
@@ -196,13 +197,13 @@ def _encode_call(call: Call, *, first: bool) -> bytes:
 
 
 def _id(call: Call) -> bytes:
-    """The member that names a call, where Gemini itself has named it."""
+    """Encode a call's id, if Gemini itself gave it one."""
     id = (_made(call) or {}).get("id")
     return b"" if id is None else b'"id":' + bytes(id) + b","
 
 
 def _made(call: Call) -> Members | None:
-    """What Gemini said of a call besides its name and arguments; none if it did not make it."""
+    """Return Gemini's own members of a call; None if another model made it."""
     extra = members(b"{" + utf8(call.extra) + b"}").get(MINE)
     return None if extra is None else members(bytes(extra))
 
@@ -223,7 +224,7 @@ BOTCHED = frozenset(("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTE
 
 
 class _Run:
-    """Words, or thoughts, that came in parts."""
+    """Consecutive text, or thoughts, that came in parts."""
 
     def __init__(self, *, thought: bool) -> None:
         self.thought = thought
@@ -258,7 +259,7 @@ _chunks = msgspec.json.Decoder(_Chunk)
 
 
 class GeminiReply:
-    """A reply while it is being said."""
+    """A parser of Gemini's stream chunks that builds up one reply."""
 
     done = False
     """Nothing but the end of the body tells that no more comes."""
@@ -274,20 +275,20 @@ class GeminiReply:
         self._grounds: dict[str, Any] = {}
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
-        """Take one more chunk."""
+        """Parse one chunk."""
         if data := event.data.strip():
             yield from self._take(data)
 
     def whole(self, body: bytes) -> None:
-        """Take a reply that was not streamed."""
+        """Parse a reply that was not streamed."""
         list(self._take(body))
 
     def reply(self) -> Reply:
-        """What was said, once all of it was."""
+        """Build the finished reply; raises `ApiError` if it is incomplete."""
         if not self._finish:
-            raise Problem("garbled", "The stream ended before the reply was whole.")
+            raise Problem("garbled", "The stream ended before the reply was complete.")
         if self._finish in BOTCHED:
-            raise Problem("garbled", self._detail or f"The model broke off: {self._finish}.")
+            raise Problem("garbled", self._detail or f"The model stopped: {self._finish}.")
         content = tuple(b for said in self._said for b in _blocks(said))
         stop = "refusal" if self._finish in REFUSALS else STOPS.get(self._finish, "unknown")
         if stop == "end" and calls(content):
@@ -342,7 +343,7 @@ class GeminiReply:
             self._said.append(Opaque(MINE, kind, msgspec.json.encode(part).decode()))
 
     def _words(self, part: Members) -> Iterator[StreamDelta]:
-        """Words go on where the last ones stopped, unless those were signed already."""
+        """Append text to the last run, unless that one is already signed."""
         text = string(msgspec.json.decode(part["text"]))
         thought = bytes(part.get("thought", msgspec.Raw(b"false"))) == b"true"
         kind = "thinking" if thought else "text"
@@ -358,13 +359,13 @@ class GeminiReply:
 
 
 def _decode_parts(data: bytes) -> list[Members]:
-    """The parts of the first candidate, each as the text it came in."""
+    """Decode the parts of the first candidate, each as its raw members."""
     try:
         first = next(iter(_chunks.decode(data).candidates), None)
         raw = first.content.parts if first and first.content else []
         return [members(bytes(part)) for part in raw]
     except msgspec.ValidationError as error:
-        raise Problem("garbled", f"A chunk of the stream makes no sense: {error}") from error
+        raise Problem("garbled", f"A chunk of the stream is not valid: {error}") from error
 
 
 def _decode_call(part: Members, made: str) -> Call:
@@ -388,7 +389,7 @@ def _blocks(said: _Run | AnyBlock) -> Iterator[AnyBlock]:
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
-    """The counts without overlap; None if there are none."""
+    """Parse the token counts without overlap; None if there are none."""
     prompt = number(usage, "promptTokenCount") + number(usage, "toolUsePromptTokenCount")
     thoughts = number(usage, "thoughtsTokenCount")
     output = number(usage, "candidatesTokenCount") + thoughts

@@ -1,4 +1,4 @@
-"""The JSON schema of a tool's arguments, as short as it can be: every call pays for it.
+"""JSON schemas of tool arguments, as short as possible since every call pays for them.
 
 It does not say that other fields are forbidden: whoever adds one is not kept from their work.
 """
@@ -18,13 +18,13 @@ from travois.core.json import rows, table
 
 @cache
 def schema(struct: type[msgspec.Struct]) -> str:
-    """The schema of a struct as compact JSON: the same text for the same struct, always."""
+    """Build a struct's schema as compact JSON, always the same text for the same struct."""
     whole = msgspec.json.schema(struct)
     return msgspec.json.encode(_inline_node(whole, table(whole.get("$defs")))).decode()
 
 
 def _inline_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
-    """One node without references, titles and nulls; a field's own words are kept."""
+    """Inline one node without references, titles and nulls; field descriptions are kept."""
     said = {k: v for k, v in node.items() if k not in ("$ref", "$defs", "default", "anyOf")}
     if not said.get("required"):
         said.pop("required", None)
@@ -48,13 +48,13 @@ def _inline_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _struct(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
-    """What a reference means; the class's own words are for its readers, not for the model."""
+    """Resolve a reference, without the class docstring: it is not written for the model."""
     struct = table(named[str(node["$ref"]).removeprefix("#/$defs/")])
     return {k: v for k, v in struct.items() if k not in ("title", "description")}
 
 
 def _either(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
-    """The choices but null: an argument that may be absent is one that is not required."""
+    """Return the choices except null: an argument that may be absent is just not required."""
     choices = [_inline_node(table(one), named) for one in rows(node["anyOf"])]
     real = [one for one in choices if one.get("type") != "null"]
     return real[0] if len(real) == 1 else {"anyOf": real}
@@ -64,10 +64,10 @@ def _either(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
 
 
 MOST = 10
-"""How many flaws are told at once."""
+"""The most flaws that are reported at once."""
 DEEPEST = 60
 STEPS = 20_000
-"""How many rules are held against parts of a value."""
+"""The most rules that are checked, so that a recursive schema ends."""
 Patterns = Literal["checked", "skipped"]
 
 
@@ -93,23 +93,23 @@ TYPES: dict[str, Callable[[object], bool]] = {
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One schema as it is held against one value."""
+    """A schema being checked against one value."""
 
     root: object
     patterns: Patterns
     steps: Iterator[int]
-    """How much may still be done."""
+    """The steps that are left."""
 
 
 def flaws(value: object, schema: object, *, patterns: Patterns = "checked") -> tuple[str, ...]:
-    """What is wrong with the value; empty if nothing is."""
+    """Find what is wrong with a value, in words that a model can act on; empty if valid."""
     check = Check(schema, patterns, iter(range(STEPS)))
     return tuple(islice(_flaws(value, schema, "", check=check, depth=0), MOST))
 
 
 def _flaws(value: object, schema: object, at: str, *, check: Check, depth: int) -> Iterator[str]:
     if schema is False:
-        yield f"{at or '/'} must not be there"
+        yield f"{at or '/'} is not allowed"
     rules = table(schema)
     if depth > DEEPEST or not rules or next(check.steps, None) is None:
         return
@@ -133,7 +133,7 @@ Within = Callable[[object, object, str], Iterator[str]]
 
 
 def _check_plain(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
-    """What needs no look inside."""
+    """Check the rules that need no look inside."""
     wanted = rules.get("type")
     kinds = [wanted] if isinstance(wanted, str) else rows(wanted)
     known = [kind for kind in kinds if isinstance(kind, str) and kind in TYPES]
@@ -176,7 +176,7 @@ def _members(
         if name in known:
             yield from within(inner, known[name], f"{at}/{name}")
         elif closed:
-            yield f"{at}/{name} is not known; the members are: {', '.join(known)}"
+            yield f"{at}/{name} is not a known property; known are: {', '.join(known)}"
         elif "patternProperties" not in rules:
             yield from within(inner, rules.get("additionalProperties"), f"{at}/{name}")
 
@@ -195,13 +195,13 @@ def _choices(value: object, rules: dict[str, Any], at: str, within: Within) -> I
     for name in ("anyOf", "oneOf"):
         fits = [not list(within(value, rule, at)) for rule in rows(rules.get(name))]
         if fits and not any(fits):
-            yield f"{at or '/'} fits none of the {len(fits)} forms that it may have"
+            yield f"{at or '/'} matches none of the {len(fits)} allowed schemas"
         elif name == "oneOf" and sum(fits) > 1:
-            yield f"{at or '/'} fits more than one form"
+            yield f"{at or '/'} matches more than one of the allowed schemas"
 
 
 def _found(root: object, reference: str) -> object:
-    """What a reference within the schema points to; anything else asks for nothing."""
+    """Follow a reference within the schema; anything else has no rules."""
     node = root
     for word in reference.removeprefix("#").strip("/").split("/") if "#" in reference else ():
         node = table(node).get(word.replace("~1", "/").replace("~0", "~")) if word else node

@@ -1,4 +1,4 @@
-"""Ollama's own API: how a view is said."""
+"""Ollama's own API: builds request bodies (`OllamaEncoder`) and parses replies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from travois.providers.request import Head, Piece
 
 
 class Ollama(Chat):
-    """Chat messages without ids: a result names its tool, and arguments are objects."""
+    """An encoder of chat messages without ids: results name their tool, arguments are objects."""
 
     def __init__(self, epoch: Epoch, fetch: Callable[[str], bytes]) -> None:
         super().__init__(epoch, fetch)
@@ -25,7 +25,7 @@ class Ollama(Chat):
         self._nothing = b'""'
 
     def _user(self, content: tuple[Shown, ...], *, before: str) -> Iterator[Piece]:
-        """Words in one string, pictures beside it."""
+        """Encode text as one string, with the images beside it."""
         told, images = list[Text](), list[bytes]()
         for block in map(self._told, content):
             data = base64(block, self._fetch) if isinstance(block, Media) else None
@@ -52,7 +52,7 @@ class Ollama(Chat):
 
 
 def _head(epoch: Epoch) -> Head:
-    """The window is always named: left to itself, the server cuts prompts to a few thousand."""
+    """Build the head of a request; without a window the server cuts prompts to a few thousand."""
     model = epoch.model
     tools = [declared(tool) for tool in epoch.tools]
     system = [message("system", quote(epoch.system))] if epoch.system.strip() else []
@@ -77,7 +77,7 @@ TOLD = ("error", "message", "done")
 
 
 class OllamaReply:
-    """A reply while it is being said: lines that say what chunks of a chat say."""
+    """A parser of Ollama's JSON lines, which say the same as chat chunks."""
 
     def __init__(self, model: Model, *, size: int = 0) -> None:
         self._chat = ChatReply(model, size=size)
@@ -85,7 +85,7 @@ class OllamaReply:
         """Whether the server has said that nothing more comes."""
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
-        """Take one more line; what comes after the end is not looked at."""
+        """Parse one line; anything after the end is ignored."""
         line = decode(event.data)
         if self.done or not any(name in line for name in TOLD):
             return
@@ -95,16 +95,16 @@ class OllamaReply:
             yield from self._chat.event(Event("", b"[DONE]"))
 
     def whole(self, body: bytes) -> None:
-        """Take a reply that was not streamed."""
+        """Parse a reply that was not streamed."""
         list(self.event(Event("", body)))
 
     def reply(self) -> Reply:
-        """What was said, once all of it was."""
+        """Build the finished reply; raises `ApiError` if it is incomplete."""
         return self._chat.reply()
 
 
 def _chunk(line: dict[str, Any]) -> dict[str, Any]:
-    """The same as a chunk of a chat completion; calls get their ids from when it was said."""
+    """Convert a line to a chat completion chunk; calls get ids from its timestamp."""
     message = table(line.get("message"))
     counts = {
         "prompt_tokens": number(line, "prompt_eval_count"),

@@ -1,4 +1,4 @@
-"""OpenAI chat completions and its dialects: how a view is said."""
+"""The OpenAI chat completions API and its dialects: builds request bodies, parses replies."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ATTACHED = "Shown by the tools above:"
 
 
 class Chat:
-    """Pieces are messages."""
+    """An encoder of views as chat completion requests: parts are messages."""
 
     close = b""
 
@@ -74,11 +74,11 @@ class Chat:
         self._fetch = fetch
 
     def glue(self, before: str, role: str) -> bytes:
-        """A comma, but not before the first message."""
+        """Return a comma, except before the first message."""
         return b"," if before else b""
 
     def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
-        """The messages of one item, and those that must stand around it."""
+        """Encode one item as messages, with those that must stand around it."""
         fact = items[index].fact
         match fact:
             case User():
@@ -98,7 +98,7 @@ class Chat:
         yield message("user", self._content(content))
 
     def _content(self, content: tuple[Shown, ...]) -> bytes:
-        """Plain text as one string, which every server takes; parts only where media need them."""
+        """Encode text as one string, which every server takes; as parts only with media."""
         told = tuple(self._told(block) for block in content)
         if all(isinstance(block, Text) for block in told):
             text = words(told)
@@ -126,7 +126,7 @@ class Chat:
         return Piece("tool", said % (quote(self._id(call.id)), quote(self._outcome(fact))))
 
     def _outcome(self, fact: Result) -> str:
-        """The tool role takes only text: images come in a message after the whole batch."""
+        """Return a result as text; the tool role takes no images, they follow the batch."""
         told = tuple(self._mentioned(block) for block in fact.content)
         text = words(told) if words(told).strip() else NO_OUTPUT
         return f"Error: {text}" if fact.error and not text.lower().startswith("error") else text
@@ -137,7 +137,7 @@ class Chat:
         return Text(note(block, "see below" if self._shows(block) else HIDDEN))
 
     def _attached(self, items: Sequence[Item], last: int) -> Iterator[Piece]:
-        """The images of the batch of results that ends here, as a message of the user's."""
+        """Encode the images of the batch of results that ends here as a user message."""
         batch: list[Shown] = []
         while last >= 0 and isinstance(fact := items[last].fact, Result):
             batch[:0] = [block for block in fact.content if self._shows(block)]
@@ -156,7 +156,7 @@ class Chat:
             yield message("user", quote(GO_ON))
 
     def _inside(self, content: tuple[AnyBlock, ...]) -> Members:
-        """The members of an assistant's message; none if there is nothing to say."""
+        """Return the members of an assistant message; none if there is nothing to say."""
         text = "\n".join(part for block in content if (part := spoken(block)).strip())
         made = [self._call(call) for call in calls(content)]
         if not text and not made:
@@ -168,7 +168,7 @@ class Chat:
         return inside
 
     def _reasoning(self, content: tuple[AnyBlock, ...]) -> Members:
-        """Thoughts go back only to servers that ask for them, and there always."""
+        """Return the reasoning to echo: only servers that ask for it get it, and always."""
         thoughts, wanted = thought(content), Members()
         if "echo-reasoning" in self._quirks:
             wanted["reasoning_content"] = thoughts.get("reasoning_content", raw(""))
@@ -190,6 +190,7 @@ class Chat:
 
 
 def _head(epoch: Epoch) -> Head:
+    """Build the path, tools and system message that all requests of an epoch share."""
     model = epoch.model
     limit = b"max_tokens" if "max-tokens" in model.quirks else b"max_completion_tokens"
     role = "system" if "system-role" in model.quirks else "developer"
@@ -217,7 +218,7 @@ def _options(model: Model) -> bytes:
 
 
 def thought(content: tuple[AnyBlock, ...]) -> Members:
-    """The thoughts of a reply, as the server named them."""
+    """Collect the reasoning of a reply, under the server's own names."""
     thoughts: Members = {}
     for block in content:
         if isinstance(block, Opaque) and (block.protocol, block.kind) == ("chat", "reasoning"):
@@ -226,14 +227,14 @@ def thought(content: tuple[AnyBlock, ...]) -> Members:
 
 
 def declared(tool: ToolSpec) -> bytes:
-    """A tool as chat completions are told of it."""
+    """Encode a tool definition for chat completions."""
     name, said, schema = quote(tool.name), quote(tool.description), utf8(tool.schema)
     inside = b'{"name":%s,"description":%s,"parameters":%s}' % (name, said, schema)
     return b'{"type":"function","function":' + inside + b"}"
 
 
 def message(role: str, content: bytes) -> Piece:
-    """One message of this role."""
+    """Encode one message of this role."""
     return Piece(role, b'{"role":"' + role.encode() + b'","content":' + content + b"}")
 
 
@@ -241,7 +242,7 @@ def message(role: str, content: bytes) -> Piece:
 
 
 class _Growing:
-    """One call while it is being said."""
+    """A tool call being assembled from deltas."""
 
     def __init__(self) -> None:
         self.index: int | None = None
@@ -252,13 +253,13 @@ class _Growing:
 
 
 class Calls:
-    """The calls of one reply, in the order in which they began."""
+    """The tool calls of one reply, assembled from deltas in the order they began."""
 
     def __init__(self) -> None:
         self._calls: list[_Growing] = []
 
     def take(self, delta: dict[str, Any], *, reply: str) -> tuple[int, str]:
-        """Take one more delta; returns which call it belongs to and what its arguments gained."""
+        """Add one delta; returns the call it belongs to and the added argument text."""
         inside = table(delta.get("function"))
         id, name = string(delta.get("id")), string(inside.get("name"))
         args = _text(inside.get("arguments"))
@@ -273,18 +274,18 @@ class Calls:
         return self._calls.index(call), args
 
     def named(self, key: object) -> tuple[str, str]:
-        """The id and the name of a call."""
+        """Return the id and the name of a call."""
         assert isinstance(key, int)
         return self._calls[key].id, self._calls[key].name
 
     def made(self, reply: str, *, cut: bool) -> tuple[tuple[Call, ...], bool]:
-        """All calls; if the reply was cut, without a last one that is half, and whether it was."""
+        """Build all calls, without a last one that was cut off, and say whether one was."""
         made = [Call(c.id, c.name, arguments("".join(c.args)), extra=c.extra) for c in self._calls]
         half = cut and bool(made) and not is_object("".join(self._calls[-1].args))
         return tuple(made[:-1] if half else made), half
 
     def _of(self, index: int | None, *, id: str, name: str, args: str) -> _Growing:
-        """The call that a delta belongs to: by index, else by id, else the last one."""
+        """Return the call that a delta belongs to: by index, else by id, else the last one."""
         call = self._known(index, id=id, name=name)
         if call is not None and not _starts_another(call, id=id, name=name, args=args):
             return call
@@ -302,12 +303,12 @@ class Calls:
 
 
 def made_id(reply: str, index: int) -> str:
-    """An id for a call that came without one: the same whenever the same reply is read."""
+    """Make an id for a call without one: always the same for the same reply."""
     return "call_" + blake2b(f"{reply}/{index}".encode(), digest_size=12).hexdigest()
 
 
 def arguments(text: str) -> str:
-    """Arguments as one JSON text: nothing means none, and a string of JSON is unwrapped."""
+    """Return arguments as one JSON text; empty becomes {}, a JSON string is unwrapped."""
     bare = text.strip()
     if bare in ("", "null", '""'):
         return "{}"
@@ -321,7 +322,7 @@ def arguments(text: str) -> str:
 
 
 def _starts_another(call: _Growing, *, id: str, name: str, args: str) -> bool:
-    """Google's endpoint numbers all parallel calls 0: another name and id is another call."""
+    """Return whether a delta starts a new call: Google numbers all parallel calls 0."""
     if not name or not call.name:
         return False
     if id:
@@ -330,7 +331,7 @@ def _starts_another(call: _Growing, *, id: str, name: str, args: str) -> bool:
 
 
 def _text(args: object) -> str:
-    """A part of the arguments; some servers send them whole, as an object."""
+    """Return part of the arguments as text; some servers send them whole, as an object."""
     if args is None:
         return ""
     return args if isinstance(args, str) else msgspec.json.encode(args).decode()
@@ -345,7 +346,7 @@ FENCED = re.compile(r"\A\s*```(?:json|tool_call)?\s*\n(.*?)\n\s*```\s*\Z", re.DO
 
 
 def split(text: str, *, reply: str) -> tuple[str, tuple[Call, ...]]:
-    """The words and the calls of a text; a text without whole calls stays as it is."""
+    """Split text into words and tool calls; a text without whole calls stays as it is."""
     for pattern in (TAGGED, MISTRAL, FENCED):
         found = [call for match in pattern.findall(text) for call in _calls(match)]
         if found:
@@ -390,7 +391,7 @@ _chunks = msgspec.json.Decoder(dict[str, Any])
 
 
 class ChatReply:
-    """A reply while it is being said."""
+    """A parser of chat completion chunks that builds up one reply."""
 
     def __init__(self, model: Model, *, size: int = 0) -> None:
         self._size = size
@@ -412,7 +413,7 @@ class ChatReply:
         self._blocks: list[tuple[BlockKind, object]] = []
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
-        """Take one more chunk; what comes after the end is not looked at."""
+        """Parse one event; anything after the end is ignored."""
         data = event.data.strip()
         if self.done or not data:
             return
@@ -426,15 +427,15 @@ class ChatReply:
         yield from self.take(chunk)
 
     def whole(self, body: bytes) -> None:
-        """Take a reply that was not streamed."""
+        """Parse a reply that was not streamed."""
         chunk = decode(body)
         list(self.take(chunk))
         self.done = bool(chunk.get("choices"))
 
     def reply(self) -> Reply:
-        """What was said, once all of it was."""
+        """Build the finished reply; raises `ApiError` if it is incomplete."""
         if not self.done and not self._finish:
-            raise Problem("garbled", "The stream ended before the reply was whole.")
+            raise Problem("garbled", "The stream ended before the reply was complete.")
         stop = STOPS.get(self._finish, "unknown")
         if self._refusal:
             stop = "refusal"
@@ -457,7 +458,7 @@ class ChatReply:
         )
 
     def take(self, chunk: dict[str, Any]) -> Iterator[StreamDelta]:
-        """Take one more chunk that has been read."""
+        """Parse one decoded chunk."""
         choice = table(next(iter(rows(chunk.get("choices"))), None))
         groq = table(chunk.get("x_groq"))
         error = chunk.get("error") or choice.get("error") or groq.get("error")
@@ -510,7 +511,7 @@ class ChatReply:
             yield BlockEnded(len(self._blocks) - 1)
 
     def _add_details(self, details: object) -> None:
-        """Fragments of one detail follow each other under one type and index."""
+        """Merge reasoning fragments; those of one detail share a type and an index."""
         for part in map(table, rows(details)):
             last = self._details[-1] if self._details else {}
             same = (part.get("type"), part.get("index")) == (last.get("type"), last.get("index"))
@@ -542,7 +543,7 @@ class ChatReply:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """One event of a stream as an object; raises `Problem`."""
+    """Decode one event of a stream as an object; raises `ApiError`."""
     try:
         return _chunks.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -550,7 +551,7 @@ def decode(data: bytes) -> dict[str, Any]:
 
 
 def _parts(content: object) -> tuple[str, str]:
-    """Thoughts and words of a content that may be a string or a list of parts."""
+    """Split a content, a string or a list of parts, into thoughts and text."""
     parts = [table(part) for part in rows(content)]
     thoughts = "".join(_parts(part.get("thinking"))[1] for part in parts)
     return thoughts, string(content) + "".join(string(part.get("text")) for part in parts)
@@ -563,7 +564,7 @@ def _call_deltas(delta: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
-    """The counts without overlap; None if there are none."""
+    """Parse the token counts without overlap; None if there are none."""
     prompt, output = number(usage, "prompt_tokens"), number(usage, "completion_tokens")
     if not prompt and not output:
         return None

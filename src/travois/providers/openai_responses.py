@@ -1,4 +1,4 @@
-"""OpenAI Responses: how a view is said."""
+"""The OpenAI Responses API: builds request bodies (`ResponsesEncoder`) and parses replies."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BESIDE = "message"
 
 
 class Responses:
-    """Pieces are input items."""
+    """An encoder of views as Responses requests: parts are input items."""
 
     close = b""
 
@@ -63,11 +63,11 @@ class Responses:
         self._fetch = fetch
 
     def glue(self, before: str, role: str) -> bytes:
-        """A comma, but not before the first item."""
+        """Return a comma, except before the first item."""
         return b"," if before else b""
 
     def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
-        """The input items of one item of the view."""
+        """Encode one item of the view as input items."""
         fact = items[index].fact
         match fact:
             case User():
@@ -90,7 +90,7 @@ class Responses:
         return b'{"type":"%s","call_id":%s,"output":%s}' % (kind, id, output)
 
     def _content(self, content: tuple[Shown, ...], *, nothing: str) -> bytes:
-        """Plain text as one string; parts only where media need them."""
+        """Encode text as one string; as parts only where media need them."""
         if all(isinstance(block, Text) for block in content):
             text = words(content)
             return quote(text if text.strip() else nothing)
@@ -112,6 +112,7 @@ class Responses:
 
 
 def _head(epoch: Epoch) -> Head:
+    """Build the path, tools and instructions that all requests of an epoch share."""
     model = epoch.model
     tools = [_tool(tool) for tool in epoch.tools]
     system = quote(epoch.system) if epoch.system.strip() else b""
@@ -153,7 +154,7 @@ def _tool(tool: ToolSpec) -> bytes:
 
 
 def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
-    """A reply as it came; reasoning that led to nothing is refused, so it stays here."""
+    """Encode a reply without trailing reasoning, which the API refuses."""
     items = list(_items(fact.content))
     while items and items[-1].role == "sealed":
         items.pop()
@@ -201,7 +202,7 @@ def _call(call: Call) -> bytes:
 
 
 def is_freeform(call: Call) -> bool:
-    """Whether a call came as plain text, and must go back as that."""
+    """Return whether a call's input came as plain text, and must go back as that."""
     return FREEFORM in call.extra
 
 
@@ -235,7 +236,7 @@ OWN = frozenset(("id", "type", "status", "role", "content", "call_id", "name", "
 
 
 class ResponsesReply:
-    """A reply while it is being said."""
+    """A parser of Responses events that builds up one reply."""
 
     def __init__(self, *, size: int = 0) -> None:
         self._size = size
@@ -245,7 +246,7 @@ class ResponsesReply:
         """Whether the server has said that nothing more comes."""
 
     def event(self, event: Event) -> Iterator[StreamDelta]:
-        """Take one more event; what comes after the end is not looked at."""
+        """Parse one event; anything after the end is ignored."""
         data = event.data.strip()
         if self.done or not data or data == b"[DONE]":
             return
@@ -274,13 +275,13 @@ class ResponsesReply:
                 pass
 
     def whole(self, body: bytes) -> None:
-        """Take a reply that was not streamed."""
+        """Parse a reply that was not streamed."""
         self._end(body)
 
     def reply(self) -> Reply:
-        """What was said, once all of it was."""
+        """Build the finished reply; raises `ApiError` if it is incomplete."""
         if not self.done:
-            raise Problem("garbled", "The stream ended before the reply was whole.")
+            raise Problem("garbled", "The stream ended before the reply was complete.")
         id, whole = string(self._whole.get("id")), self._whole
         found = [b for n, item in sorted(self._items.items()) for b in _blocks(item, f"{id}/{n}")]
         content, refusal = tuple(found), _refused(self._items)
@@ -297,7 +298,7 @@ class ResponsesReply:
         return Reply(content, stop, usage, id=id, model=model, detail=detail, hits=hits)
 
     def _end(self, body: bytes) -> None:
-        """Items that came one by one are the better ones; else those of the whole."""
+        """Finish the response; items that were streamed win over those of the whole."""
         self._whole = decode(body)
         error = self._whole.get("error")
         if error or self._whole.get("status") in ("failed", "cancelled"):
@@ -316,7 +317,7 @@ def _began(index: int, item: dict[str, Any]) -> BlockBegan:
 
 
 def _blocks(data: bytes, where: str) -> Iterator[AnyBlock]:
-    """One output item as blocks; what is not ours to read is kept as it came."""
+    """Decode one output item as blocks; unknown items are kept as they came."""
     item = decode(data)
     kind = string(item.get("type"))
     match kind:
@@ -365,7 +366,7 @@ def _searches(content: tuple[AnyBlock, ...]) -> int:
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
-    """The counts without overlap; None if there are none."""
+    """Parse the token counts without overlap; None if there are none."""
     prompt, output = number(usage, "input_tokens"), number(usage, "output_tokens")
     if not prompt and not output:
         return None

@@ -1,4 +1,4 @@
-"""How each protocol is asked to think more or less: one of five words, as far as it knows it."""
+"""Request options shared by the provider formats: effort, reply length, legal names, media."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ LEVELS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")
 BUDGETS: tuple[tuple[int, Effort], ...] = ((8_000, "low"), (16_000, "medium"), (32_000, "high"))
 """Below how many tokens of thinking, where somebody counts in these, which effort is meant."""
 NAMES = ("effort", "outputconfig", "reasoning", "think", "thinkingconfig", "thinkinglevel")
-"""What servers call it when they refuse it."""
+"""The names of the effort field in servers' error messages."""
 
 
 def refused(field: str) -> bool:
-    """Whether a server that does not know this field does not know the effort."""
+    """Return whether a rejected field is the one that asks for the effort."""
     bare = field.rpartition(".")[2].lower().replace("_", "").replace(" ", "")
     return bare.removeprefix("reasoning") in ("", *NAMES) and bool(bare)
 
 
 def worth(tokens: int) -> Effort:
-    """The effort that comes nearest to so much thinking."""
+    """Return the effort nearest to a thinking budget in tokens."""
     for most, level in BUDGETS:
         if tokens < most:
             return level
@@ -37,12 +37,12 @@ def worth(tokens: int) -> Effort:
 
 
 def further(model: Model) -> bytes:
-    """What stands at the end of a body: the effort, and further members that the model wants."""
+    """Encode the end of a body: the effort and the model's extra members."""
     return effort(model) + (b"," + utf8(model.params) if model.params else b"")
 
 
 def effort(model: Model) -> bytes:
-    """The member that asks for the effort, with a comma before it; nothing if none was chosen."""
+    """Encode the member that asks for the effort, after a comma; empty if none was chosen."""
     if not model.effort:
         return b""
     most = "high" if model.effort in ("xhigh", "max") else model.effort
@@ -68,11 +68,11 @@ def effort(model: Model) -> bytes:
 LONGEST = re.compile(
     rb'("(?:max_(?:completion_|output_)?tokens|maxOutputTokens|num_predict)":)(\d+)'
 )
-"""How long a reply may be: it stands after the model's name, before anything that was said."""
+"""The reply limit in a body: it stands before any text of the conversation."""
 
 
 def rationed(request: Request, output: int) -> Request:
-    """The same request for a reply of at most so many tokens; nought leaves it as it is.
+    """Return the request with the reply limited to so many tokens; 0 leaves it unchanged.
 
     The length is no part of what a provider caches.
     """
@@ -97,21 +97,21 @@ STARTED_BEFORE = "(This conversation began earlier.)"
 
 
 def spoken(block: AnyBlock) -> str:
-    """What of a block is said again as words: another provider's summary stands for history."""
+    """Return the text of a block; another provider's summary stands for the history."""
     if isinstance(block, Opaque):
         return block.text if block.kind in ("compaction", "text") else ""
     return block.text if isinstance(block, Text) else ""
 
 
 def call_id(id: str, *, legal: str = r"[A-Za-z0-9_-]{1,64}", start: str = "toolu_") -> str:
-    """A call's id if it is legal; else one made from it, always the same."""
+    """Return a call's id if it is legal, else one derived from it, always the same."""
     if re.fullmatch(legal, id):
         return id
     return start + blake2b(utf8(id), digest_size=12).hexdigest()
 
 
 def tool_name(name: str) -> str:
-    """A tool's name, whatever the model called it."""
+    """Return a tool's name with illegal characters replaced."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "unknown"
 
 
@@ -124,7 +124,7 @@ HIDDEN = "this model cannot be shown it"
 
 
 def base64(media: Media, fetch: Callable[[str], bytes]) -> bytes | None:
-    """The bytes of it in base64; None if they are lost or none."""
+    """Encode media as base64; None if the bytes are missing or empty."""
     try:
         return b2a_base64(fetch(media.blob), newline=False) or None
     except KeyError:
@@ -132,13 +132,13 @@ def base64(media: Media, fetch: Callable[[str], bytes]) -> bytes | None:
 
 
 def shown(media: Media, fetch: Callable[[str], bytes], *, taken: bool = True) -> bytes | str:
-    """The bytes of it in base64 if they are taken, and there; else the line in its place."""
+    """Return media as base64 if it is accepted and present, else a placeholder line."""
     if not taken:
         return note(media, HIDDEN)
     return base64(media, fetch) or note(media, "its bytes are lost")
 
 
 def note(media: Media, why: str) -> str:
-    """A line in place of something that cannot be shown."""
+    """Return a placeholder line for media that is not sent."""
     name = f" {media.name}" if media.name else ""
     return f"[{media.kind}{name}, {media.mime}, {media.size} bytes: {why}]"

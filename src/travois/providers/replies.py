@@ -1,4 +1,4 @@
-"""What comes back from a model: deltas for the eye, then one reply, or a problem."""
+"""Replies of models: stream deltas, the finished reply, and `ApiError` for failed requests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from travois.providers.web_search import Hit
 
 
 class Began(msgspec.Struct, frozen=True):
-    """The reply has begun; `usage` is what the provider knows so far."""
+    """The start of a reply; `usage` is what the provider knows so far."""
 
     id: str
     model: str
@@ -27,7 +27,7 @@ BlockKind = Literal["text", "thinking", "call", "other"]
 
 
 class BlockBegan(msgspec.Struct, frozen=True):
-    """Block `index` of the reply has begun; `id` and `name` are a call's."""
+    """The start of block `index`; `id` and `name` belong to a tool call."""
 
     index: int
     kind: BlockKind
@@ -36,7 +36,7 @@ class BlockBegan(msgspec.Struct, frozen=True):
 
 
 class Grew(msgspec.Struct, frozen=True):
-    """Block `index` grew by this text (for a call: by this piece of its arguments)."""
+    """Text added to block `index`; for a tool call, a piece of its arguments."""
 
     index: int
     kind: BlockKind
@@ -44,7 +44,7 @@ class Grew(msgspec.Struct, frozen=True):
 
 
 class BlockEnded(msgspec.Struct, frozen=True):
-    """Block `index` is whole."""
+    """The end of block `index`."""
 
     index: int
 
@@ -53,7 +53,7 @@ StreamDelta = Began | BlockBegan | Grew | BlockEnded
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """One whole reply; half a reply is never made into one of these."""
+    """A complete reply; half a reply never becomes one."""
 
     content: tuple[AnyBlock, ...]
     stop: Stop
@@ -63,11 +63,11 @@ class Reply(msgspec.Struct, frozen=True):
     detail: str = ""
     """Why it stopped, in the provider's words, where it said more than a stop reason."""
     request: str = ""
-    """What the provider calls the request, for its own support."""
+    """The provider's request id, for its support."""
     left_out: int = 0
-    """How many old results the provider says that it did not show to the model."""
+    """The number of old tool results that the provider reports as cleared."""
     hits: tuple[Hit, ...] = ()
-    """What the provider's own search of the web found, or the words cite."""
+    """The hits of the provider's own web search, and the pages that the text cites."""
 
 
 ProblemKind = Literal[
@@ -100,7 +100,7 @@ TRANSIENT: frozenset[ProblemKind] = frozenset(
 
 
 class Problem(Exception):
-    """Why a request brought no reply, in words and in kind."""
+    """A failed model request: its kind, its message, and whether to retry."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Problem(Exception):
 
 
 def as_fact(view: View, reply: Reply) -> Assistant:
-    """The reply as a fact, without calls that were cut or refused: those never run."""
+    """Build the fact of a reply, without calls that were cut off or refused: those never run."""
     content, detail, stop = reply.content, reply.detail, reply.stop
     if stop in ("length", "window") and content and isinstance(content[-1], Call):
         content, detail = content[:-1], "call"
@@ -152,7 +152,7 @@ def as_fact(view: View, reply: Reply) -> Assistant:
 
 
 def _unique(view: View, content: tuple[AnyBlock, ...]) -> tuple[AnyBlock, ...]:
-    """The same blocks, with call ids that this session has not used yet.
+    """Return the blocks with call ids that this session has not used yet.
 
     Local servers number the calls of each reply from nought; providers refuse repeated ids.
     """
@@ -175,7 +175,7 @@ def _renamed(block: AnyBlock, taken: set[str], used: set[str]) -> AnyBlock:
 
 
 def guess(content: tuple[AnyBlock, ...], *, size: int) -> Usage:
-    """An estimate for a reply to a request of so many bytes; nothing if the size is not known."""
+    """Estimate the usage of a reply to a request of so many bytes; zero if that is unknown."""
     if not size:
         return Usage(estimated=True)
     return Usage(

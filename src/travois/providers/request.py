@@ -1,4 +1,4 @@
-"""A request as a row of pieces, each serialised once and never again."""
+"""Model requests as parts that are serialised once, so that a prefix stays byte-identical."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Piece(NamedTuple):
-    """One cacheable unit of a request, in cache order, as its final bytes.
+    """A cacheable part of a request, in cache order, as its final bytes.
 
     For Anthropic a piece is one content block (or tool, or system block); for chat completions it
     is one message. `markable` says whether the provider takes a cache marker on it.
@@ -27,7 +27,7 @@ class Piece(NamedTuple):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One request, ready to leave: everything but where it goes and with which key."""
+    """A request ready to send, except for the base URL and the API key."""
 
     path: str
     headers: tuple[tuple[str, str], ...]
@@ -40,18 +40,18 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def asked(items: Sequence[Item], index: int, id: str) -> Call:
-    """The call that the result at this place answers."""
+    """Find the call that the result at this index answers."""
     replies = (i.fact for i in reversed(items[:index]) if isinstance(i.fact, Assistant))
     made = (call for reply in replies for call in calls(reply.content))
     return next((call for call in made if call.id == id), Call(id, "", "{}"))
 
 
 class PrefixBreak(AssertionError):
-    """A request does not begin with the one before it, though nothing moved the prefix."""
+    """A request that does not extend the one before it, though nothing moved the prefix."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What stands before and after the messages in every request of an epoch."""
+    """Everything before and after the messages, shared by all requests of an epoch."""
 
     path: str
     headers: tuple[tuple[str, str], ...]
@@ -60,25 +60,25 @@ class Head(msgspec.Struct, frozen=True):
     opening: bytes
     closing: bytes
     marker: bytes = b""
-    """What goes before the closing brace of a marked piece; empty where markers are not taken."""
+    """The cache marker, before the closing brace of a part; empty if there are no markers."""
     role: str = ""
-    """Whose message the opening already ends with, if any."""
+    """The role of the message that the opening already ends with, if any."""
 
 
 class Dialect(Protocol):
-    """How one protocol says a view, for one epoch."""
+    """An encoder of views for one provider format and one epoch."""
 
     head: Head
     close: bytes
-    """What ends the last message."""
+    """The bytes that end the last message."""
 
     def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterable[Piece]:
-        """Item `index` as pieces; `before` is the role of the piece before them.
+        """Encode item `index` as parts; `before` is the role of the part before them.
 
         Only what stands before the item may matter, or that it is the last of its batch.
         """
         ...
 
     def glue(self, before: str, role: str) -> bytes:
-        """What stands between a piece and the one before it."""
+        """Return the bytes between a part and the one before it."""
         ...

@@ -1,4 +1,4 @@
-"""Amazon's signature of a request, version 4."""
+"""AWS Signature Version 4 for requests to Bedrock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Credentials(msgspec.Struct, frozen=True):
-    """Whose requests they are; never written to a log."""
+    """AWS credentials; never written to a log."""
 
     key: str
     secret: str
@@ -24,14 +24,14 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What a signature is good for."""
+    """The region and the service that a signature is valid for."""
 
     region: str
     service: str
 
 
 def credentials(environ: Mapping[str, str]) -> Credentials | None:
-    """Those of the environment; None if there are none."""
+    """Read AWS credentials from the environment; None if there are none."""
 
     def named(*names: str) -> str:
         return next((value for n in names if (value := environ.get(f"AWS_{n}", "").strip())), "")
@@ -51,7 +51,7 @@ def signed(
     now: float,
     method: str = "POST",
 ) -> Headers:
-    """The same headers with a date and a signature over all of the request."""
+    """Return the headers with a date and a signature over the whole request."""
     date = strftime("%Y%m%dT%H%M%SZ", gmtime(now))
     token = (("x-amz-security-token", by.token),) if by.token else ()
     dated = (*headers, ("x-amz-date", date), *token)
@@ -79,7 +79,7 @@ def signed(
 
 
 def _path(url: str) -> str:
-    """Each part escaped once more than it was sent, as every service but one wants it."""
+    """Escape each path segment once more than it was sent, as all services but S3 want."""
     return quote(urlsplit(url).path or "/", safe="/-_.~")
 
 

@@ -1,4 +1,4 @@
-"""The door of this room for replies: bytes go in, deltas and one reply come out."""
+"""Streamed replies: picks the parser for a model's protocol and feeds it the response body."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from travois.providers.replies import Reply, StreamDelta
 
 
 class Reader(Protocol):
-    """Reads one answer. Either method may raise `Problem`."""
+    """A reader of one response body; either method may raise `ApiError`."""
 
     @property
     def done(self) -> bool:
-        """Whether the reply is whole, though the body may go on."""
+        """Whether the reply is complete, though the body may go on."""
         ...
 
     def feed(self, chunk: bytes) -> list[StreamDelta]:
-        """Take more bytes of the body; gives what there is to see of them."""
+        """Take more bytes of the body and return the deltas they complete."""
         ...
 
     def reply(self) -> Reply:
-        """The whole reply, once the body has ended."""
+        """Return the complete reply, once the body has ended."""
         ...
 
 
 class Growing(Protocol):
-    """A reply of one protocol while it is being said."""
+    """A parser of one provider format that builds up a reply."""
 
     done: bool
 
     def event(self, event: Event) -> Iterable[StreamDelta]:
-        """Take one more event."""
+        """Parse one event."""
         ...
 
     def whole(self, body: bytes) -> None:
-        """Take a reply that was not streamed."""
+        """Parse a reply that was not streamed."""
         ...
 
     def reply(self) -> Reply:
-        """What was said; raises `Problem` if it is not whole."""
+        """Build the finished reply; raises `ApiError` if it is incomplete."""
         ...
 
 
 def reader(model: Model, *, size: int = 0, surface: Surface = "") -> Reader:
-    """A reader for one answer of this model to a request of so many bytes.
+    """Create a reader for the response of this model to a request of so many bytes.
 
     The size matters only where the server does not count: the usage is then an estimate.
     """
@@ -74,7 +74,7 @@ def reader(model: Model, *, size: int = 0, surface: Surface = "") -> Reader:
 
 
 class StreamReader:
-    """Reads server-sent events, or one JSON object where a gateway does not stream.
+    """A reader of server-sent events, or of one JSON object where a gateway does not stream.
 
     Where the framing is known to be another one, it is given.
     """
@@ -87,11 +87,11 @@ class StreamReader:
 
     @property
     def done(self) -> bool:
-        """Whether the reply is whole, though the body may go on."""
+        """Whether the reply is complete, though the body may go on."""
         return self._growing.done
 
     def feed(self, chunk: bytes) -> list[StreamDelta]:
-        """Take more bytes; the first one that is not white tells which kind of body it is."""
+        """Take more bytes; the first that is not white space shows the kind of body."""
         if self._frames is not None:
             return self._take(self._frames.feed(chunk))
         self._body += chunk
@@ -102,7 +102,7 @@ class StreamReader:
         return self._take(self._frames.feed(bytes(self._body)))
 
     def reply(self) -> Reply:
-        """The whole reply."""
+        """Return the complete reply."""
         if self._frames is not None:
             self._take(self._frames.finish())
         elif self._body:

@@ -1,4 +1,4 @@
-"""A search of the web by whoever serves the model: how it is asked for, and what it found."""
+"""Web search by the model's provider: the request members, and the hits in its replies."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from travois.core.json import rows, string, table
 from travois.core.models import Protocol
 
 MOST = 5
-"""How often a model may search before it answers."""
+"""The most searches of a model before it answers."""
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """One page that a search found."""
+    """A page that a search found."""
 
     url: str
     title: str = ""
@@ -25,7 +25,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 def asking(protocol: Protocol, tool: str, *, only: tuple[str, ...], never: tuple[str, ...]) -> str:
-    """The members of a request's body that let the model search, with a tool of that name."""
+    """Encode the request members that let the model search the web."""
     asked: dict[str, object]
     match protocol:
         case "anthropic":
@@ -43,7 +43,7 @@ def asking(protocol: Protocol, tool: str, *, only: tuple[str, ...], never: tuple
 
 
 def merged(hits: Iterable[Hit]) -> tuple[Hit, ...]:
-    """Each page once, with all that was said of it."""
+    """Merge hits so that each page appears once, with all its texts."""
     found: dict[str, Hit] = {}
     for hit in hits:
         known = found.get(hit.url, hit)
@@ -54,7 +54,7 @@ def merged(hits: Iterable[Hit]) -> tuple[Hit, ...]:
 
 
 def told(content: Iterable[AnyBlock]) -> Iterator[Hit]:
-    """What the blocks of Anthropic's own search name, and what words cite of it."""
+    """Collect the hits and citations in blocks of Anthropic's own search."""
     for block in content:
         if not isinstance(block, Opaque) or block.kind not in ("text", "web_search_tool_result"):
             continue
@@ -64,7 +64,7 @@ def told(content: Iterable[AnyBlock]) -> Iterator[Hit]:
 
 
 def annotated(parts: Iterable[object]) -> Iterator[Hit]:
-    """What the annotations of messages cite, as OpenAI and those who follow it write them."""
+    """Collect the citations in message annotations, in OpenAI's format."""
     for part in map(table, parts):
         for note in map(table, rows(part.get("annotations"))):
             inside = table(note.get("url_citation")) or note
@@ -72,7 +72,7 @@ def annotated(parts: Iterable[object]) -> Iterator[Hit]:
 
 
 def grounded(metadata: dict[str, Any]) -> Iterator[Hit]:
-    """What Gemini says that its words rest on."""
+    """Collect the sources in Gemini's grounding metadata."""
     chunks = [table(table(row).get("web")) for row in rows(metadata.get("groundingChunks"))]
     yield from (_hit({**chunk, "url": chunk.get("uri")}) for chunk in chunks)
     for support in map(table, rows(metadata.get("groundingSupports"))):

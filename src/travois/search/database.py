@@ -1,4 +1,4 @@
-"""The file of an index: opened when first needed, mended when broken, done without when it must."""
+"""The SQLite file of a search index: opened on demand, rebuilt when damaged, else in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from travois.search import lexical
 from travois.sessions import blobs
 
 PATIENCE = 30.0
-"""How many seconds to wait for other processes that write."""
+"""The seconds to wait for other processes that write."""
 SHAPE = 2
 TABLES = """
 create table if not exists collection (
@@ -43,13 +43,13 @@ T = TypeVar("T")
 
 
 class Foreign(sqlite3.DatabaseError):
-    """The file is of another version, or somebody else's."""
+    """An index file of another version or program."""
 
     sqlite_errorcode = sqlite3.SQLITE_NOTADB
 
 
 class File:
-    """One SQLite file for any number of threads and processes."""
+    """A SQLite file for any number of threads and processes."""
 
     def __init__(self, path: Path) -> None:
         self.trouble = ""
@@ -60,7 +60,7 @@ class File:
         self._lock = RLock()
 
     def run(self, action: Callable[[sqlite3.Connection], T]) -> T:
-        """Do something with the open file, again if the file had to be mended for it."""
+        """Run an action on the open file, again if the file had to be repaired for it."""
         with self._lock:
             for mend in (self._set_aside, self._retreat):
                 try:
@@ -71,7 +71,7 @@ class File:
             return action(self._opened())
 
     def close(self) -> None:
-        """Let go of the file; it is opened again when needed."""
+        """Close the file; it is opened again when needed."""
         with self._lock, suppress(sqlite3.Error):
             if self._base is not None:
                 self._base.close()
@@ -90,7 +90,7 @@ class File:
         return self._base
 
     def _set_aside(self, error: sqlite3.DatabaseError) -> None:
-        """Keep a broken file out of the way, unless another process did that already."""
+        """Move a damaged file away, unless another process already did."""
         if _code(error) not in SPOILT:
             self._retreat(error)
             return
@@ -102,10 +102,10 @@ class File:
             self._path.replace(aside)
             for ending in ("-wal", "-shm"):
                 self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
-        self.trouble = f"The search index was not usable ({error}); it is made again."
+        self.trouble = f"The search index was damaged ({error}); it is being rebuilt."
 
     def _retreat(self, error: sqlite3.DatabaseError) -> None:
-        """Go on in memory, with what can still be read of the file."""
+        """Continue in memory, with what can still be read of the file."""
         if _code(error) is None:
             raise error
         self.close()
@@ -119,7 +119,7 @@ class File:
         except sqlite3.DatabaseError:
             self._base = _connect(":memory:")
             _prepare(self._base)
-        self.trouble = f"The search index cannot be kept on disk ({error}); it is only in memory."
+        self.trouble = f"The search index cannot be saved ({error}); it stays in memory."
 
     def _roll_back(self) -> None:
         with suppress(sqlite3.Error):
@@ -132,7 +132,7 @@ def _connect(name: str) -> sqlite3.Connection:
 
 
 def _prepare(base: sqlite3.Connection) -> None:
-    """Give an empty file its tables; raises `Foreign` if it is neither empty nor ours."""
+    """Create the tables in an empty file; raises `ForeignIndexFile` if it holds something else."""
     version = SHAPE * 1000 + lexical.VERSION
     base.executescript("pragma journal_mode = wal; pragma synchronous = normal;")
     if base.execute("pragma user_version").fetchone()[0] == version:
@@ -140,7 +140,7 @@ def _prepare(base: sqlite3.Connection) -> None:
     base.execute("begin immediate")
     found: int = base.execute("pragma user_version").fetchone()[0]
     if found != version and base.execute("select count(*) from sqlite_master").fetchone()[0]:
-        raise Foreign("it is of another version")
+        raise Foreign("it has another version")
     for statement in TABLES.split(";"):
         base.execute(statement)
     base.execute(f"pragma user_version = {version}")
@@ -155,7 +155,7 @@ def _inode(path: Path) -> int:
 
 
 def _code(error: sqlite3.DatabaseError) -> int | None:
-    """The kind of an error of SQLite; none for a mistake of ours."""
+    """Return SQLite's primary error code; None for a programming error."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
@@ -164,7 +164,7 @@ def _code(error: sqlite3.DatabaseError) -> int | None:
 
 
 class Document(msgspec.Struct, frozen=True, array_like=True):
-    """A passage that can be found. Long texts are several documents of one group."""
+    """A passage that can be found; a long text is several documents of one group."""
 
     id: str
     text: str
@@ -179,7 +179,7 @@ class Document(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def spoken(self) -> str:
-        """What its meaning is taken from."""
+        """The text that its embedding is computed from."""
         text = f"{self.who}: {self.text}" if self.who else self.text
         return f"{self.title}\n{text}" if self.title else text
 
@@ -193,7 +193,7 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What is looked for."""
+    """A search query: its text, its indexed words and their weights."""
 
     text: str
     words: tuple[str, ...]
@@ -202,11 +202,11 @@ class Query(msgspec.Struct, frozen=True):
     """The weight of each of its words: the rarer, the heavier. Absent: in no document."""
     now: float
     length: float
-    """How many words a document of the collection has on average."""
+    """The average number of words of a document."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A document that may be an answer, and what speaks for it."""
+    """A document that may answer a query, and its scores."""
 
     document: Document
     words: tuple[str, ...]
@@ -218,12 +218,12 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors whose angles tell how near their meanings are."""
+    """A model that turns texts into unit vectors; a small angle means a similar meaning."""
 
     name: str
     """Vectors of different names cannot be compared."""
     size: int
 
     def encode(self, texts: Sequence[str]) -> bytes:
-        """One row of float32 of unit length for each text."""
+        """Encode each text as one row of float32 of unit length."""
         ...

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2: a text becomes 384 numbers, and texts of like meaning point the same way."""
+"""Text embeddings by all-MiniLM-L6-v2, and a small static table that approximates them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 LONGEST = 256
-"""How many word pieces of a text count."""
+"""The most word pieces of a text that count."""
 TABLE, PIECES = "static.table", "static.txt"
 """A row for each piece: a byte for what the piece counts, and four bits for each value, from 1 to
 15 around 8. The first half of the values stands in the low bits."""
@@ -37,7 +37,7 @@ LOW, HIGH = bytes(byte & 15 for byte in range(256)), bytes(byte >> 4 for byte in
 
 
 class Static:
-    """The table; it is read when it is first used."""
+    """The static embedding table, loaded on first use."""
 
     name = "all-MiniLM-L6-v2/static-1"
     size = 128
@@ -46,7 +46,7 @@ class Static:
         self._loaded: tuple[WordPiece, bytes] | None = None
 
     def encode(self, texts: Sequence[str]) -> bytes:
-        """One row of float32 of unit length for each text; zeros for one that says nothing."""
+        """Encode each text as a unit row of float32; zeros for a text without known words."""
         self._loaded = self._loaded or _load_table()
         pieces, table = self._loaded
         coded = (pieces.encode(text, limit=LONGEST)[1:-1] for text in texts)
@@ -82,7 +82,7 @@ KNOWN = {
 
 
 class Tensor(msgspec.Struct):
-    """The place of a tensor in its file."""
+    """The entry of a tensor in a safetensors header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -90,19 +90,19 @@ class Tensor(msgspec.Struct):
 
 
 def weights_folder() -> Path | None:
-    """Where the package of the model has its files."""
+    """Find the folder with the model's weights."""
     return place / "model" if (place := package(PACKAGE)) else None
 
 
 def package(name: str) -> Path | None:
-    """Where a package of weights lies. It is never imported: it would want far more."""
+    """Find a package of weights without importing it: that would load far more."""
     spec = find_spec(name)
     places = list(spec.submodule_search_locations or ()) if spec else []
     return Path(places[0]) if places else None
 
 
 def weights_problem(folder: Path, *, stamp: Path, known: Mapping[str, str] | None = None) -> str:
-    """What is wrong with the files, if anything is; `known` are the sums of others, by name.
+    """Return what is wrong with the weights, if anything; `known` are other checksums by name.
 
     The stamp says which files were found to be right, so that they are read once and not always.
     """
@@ -115,13 +115,13 @@ def weights_problem(folder: Path, *, stamp: Path, known: Mapping[str, str] | Non
     except OSError as error:
         return f"{error.filename}: {(error.strerror or str(error)).lower()}"
     if wrong:
-        return f"{folder / wrong[0]} is not the file that is known to be good"
+        return f"{folder / wrong[0]} does not have the expected checksum"
     _keep(stamp, seen)
     return ""
 
 
 def read(path: Path) -> dict[str, NDArray[np.float32]]:
-    """The tensors of a file of safetensors, without copying them."""
+    """Read the tensors of a safetensors file without copying them."""
     import numpy as np
 
     with path.open("rb") as file:
@@ -149,7 +149,7 @@ def _identity(path: Path) -> str:
 
 
 def _keep(stamp: Path, seen: str) -> None:
-    """Write the stamp where that is possible; elsewhere the files are read again next time."""
+    """Save the stamp where possible; elsewhere the files are hashed again next time."""
     try:
         make_folders(stamp.parent)
         stamp.touch(0o600)
@@ -163,13 +163,13 @@ TOGETHER = 1024
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """There is no embedder here, and why."""
+    """The reason why there is no embedder."""
 
     why: str
 
 
 def find(stamp: Path) -> MiniLM | Absent:
-    """The model, if it can run here. Loads nothing yet; `stamp` is where a check is noted."""
+    """Find the embedder, if it can run here, without loading it; `stamp` records a check."""
     if find_spec("numpy") is None:
         return Absent("numpy is not installed: pip install 'travois[embed]'")
     folder = weights_folder()
@@ -180,7 +180,7 @@ def find(stamp: Path) -> MiniLM | Absent:
 
 
 class MiniLM:
-    """The model; its weights are mapped when it is first used."""
+    """The embedding model; its weights are mapped on first use."""
 
     name = "all-MiniLM-L6-v2"
     size = 384
@@ -191,7 +191,7 @@ class MiniLM:
         self._loaded: tuple[WordPiece, Net] | None = None
 
     def encode(self, texts: Sequence[str]) -> bytes:
-        """One row of float32 of unit length for each text."""
+        """Encode each text as one row of float32 of unit length."""
         self._loaded = self._loaded or _load_net(self._folder)
         pieces, net = self._loaded
         coded = [pieces.encode(text, limit=self._longest) for text in texts]
@@ -204,7 +204,7 @@ class MiniLM:
 
 
 def _batches(coded: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """The places of texts, by length, as many at once as are good for the cache."""
+    """Yield batches of text positions, sorted by length, sized to fit the CPU cache."""
     batch: list[int] = []
     size = 0
     for at in sorted(range(len(coded)), key=lambda at: len(coded[at])):

@@ -1,4 +1,4 @@
-"""Which documents have the words of a query: the rare words decide, so the work is bounded."""
+"""Lexical search (FTS5 and BM25): the rare words of a query decide, so the work is bounded."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from math import log
 import msgspec
 
 POSTINGS = 3072
-"""How many places of words one search may visit."""
+"""The most postings that one search may visit."""
 TERMS = 256
-"""How many different words of a query are looked at."""
+"""The most distinct words of a query that are considered."""
 FEW = 32
-"""How many of them, the rarest, count."""
+"""The number of rarest words that count."""
 EVERYWHERE = "[]"
 MEMBERS = """\
 select number from document where collection = ?3 and band in (select value from json_each(?2))"""
@@ -24,7 +24,7 @@ TOKENS = "ascii tokenchars '!#$%&()*+,-./:;<=>?@[\\]^_`{|}~'"
 
 
 class Collection(msgspec.Struct, frozen=True, array_like=True):
-    """A collection as it stands."""
+    """The row of a collection: its number, its embedder and its counts."""
 
     number: int
     embedder: str
@@ -37,7 +37,7 @@ class Collection(msgspec.Struct, frozen=True, array_like=True):
 
 
 def find(base: sqlite3.Connection, name: str) -> Collection | None:
-    """The collection of that name, if there is one."""
+    """Return the collection of that name, if there is one."""
     row = base.execute(
         "select number, embedder, documents, words from collection where name = ?", (name,)
     ).fetchone()
@@ -45,7 +45,7 @@ def find(base: sqlite3.Connection, name: str) -> Collection | None:
 
 
 def found(base: sqlite3.Connection, name: str) -> Collection:
-    """The collection of that name, made if there is none."""
+    """Return the collection of that name, created if there is none."""
     if (known := find(base, name)) is not None:
         return known
     base.execute("insert into collection (name) values (?)", (name,))
@@ -58,7 +58,7 @@ def found(base: sqlite3.Connection, name: str) -> Collection:
 
 
 def waiting(base: sqlite3.Connection, name: str) -> int:
-    """How many documents have no vector."""
+    """Return how many documents have no vector."""
     row: tuple[int] = base.execute(
         "select count(*) from document where codes is null and collection ="
         " (select number from collection where name = ?)",
@@ -68,7 +68,7 @@ def waiting(base: sqlite3.Connection, name: str) -> int:
 
 
 def write(base: sqlite3.Connection, collection: Collection, number: int, *, words: str) -> None:
-    """Make a document findable by its words."""
+    """Index a document under its words."""
     base.execute(
         f"insert into {collection.table} (rowid, words) values (?, ?)",  # noqa: S608  a number
         (number, words),
@@ -76,7 +76,7 @@ def write(base: sqlite3.Connection, collection: Collection, number: int, *, word
 
 
 def erase(base: sqlite3.Connection, collection: Collection, number: int, *, words: str) -> None:
-    """Take back what `write` did with these very words."""
+    """Remove a document from the index, given the words it was indexed under."""
     table = collection.table
     base.execute(
         f"insert into {table} ({table}, rowid, words) values ('delete', ?, ?)",  # noqa: S608
@@ -87,7 +87,7 @@ def erase(base: sqlite3.Connection, collection: Collection, number: int, *, word
 def counts(
     base: sqlite3.Connection, collection: Collection, words: Iterable[str]
 ) -> dict[str, float]:
-    """How many documents have each word, the rarest first; of common ones an estimate."""
+    """Count the documents with each word, the rarest first; common words are estimated."""
     table = collection.table
     some = f"select rowid n from {table} where {table} match ? limit ?"  # noqa: S608
     known: dict[str, float] = {}
@@ -112,7 +112,7 @@ def nearest(
     limit: int,
     within: str = EVERYWHERE,
 ) -> list[int]:
-    """The documents that have most of the rare words, or the latest that have a common one.
+    """Find the documents with most of the rare words, or the latest ones with a common word.
 
     `within` is a JSON list of the groups that alone count; an empty one means all.
     """
@@ -136,7 +136,7 @@ def nearest(
 
 
 def rarity(collection: Collection, counted: dict[str, float]) -> dict[str, float]:
-    """How much each word says."""
+    """Return the weight of each word: the rarer, the heavier."""
     total = collection.documents
     return {
         word: log(1 + max(0.0, total - count + 0.5) / (count + 0.5))
@@ -145,7 +145,7 @@ def rarity(collection: Collection, counted: dict[str, float]) -> dict[str, float
 
 
 def weigh(words: Sequence[str], rarity: Mapping[str, float], *, length: float) -> float:
-    """BM25 of a document's words; in short texts a word that comes again says little more."""
+    """Score a document by BM25; in short texts a repeated word adds little."""
     score = 0.0
     shortness = 0.7 * (0.65 + 0.35 * len(words) / (length or 1.0))
     for word, weight in rarity.items():
@@ -155,7 +155,7 @@ def weigh(words: Sequence[str], rarity: Mapping[str, float], *, length: float) -
 
 
 def quoted(word: str) -> str:
-    """A word as a query of one term, whatever it is made of."""
+    """Quote a word as a query of one term, whatever it contains."""
     return '"' + word.replace('"', "").replace("\0", "") + '"'
 
 
@@ -184,12 +184,12 @@ VOWEL = re.compile("[aeiouy]")
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Its words in order, without what is only grammar. None has a space or a quote in it."""
+    """Split a text into stemmed terms without stop words, none with a space or a quote."""
     return tuple(stem for word in WORD.findall(text) for stem in _stems(word))
 
 
 def _stems(word: str) -> Iterator[str]:
-    """A word, and if it is a name such as `fetchUser`, also the words within."""
+    """Yield a word's terms, and of a name such as `fetchUser` also the words within."""
     if UNSPACED.search(word):
         yield from (word[at : at + 2].lower() for at in range(len(word) - 1))
         return
@@ -202,7 +202,7 @@ def _stems(word: str) -> Iterator[str]:
 
 @lru_cache(1 << 14)
 def _stem(word: str) -> tuple[str, ...]:
-    """A word without its endings; nothing of a word that is only grammar."""
+    """Strip a word's endings; a stop word has no terms."""
     if word in GRAMMAR:
         return ()
     if len(word) < 4 or not (word.isascii() and word.isalpha()):
@@ -220,7 +220,7 @@ def _single(word: str) -> str:
 
 
 def _shortened(word: str) -> str:
-    """Without -ing, -ed and the like: `stopped` becomes `stop`."""
+    """Strip -ing, -ed and the like: `stopped` becomes `stop`."""
     for ending in ENDINGS:
         head = word.removesuffix(ending)
         if head != word and len(head) > 2 and VOWEL.search(head):
@@ -230,7 +230,7 @@ def _shortened(word: str) -> str:
 
 
 def _rooted(word: str) -> str:
-    """With one last letter for all its forms: `save` and `saving`, `party` and `parties`."""
+    """Give all forms one last letter: `save` and `saving`, `party` and `parties`."""
     if len(word) > 3 and word.endswith("e"):
         return word[:-1]
     return f"{word[:-1]}i" if len(word) > 3 and word.endswith("y") else word

@@ -1,4 +1,4 @@
-"""The forward pass of the model, for many texts at once and without padding."""
+"""The forward pass of MiniLM in numpy, for many texts at once and without padding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THREADS = ("scipy_openblas_set_num_threads64_", "scipy_openblas_set_num_threads"
 
 
 class Linear(msgspec.Struct, frozen=True):
-    """Weights and what is added."""
+    """A linear layer: weights and bias."""
 
     weight: Matrix
     bias: Matrix
@@ -32,7 +32,7 @@ class Linear(msgspec.Struct, frozen=True):
 
 
 class Norm(msgspec.Struct, frozen=True):
-    """Brings each row to a mean and a spread of its own learning."""
+    """A layer normalisation with learned scale and bias."""
 
     weight: Matrix
     bias: Matrix
@@ -47,7 +47,7 @@ class Norm(msgspec.Struct, frozen=True):
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """One of the layers: who looks at whom, then what comes of it."""
+    """A transformer layer: self-attention, then a feed-forward network."""
 
     looks: Linear
     """What each piece asks, what it answers to, and what it tells, side by side."""
@@ -63,7 +63,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Texts of equal length that lie one after the other."""
+    """Consecutive texts of equal length."""
 
     start: int
     count: int
@@ -75,7 +75,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Net:
-    """The model, from its tensors."""
+    """The network, built from its tensors."""
 
     def __init__(self, tensors: dict[str, Matrix]) -> None:
         self._pieces = tensors["embeddings.word_embeddings.weight"]
@@ -87,7 +87,7 @@ class Net:
         self._layers = [_layer(tensors, f"encoder.layer.{number}.") for number in range(LAYERS)]
 
     def __call__(self, texts: Sequence[Sequence[int]]) -> Matrix:
-        """A row of unit length for each text; the texts come ordered by length."""
+        """Return a row of unit length for each text; the texts come sorted by length."""
         runs = _runs(texts)
         rows = self._norm(
             self._pieces[np.concatenate([np.asarray(text) for text in texts])]
@@ -101,7 +101,7 @@ class Net:
 
 
 def work_alone() -> None:
-    """Multiply in one thread: on a busy machine two wait for each other ten times as long."""
+    """Limit BLAS to one thread: on a busy machine two wait for each other ten times as long."""
     for path in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*"):
         library = ctypes.CDLL(str(path))
         for name in THREADS:
@@ -119,7 +119,7 @@ def _runs(texts: Sequence[Sequence[int]]) -> list[Run]:
 
 
 def _attend(looks: Matrix, runs: Sequence[Run]) -> Matrix:
-    """What each piece hears from the pieces of its own text."""
+    """Apply self-attention within each text."""
     heard: Matrix = np.empty((len(looks), SIZE), np.float32)
     for run in runs:
         shape = (run.count, run.length, 3, HEADS, WIDTH)

@@ -1,4 +1,4 @@
-"""Which candidates answer best: by words, meaning, speaker and time, and by what stands beside.
+"""Ranking of search candidates by words, meaning, speaker, time and neighbouring passages.
 
 An answer often has none of the question's words, but follows a turn that has them, in a session
 that is all about them. So each candidate is weighed alone first, in standard deviations of its
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.search import lexical as lexicon
+from travois.search import lexical
 from travois.search.database import Candidate, Document, Embedder, Hit, Query
 from travois.search.lexical import Collection, weigh, words
 from travois.search.update import unpack
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 WIDTH = 128
-"""How many candidates come from the words, and how many from the meaning."""
+"""The most candidates by words, and as many by meaning."""
 WIDE = 256
 """How many, where groups are looked for: those beside a good one have few of the words."""
 AROUND = 40
-"""How many of each bring their neighbours with them."""
+"""The number of best candidates of each kind whose neighbours are added."""
 LONGEST = 8000
-"""How many characters of a query count: half of them from its start, half from its end."""
+"""The most characters of a query that count, half from its start and half from its end."""
 
 Found = tuple[Query, list[Candidate]]
 Row = tuple[Document, str, bytes | None]
@@ -57,18 +57,18 @@ def candidates(
     embedder: Embedder | None,
     now: float,
     width: int = WIDTH,
-    within: str = lexicon.EVERYWHERE,
+    within: str = lexical.EVERYWHERE,
 ) -> Found:
-    """The query as it is understood, and the documents that may answer it."""
+    """Return the parsed query and the documents that may answer it."""
     text = text if len(text) <= LONGEST else text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
-    terms = tuple(dict.fromkeys(words(text)))[: lexicon.TERMS]
-    collection = lexicon.find(base, name)
+    terms = tuple(dict.fromkeys(words(text)))[: lexical.TERMS]
+    collection = lexical.find(base, name)
     if collection is None or not collection.documents:
         return Query(text, terms, {}, now, 0.0), []
-    counted = lexicon.counts(base, collection, terms)
+    counted = lexical.counts(base, collection, terms)
     length = collection.words / collection.documents
-    query = Query(text, terms, lexicon.rarity(collection, counted), now, length)
-    by_words = lexicon.nearest(base, collection, counted, limit=width, within=within)
+    query = Query(text, terms, lexical.rarity(collection, counted), now, length)
+    by_words = lexical.nearest(base, collection, counted, limit=width, within=within)
     sense = _sense(base, collection, text, embedder=embedder)
     by_meaning = sense.near(limit=width) if sense else []
     rows = _rows(base, dict.fromkeys((*by_words, *by_meaning)))
@@ -84,7 +84,7 @@ def candidates(
 def _sense(
     base: sqlite3.Connection, collection: Collection, text: str, *, embedder: Embedder | None
 ) -> Sense | None:
-    """The meaning of a query, if there is any to compare it with."""
+    """Embed the query, if the collection has vectors of the same embedder."""
     if embedder is None or collection.embedder != embedder.name or not text.strip():
         return None
     row = embedder.encode([text])
@@ -107,7 +107,7 @@ def _rows(base: sqlite3.Connection, numbers: Iterable[int]) -> Rows:
 def _neighbours(
     base: sqlite3.Connection, collection: Collection, documents: Sequence[Document]
 ) -> Rows:
-    """The documents just before and after these in their groups."""
+    """Select the documents just before and after these in their groups."""
     grouped = [(one.group, one.order) for one in documents if one.group]
     beside = {(group, order + way) for group, order in grouped for way in (-1, 1)}
     pairs = sorted(beside.difference(grouped))
@@ -123,7 +123,7 @@ def _read(found: Iterable[tuple[int, bytes, str, bytes | None]]) -> Rows:
 
 
 def _cosines(sense: Sense | None, rows: Sequence[Row]) -> list[float | None]:
-    """How near each document is in meaning, as far as that is known."""
+    """Return the cosine of each document with the query, where it has a vector."""
     known = [codes for _, _, codes in rows if codes is not None]
     if sense is None or not known:
         return [None] * len(rows)
@@ -134,7 +134,7 @@ def _cosines(sense: Sense | None, rows: Sequence[Row]) -> list[float | None]:
 def _weighed(query: Query, document: Document, text: str, *, cosine: float | None) -> Candidate:
     words = tuple(text.split())
     there = {word: weight for word, weight in query.rarity.items() if word in text}
-    return Candidate(document, words, lexicon.weigh(words, there, length=query.length), cosine)
+    return Candidate(document, words, lexical.weigh(words, there, length=query.length), cosine)
 
 
 # Which time a text speaks of: "on 7 May 2023", "last March", "two weeks ago", "yesterday".
@@ -152,13 +152,13 @@ YEAR = r"(?P<year>(?:19|20)\d\d)\b"
 
 
 class Span(msgspec.Struct, frozen=True):
-    """From a time to a time, in seconds since 1970."""
+    """A time span, in seconds since 1970."""
 
     start: float
     end: float
 
     def distance(self, at: float) -> float:
-        """How many seconds a time lies outside."""
+        """Return how many seconds a time lies outside the span."""
         return max(self.start - at, at - self.end, 0.0)
 
 
@@ -166,7 +166,7 @@ Reading = Callable[[re.Match[str], datetime], Span]
 
 
 def spoken(text: str, *, now: float) -> Span | None:
-    """The time that a text speaks of, as it is understood at a time."""
+    """Find the time span that a text names, relative to `now`."""
     today = datetime.fromtimestamp(now, UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     for pattern, reading in READINGS:
         for found in pattern.finditer(text):
@@ -182,7 +182,7 @@ def _days(start: datetime, count: int) -> Span:
 
 
 def _date(found: re.Match[str], today: datetime) -> Span:
-    """A day, with or without its year."""
+    """Read a day, with or without its year."""
     month, day = _month(found["month"]), int(found["day"])
     if found["year"]:
         return _days(datetime(int(found["year"]), month, day, tzinfo=UTC), 1)
@@ -191,7 +191,7 @@ def _date(found: re.Match[str], today: datetime) -> Span:
 
 
 def _whole_month(found: re.Match[str], today: datetime) -> Span:
-    """A month of a year, or else the latest one of that name."""
+    """Read a month of a year, or else the latest one of that name."""
     month = _month(found["month"])
     year = int(found["year"] or today.year - (month > today.month))
     return _days(datetime(year, month, 1, tzinfo=UTC), 31)
@@ -202,7 +202,7 @@ def _year(found: re.Match[str], today: datetime) -> Span:
 
 
 def _ago(found: re.Match[str], today: datetime) -> Span:
-    """Some units before today: two weeks ago is any day of a week around then."""
+    """Read units before today: two weeks ago is any day of a week around then."""
     word, unit = found["count"].lower(), UNITS[found["unit"].lower()]
     count = COUNTED.index(word) if word in COUNTED else 1 if word in ("a", "an") else int(word)
     return _days(today - timedelta(count * unit + unit // 2), unit)
@@ -250,7 +250,7 @@ MEANING = 1.2
 SPEAKER = 1.0
 TIME = 3.0
 FADING = 14 * 86400.0
-"""How many seconds around a time still count a little."""
+"""The seconds around a time that still count a little."""
 SHARES = {-2: 0.2, -1: 0.2, 1: 0.1}
 """The shares of the weights of the documents before and after, by how far away they stand."""
 ANSWER = 0.4
@@ -258,7 +258,7 @@ ANSWER = 0.4
 ASKING = 0.5
 """What speaks against a turn that asks: it seldom tells."""
 BEST = 3
-"""How many of a group's documents speak for it."""
+"""The number of a group's best documents that count for it."""
 COMPANY = 0.8
 """The weight of a group's best documents for each document of it."""
 BESIDE = 0.6
@@ -272,7 +272,7 @@ Place = tuple[str, int]
 
 
 def rank(query: Query, candidates: Sequence[Candidate]) -> list[Hit]:
-    """The candidates, the best first."""
+    """Rank the candidates, the best first."""
     alone = _alone(query, candidates)
     company = _company(candidates, alone)
     placed = {
@@ -293,7 +293,7 @@ def rank(query: Query, candidates: Sequence[Candidate]) -> list[Hit]:
 def groups(
     query: Query, candidates: Sequence[Candidate], *, places: Mapping[str, str] | None = None
 ) -> list[Hit]:
-    """The groups, the best first: some good documents say more than one.
+    """Rank the groups, the best first: several good documents count more than one.
 
     Work goes on from one session to the next, so one that began soon before or after a good one
     in the same place has a share of what speaks for it.
@@ -307,7 +307,7 @@ def groups(
 
 
 def _placed(document: Document, placed: Mapping[Place, tuple[Document, float]]) -> float:
-    """What its place speaks for a document: what stands around it, and whether it asks."""
+    """Score a document by its neighbours, and by whether it asks a question."""
     if not document.group:
         return 0.0
     score = -ASKING * _asks(document)
@@ -327,7 +327,7 @@ def _sorted(hits: Iterable[Hit]) -> list[Hit]:
 
 
 def _alone(query: Query, candidates: Sequence[Candidate]) -> list[float]:
-    """What speaks for each candidate by itself."""
+    """Score each candidate by itself."""
     named = _named(query, candidates)
     said = {word for name in named for word in words(name)}
     telling = {word: weight for word, weight in query.rarity.items() if word not in said}
@@ -347,7 +347,7 @@ def _alone(query: Query, candidates: Sequence[Candidate]) -> list[float]:
 def _circumstance(
     query: Query, candidates: Sequence[Candidate], named: frozenset[str]
 ) -> list[float]:
-    """What speaks for candidates that the one said who is asked about, or at that time."""
+    """Score candidates by the speaker and the time that the query names."""
     span = spoken(query.text, now=query.now)
 
     def weight(document: Document) -> float:
@@ -358,13 +358,13 @@ def _circumstance(
 
 
 def _named(query: Query, candidates: Sequence[Candidate]) -> frozenset[str]:
-    """The speakers whom the query names. Those in small letters are roles, not names."""
+    """Return the speakers that the query names; those in small letters are roles."""
     speakers = {one.document.who for one in candidates if one.document.who[:1].isupper()}
     return frozenset(who for who in speakers if set(words(who)) <= set(query.words))
 
 
 def _company(candidates: Sequence[Candidate], alone: Sequence[float]) -> dict[str, float]:
-    """How much speaks for each group: what its best documents say together."""
+    """Score each group by its best documents together."""
     weights: dict[str, list[float]] = defaultdict(list)
     for one, weight in zip(candidates, alone, strict=True):
         if one.document.group:
@@ -374,7 +374,7 @@ def _company(candidates: Sequence[Candidate], alone: Sequence[float]) -> dict[st
 
 
 def _starts(candidates: Sequence[Candidate]) -> dict[str, float]:
-    """When each group began, as far as its candidates tell, the first one first."""
+    """Return when each group began, as far as its candidates show, the first one first."""
     starts: dict[str, float] = {}
     for document in (one.document for one in candidates):
         if document.group and document.at:
@@ -385,7 +385,7 @@ def _starts(candidates: Sequence[Candidate]) -> dict[str, float]:
 def _beside(
     weights: Mapping[str, float], starts: Mapping[str, float], places: Mapping[str, str]
 ) -> dict[str, float]:
-    """What each group hears of the best around it: the farther in time, the less."""
+    """Return each group's share of the scores around it: the farther in time, the less."""
     heard = dict.fromkeys(starts, 0.0)
     for order in (list(starts), list(starts)[::-1]):
         last: dict[str, tuple[float, float]] = {}
@@ -399,7 +399,7 @@ def _beside(
 
 
 def _standard(values: Sequence[float | None]) -> list[float]:
-    """How many standard deviations each lies above the mean; what is not known lies on it."""
+    """Standardize scores to mean 0 and deviation 1; unknown ones get 0."""
     known = [value for value in values if value is not None]
     mean = fsum(known) / (len(known) or 1)  # the same in whatever order they come
     spread = sqrt(fsum((value - mean) ** 2 for value in known) / (len(known) or 1))

@@ -1,4 +1,4 @@
-"""Changes to an index: only what differs is written, in steps that are whole or not at all."""
+"""Updates of a search index: only changed documents are written, in atomic steps."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from hashlib import blake2b
 
 import msgspec
 
-from travois.search import lexical as lexicon
-from travois.search import vector_cells as blocks
+from travois.search import lexical, vector_cells
 from travois.search.database import Document, Embedder
 from travois.search.lexical import Collection, words
 
 BATCH = 500
-"""How many documents are written in one step, so that other processes get their turn."""
+"""The documents written in one transaction, so that other processes get their turn."""
 WAITS = "select 1 from document where number = ? and digest = ? and codes is null"
 
 pack = msgspec.msgpack.Encoder().encode
@@ -24,7 +23,7 @@ unpack = msgspec.msgpack.Decoder(Document).decode
 
 @contextmanager
 def step(base: sqlite3.Connection) -> Generator[None]:
-    """All changes within are made, or none."""
+    """Run all changes inside as one transaction."""
     base.execute("begin immediate")
     try:
         yield
@@ -36,12 +35,12 @@ def step(base: sqlite3.Connection) -> Generator[None]:
 
 
 def put(base: sqlite3.Connection, name: str, documents: Sequence[Document]) -> int:
-    """Write the documents that are not there as they are; returns how many."""
+    """Write the documents that are new or changed; returns how many."""
     changed = 0
     for at in range(0, len(documents), BATCH):
         drafts = {draft.id: draft for draft in map(_plain, documents[at : at + BATCH])}
         with step(base):
-            collection = lexicon.found(base, name)
+            collection = lexical.found(base, name)
             fresh = _differing(base, collection, drafts)
             _erase(base, collection, [document.id for document, _ in fresh])
             for document, digest in fresh:
@@ -51,26 +50,26 @@ def put(base: sqlite3.Connection, name: str, documents: Sequence[Document]) -> i
 
 
 def remove(base: sqlite3.Connection, name: str, ids: Sequence[str]) -> int:
-    """Take documents out; returns how many were there."""
+    """Remove documents; returns how many were there."""
     removed = 0
     for at in range(0, len(ids), BATCH):
         with step(base):
-            removed += _erase(base, lexicon.found(base, name), ids[at : at + BATCH])
+            removed += _erase(base, lexical.found(base, name), ids[at : at + BATCH])
     return removed
 
 
 def mark(base: sqlite3.Connection, name: str, marks: Mapping[str, str]) -> None:
-    """Keep marks beside the documents; an empty one is forgotten."""
+    """Store marks beside the documents; an empty one is deleted."""
     with step(base):
-        number = lexicon.found(base, name).number
+        number = lexical.found(base, name).number
         rows = [(number, whole(key), whole(value)) for key, value in marks.items()]
         base.executemany("insert or replace into mark values (?, ?, ?)", rows)
         base.execute("delete from mark where collection = ? and value = ''", (number,))
 
 
 def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int) -> int:
-    """Give vectors to documents that have none; returns how many got theirs."""
-    collection = lexicon.find(base, name)
+    """Compute vectors for documents that have none; returns how many."""
+    collection = lexical.find(base, name)
     if collection is None:
         return 0
     if collection.embedder != embedder.name:
@@ -99,7 +98,7 @@ def embed(base: sqlite3.Connection, name: str, embedder: Embedder, *, limit: int
 
 
 def whole(text: str) -> str:
-    """A text without half characters, which no file can hold."""
+    """Replace lone surrogates, which no file can hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -138,13 +137,13 @@ def _write(
         ),
     ).lastrowid
     assert number is not None
-    lexicon.write(base, collection, number, words=text)
+    lexical.write(base, collection, number, words=text)
     _count(base, collection, documents=1, words=len(found))
 
 
 def _erase(base: sqlite3.Connection, collection: Collection, ids: Iterable[str]) -> int:
     erased = 0
-    places: list[blocks.Place] = []
+    places: list[vector_cells.Place] = []
     for id in map(whole, ids):
         row: tuple[int, str, int | None] | None = base.execute(
             "select number, words, cell from document where collection = ? and id = ?",
@@ -155,11 +154,11 @@ def _erase(base: sqlite3.Connection, collection: Collection, ids: Iterable[str])
         number, text, cell = row
         if cell is not None:
             places.append((cell, number))
-        lexicon.erase(base, collection, number, words=text)
+        lexical.erase(base, collection, number, words=text)
         base.execute("delete from document where number = ?", (number,))
         _count(base, collection, documents=-1, words=-len(text.split()))
         erased += 1
-    blocks.drop(base, collection.number, places)
+    vector_cells.drop(base, collection.number, places)
     return erased
 
 
@@ -171,10 +170,10 @@ def _count(base: sqlite3.Connection, collection: Collection, *, documents: int, 
 
 
 def _renew(base: sqlite3.Connection, collection: Collection, embedder: Embedder) -> None:
-    """Forget vectors of another embedder."""
+    """Delete the vectors of another embedder."""
     with step(base):
         number = (collection.number,)
-        blocks.clear(base, collection.number)
+        vector_cells.clear(base, collection.number)
         base.execute("update document set cell = null, codes = null where collection = ?", number)
         base.execute(
             "update collection set embedder = ?, centres = x'' where number = ?",

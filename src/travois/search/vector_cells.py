@@ -1,4 +1,4 @@
-"""Vectors as they lie in the file: in blocks, so that many are read at once."""
+"""Storage of vectors in the index file: in blocks, so that many are read at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Place = tuple[int, int]
 
 
 def add(base: sqlite3.Connection, collection: int, codes: Iterable[tuple[Place, bytes]]) -> None:
-    """Put vectors into their cells, and note with each document where its own is."""
+    """Add vectors to their cells, and store with each document where its own is."""
     cells: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for (cell, number), row in codes:
         cells[cell].append((number, row))
@@ -27,7 +27,7 @@ def add(base: sqlite3.Connection, collection: int, codes: Iterable[tuple[Place, 
 
 
 def drop(base: sqlite3.Connection, collection: int, places: Iterable[Place]) -> None:
-    """Take vectors out of their cells."""
+    """Remove vectors from their cells."""
     cells: dict[int, list[int]] = defaultdict(list)
     for cell, number in places:
         cells[cell].append(number)
@@ -41,7 +41,7 @@ def drop(base: sqlite3.Connection, collection: int, places: Iterable[Place]) -> 
 
 
 def clear(base: sqlite3.Connection, collection: int) -> None:
-    """Take all vectors of a collection out of their cells."""
+    """Remove all vectors of a collection."""
     base.execute("delete from block where collection = ?", (collection,))
 
 

@@ -1,4 +1,4 @@
-"""Which documents mean nearly the same: vectors in cells of neighbours, of which few are read."""
+"""Nearest-neighbour search over vectors, clustered into cells of which few are read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from travois.search import vector_cells as blocks
+from travois.search import vector_cells
 
 Matrix: TypeAlias = NDArray[np.float32]
 
@@ -22,7 +22,7 @@ ROUNDS = 6
 
 
 class Sense:
-    """The meaning of a query, beside which the documents of a collection are held."""
+    """The embedding of a query, compared with the documents of a collection."""
 
     def __init__(self, base: sqlite3.Connection, collection: int, row: bytes) -> None:
         self._base = base
@@ -30,7 +30,7 @@ class Sense:
         self._row: Matrix = np.frombuffer(row, np.float32)
 
     def near(self, *, limit: int) -> list[int]:
-        """The documents that are nearest, the nearest first."""
+        """Find the nearest documents, the nearest first."""
         found: list[tuple[bytes, bytes]] = self._base.execute(
             "select numbers, codes from block where collection = ?1 and"
             " (?2 = '[]' or cell in (select value from json_each(?2)))",
@@ -41,7 +41,7 @@ class Sense:
         return numbers[np.lexsort((numbers, -cosines))[:limit]].tolist()
 
     def of(self, codes: Sequence[bytes]) -> list[float]:
-        """How near each of these vectors is."""
+        """Return the cosine with each of these vectors."""
         return self._cosines(b"".join(codes)).tolist()
 
     def _cosines(self, codes: bytes) -> Matrix:
@@ -49,7 +49,7 @@ class Sense:
         return (rows @ self._row) / lengths
 
     def _cells(self) -> list[int]:
-        """The cells around it; none where there are no cells."""
+        """Return the nearest cells; none where there are no cells."""
         centres = _centres(self._base, self._collection, size=len(self._row))
         return np.argsort(-(centres @ self._row), kind="stable")[: FLAT // CELL].tolist()
 
@@ -57,18 +57,18 @@ class Sense:
 def write(
     base: sqlite3.Connection, collection: int, vectors: dict[int, bytes], *, size: int
 ) -> None:
-    """Keep the vectors of documents, each in the cell whose centre is nearest."""
+    """Store document vectors, each in the cell with the nearest centre."""
     rows = np.frombuffer(b"".join(vectors.values()), np.float32).reshape(-1, size)
     centres = _centres(base, collection, size=size)
     cells = _nearest(rows, centres) if len(centres) else [number // CELL for number in vectors]
     largest = np.abs(rows).max(axis=1, keepdims=True)
     scaled: Matrix = rows * (127 / np.maximum(largest, 1e-9))
     codes = (row.tobytes() for row in np.rint(scaled).astype(np.int8))
-    blocks.add(base, collection, zip(zip(cells, vectors, strict=True), codes, strict=True))
+    vector_cells.add(base, collection, zip(zip(cells, vectors, strict=True), codes, strict=True))
 
 
 def settle(base: sqlite3.Connection, collection: int, *, size: int, documents: int) -> None:
-    """Divide a collection into cells, when it has outgrown those that it has."""
+    """Cluster a collection into cells again, once it has outgrown the old ones."""
     if documents <= max(FLAT, 2 * CELL * len(_centres(base, collection, size=size))):
         return
     found: list[tuple[int, bytes]] = base.execute(
@@ -84,19 +84,21 @@ def settle(base: sqlite3.Connection, collection: int, *, size: int, documents: i
     base.execute(
         "update collection set centres = ? where number = ?", (centres.tobytes(), collection)
     )
-    blocks.clear(base, collection)
+    vector_cells.clear(base, collection)
     placed = zip(_nearest(rows, centres), found, strict=True)
-    blocks.add(base, collection, (((cell, number), codes) for cell, (number, codes) in placed))
+    vector_cells.add(
+        base, collection, (((cell, number), codes) for cell, (number, codes) in placed)
+    )
 
 
 def _nearest(rows: Matrix, centres: Matrix) -> list[int]:
-    """The number of the centre that is nearest to each row."""
+    """Return the number of the nearest centre for each row."""
     parts = (rows[at : at + 4096] for at in range(0, len(rows), 4096))
     return [cell for part in parts for cell in np.argmax(part @ centres.T, axis=1).tolist()]
 
 
 def _middles(rows: Matrix, count: int) -> Matrix:
-    """The centres of so many cells. The same for the same rows."""
+    """Compute the centres of so many cells; the same rows give the same centres."""
     sample = rows[:: max(1, len(rows) // (32 * count))]
     centres = sample[:: max(1, len(sample) // count)][:count]
     for _ in range(ROUNDS):
@@ -108,7 +110,7 @@ def _middles(rows: Matrix, count: int) -> Matrix:
 
 
 def _rows(codes: bytes, size: int) -> tuple[Matrix, Matrix]:
-    """Codes as vectors, and the length of each."""
+    """Decode codes to vectors, with the length of each."""
     rows = np.frombuffer(codes, np.int8).reshape(-1, size).astype(np.float32)
     return rows, np.sqrt(np.einsum("ij,ij->i", rows, rows)).clip(1e-9)
 

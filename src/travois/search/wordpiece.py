@@ -1,4 +1,4 @@
-"""Texts as the word pieces of an uncased BERT vocabulary."""
+"""WordPiece tokenizer for an uncased BERT vocabulary."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from unicodedata import category, normalize
 
 UNKNOWN, START, END = 100, 101, 102
 LONGEST = 8192
-"""How many characters of a text are looked at, which is far more than what fits."""
+"""The most characters of a text that are read, far more than fit."""
 WORD = 100
 """Longer words are unknown."""
 IDEOGRAPHS = (
@@ -17,14 +17,14 @@ IDEOGRAPHS = (
 
 
 class WordPiece:
-    """A vocabulary, and the way to say a text in it."""
+    """A tokenizer with its vocabulary."""
 
     def __init__(self, pieces: list[str]) -> None:
         self._numbers = {piece: number for number, piece in enumerate(pieces)}
         self._known: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str, *, limit: int) -> list[int]:
-        """The numbers of its pieces between a start and an end, at most `limit` of them."""
+        """Encode a text as piece numbers between start and end, at most `limit` of them."""
         numbers = [START]
         for word in spaced(text[:LONGEST]).split():
             numbers += self._word(word)
@@ -42,7 +42,7 @@ class WordPiece:
         return known
 
     def _divide(self, word: str) -> tuple[int, ...]:
-        """The longest pieces from left to right, or the unknown piece if one has no name."""
+        """Split a word into the longest pieces from the left; unknown if one has no number."""
         if len(word) > WORD:
             return (UNKNOWN,)
         found: list[int] = []
@@ -59,7 +59,7 @@ class WordPiece:
 
 
 def spaced(text: str) -> str:
-    """A text in lower case without accents, with spaces around all that stands for itself."""
+    """Lower-case a text, strip accents, and put spaces around punctuation and ideographs."""
     return "".join(map(_fold, normalize("NFD", text)))
 
 

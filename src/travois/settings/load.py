@@ -287,7 +287,7 @@ def _secret_leaves(tree: Json) -> Iterator[tuple[str, str]]:
 
 def _stray(layer: Layer, key: str) -> str:
     if why := unlike(key):
-        return f"{layer.at(key)} does nothing here: {why}"
+        return f"{layer.at(key)} has no effect: {why}"
     near = nearest(key, DEFAULTS)
     return f"{layer.at(key)} is not a setting" + (f"; did you mean {near}?" if near else "")
 

@@ -1,4 +1,4 @@
-"""Sessions that were recorded on this machine, by Travois and by other agents. Only read."""
+"""Recorded sessions of Travois and other agents on this machine, read only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from travois.core.errors import Fault
 
 
 class Agent(Protocol):
-    """One agent's way of keeping sessions."""
+    """The module that finds and reads the sessions of one agent."""
 
     @property
     def RESUME(self) -> str:  # noqa: N802 - a constant of its module
@@ -20,11 +20,11 @@ class Agent(Protocol):
         ...
 
     def find(self, environ: Mapping[str, str]) -> Iterator[Found]:
-        """Where its sessions lie, in no order."""
+        """Find all session files, in no order."""
         ...
 
     def read(self, path: Path, *, longest: int = WHOLE) -> Recorded:
-        """One session, with no more of each text than that. Raises OSError."""
+        """Read one session, with each text cut to `longest` characters; raises OSError."""
         ...
 
 
@@ -39,7 +39,7 @@ AGENTS: dict[str, Agent] = {
 
 
 def read(found: Found, *, longest: int = WHOLE) -> Recorded | None:
-    """A session that was found; None if it cannot be read, is gone, or nothing was said."""
+    """Read a session; None if it cannot be read, is gone, or has no turns."""
     try:
         recorded = AGENTS[found.agent].read(found.path, longest=longest)
     except (OSError, Fault):

@@ -1,4 +1,4 @@
-"""Sessions of Claude Code: a tree of lines, of which the branch that ends last is the session."""
+"""Sessions of Claude Code: a tree of JSONL lines, of which the last branch counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SYNTHETIC = "<synthetic>"
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
-    """All sessions, in no order; those of its sub-agents are part of them."""
+    """Yield all sessions, in no order; those of its sub-agents are part of them."""
     return (
         one
         for one in sessions(CLAUDE, CLAUDE.home(environ))
@@ -45,7 +45,7 @@ def find(environ: Mapping[str, str]) -> Iterator[Found]:
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
-    """The last branch of a session."""
+    """Return the last branch of a session."""
     alive, story = _branch(path), _Story(longest)
     cwd, names = "", dict.fromkeys(NAMES, "")
     for record in lines(path):
@@ -60,7 +60,7 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
 
 
 class _Story:
-    """What the lines of a branch come to.
+    """A reader of the lines of one branch.
 
     The parts of one reply are lines of their own, and the answer to one call may stand before the
     next call of the same reply: these are told together.
@@ -72,13 +72,13 @@ class _Story:
         self.model = ""
         self._longest = longest
         self._places: dict[str, int] = {}
-        """How many turns stood before each line."""
+        """The number of turns before each line."""
         self._boundary: Json = {}
         self._reply, self._end = "", 0
         """The last reply, and where its turns end."""
 
     def take(self, record: Json) -> None:
-        """Tell one more line."""
+        """Add one line."""
         message, spoken = inner(record, "message"), [*shortened(_spoken(record), self._longest)]
         self._places[string(record, "uuid")] = len(self.turns)
         if string(record, "subtype") == "compact_boundary":
@@ -105,7 +105,7 @@ class _Story:
 
 
 def _branch(path: Path) -> set[str]:
-    """The lines of the branch that ends last.
+    """Return the lines of the branch that ends last.
 
     Calls that ran side by side are lines of their own, and so are their results: what hangs on a
     reply of the branch belongs to it.
@@ -134,7 +134,7 @@ def _branch(path: Path) -> set[str]:
 
 
 def _beside(record: Json) -> str:
-    """The reply that a line is a part of, or the line whose call it answers."""
+    """Return the reply that a line is a part of, or the line whose call it answers."""
     message = inner(record, "message")
     if string(record, "type") == "assistant":
         return string(message, "id")

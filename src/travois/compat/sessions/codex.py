@@ -1,4 +1,4 @@
-"""Sessions of Codex: lines in the order in which they were said, some of them taken back."""
+"""Sessions of Codex: JSONL lines in order, some of them rolled back."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ CWD = re.compile(r"<cwd>(.+?)</cwd>|working directory: (\S+)")
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
-    """All sessions, in no order."""
+    """Yield all sessions, in no order."""
     return sessions(CODEX, CODEX.home(environ))
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
-    """A session; a thread that another one started has no turns of its own."""
+    """Return a session; a thread that another one started has no turns of its own."""
     turns: list[Spoken] = []
     shorter: list[Compaction] = []
     id = cwd = model = ""
@@ -103,6 +103,6 @@ def _answered(item: Json, at: float) -> Spoken:
 
 
 def _cwd(text: str) -> str:
-    """Sessions of early versions tell their folder only to the model."""
+    """Return the folder that early versions name only in a message to the model."""
     found = CWD.search(text[:2000])
     return (found[1] or found[2]).strip() if found else ""

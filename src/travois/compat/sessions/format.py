@@ -1,4 +1,4 @@
-"""What the readers of all agents share: where sessions lie, and how what is in them is told."""
+"""Recorded sessions of any agent in one format, and tolerant JSON readers for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHOLE = 1 << 40
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Where a session lies; `stamp` changes when it does."""
+    """A session file; its stamp changes with its content."""
 
     agent: str
     path: Path
@@ -34,14 +34,14 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """An image or a document that was shown, as base64."""
+    """An image or a document of a turn, as base64."""
 
     mime: str
     data: str
 
 
 class Spoken(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was said, with the tools that it called or the call that it answers."""
+    """A turn: a message, with the tools that it calls or the call that it answers."""
 
     who: Who
     text: str
@@ -53,19 +53,19 @@ class Spoken(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """Where an agent put a summary in the place of what was said before, but for the last words."""
+    """A compaction: a summary that replaced all but the last turns before it."""
 
     at: int
-    """How many turns stand before it."""
+    """The number of turns before it."""
     summary: str
     kept: int = 0
-    """How many of these the model went on seeing."""
+    """The number of those turns that the model went on seeing."""
     tokens: int = 0
     """The window in use by then, as far as that was recorded."""
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """A session as its last branch has it; what was taken back is not in it."""
+    """A recorded session: its last branch, without what was taken back."""
 
     agent: str
     id: str
@@ -93,7 +93,7 @@ HALF = re.compile(
 
 
 def lines(path: Path) -> Iterator[Json]:
-    """The JSON objects of a file, one per line; torn, damaged and monstrous lines are left out."""
+    """Yield the JSON objects of a file, one per line, skipping damaged and huge lines."""
     with path.open("rb", buffering=1 << 20) as file:
         while line := file.readline(LONGEST_LINE):
             if not line.endswith(b"\n") and len(line) == LONGEST_LINE:
@@ -109,7 +109,7 @@ def _skip(file: BinaryIO) -> None:
 
 
 def decode(data: bytes | str) -> Json | None:
-    """A JSON object; None if it is anything else.
+    """Decode a JSON object; None if it is anything else.
 
     Agents that cut texts sometimes cut a character in two: what is left of it is replaced.
     """
@@ -123,7 +123,7 @@ def decode(data: bytes | str) -> Json | None:
 
 
 def inner(record: Json, *keys: str) -> Json:
-    """An object inside; an empty one if there is none."""
+    """Return an object inside; an empty one if there is none."""
     for key in keys:
         found = record.get(key)
         if not isinstance(found, dict):
@@ -133,20 +133,20 @@ def inner(record: Json, *keys: str) -> Json:
 
 
 def string(record: Json, key: str) -> str:
-    """A text inside; an empty one if there is none."""
+    """Return a text inside; an empty one if there is none."""
     found = record.get(key)
     return found if isinstance(found, str) else ""
 
 
 def objects(record: Json, key: str) -> list[Json]:
-    """The objects of a list inside."""
+    """Return the objects of a list inside."""
     found = record.get(key)
     listed = cast("list[object]", found) if isinstance(found, list) else []
     return [cast("Json", one) for one in listed if isinstance(one, dict)]
 
 
 def texts(content: object) -> str:
-    """The words of a content that is a text, or a list of texts or of blocks that have one."""
+    """Join the text of a content: a string, or a list of strings or text blocks."""
     if isinstance(content, str):
         return content
     listed = cast("list[object]", content) if isinstance(content, list) else []
@@ -159,13 +159,13 @@ def texts(content: object) -> str:
 
 
 def number(record: Json, key: str) -> int:
-    """A count inside; zero if there is none."""
+    """Return a count inside; zero if there is none."""
     found = record.get(key)
     return found if isinstance(found, int) else 0
 
 
 def moment(value: object) -> float:
-    """Seconds since 1970, from a text or from milliseconds; zero if that cannot be told."""
+    """Parse a time as seconds since 1970, from text or milliseconds; 0 if that fails."""
     if isinstance(value, int | float):
         return value / 1000
     try:
@@ -175,7 +175,7 @@ def moment(value: object) -> float:
 
 
 def encoded(args: object) -> str:
-    """The arguments of a call as JSON text."""
+    """Return the arguments of a call as JSON text."""
     return args if isinstance(args, str) else msgspec.json.encode(args).decode()
 
 
@@ -189,7 +189,7 @@ EMBEDDED = re.compile(r"data:([\w.+/-]+);base64,")
 
 
 def stamped(agent: str, path: Path) -> Found | None:
-    """A file with its size and time; None if it is gone or empty."""
+    """Return a file with its size and time; None if it is gone or empty."""
     try:
         stat = path.stat()
     except OSError:
@@ -206,7 +206,7 @@ def sessions(agent: ForeignAgent, home: Path | None) -> Iterator[Found]:
 
 
 def content(said: object) -> tuple[str, tuple[Picture, ...]]:
-    """The words of a content, and its images and documents, in any agent's spelling."""
+    """Return the words of a content, and its images and documents, in any agent's spelling."""
     found = (_picture(one) for one in objects({"said": said}, "said"))
     return texts(said), tuple(one for one in found if one is not None)
 
@@ -222,29 +222,29 @@ def _picture(block: Json) -> Picture | None:
 
 
 def call(block: Json, args: str) -> Call:
-    """A call whose arguments have that name."""
+    """Return a call whose arguments have that name."""
     return Call(string(block, "id"), string(block, "name"), encoded(block.get(args, {})))
 
 
 def shortened(turns: Iterable[Spoken], longest: int) -> Iterator[Spoken]:
-    """No more of each text than that; where texts are cut, nothing is shown but words."""
+    """Cut the text of each turn; turns that are cut lose their media."""
     if longest == WHOLE:
         return iter(turns)
     return (replace(one, text=cut(one.text, longest), pictures=()) for one in turns)
 
 
 def cut(text: str, longest: int) -> str:
-    """No more of a text than that."""
+    """Cut a text to so many characters."""
     return text if len(text) <= longest else text[:longest] + "…"
 
 
 def asked(text: str) -> Who:
-    """Who says this in the user's place: the user, or the harness around the model."""
+    """Classify a user message: from the user, or injected by the harness."""
     return "note" if INJECTED.match(text) else "user"
 
 
 def headline(turns: list[Spoken], *names: str) -> str:
-    """What to call a session: its first name that there is, else the first words of the user."""
+    """Return a session's title: its first name, else the user's first words."""
     said = (turn.text for turn in turns if turn.who == "user" and turn.text.strip())
     name = next((name for name in names if name.strip()), "") or next(said, "")
     return cut(" ".join(name[: 4 * TITLE].split()), TITLE)
@@ -261,7 +261,7 @@ def told(
     shorter: Iterable[Compaction] = (),
     model: str = "",
 ) -> Recorded:
-    """A session of which this was said."""
+    """Build a recorded session."""
     at = max((turn.at for turn in turns), default=0.0)
     title = headline(turns, *names)
     said, id = (tuple(turns), tuple(shorter)), id or path.stem

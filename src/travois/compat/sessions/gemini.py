@@ -1,4 +1,4 @@
-"""Sessions of Gemini CLI: one JSON document each, or in later versions lines that add up to one."""
+"""Sessions of Gemini CLI: one JSON document, or JSONL in later versions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LARGEST, ENDS = 1 << 28, (".json", ".jsonl")
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
-    """All sessions, in no order; one that was gone on with in the later form counts once."""
+    """Yield all sessions, in no order; one that was gone on with in the later form counts once."""
     return (one for one in sessions(GEMINI, GEMINI.home(environ)) if not _twin(one.path))
 
 
@@ -40,7 +40,7 @@ def _twin(path: Path) -> bool:
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
-    """A session; one that another one started has no turns of its own."""
+    """Return a session; one that another one started has no turns of its own."""
     about, said = (_lines if path.suffix == ".jsonl" else _document)(path, longest)
     turns = [turn for message in said.values() for turn in message]
     if string(about, "kind") == "subagent":

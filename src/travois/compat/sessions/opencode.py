@@ -1,4 +1,4 @@
-"""Sessions of opencode: rows of a database, or in earlier versions a file for every part."""
+"""Sessions of opencode: rows of a database, or JSON files in earlier versions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Message = tuple[str, Json, Iterable[Json]]
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
-    """All sessions, in no order. One of a database has a path below that of the database."""
+    """Yield all sessions, in no order. One of a database has a path below that of the database."""
     share = find_folder(environ, "XDG_DATA_HOME", ".local/share")
     if share is None:
         return
@@ -59,7 +59,7 @@ def find(environ: Mapping[str, str]) -> Iterator[Found]:
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
-    """A session; one that another one started has no turns of its own."""
+    """Return a session; one that another one started has no turns of its own."""
     about, messages = _from_files(path) if path.suffix == ".json" else _from_database(path)
     back = inner(about, "revert")
     turns: list[Spoken] = []
@@ -108,7 +108,7 @@ def _called(part: Json, at: float) -> Spoken:
 
 
 def _answered(part: Json, at: float) -> Iterator[Spoken]:
-    """What a call brought; nothing if it was never finished."""
+    """Yield what a call brought; nothing if it was never finished."""
     state, id = inner(part, "state"), string(part, "callID")
     error = string(state, "status") == "error"
     text = string(state, "error" if error else "output")

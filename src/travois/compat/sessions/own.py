@@ -1,4 +1,4 @@
-"""Sessions of Travois itself, as far as they are their own: a fork without what it stands on."""
+"""Sessions of Travois itself; a fork without the session it started from."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ BARE = Noted("said", "")
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
-    """All sessions, in no order."""
+    """Yield all sessions, in no order."""
     for folder in folders(locate(environ)):
         if found := stamped(NAME, folder / LOG):
             yield found
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
-    """A session; what was compacted is in it, what was rewound is not."""
+    """Return a session; what was compacted is in it, what was rewound is not."""
     cwd = name = ""
     bare: list[Entry] = []
     said: dict[int, Spoken] = {}

@@ -1,4 +1,4 @@
-"""Sessions of pi: a tree of entries, of which the branch that ends last is the session."""
+"""Sessions of pi: a tree of JSONL entries, of which the last branch counts."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ NOTES = ("custom_message", "branch_summary")
 
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
-    """All sessions, in no order."""
+    """Yield all sessions, in no order."""
     return sessions(PI, PI.home(environ))
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
-    """The last branch of a session."""
+    """Return the last branch of a session."""
     alive, turns, shorter = _branch(path), list[Spoken](), list[Compaction]()
     places: dict[str, int] = {}
     about: Json = {}

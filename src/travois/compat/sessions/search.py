@@ -1,4 +1,4 @@
-"""All sessions of this machine, findable by what was said in them.
+"""Full-text search over all recorded sessions of this machine.
 
 The index is only a copy: deleting it costs the time to read the sessions again, no more.
 """
@@ -33,10 +33,10 @@ from travois.sessions.home import Home
 
 
 LENGTH = 1000
-"""How many characters a passage has, about."""
+"""The approximate length of a passage in characters."""
 ERROR = 500
 MOST = 2000
-"""How many passages of one session are kept: half from its start, half from its end."""
+"""The most passages of one session: half from its start, half from its end."""
 PATHS = ("file_path", "filePath", "absolute_path", "notebook_path", "path")
 PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
 TODOS = ("todos", "plan", "items")
@@ -44,7 +44,7 @@ STEP = ("content", "step", "description", "text")
 
 
 def passages(recorded: Recorded, *, group: str) -> list[Document]:
-    """The passages of a session, in order; what looks like a secret is not in them."""
+    """Return the passages of a session, in order; what looks like a secret is not in them."""
     drafts = list(_drafts(recorded.turns))
     if len(drafts) > MOST:
         drafts = drafts[: MOST // 2] + drafts[-MOST // 2 :]
@@ -57,14 +57,14 @@ def passages(recorded: Recorded, *, group: str) -> list[Document]:
 
 
 def masked(text: str) -> str:
-    """The text with a name in the place of what looks like a secret."""
+    """Return the text with a name in the place of what looks like a secret."""
     for found in reversed(secrets.find(text)):
         text = f"{text[: found.start]}[{found.kind}]{text[found.end :]}"
     return text
 
 
 def touched(call: Call) -> tuple[str, ...]:
-    """The files that a call names."""
+    """Return the files that a call names."""
     args = decode(call.args) or {}
     named = [string(args, key) for key in PATHS if string(args, key)]
     return (*named, *PATCHED.findall(string(args, "input")))
@@ -98,7 +98,7 @@ def _said(turn: Spoken) -> Iterator[str]:
 
 
 def _steps(call: Call) -> list[str]:
-    """The steps of a to-do list that a call writes."""
+    """Return the steps of a to-do list that a call writes."""
     name = call.name.lower()
     args = decode(call.args) if "todo" in name or "plan" in name else None
     listed = [step for key in TODOS for step in objects(args or {}, key)]
@@ -107,7 +107,7 @@ def _steps(call: Call) -> list[str]:
 
 
 def pieces(text: str) -> Iterator[str]:
-    """A text in parts of a readable size, divided where it pauses."""
+    """Yield a text in parts of a readable size, divided where it pauses."""
     text = text.strip()
     while len(text) > LENGTH + LENGTH // 4:
         room = text[:LENGTH]
@@ -121,7 +121,7 @@ def pieces(text: str) -> Iterator[str]:
 
 COLLECTION = "sessions"
 LONGEST = 20_000
-"""How many characters of each text are read."""
+"""The most characters of each text that are indexed."""
 SHOWN = 2
 
 
@@ -147,7 +147,7 @@ decode_mark = msgspec.json.Decoder(Known).decode
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A session that has to do with a question, and its best passages."""
+    """A session that matches a query, and its best passages."""
 
     session: Known
     score: float
@@ -155,12 +155,12 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far the index is: sessions that can be found as they are, and those still to read."""
+    """The progress of indexing: sessions that are ready, and those still to read."""
 
     ready: int
     left: int
     read: int = 0
-    """How many were read just now."""
+    """The number of sessions read in this run."""
 
 
 class SessionIndex:
@@ -176,11 +176,11 @@ class SessionIndex:
 
     @property
     def trouble(self) -> str:
-        """What is wrong with the file of the index; empty while all is well."""
+        """The state of the index file, in a sentence for the user; empty while all is well."""
         return self._index.trouble
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._index.close()
 
     def forget(self) -> None:
@@ -212,13 +212,13 @@ class SessionIndex:
             return progress
 
     def known(self) -> dict[str, Known]:
-        """The sessions that are in the index, each by what its passages have in common."""
+        """Return the sessions that are in the index, each by what its passages have in common."""
         return {group: decode_mark(mark) for group, mark in self._index.marks(COLLECTION).items()}
 
     def search(
         self, text: str, *, limit: int, now: float, wanted: Callable[[Known], bool] | None = None
     ) -> list[Match]:
-        """The wanted sessions that have most to do with a text, the best first."""
+        """Return the wanted sessions that have most to do with a text, the best first."""
         groups = [group for group, one in self.known().items() if wanted(one)] if wanted else ()
         if wanted and not groups:
             return []
@@ -269,12 +269,12 @@ class SessionIndex:
 
 
 def _group(found: Found) -> str:
-    """What the passages of a session have in common: a name of its file."""
+    """Return the group id of a session's passages, a digest of its file name."""
     return blake2b(f"{found.agent} {found.path}".encode(), digest_size=8).hexdigest()
 
 
 def _best(query: Query, candidates: Sequence[Candidate]) -> dict[str, list[Document]]:
-    """The passages of each group that have the words, the best first, none twice."""
+    """Return the passages of each group that have the words, the best first, none twice."""
     documents = {one.document.id: one.document for one in candidates if one.lexical}
     best: dict[str, list[Document]] = {}
     for hit in rank.rank(query, candidates):
@@ -285,7 +285,7 @@ def _best(query: Query, candidates: Sequence[Candidate]) -> dict[str, list[Docum
 
 
 def _once(found: Iterable[Match]) -> Iterator[Match]:
-    """A session that lies in two places is one."""
+    """Drop a session that was found in two places."""
     seen: set[tuple[str, str]] = set()
     for match in found:
         name = (match.session.agent, match.session.id)
@@ -296,7 +296,7 @@ def _once(found: Iterable[Match]) -> Iterator[Match]:
 
 @contextmanager
 def _alone(folder: Path, *, turn: Literal["ask", "wait"]) -> Generator[bool]:
-    """Whether nobody else is reading sessions into this index; nobody else will meanwhile."""
+    """Lock the index; yields whether this process holds the lock."""
     try:
         blobs.make_folders(folder)
         fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Sessions in the format traj/1, in which those of many agents were published: plain, or packed."""
+"""Sessions in the traj/1 format, plain or gzipped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PACKED = b"\x1f\x8b"
 
 
 def read(path: Path, *, longest: int = WHOLE) -> Recorded:
-    """A session. Raises OSError, and `Fault` where the file is none."""
+    """Read a session; raises OSError, and `UserError` if the file holds none."""
     first, *records = rows(path)
     turns: list[Spoken] = []
     shorter: list[Compaction] = []
@@ -53,10 +53,12 @@ def rows(path: Path) -> list[Json]:
     try:
         text = gzip.decompress(data) if data.startswith(PACKED) else data
     except (EOFError, gzip.BadGzipFile) as error:
-        raise Fault(f"{path} cannot be unpacked", why=str(error)) from None
+        raise Fault(f"Cannot decompress {path}", why=str(error)) from None
     found = [record for line in text.splitlines() if (record := decode(line)) is not None]
     if not found or string(found[0], "format") != FORMAT:
-        raise Fault(f"{path} is no recorded session", why=f"its first line is not of {FORMAT}")
+        raise Fault(
+            f"{path} is not a recorded session", why=f"its first line is not in the {FORMAT} format"
+        )
     return found
 
 
@@ -77,7 +79,7 @@ def _spoken(record: Json) -> Iterator[Spoken]:
 
 
 def _call(block: Json) -> Call:
-    """A call; arguments that are no object, as some agents have them, become one."""
+    """Return a call; arguments that are no object, as some agents have them, become one."""
     args = block.get("input")
     whole = inner(block, "input") if isinstance(args, dict) else {"input": args}
     return Call(string(block, "id"), string(block, "name"), encoded(whole))

@@ -1,7 +1,7 @@
-"""HTTP/1.1 for model requests: kept connections, bytes in, bytes out, a limit on every wait.
+"""HTTP/1.1 for model requests: connection reuse, streamed bodies, a timeout for every wait.
 
-Behind a proxy, httpx2 does the work (see `host.proxied`): it knows how, and costs 100 ms to import
-that nobody else should pay. Which of the two a URL needs, `host.transport` says.
+Behind a proxy, httpx2 does the work (see `proxy`): it knows how, and costs 100 ms to import
+that nobody else should pay. `transport` decides which of the two a URL needs.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 
 
 class Tcp(ByteStream):
-    """One socket; whoever reads it and whoever writes it may be two tasks."""
+    """A TCP stream that two tasks may use: one reads, one writes."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         sock.setblocking(False)
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
-        """What has come, once something has; raises EndOfStream at the end."""
+        """Receive the next bytes; raises EndOfStream at the end."""
         await checkpoint_if_cancelled()
         waited = False
         while True:
@@ -70,7 +70,7 @@ class Tcp(ByteStream):
         return data
 
     async def send(self, item: bytes) -> None:
-        """Hand all of it over to the system."""
+        """Send all bytes."""
         await checkpoint()
         rest = memoryview(item)
         while rest:
@@ -82,30 +82,29 @@ class Tcp(ByteStream):
                 raise anyio.BrokenResourceError from error
 
     async def send_eof(self) -> None:
-        """Say that nothing more will come."""
+        """Close the sending side."""
         self._socket.shutdown(socket.SHUT_WR)
 
     def hang_up(self) -> None:
-        """Let whoever reads or writes find the end, whichever task that is."""
+        """Shut both directions down, so that any task that reads or writes sees the end."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     async def aclose(self) -> None:
-        """Hang up."""
         if self._socket.fileno() >= 0:
             anyio.notify_closing(self._socket)
             self._socket.close()
         await checkpoint()
 
     def speaks(self) -> bool:
-        """Whether there is something to read, be it the end."""
+        """Return whether there is something to read, including the end of the stream."""
         ears = select.poll()
         ears.register(self._socket.fileno(), select.POLLIN)
         return bool(ears.poll(0))
 
 
 async def dial(host: str, port: int) -> Tcp:
-    """A connection to the first address of the host that answers; raises OSError."""
+    """Open a connection to the first address of the host that answers; raises OSError."""
     async with await anyio.connect_tcp(host, port) as found:
         return Tcp(found.extra(SocketAttribute.raw_socket).dup())  # noqa: S610 - not Django's
 
@@ -118,24 +117,24 @@ LONGEST_HEAD = 256 * 1024
 
 
 class Line:
-    """One open connection, used by one request at a time."""
+    """An open HTTP connection, used by one request at a time."""
 
     def __init__(self, tcp: Tcp, tls: TLSStream | None) -> None:
         self.stream: ByteStream = tls or tcp
         self._tcp = tcp
         self.parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST_HEAD)
         self.kept: float | None = None
-        """Since when it has been unused; None if it never was used before."""
+        """The time since it is unused; None if it was never used."""
         self.heard = False
         """Whether the server has said anything to this request."""
 
     @property
     def spoken(self) -> bool:
-        """Whether the request is sent, all of it."""
+        """Whether the whole request is sent."""
         return self.parser.our_state is not h11.SEND_BODY
 
     async def event(self, patience: float | None) -> h11.Event | None:
-        """The next thing the server says; None at the end of its message."""
+        """Return the next event from the server; None at the end of its message."""
         while True:
             try:
                 event = self.parser.next_event()
@@ -150,7 +149,7 @@ class Line:
             self.parser.receive_data(data)
 
     def keep(self) -> bool:
-        """Make ready for another request; false if there can be none on this connection."""
+        """Prepare for another request; returns False if the connection cannot be reused."""
         over = self.parser.states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}
         if not over or self.parser.trailing_data != (b"", False):
             return False
@@ -159,7 +158,7 @@ class Line:
         return True
 
     def alive(self, patience: float) -> bool:
-        """Whether it can still be used: what speaks unasked says goodbye."""
+        """Return whether it can still be used: a server that speaks unasked says goodbye."""
         if self.kept is not None and anyio.current_time() - self.kept >= patience:
             return False
         return not self._tcp.speaks()
@@ -181,18 +180,18 @@ class Line:
 
     def _senseless(self, error: h11.RemoteProtocolError) -> Problem:
         if self.parser.trailing_data[1]:
-            return Problem("network", f"the server hung up in the middle of its answer: {error}")
-        return Problem("network", f"the server does not speak HTTP as it should: {error}")
+            return Problem("network", f"the server closed the connection mid-response: {error}")
+        return Problem("network", f"the server sent invalid HTTP: {error}")
 
 
 PART = 64 * 1024
-"""How much is sent at a time: on a slow line, every part is a sign of life."""
+"""The bytes sent at a time: on a slow connection, every part is a sign of life."""
 EARLY = 1 << 20
-"""How much is read of an answer that came before the request was sent."""
+"""The most bytes read of a response that came before the request was sent."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long each kind of silence may last, in seconds."""
+    """The limits for each kind of silence, in seconds."""
 
     connect: float = 10.0
     first_byte: float = 90.0
@@ -201,13 +200,13 @@ class Timeouts(msgspec.Struct, frozen=True):
     is_idle_chosen: bool = False
     """Whether the user set `idle`, so that it holds for a server on this machine as well."""
     local: float = 600.0
-    """For a server on this machine; see `host.transport.patience`."""
+    """The limit for a server on this machine, which may read a long prompt for minutes."""
     keep: float = 60.0
-    """How long an unused connection is kept: gateways forget idle ones without a word."""
+    """The time an unused connection is kept: gateways drop idle ones silently."""
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A response whose body is still coming; header names are in lower case."""
+    """A response whose body is still arriving; header names are in lower case."""
 
     status: int
     headers: dict[str, str]
@@ -215,21 +214,21 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """How requests travel."""
+    """A way to send requests: direct or through a proxy."""
 
     def post(
         self, url: str, *, headers: tuple[tuple[str, str], ...], body: bytes
     ) -> AbstractAsyncContextManager[Response]:
-        """Send; the response lives as long as the block. Raises `Problem`."""
+        """Send a request; the response lives as long as the block. Raises `ApiError`."""
         ...
 
     async def aclose(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         ...
 
 
 class Direct:
-    """The transport for everybody without a proxy; `env` may name certificates to trust."""
+    """The transport without a proxy; `env` may name certificates to trust."""
 
     def __init__(
         self, timeouts: Timeouts | None = None, *, env: Mapping[str, str] | None = None
@@ -243,7 +242,7 @@ class Direct:
     async def post(
         self, url: str, *, headers: tuple[tuple[str, str], ...], body: bytes
     ) -> AsyncGenerator[Response]:
-        """Send; the response lives as long as the block. Raises `Problem`."""
+        """Send a request; the response lives as long as the block. Raises `ApiError`."""
         to = target(url)
         line, head, early = await self._exchange(to, _head(url, headers, body), body)
         try:
@@ -256,7 +255,7 @@ class Direct:
                 await line.hang_up()
 
     async def aclose(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for to in list(self._idle):
             await self._forget(to)
 
@@ -267,7 +266,7 @@ class Direct:
     async def _exchange(
         self, to: Target, head: h11.Request, body: bytes
     ) -> tuple[Line, h11.Response, bytes]:
-        """Send and wait for the head of the answer; a kept connection that died is replaced."""
+        """Send a request and wait for the response head; a dead kept connection is replaced."""
         while True:
             line = await self._line(to)
             try:
@@ -284,7 +283,7 @@ class Direct:
     async def _converse(
         self, line: Line, head: h11.Request, body: bytes
     ) -> tuple[h11.Response, bytes]:
-        """Speak and listen at once: a server may answer, and hang up, before it has heard all."""
+        """Send and listen at once: a server may answer and close before it has read all."""
         heard: h11.Response | Problem | None = None
         early = b""
         async with anyio.create_task_group() as group:
@@ -303,7 +302,7 @@ class Direct:
     async def _speak(
         self, line: Line, head: h11.Request, body: bytes, patience: anyio.CancelScope
     ) -> None:
-        """Send in parts; only when all is sent does the server's silence count."""
+        """Send in parts; the server's silence counts only once all is sent."""
         try:
             start = line.parser.send(head) or b""
             await self._part(line, start + body[:PART])
@@ -323,7 +322,7 @@ class Direct:
             await line.stream.send(part)
 
     async def _rest(self, line: Line) -> bytes:
-        """The body of an early answer: some of it is better than none."""
+        """Read the body of an early answer: some of it is better than none."""
         body = b""
         try:
             while len(body) < EARLY and (event := await line.event(self._timeouts.idle)):
@@ -387,7 +386,7 @@ async def _secured(to: Target, context: ssl.SSLContext) -> Line:
 
 
 async def _listen(line: Line) -> h11.Response | Problem:
-    """The head of the answer, or why there is none: a value, since a task group wraps errors."""
+    """Return the response head, or the error as a value, since a task group wraps exceptions."""
     try:
         while not isinstance(event := await line.event(None), h11.Response):
             pass
@@ -397,7 +396,7 @@ async def _listen(line: Line) -> h11.Response | Problem:
 
 
 def _welcome(line: Line, heard: h11.Response | Problem | None) -> bool:
-    """Whether the rest of the request is still worth sending."""
+    """Return whether the rest of the request is still worth sending."""
     return isinstance(heard, h11.Response) and (line.spoken or heard.status_code < 300)
 
 

@@ -1,4 +1,4 @@
-"""Fetching pages by httpx2, and never from a private network unless that was allowed.
+"""Fetching of web pages by httpx2, never from a private network unless that is allowed.
 
 A name is looked up once, its addresses are judged, and the connection goes to an address that was
 judged: a second lookup could answer differently.
@@ -21,6 +21,7 @@ from travois.core.errors import Fault
 from travois.ports.world import Page
 from travois.providers.catalog import is_local
 from travois.providers.http.tls import Target, broken, target, unreachable, whole
+from travois.providers.http.transport import proxy
 from travois.version import __version__
 
 if TYPE_CHECKING:
@@ -37,14 +38,14 @@ HEADERS = {
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What a request says besides its address; with a body, which is JSON, it is posted."""
+    """The headers and body of a web request; one with a body, which is JSON, is a POST."""
 
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
 
     @property
     def all(self) -> dict[str, str]:
-        """The headers, with that of the body."""
+        """The headers, including the body's content type."""
         kind = {"content-type": "application/json"} if self.body else {}
         return {**kind, **dict(self.headers)}
 
@@ -54,13 +55,13 @@ Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 
 
 async def lookup(host: str, port: int) -> Sequence[str]:
-    """What the system says of a name."""
+    """Look up a host name with the system resolver."""
     found = await anyio.getaddrinfo(host, port, type=SOCK_STREAM)
     return tuple(dict.fromkeys(place[0] for *_, place in found))
 
 
 class HttpxWeb:
-    """The web as this machine sees it. Errors are OSError, in words."""
+    """The web as this machine reaches it; errors are OSError with readable messages."""
 
     def __init__(
         self,
@@ -82,12 +83,12 @@ class HttpxWeb:
         return await self.send(url, Message(), limit=limit, timeout=timeout)
 
     async def send(self, url: str, message: Message, *, limit: int, timeout: float) -> Page:
-        """The same, with something to say there."""
+        """Send a request with headers or a body; redirects are handled as in `fetch`."""
         try:
             with anyio.fail_after(timeout):
                 return await self._follow(_secured(url), limit, message)
         except TimeoutError:
-            raise TimeoutError(f"it did not answer in full within {timeout:g} s") from None
+            raise TimeoutError(f"no complete response within {timeout:g} s") from None
 
     async def _follow(self, url: str, limit: int, message: Message) -> Page:
         for _ in range(HOPS):
@@ -102,7 +103,7 @@ class HttpxWeb:
 
         to, proxy = target(url), self._proxy(url)
         addresses = await self._judged(to, proxy)
-        problem = OSError(f"there is no host {to.host}")
+        problem = OSError(f"cannot resolve host {to.host}")
         async with await self._client(proxy) as client:
             for address in addresses:
                 try:
@@ -114,21 +115,19 @@ class HttpxWeb:
         raise problem
 
     async def _judged(self, to: Target, proxy: str) -> Sequence[str]:
-        """The addresses that may be dialled; a proxy does its own lookup, so it gets the name."""
+        """Return the addresses that may be dialled; a proxy resolves the name itself."""
         try:
             found = await self._addresses(to.host, to.port)
         except (OSError, UnicodeError):
             if proxy:
                 return (to.host,)
-            raise OSError(f"there is no host {to.host}") from None
+            raise OSError(f"cannot resolve host {to.host}") from None
         allowed = [a for a in found if self._private == "yes" or public(a)]
         if found and not allowed:
-            raise OSError(f"{to.host} is in a private network ({found[0]}), which is not allowed")
+            raise OSError(f"{to.host} is on a private network ({found[0]}), which is not allowed")
         return (to.host,) if proxy else allowed
 
     def _proxy(self, url: str) -> str:
-        from travois.providers.http.transport import proxy
-
         return proxy(url, self._env)
 
     async def _client(self, proxy: str) -> httpx2.AsyncClient:
@@ -150,7 +149,7 @@ class HttpxWeb:
 async def _exchange(
     client: httpx2.AsyncClient, url: str, message: Message, *, address: str, limit: int
 ) -> Page:
-    """One request to one address, under the name that the URL gives it."""
+    """Send one request to one address, under the host name of the URL."""
     import httpx2
 
     parts = urlsplit(url)
@@ -174,7 +173,7 @@ async def _exchange(
 
 
 def public(address: str) -> bool:
-    """Whether an address belongs to the open internet, also when it is wrapped in another."""
+    """Return whether an address is on the open internet, also when wrapped in another."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
         teredo = ip.teredo[1] if ip.teredo else None
@@ -187,7 +186,7 @@ def public(address: str) -> bool:
 
 
 def _secured(url: str) -> str:
-    """The same over TLS, unless a port or this machine is named."""
+    """Return the URL with https, unless it names a port or this machine."""
     parts = urlsplit(url)
     if parts.scheme != "http" or parts.port is not None or is_local(url):
         return url

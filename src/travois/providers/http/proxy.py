@@ -33,7 +33,7 @@ FIX = "Set HTTPS_PROXY to an address like http://host:3128."
 
 
 class Proxied:
-    """The transport for everybody behind a proxy; without one it is a second `Direct`."""
+    """The transport behind a proxy; without one it works like `DirectTransport`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Proxied:
     async def post(
         self, url: str, *, headers: tuple[tuple[str, str], ...], body: bytes
     ) -> AsyncGenerator[Response]:
-        """Send; the response lives as long as the block. Raises `Problem`."""
+        """Send a request; the response lives as long as the block. Raises `ApiError`."""
         reply = await self._open(url, headers, body)
         reply.request.extensions["timeout"]["read"] = None  # from here on `_chunks` is the clock
         try:
@@ -62,7 +62,7 @@ class Proxied:
             await reply.aclose()
 
     async def aclose(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         await self._client.aclose()
 
     async def _open(
@@ -105,7 +105,7 @@ class Proxied:
             case httpx2.TimeoutException():
                 return silent(self._timeouts.first_byte)
             case httpx2.ProxyError():
-                return Problem("network", f"the proxy refuses: {error}", retry=False)
+                return Problem("network", f"the proxy refused the request: {error}", retry=False)
             case httpx2.ConnectError() if self._proxy and not isinstance(root(error), SSLError):
                 return _without_proxy(self._proxy, error)
             case httpx2.ConnectError():
@@ -121,7 +121,7 @@ async def _parts(body: bytes) -> AsyncGenerator[bytes]:
 
 def _without_proxy(proxy: Target, error: httpx2.ConnectError) -> Problem:
     problem = unreachable(proxy, error)
-    what = f"{problem.message}: the proxy that your environment names"
+    what = f"{problem.message} (the proxy set in your environment)"
     return Problem(problem.kind, what, retry=problem.retry)
 
 
@@ -129,7 +129,7 @@ def _address(proxy: str) -> Target:
     try:
         return target(proxy)
     except ValueError as error:
-        raise Fault("The proxy cannot be used", why=str(error), fix=FIX) from None
+        raise Fault("Cannot use the proxy", why=str(error), fix=FIX) from None
 
 
 def _client(limits: Timeouts, proxy: str, trusted: SSLContext) -> httpx2.AsyncClient:
@@ -143,7 +143,7 @@ def _client(limits: Timeouts, proxy: str, trusted: SSLContext) -> httpx2.AsyncCl
         )
     except (ImportError, ValueError, httpx2.InvalidURL) as error:
         raise Fault(
-            f"The proxy {target(proxy).name} cannot be used",
+            f"Cannot use the proxy {target(proxy).name}",
             why=str(error).partition(". ")[0],
             fix=FIX,
         ) from None

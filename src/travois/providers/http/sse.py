@@ -1,4 +1,4 @@
-"""Server-sent events, cut out of bytes that arrive in any portions."""
+"""Decoding of server-sent events and JSON lines from bytes that arrive in any portions."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ class Event(NamedTuple):
 
 
 class Framing(Protocol):
-    """A way to cut bytes into events."""
+    """A decoder that cuts a byte stream into events."""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         ...
 
     def finish(self) -> list[Event]:
-        """What the end of the stream completes."""
+        """Return the events that the end of the stream completes."""
         ...
 
 
 class Lines:
-    """Takes bytes, gives one event for each line that holds anything."""
+    """A decoder of JSON lines: one event for each line that is not blank."""
 
     def __init__(self) -> None:
         self._partial = b""
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The lines that these bytes complete."""
+        """Return the lines that these bytes complete."""
         *lines, self._partial = (self._partial + chunk).split(b"\n")
         return [Event("", line) for line in lines if line.strip()]
 
     def finish(self) -> list[Event]:
-        """The last line, if nothing ended it."""
+        """Return the last line, if nothing ended it."""
         return self.feed(b"\n")
 
 
 class Frames:
-    """Takes bytes, gives whole events. Lines end with LF, CRLF or CR."""
+    """A decoder of server-sent events; lines end with LF, CRLF or CR."""
 
     def __init__(self) -> None:
         self._partial: list[bytes] = []
@@ -53,7 +53,7 @@ class Frames:
         self._lines: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that these bytes complete."""
+        """Return the events that these bytes complete."""
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
             self._after_cr = False
@@ -71,7 +71,7 @@ class Frames:
         return events
 
     def finish(self) -> list[Event]:
-        """The event that the end of the stream cut from its empty line, if there is one."""
+        """Return the event that the end of the stream cut from its empty line, if any."""
         events: list[Event] = []
         if self._partial:
             self._take(b"", events)

@@ -1,4 +1,4 @@
-"""Whose certificates are believed: the system's, and those that the environment names."""
+"""TLS contexts and trusted certificates, and the errors of reaching a server."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ BUNDLES = (
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 )
-"""Where systems keep them, for a Python that was built elsewhere and looks in the wrong place."""
+"""The system bundles, for a Python that was built elsewhere and looks in the wrong place."""
 HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 MISMATCH = frozenset((62, 64))
-"""What OpenSSL says of a name or an address that the certificate does not have."""
-FIX = "If your network inspects TLS, set SSL_CERT_FILE to the file of its certificate."
+"""The OpenSSL codes for a host name or address that the certificate does not have."""
+FIX = "If your network inspects TLS, set SSL_CERT_FILE to its certificate file."
 
 
 def contexts(env: Mapping[str, str]) -> Iterator[ssl.SSLContext]:
-    """Contexts to try in turn, the cheap one first.
+    """Yield TLS contexts to try in turn, the cheap one first.
 
     A folder of certificates is looked into only when one is needed; reading the system's bundle
     costs some 70 ms, but people do add certificates to the bundle and not to the folder.
@@ -46,15 +46,15 @@ def contexts(env: Mapping[str, str]) -> Iterator[ssl.SSLContext]:
 
 
 def whole(env: Mapping[str, str]) -> ssl.SSLContext:
-    """Everything that may be believed, read at once."""
+    """Create a context that trusts all system and configured certificates."""
     return _with(_system(), _named(env))
 
 
 def distrust(error: ssl.SSLError, host: str) -> str:
-    """Why TLS with this host failed, and what to do, in words."""
+    """Explain why TLS with a host failed, and what to do."""
     if not isinstance(error, ssl.SSLCertVerificationError):
         reason = (error.reason or str(error)).replace("_", " ").lower()
-        return f"no TLS with {host}: {reason}. Does its address begin with http://?"
+        return f"TLS with {host} failed: {reason}. Should the URL start with http://?"
     fix = "" if error.verify_code in MISMATCH else f" {FIX}"
     said = error.verify_message.rstrip(".")
     return f"the certificate of {host} is not trusted: {said}.{fix}"
@@ -79,19 +79,21 @@ def _with(context: ssl.SSLContext, files: Mapping[str, str]) -> ssl.SSLContext:
             context.load_verify_locations(file)
         except OSError as error:
             why = error.strerror or str(error)
-            fix = "Unset it, or name a file of certificates in PEM form."
-            raise Fault(f"{name} names no certificates", why=f"{file}: {why}", fix=fix) from None
+            fix = "Unset it, or set it to a file of PEM certificates."
+            raise Fault(
+                f"Cannot load the certificates in {name}", why=f"{file}: {why}", fix=fix
+            ) from None
     return context
 
 
 def _named(env: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are set, one for each file."""
+    """Return the variables that name certificate files, one for each file."""
     files = {os.path.realpath(env[name]): name for name in reversed(FILES) if env.get(name)}
     return {name: file for file, name in files.items()}
 
 
 def _folder(env: Mapping[str, str]) -> str:
-    """The system's folder of certificates by their hashes, if it has one."""
+    """Return the system's folder of hashed certificates, if it has one."""
     folder = env.get("SSL_CERT_DIR") or ssl.get_default_verify_paths().openssl_capath
     try:
         found = any(HASHED.fullmatch(name) for name in os.listdir(folder))
@@ -112,7 +114,7 @@ LOOPBACK = r"(?i)(.+\.)?localhost|127(\.\d+){3}|0\.0\.0\.0|::1"
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The other end of a connection."""
+    """The scheme, host and port of the other end of a connection."""
 
     scheme: str
     host: str
@@ -120,50 +122,50 @@ class Target(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """How a person writes it."""
+        """The address as `host:port`."""
         return f"{self.host}:{self.port}"
 
 
 def target(url: str) -> Target:
-    """Where a URL leads."""
+    """Parse a URL into the scheme, host and port to connect to."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return Target(parts.scheme, parts.hostname or "", port)
 
 
 def silent(patience: float) -> Problem:
-    """The server said nothing for too long."""
-    return Problem("timeout", f"the server was silent for {patience:g} s")
+    """Return the error for a server that sent nothing for too long."""
+    return Problem("timeout", f"no data from the server for {patience:g} s")
 
 
 def deaf() -> Problem:
-    """The server does not read what it is sent."""
-    return Problem("timeout", "the server does not take the request")
+    """Return the error for a server that does not read the request."""
+    return Problem("timeout", "the server stopped reading the request")
 
 
 def late(to: Target, patience: float) -> Problem:
-    """There was no connection in time."""
+    """Return the error for a connection that was not made in time."""
     return Problem("timeout", f"no connection to {to.name} within {patience:g} s")
 
 
 def mute() -> Problem:
-    """The connection ended before anything was said."""
-    return Problem("network", "the server hung up without an answer")
+    """Return the error for a connection that ended before any response."""
+    return Problem("network", "the server closed the connection without a response")
 
 
 def broken(error: BaseException) -> Problem:
-    """The connection ended before the answer did."""
-    return Problem("network", f"the connection broke: {plain(root(error))}")
+    """Return the error for a connection that ended in the middle of a response."""
+    return Problem("network", f"the connection was lost: {plain(root(error))}")
 
 
 def unreachable(to: Target, error: BaseException) -> Problem:
-    """Why there is no connection, out of whatever the libraries have wrapped it in."""
+    """Return the error for a failed connection, from whatever libraries wrapped it in."""
     cause = root(error)
     match cause:
         case ssl.SSLError():
             return Problem("network", distrust(cause, to.host), retry=False)
         case socket.gaierror() | UnicodeError():
-            return Problem("network", f"there is no host {to.host}: {plain(cause)}")
+            return Problem("network", f"cannot resolve host {to.host}: {plain(cause)}")
         case ConnectionRefusedError() if re.fullmatch(LOOPBACK, to.host):
             # Nobody but the user starts a server on this machine: waiting does not help.
             what = f"no server is listening on {to.name} (connection refused)"
@@ -173,7 +175,7 @@ def unreachable(to: Target, error: BaseException) -> Problem:
 
 
 def root(error: BaseException) -> BaseException:
-    """The error of the system that led to this one, or else the first of all."""
+    """Return the operating system's error behind an exception, else the first of the chain."""
     if isinstance(error, OSError) and error.errno is not None:
         return error
     if isinstance(error, BaseExceptionGroup):
@@ -183,7 +185,7 @@ def root(error: BaseException) -> BaseException:
 
 
 def plain(error: BaseException) -> str:
-    """An error as words; the system's own where there are some, for asyncio's say less."""
+    """Describe an error; the system's own words where there are some, as asyncio's say less."""
     match error:
         case socket.gaierror() | ssl.SSLError():
             return error.strerror or str(error)

@@ -1,4 +1,4 @@
-"""Which way requests to a URL travel: directly, or through the proxy that the environment names."""
+"""Choice of the transport for a URL: direct, or through the proxy set in the environment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from travois.providers.http.tls import Target, target
 
 
 def transport(url: str, env: Mapping[str, str], timeouts: Timeouts | None = None) -> Transport:
-    """How to reach this URL. A server on this machine is never behind a proxy, and may be slow."""
+    """Create the transport for a URL; a local server has no proxy and may be slow."""
     limits = patience(url, timeouts or Timeouts())
     if is_local(url):
         return Direct(limits, env=env)
@@ -26,7 +26,7 @@ def transport(url: str, env: Mapping[str, str], timeouts: Timeouts | None = None
 
 
 def patience(url: str, limits: Timeouts) -> Timeouts:
-    """How long this server may be silent.
+    """Return the timeouts for a server.
 
     One on this machine may read a long prompt for minutes, and hold a tool call back until it is
     whole; a limit between events that somebody chose holds all the same.
@@ -38,7 +38,7 @@ def patience(url: str, limits: Timeouts) -> Timeouts:
 
 
 def proxy(url: str, env: Mapping[str, str]) -> str:
-    """The proxy for this URL, with a scheme; empty for none."""
+    """Return the proxy for a URL, with a scheme; empty for none."""
     to = target(url)
     named = _either(env, f"{to.scheme}_proxy") or _either(env, "all_proxy")
     if not named or is_local(url) or _spared(to, _either(env, "no_proxy")):
@@ -47,7 +47,7 @@ def proxy(url: str, env: Mapping[str, str]) -> str:
 
 
 def _either(env: Mapping[str, str], name: str) -> str:
-    """A variable in lower or, as most people write it, in upper case."""
+    """Read a variable in lower case or, as most people write it, in upper case."""
     return (env.get(name) or env.get(name.upper(), "")).strip()
 
 
@@ -56,7 +56,7 @@ def _spared(to: Target, exceptions: str) -> bool:
 
 
 def _covers(entry: str, to: Target) -> bool:
-    """`*`, a host, a domain with or without a dot before it, an address or a network; `:port`."""
+    """Return whether a no_proxy entry (`*`, host, domain, address, network, `:port`) fits."""
     if entry == "*":
         return True
     if found := re.fullmatch(r"(.+?):(\d+)", entry):
