@@ -17,8 +17,8 @@ from time import perf_counter
 import anyio
 from tests.corpus.asked import counted, judged, requests
 
-from travois.compose.open_session import specs
 from travois.core.content import Text
+from travois.engine.tool_definitions import specs
 from travois.local_model import model
 from travois.local_model.llamacpp import Engine, missing
 from travois.local_model.model import HELP, Asked, Guided, Mind

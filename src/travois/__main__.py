@@ -7,7 +7,7 @@ import sys
 from io import TextIOWrapper
 
 YOUNG = 20_000
-"""How many objects come up before garbage is looked for: what a start loads is none of it."""
+"""The objects allocated before a garbage collection: what a start loads is not garbage."""
 
 
 def main() -> int:
@@ -42,7 +42,7 @@ def _start() -> int:
 
 
 def _open_streams() -> None:
-    """See that no output can fail: a closed stream leads nowhere, odd characters are replaced."""
+    """Make sure that writing cannot fail: replace closed streams and odd characters."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as we live

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec.structs import replace
 
-from travois.compose import hooks as hooking
+from travois.compose import hooks
 from travois.compose.options import Options
 from travois.compose.session import Crew, Guests, gather, prepare
 from travois.core.content import Shown, Text, words
@@ -45,13 +46,13 @@ if TYPE_CHECKING:
     from travois.context.compaction.cut import Cut
 
 LEAVING = 5.0
-"""How many seconds somebody who leaves waits until what they said is remembered."""
+"""The seconds to wait for memory extraction when the session is left."""
 SUMMARY = 8
 """The part of a window that what was established before a prompt may need beside it."""
 
 
 class Session:
-    """One conversation. Leaving the block stops what runs and keeps everything on file."""
+    """One conversation. Leaving the block stops what runs and keeps everything on disk."""
 
     def __init__(
         self,
@@ -65,8 +66,6 @@ class Session:
         """`tools` and `listeners` (hooks) are the caller's own; `person` answers questions."""
         chosen = options or Options()
         if isinstance(model, str) and model:
-            from msgspec.structs import replace
-
             chosen = replace(chosen, model=model)
         self._options = chosen
         self._model = None if isinstance(model, str) else model
@@ -75,14 +74,14 @@ class Session:
         self._group: TaskGroup | None = None
         self._crew: Crew | None = None
         self._scope: anyio.CancelScope | None = None
-        self.leaving: hooking.Leaving = "other"
-        """Why the block will be left."""
+        self.leaving: hooks.Leaving = "other"
+        """The reason for which the block will be left."""
         self.parting: tuple[str, ...] = ()
-        """What the user should know once the block is left."""
+        """Notices for the user after the block is left."""
 
     @property
     def crew(self) -> Crew:
-        """What the session runs on."""
+        """The agent and the services that the session runs on."""
         assert self._crew is not None, "use `async with Session(...)`"
         return self._crew
 
@@ -93,11 +92,11 @@ class Session:
 
     @property
     def running(self) -> bool:
-        """Whether a turn is under way."""
+        """True while a turn runs."""
         return self._scope is not None
 
     async def news(self, *, patience: float | None = None) -> bool:
-        """Wait until an agent or a command in the background has ended or has something to tell.
+        """Wait until an agent or a background command has ended or has a message.
 
         Returns whether there is something: `run` without a prompt lets it in. False if nothing
         works any more, or if only commands do and `patience`, in seconds, is over.
@@ -111,12 +110,12 @@ class Session:
             stack.push_async_callback(crew.aclose)
             if crew.telemetry is not None:
                 await self._observe(crew, crew.telemetry, stack)
-            crew.notices += await hooking.begin(crew.agent, self._options)
+            crew.notices += await hooks.begin(crew.agent, self._options)
             stack.push_async_callback(self._part)
             self._group = await stack.enter_async_context(anyio.create_task_group())
             crew.agent.runtime.background = self._beside
             if crew.agent.hooks.active is not None and crew.agent.hooks.active.watched:
-                self._group.start_soon(hooking.watch, crew.agent)
+                self._group.start_soon(hooks.watch, crew.agent)
             for link in crew.loan.links:
                 self._group.start_soon(link.keep)
             if crew.office is not None and crew.office.listens:
@@ -168,7 +167,7 @@ class Session:
                     await done.wait()
 
     async def ask(self, prompt: str | tuple[Shown, ...]) -> str:
-        """Run one turn and give the model's last words."""
+        """Run one turn and return the model's last words."""
         text = ""
         async for event in self.run(prompt):
             if isinstance(event, Entry) and isinstance(event.fact, Assistant):
@@ -176,9 +175,9 @@ class Session:
         return text
 
     async def compact(self, focus: str = "", *, first: int = 0, last: int = 0) -> Compacted:
-        """Set the older conversation aside, or only what stands from or up to an entry.
+        """Compact the older conversation, or only the part from or up to an entry.
 
-        Raises `Fault` with the reason, and leaves the conversation as it is, if that cannot help.
+        Raises `UserError`, and leaves the conversation as it is, if that cannot help.
         """
         from travois.context.compaction.compact import compact
 
@@ -197,12 +196,12 @@ class Session:
         raise Fault("The conversation was not compacted", why=why, code=1)
 
     def switch(self, model: str) -> None:
-        """Go on with another model; raises `Fault`, and changes nothing, if that cannot be."""
+        """Switch to another model; raises `UserError`, and changes nothing, if that fails."""
         self._idle()
         self.crew.change(model)
 
     async def switch_with_summary(self, model: str) -> None:
-        """The same, where the model so far sums up what has no room in the other's window."""
+        """Switch to another model; the current one summarises what does not fit."""
         self._idle()
         try:
             with anyio.CancelScope() as self._scope:
@@ -211,32 +210,32 @@ class Session:
             self._scope = None
 
     def exert(self, effort: str) -> None:
-        """Let the model think more or less from here on; an empty word leaves that to it."""
+        """Change the model's effort; an empty word leaves it to the model."""
         self._idle()
         levels: dict[str, Effort] = {"": "", **{level: level for level in LEVELS}}
         if effort not in levels:
-            raise Fault(f"There is no effort {effort!r}", fix=f"Choose: {', '.join(LEVELS)}.")
+            raise Fault(f"Unknown effort {effort!r}", fix=f"Choose: {', '.join(LEVELS)}.")
         most = prepare(self._options)[1].settings.max_effort_level
         if effort and most and LEVELS.index(levels[effort]) > LEVELS.index(most):
-            raise Fault(f"The effort cannot become {effort}", why=f"maxEffortLevel is {most}")
+            raise Fault(f"The effort cannot be {effort}", why=f"maxEffortLevel is {most}")
         self.crew.exert(levels[effort])
 
     def enter(self, mode: str) -> None:
-        """Go on in another permission mode; bypass only where the settings began with it."""
+        """Switch the permission mode; bypass only if the session began with it."""
         modes: dict[str, Mode] = {known: known for known in MODES}
         found = modes.get(ALIASES.get(mode, mode))
         guard = self.crew.agent.permissions.guard
         if found is None or found in guard.barred or found == "bypass" != guard.mode:
-            why = "it holds from the start, or not at all"
-            why = "the settings switch it off" if found in guard.barred else why
-            why = why if found else "there is none of that name"
+            why = "it can only be chosen at the start"
+            why = "the settings disable it" if found in guard.barred else why
+            why = why if found else "there is no such mode"
             fix = f"Choose one of: {', '.join(one for one in MODES if one != 'bypass')}."
-            raise Fault(f"The mode cannot become {mode}", why=why, fix=fix)
+            raise Fault(f"Cannot switch to mode {mode}", why=why, fix=fix)
         enter(self.crew.agent, found)
 
     def _idle(self) -> None:
         if self.running:
-            raise Fault("A turn is under way", fix="Let it end, or stop it, and try again.")
+            raise Fault("A turn is running", fix="Wait for it to end or stop it, then try again.")
 
     def _chosen(self, first: int, last: int) -> Cut | None:
         if not first and not last:
@@ -247,11 +246,13 @@ class Session:
         part = starting(view, first) if first else up_to(view, last)
         if part is None:
             fix = "`travois context --all` shows the number of each message."
-            raise Fault(f"Nothing stands {'from' if first else 'up to'} {first or last}", fix=fix)
+            raise Fault(
+                f"There are no messages {'from' if first else 'up to'} {first or last}", fix=fix
+            )
         return part
 
     def _beside(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Let something go on beside the conversation, at most until the session is left."""
+        """Run a job beside the conversation, at most until the session is left."""
 
         async def run() -> None:
             await job()
@@ -260,13 +261,13 @@ class Session:
         self._group.start_soon(run)
 
     async def _part(self) -> None:
-        """Let hooks hear that the session is left."""
-        self.parting = await hooking.end(self.crew.agent, self.leaving)
+        """Fire the end hooks when the session is left."""
+        self.parting = await hooks.end(self.crew.agent, self.leaving)
         if self.crew.agent.session.jobs:
             self.parting += report_left(self.crew.agent)
 
     async def _observe(self, crew: Crew, wish: Wish, stack: AsyncExitStack) -> None:
-        """Let a collector hear what happens, from here on."""
+        """Send telemetry to a collector from here on."""
         if not telemetry_installed():
             crew.notices += (TELEMETRY_MISSING,)
             return
@@ -278,7 +279,7 @@ class Session:
         await stack.enter_async_context(observed(crew.agent, crew.id, wish, tell=tell))
 
     def stop(self) -> None:
-        """Stop the turn that runs, if one does."""
+        """Stop the running turn, if there is one."""
         if self._scope is not None:
             self._scope.cancel()
 
@@ -292,7 +293,7 @@ class Session:
 
 
 def typed(content: tuple[Shown, ...]) -> str:
-    """The words that a person typed themselves: what they pass on or stands for them is before."""
+    """Return the words that a person typed themselves, without attached texts."""
     texts = [block.text for block in content if isinstance(block, Text)]
     return texts[-1] if texts else ""
 
@@ -302,7 +303,7 @@ def _ends(event: Event) -> bool:
 
 
 def _fits(view: View, said: User, model: Card) -> None:
-    """Refuse what no request could hold, before it becomes part of the session.
+    """Refuse a prompt that no request could hold, before it becomes part of the session.
 
     All that was said before can give way to it but the head and a summary.
     """
@@ -312,7 +313,7 @@ def _fits(view: View, said: User, model: Card) -> None:
     room = stop_at(model) - min(context_tokens(view), least)
     if size > room:
         raise Fault(
-            "The prompt does not fit into the model's window",
+            "The prompt does not fit into the context window",
             why=f"it is about {size:,} tokens, and {max(room, 0):,} of {model.window:,} are free",
-            fix="Put it in a file and ask for that file to be read.",
+            fix="Save it to a file and ask the model to read that file.",
         )

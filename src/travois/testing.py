@@ -1,4 +1,4 @@
-"""For tests of agents: a model that says what it was told to, and nothing leaves the process.
+"""A scripted model for tests of agents; nothing leaves the process.
 
 model = Scripted(call("Read", file_path="a.txt"), say("It is empty."))
 async with Session(options, model=model) as session:
@@ -31,24 +31,24 @@ Line = Reply | Problem | Callable[[Request], "Reply | Problem"]
 
 
 def say(text: str, *, usage: Usage | None = None) -> Reply:
-    """A reply that is text, and the last word."""
+    """Return a reply that is text and ends the turn."""
     return Reply((Text(text),), stop="end", usage=usage or Usage(input=10, output=5))
 
 
 def call(tool: str, /, **args: object) -> Reply:
-    """A reply that calls one tool."""
+    """Return a reply that calls one tool."""
     return calls((tool, args))
 
 
 def calls(*wanted: tuple[str, dict[str, object]], text: str = "") -> Reply:
-    """A reply that calls several tools at once; their ids are made up by the session."""
+    """Return a reply that calls several tools at once; the session makes up their ids."""
     asked = tuple(Call("", name, msgspec.json.encode(args).decode()) for name, args in wanted)
     said: tuple[AnyBlock, ...] = (Text(text),) if text else ()
     return Reply((*said, *asked), stop="calls", usage=Usage(input=10, output=5))
 
 
 class Scripted:
-    """Says its lines in order, then the last one for ever; keeps every request it was sent."""
+    """A model that gives its replies in order, the last one repeatedly."""
 
     def __init__(self, *lines: Line, judge: Callable[[bytes], list[str]] | None = None) -> None:
         self.requests: list[Request] = []
@@ -58,7 +58,7 @@ class Scripted:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
-        """Say the next line."""
+        """Give the next reply."""
         faults = self._judge(request.body) if self._judge else []
         assert not faults, faults
         line = self._lines[min(len(self.requests), len(self._lines) - 1)]
@@ -71,7 +71,7 @@ class Scripted:
 
 
 async def _told(reply: Reply, number: int) -> AsyncGenerator[StreamDelta | Reply]:
-    """Every event comes after a pause, as from a network, so that a turn can be stopped there."""
+    """Yield events with a pause before each, so that a turn can be stopped there."""
     for event in _events(reply, number):
         await anyio.lowlevel.checkpoint()
         yield event

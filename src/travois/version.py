@@ -1,3 +1,3 @@
-"""Which Travois this is."""
+"""The version of Travois."""
 
 __version__ = "0.1.0"

@@ -240,7 +240,7 @@ def test_who_agrees_to_end_ends_after_its_answer(tmp_path: Path) -> None:
     assert fakes.play(agent) == "end"
     assert fakes.facts(agent, Changed, Ended) == [
         Changed("ending", "parent"),
-        Ended("end", "agreed with parent to end"),
+        Ended("end", "parent asked it to end"),
     ]
     assert len(fakes.facts(agent, Sent)) == 1
     assert fakes.play(agent, "one more thing") == "end"

@@ -63,7 +63,7 @@ def test_a_miss_is_told_with_its_cause_and_its_price() -> None:
     more = 60_334 * (7.5 - 0.6) / 1e6
     assert miss == (
         f"MISS: entry 11: 60,334 tokens sent again, ${more:.4f} more: "
-        "provider (nothing of ours changed)"
+        "provider (nothing changed on our side)"
     )
     assert out.splitlines()[-1].startswith(f"${found.dollars:.6f}: input 0 $0.0000 · read 60,001 ")
     assert "cache warm for 4:58 more, but not beyond the change (rewind)" in out

@@ -72,7 +72,7 @@ def test_what_is_not_essential_may_be_missing(
     ):
         monkeypatch.delenv(name, raising=False)
     model = told(capsys)["model"]
-    assert (model["works"], "on this machine answer" in str(model["why"])) == (True, True)
+    assert (model["works"], "enough to try everything offline" in str(model["why"])) == (True, True)
 
 
 def test_a_session_needs_a_model(

@@ -98,7 +98,7 @@ def test_keys_and_models_of_another_agent_stay_where_they_belong(places: Path) -
     found = load(home, str(places / "work"), environ={"HOME": str(places)})
     after = rights.usable(found, {})
     assert after.settings == Settings(env={"CI": "1"})
-    assert after.notices == (f"{theirs}: model nonsense is left out: Unknown model 'nonsense'",)
+    assert after.notices == (f"{theirs}: model nonsense is ignored: Unknown model 'nonsense'",)
     home.settings.write_text('{"model": "nonsense", "env": {"ANTHROPIC_AUTH_TOKEN": "t"}}')
     own = load(home, str(places / "work"), environ={})
     assert rights.usable(own, {}).settings == own.settings

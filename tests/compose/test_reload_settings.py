@@ -47,7 +47,7 @@ def test_a_change_takes_over_what_files_say_and_leaves_what_the_session_added(
             said = {"deny": ["WebFetch"], "additionalDirectories": [str(tmp_path / "more")]}
             path.write_text(json.dumps({"permissions": said, "language": "German"}))
             (told,) = await turn(session)
-            assert told == f"{path} changed: its rules and hooks hold from here on"
+            assert told == f"{path} changed: its rules and hooks apply from now on"
             assert [str(rule.text) for rule in agent.permissions.guard.rules] == [
                 "WebFetch",
                 "Bash(make)",
@@ -72,7 +72,7 @@ def test_a_file_that_breaks_or_goes_changes_only_what_it_said(
             guard = session.crew.agent.permissions.guard
             path.write_text("{")
             (told,) = await turn(session)
-            assert told == f"{path} changed, and all stays as it was: {path} is not valid JSON"
+            assert told == f"{path} changed, but was not applied: {path} is not valid JSON"
             assert session.crew.agent.permissions.guard == guard
             path.unlink()
             assert len(await turn(session)) == 1
@@ -94,7 +94,7 @@ def test_a_hook_may_keep_a_change_out_and_hears_whose_it_is(
             path.parent.mkdir()
             path.write_text(json.dumps({"permissions": {"deny": ["WebFetch"]}}))
             told = await turn(session)
-            assert told[-1] == f"{path} changed, and a hook keeps it out: no"
+            assert told[-1] == f"{path} changed, but a hook rejected it: no"
             assert session.crew.agent.permissions.guard.rules == ()
 
     anyio.run(main)

@@ -345,7 +345,7 @@ def test_jobs_are_told_with_their_state() -> None:
 
 def test_the_report_of_a_job_tells_how_it_ended() -> None:
     late = "[Still running after 120 s, so it goes on in the background as bash_1."
-    told = Text("[bash_1: ended by SIGTERM] make\nIts last output:\nx")
+    told = Text("[bash_1: ended by SIGTERM] make\nLast output:\nx")
     report = User((told,), "task", "job:bash_1")
     found = folded(
         shell("make", f"{late} You are told when it ends.]"),

@@ -290,7 +290,7 @@ def test_of_more_pictures_than_a_request_may_hold_the_newest_stay(tmp_path: Path
     left = [item for item in one.session.view.items if _pictures(item.fact.content)]
     assert 20 <= len(left) <= 100
     assert "picture 109" in words(left[-1].fact.content)
-    assert "left out: there are more than one request may hold]" in shown(one)
+    assert "left out: a request cannot hold more]" in shown(one)
     assert len(facts(one, Cleared)) == 1
 
 

@@ -82,8 +82,8 @@ def test_a_miss_that_nobody_asked_for_is_told_once_with_its_cause(tmp_path: Path
             play(one)
         told = [event.text for event in iter_events(events) if isinstance(event, Warned)]
     assert told == [
-        "50,000 tokens were not read from the cache, for $0.1725 more: "
-        "provider (nothing of ours changed)"
+        "prompt cache miss: 50,000 tokens not read from the cache (+$0.1725): "
+        "provider (nothing changed on our side)"
     ]
     assert [miss.cause for miss in one.session.cache.misses] == ["provider", "provider"]
 

@@ -55,8 +55,8 @@ COLD = (SENT, said(read=0, write=51_000))
 @pytest.mark.parametrize(
     ("between", "cause", "detail", "expected"),
     [
-        ((), "provider", "nothing of ours changed", False),
-        ((301.0,), "expiry", "a pause of 5:04, and it lives for 5:00", True),
+        ((), "provider", "nothing changed on our side", False),
+        ((301.0,), "expiry", "idle for 5:04, and the cache lives 5:00", True),
         ((Compacted(2, 4, (Text("s"),), "notes"),), "compaction", "", True),
         ((Cleared(("a",), "cleared"),), "clearing", "", True),
         ((Rewound(2),), "rewind", "", True),
@@ -77,7 +77,7 @@ COLD = (SENT, said(read=0, write=51_000))
         (
             (replace(PRICED, model=replace(PRICED.model, effort="high")),),
             "model",
-            "its effort became high",
+            "effort is now high",
             True,
         ),
         (

@@ -100,7 +100,7 @@ def test_a_circle_of_tasks_is_refused_however_long() -> None:
     tasks = edit_task(tasks, "2", TaskEdit(blocks=("3",)))
     with pytest.raises(TaskError, match=r"#1 cannot wait for #3: #3 waits for #1"):
         edit_task(tasks, "1", TaskEdit(blocked_by=("3",)))
-    with pytest.raises(TaskError, match=r"#1 cannot wait for #1: that is itself"):
+    with pytest.raises(TaskError, match=r"#1 cannot wait for #1: it is the same task"):
         edit_task(tasks, "1", TaskEdit(blocks=("1",)))
 
 

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.corpus.recorded import FOLDER, needed, sessions
-from travois.compose.open_session import PROMPT, specs
+from travois.compose.open_session import PROMPT
 from travois.core.content import Text
 from travois.core.facts import Entry, Epoch, User
 from travois.core.legality import illegal, unsendable
 from travois.core.models import Model, Protocol
 from travois.core.view import View
+from travois.engine.tool_definitions import specs
 from travois.importing.sessions import aside, bring, recognised
 from travois.providers.encoder import Encoder
 from travois.sessions.home import Home

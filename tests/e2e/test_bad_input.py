@@ -136,5 +136,5 @@ def test_nothing_runs_unasked_where_the_workspace_would_be_a_whole_home(program:
     for mode in ("bypass", "auto", "accept-edits"):
         done = program.ask("go", "--permission-mode", mode)
         assert (done.code, done.out) == (2, "")
-        assert f"Mode {mode} is not for {program.folder}" in done.err
-        assert "Start in the folder of a project" in done.err
+        assert f"Mode {mode} cannot be used in {program.folder}" in done.err
+        assert "Start in a project folder" in done.err

@@ -187,7 +187,7 @@ def test_a_part_can_give_way_and_what_stands_before_it_keeps_its_cache(work: Pro
         assert work.ask("and then?", "-c").code == 0
         assert api.ledger[-1].usage.read >= 0.9 * before
         wrong = work.run("compact", "--from", "9999")
-        assert (wrong.code, "Nothing stands from 9999" in wrong.err) == (2, True)
+        assert (wrong.code, "There are no messages from 9999" in wrong.err) == (2, True)
 
 
 def test_a_session_in_use_and_a_switch_that_is_off_are_refused_clearly(work: Program) -> None:

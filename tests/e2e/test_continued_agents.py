@@ -188,4 +188,4 @@ def test_a_model_that_is_unknown_or_not_allowed_is_an_error_in_words(program: Pr
     name, told = asked_models(program, "--settings", limits, model="haiku")
     assert name == ""
     assert "is not allowed (availableModels lists only opus)" in told
-    assert "Leave model out to use anthropic/claude-opus-5-5" in told
+    assert "Omit model to use anthropic/claude-opus-5-5" in told

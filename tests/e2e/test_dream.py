@@ -227,7 +227,7 @@ def test_a_night_runs_beside_a_conversation_and_the_next_one_tells_of_it(program
         assert program.ask("again", *EAGER).err == ""
         for told in (True, False):
             screen = Screen(program, "--plain", *program.model, *EAGER)
-            assert ("last night memories were put in order" in screen.until("\n> ")) == told
+            assert ("memories were consolidated in the background" in screen.until("\n> ")) == told
             assert screen.leave() == 0
         assert all(b"last night" not in exchange.body for exchange in api.requests(1))
 

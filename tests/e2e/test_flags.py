@@ -46,7 +46,7 @@ def test_a_model_that_knows_no_effort_answers_without_and_says_so(program: Progr
         program.url = api.url
         done = program.ask("hello", "--effort", "high")
     assert (done.code, done.out) == (0, "Fine.\n")
-    assert "answers without the effort that was asked for" in done.err
+    assert "does not accept the requested effort" in done.err
     assert [body.get("output_config") for body in api.bodies] == [{"effort": "high"}, None]
     assert sum(isinstance(entry.fact, Sent) for entry in program.facts()) == 2
 

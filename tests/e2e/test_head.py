@@ -7,7 +7,7 @@ from random import Random
 
 import travois_lab as lab
 from tests.e2e.program import Program
-from travois.compose.open_session import specs
+from travois.engine.tool_definitions import specs
 from travois.tools.catalog import TOOLS
 
 WEST, EAST = "Etc/GMT+12", "Pacific/Kiritimati"

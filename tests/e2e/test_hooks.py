@@ -335,7 +335,7 @@ def test_a_hook_of_a_workspace_gets_no_variables_even_if_it_is_trusted(house: Ho
         done = program.ask("go")
     assert done.code == 0
     assert (folder / "print.sh.out").read_text() == "||"
-    assert "`env` of its hooks is ignored" in done.err
+    assert "`env` in its hooks is ignored" in done.err
 
 
 # --- hooks in the sandbox -------------------------------------------------------------------------

@@ -64,8 +64,8 @@ def test_a_headless_run_is_woken_by_a_command_that_ends(program: Program) -> Non
         api.append_only()
     (report,) = reports(program)
     assert report == (
-        f"[bash_1: exit code 3] {command}\nIts last output:\nfirst\nlast\n"
-        "[BashOutput bash_1 shows all of its output that was not read.]"
+        f"[bash_1: exit code 3] {command}\nLast output:\nfirst\nlast\n"
+        "[BashOutput bash_1 shows all unread output.]"
     )
 
 
@@ -95,7 +95,7 @@ def test_what_still_runs_ends_with_a_headless_run_and_is_told_when_it_goes_on(
     with program.served(script(background(server), [text("It runs.")])) as api:
         done = program.ask("go", *FREE)
         assert (done.code, done.out) == (0, "It runs.\n")
-        assert f"travois: Ended with the session: bash_1 ({server})" in done.err
+        assert f"travois: Stopped with the session: bash_1 ({server})" in done.err
         assert running(server) == []
         program.ask("again", "-c", *FREE)
         program.ask("and again", "-c", *FREE)
@@ -277,7 +277,7 @@ def test_an_open_program_ends_with_the_session(program: Program) -> None:
     step = [call("Bash", command=f"echo open; {nap(88)}", tty=True)]
     with program.served(script(step)):
         done = program.ask("go", *FREE)
-        assert "Ended with the session: bash_1 (echo open;" in done.err
+        assert "Stopped with the session: bash_1 (echo open;" in done.err
     assert running(nap(88)) == []
 
 

@@ -40,8 +40,8 @@ def test_without_a_key_simple_requests_are_done_and_it_is_said_by_whom(alone: Pr
     done = alone.run("-c", "-p", "read the file a.txt")
     assert (done.code, "needle" in done.out) == (0, True)
     assert done.err == (
-        "travois: local/smollm2 answers in this session, though a key is set: "
-        "--model NAME for another\n"
+        "travois: this session uses local/smollm2 although an API key is set; "
+        "--model NAME switches\n"
     )
     facts = alone.facts()
     assert kinds(facts).count("Assistant") == 4
@@ -71,7 +71,7 @@ def test_a_file_that_is_none_is_a_fault(alone: Program) -> None:
 @needs_engine
 def test_a_file_is_explained_and_the_embedded_model_is_tried(alone: Program) -> None:
     shown = alone.run("models", "show", f"local/{HERE}").out
-    assert "this machine, in a process of its own" in shown and "8,192 tokens" in shown
+    assert "this machine, in a separate process" in shown and "8,192 tokens" in shown
     tried = alone.run("models", "test", "local/smollm2")
     assert (tried.code, "answered in" in tried.out) == (0, True)
 

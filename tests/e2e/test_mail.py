@@ -43,7 +43,7 @@ def test_mail_waits_for_a_session_and_comes_once(program: Program) -> None:
         folder = session(program)
         sent = program.run("mail", "send", f"session:{folder.name[:8]}", FORGED)
         assert (sent.code, sent.err) == (0, "")
-        assert "waits in the mailbox" in sent.out
+        assert "It is in the mailbox" in sent.out
         assert folder.name[:8] in program.run("mail", "list").out
         for prompt in ("two", "three"):
             assert program.ask(prompt, "-c").code == 0
@@ -132,7 +132,7 @@ def test_a_child_and_its_parent_write_to_each_other(program: Program) -> None:
         ['<mail from="a1">', "> I go"],
     ]
     ended = [entry.fact for entry in read(child) if isinstance(entry.fact, Ended)]
-    assert ended == [Ended("end", "agreed with parent to end")]
+    assert ended == [Ended("end", "parent asked it to end")]
 
 
 def test_two_sessions_cannot_have_one_name(program: Program) -> None:
@@ -159,7 +159,7 @@ def test_the_bell_wakes_a_session_that_waits_for_words(program: Program) -> None
         screen.until("hello")
         screen.until("> ")
         to = f"session:{session(program).name[:8]}"
-        assert program.run("mail", "send", to, "are you there").out == f"{to} was told.\n"
+        assert program.run("mail", "send", to, "are you there").out == f"{to} was notified.\n"
         screen.until("I am here.")
         screen.until("> ")
         screen.type("bye\n")

@@ -94,7 +94,7 @@ def test_a_server_on_this_machine_is_found_and_said(program: Program) -> None:
         done = program.run("-p", "hello")
         assert (done.code, done.out) == (0, "Hi.\n"), done.err
         body = api.bodies[0]
-    line = f"no key is set: ollama/{body['model']} answers, found at {api.url}"
+    line = f"no API key is set: ollama/{body['model']} answers, found at {api.url}"
     assert line in done.err
 
 

@@ -88,9 +88,7 @@ def test_a_session_moves_to_a_worktree_works_there_and_comes_back(program: Progr
     assert (tree / "c.txt").read_text() == "three\n"
     assert "Permission denied" in seen[3], "the folder it came from is outside the workspace now"
     assert not (top / "outside.txt").exists()
-    assert (
-        "The worktree stays: 2 files have changes that are not committed (b.txt, c.txt)" in seen[5]
-    )
+    assert "The worktree was kept: 2 files have uncommitted changes (b.txt, c.txt)" in seen[5]
     assert f"works in {top} again. The worktree {tree} stays" in seen[6]
     assert rf"{top}\na.txt" in seen[7]
     assert "b.txt" not in seen[7]
@@ -167,7 +165,7 @@ def test_a_session_whose_worktree_is_gone_goes_on_where_it_began(program: Progra
     with program.served([{"say": [call("Bash", command="pwd")]}, {"say": [{"text": "ok"}]}]) as api:
         done = program.ask("again", "-c", *AUTO)
         assert done.code == 0
-        assert f"is gone: the session works in {top} again" in done.err
+        assert f"no longer exists; the session is back in {top}" in done.err
         assert f'"{top}' in str(api.ledger[-1].messages[-1]).replace("'", '"')
 
 

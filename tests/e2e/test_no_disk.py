@@ -124,7 +124,7 @@ def test_an_answer_of_always_on_a_full_disk_holds_and_is_said_not_to_last(
         fill(Path(f"/proc/{pid}/root{program.home}/filler"))
         glass.still()
         glass.type("a")
-        glass.until("First.", "holds until this session ends")
+        glass.until("First.", "applies until this session ends")
         glass.ready()
         glass.type("again\r")
         assert "? WebFetch" not in glass.until("Second.").rpartition("again")[2]

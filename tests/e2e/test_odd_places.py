@@ -55,7 +55,7 @@ def test_a_prompt_that_cannot_be_taken_up_is_told_once(program: Program) -> None
         done = program.ask("look", "--output-format", "json", stdin=b"words " * 1_600_000)
     assert done.code == 2 and done.err == ""
     assert [error.partition(":")[0] for error in done.result["errors"]] == [
-        "The prompt does not fit into the model's window"
+        "The prompt does not fit into the context window"
     ]
 
 

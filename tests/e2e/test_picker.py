@@ -121,4 +121,4 @@ def test_in_lines_the_choice_is_made_by_number(full: Program) -> None:
 def test_without_a_person_it_must_be_said_which_one(program: Program) -> None:
     done = program.run("-p", "go on", "--resume")
     assert done.code == 2
-    assert done.err.startswith("travois: Say which session to go on with")
+    assert done.err.startswith("travois: Name the session to resume")

@@ -87,7 +87,7 @@ def test_a_write_beside_other_code_is_to_be_a_call_of_its_own(program: Program) 
     line = "make; cp a .mcp.json"
     calls = (use("Bash", command=line), use("Bash", command="cp a .mcp.json"))
     told = ask(program, *calls, flags=("--permission-mode", "accept-edits", *rules))
-    assert "call of its own" in told[0]
+    assert "make the write a separate call" in told[0]
     assert (program.folder / ".mcp.json").read_text() == "{}"
 
 

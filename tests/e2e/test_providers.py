@@ -129,7 +129,7 @@ def test_other_models_stand_in_until_the_next_turn(program: Program) -> None:
         api.fault({"http": {"status": 529}}, model="claude-opus-5-5", n=[1, 2])
         done = program.run("-p", "hello", *given, *chain)
         assert (done.code, done.out) == (0, "Hi.\n"), done.err
-        told = "house/claude-haiku-5-5 does until the next turn"
+        told = "using house/claude-haiku-5-5 until the next turn"
         assert told in done.err
         assert program.run("-p", "again", "-c", "--settings", own(api), *chain).code == 0
         models = [exchange.model for exchange in api.ledger]
@@ -139,7 +139,7 @@ def test_other_models_stand_in_until_the_next_turn(program: Program) -> None:
         ("claude-opus-5-5", "start"),
         ("claude-gone", "fallback"),
         ("claude-haiku-5-5", "fallback"),
-        ("claude-opus-5-5", "the model that was chosen is tried again"),
+        ("claude-opus-5-5", "the chosen model is tried again"),
     ]
     states = [e.fact.value for e in program.facts() if isinstance(e.fact, Changed)]
     assert states[-2:] == ["house/claude-opus-5-5", ""]
@@ -153,7 +153,7 @@ def test_the_chain_may_stand_in_settings_and_one_that_has_no_key_is_told(program
         api.fault({"http": {"status": 402}}, n=1)
         done = program.run("-p", "hello", *given)
         assert (done.code, done.out) == (0, "Hi.\n"), done.err
-    assert "gpt-6-sol cannot stand in for house/claude-opus-5-5: No API key" in done.err
+    assert "gpt-6-sol is no fallback for house/claude-opus-5-5: No API key" in done.err
 
 
 def test_when_nobody_can_answer_the_session_can_go_on_later(program: Program) -> None:
@@ -212,7 +212,7 @@ def test_a_prompt_that_ollama_cuts_in_silence_is_noticed(program: Program) -> No
         done = program.run("-p", "go", "--model", "ollama/lab-model[64k]", stdin=words)
         assert (done.code, done.out) == (0, "Read.\n"), done.err
         assert api.bodies[0]["options"]["num_ctx"] == 64_000
-    told = "ollama/lab-model leaves out part of long prompts: it counts 9,000 tokens at most"
+    told = "ollama/lab-model truncates long prompts: it counts at most 9,000 tokens"
     assert told in done.err
     assert windows(program) == [64_000, 9_000]
 
@@ -226,8 +226,8 @@ def test_a_conversation_that_ollama_begins_to_forget_is_noticed(program: Program
         given = ("--model", "ollama/lab-model[64k]", "--allowedTools", "Bash")
         done = program.run("-p", "go", *given)
         assert (done.code, done.out) == (0, "Done.\n"), done.err
-    assert "ollama/lab-model leaves out part of long prompts" in done.err
-    assert done.err.count("leaves out") == 1
+    assert "ollama/lab-model truncates long prompts" in done.err
+    assert done.err.count("truncates") == 1
     first, *later = windows(program)
     assert first == 64_000
     assert later[-1] <= 12_000

@@ -154,7 +154,7 @@ def test_a_try_that_fails_for_itself_is_not(full: Program) -> None:
     )
     for said in play(full, *(call("Bash", command=line) for line in lines), flags=()):
         assert "More was not permitted" not in said
-        assert "If it failed for that, call again with sandbox: write." in said
+        assert "If it failed because of that, call again with sandbox: write." in said
 
 
 def test_a_try_without_mounts_is_asked_about_too(partial: Program) -> None:

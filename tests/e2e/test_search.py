@@ -110,7 +110,7 @@ def test_a_provider_that_has_no_search_is_said_at_the_start(program: Program) ->
         program.extra = {"GROQ_API_KEY": "k"}
         done = program.run("-p", "go", "--model", "groq/x", "--settings", json.dumps(settings))
         assert (done.code, done.out) == (0, "Hi.\n"), done.err
-        told = "webSearch.use is provider, but whoever serves groq/x has none"
+        told = "webSearch.use is provider, but the provider of groq/x has no web search"
         assert told in done.err
         assert "WebSearch" not in json.dumps(api.bodies[0]["tools"])
 

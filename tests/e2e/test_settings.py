@@ -106,7 +106,7 @@ def test_rules_and_hooks_that_change_hold_from_the_next_step_on(program: Program
     (denied,) = done.result["permission_denials"]
     assert denied["tool_input"] == {"command": "touch a"}
     assert json.loads(heard.read_text())["tool_name"] == "Read"
-    assert f"{path} changed: its rules and hooks hold from here on" in done.err
+    assert f"{path} changed: its rules and hooks apply from now on" in done.err
 
 
 def after(command: str) -> dict[str, object]:

@@ -208,7 +208,7 @@ def test_the_person_talks_to_an_agent_of_their_own_and_goes_on_with_it(
         told = program.run("-p", "hum", "--output-format", "stream-json").lines[0]
         more = program.run("-p", "more", "-c", "--agent", "plan")
         api.no_invalid()
-    assert "--agent: a session goes on with whom it began" in more.err
+    assert "--agent: a resumed session keeps its agent" in more.err
     assert (told["tools"], told["permissionMode"]) == (["Read", "Agent"], "plan")
     first, last = api.bodies[0], api.bodies[-1]
     assert "haiku" in first["model"] and first["output_config"] == {"effort": "low"}
@@ -323,7 +323,7 @@ def test_a_style_and_a_plugin_are_chosen_by_the_user(program: Program) -> None:
         done = program.ask("hello", *style)
         assert (done.code, done.err) == (0, "")
         unknown = program.ask("hello", "--settings", '{"outputStyle": "none such"}')
-        assert "there is no output style 'none such'" in unknown.err
+        assert "unknown output style 'none such'" in unknown.err
     system = json.dumps(api.bodies[0]["system"])
     assert system.count("Speak like a pirate.") == 1 and "How to work" not in system
     assert f"Plan in {kit}." in results(api.bodies[1])[0]

@@ -133,5 +133,5 @@ def test_what_a_call_says_besides_is_answered_and_nothing_is_dropped(program: Pr
     with program.served(script):
         assert program.ask("go").code == 0
     ran, refused = (e.fact for e in program.facts() if isinstance(e.fact, Result))
-    assert "timeout is at most 600,000, so that was used." in str(ran.content)
+    assert "timeout is limited to 600,000; that was used." in str(ran.content)
     assert "it has no argument 'colour'" in str(refused.content) and refused.error

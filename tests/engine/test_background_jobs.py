@@ -71,7 +71,7 @@ def test_a_parent_hears_of_the_end_of_what_its_child_left_running(options: Optio
         async with Session(options, model=model) as session:
             await run(session, "alpha")
             (result,) = facts(session, Result)
-            left = "It leaves background commands: bash_1 (until [ -e go ]"
+            left = "Background commands still running: bash_1 (until [ -e go ]"
             assert left in words(result.content)
             assert Changed("job:bash_1", "running") in facts(session, Changed)
             await anyio.Path(options.cwd, "go").touch()

@@ -202,7 +202,7 @@ def test_arguments_of_the_whole_call_are_taken_from_it() -> None:
 def test_a_number_above_the_most_is_that_most_and_said_so() -> None:
     found = meant("Bash", command="ls", timeout=900_000)
     assert found.args.timeout == 600_000
-    assert found.remarks == ("timeout is at most 600,000, so that was used.",)
+    assert found.remarks == ("timeout is limited to 600,000; that was used.",)
     assert msgspec.json.decode(found.call.args) == {"command": "ls", "timeout": 600_000}
 
 
@@ -212,7 +212,7 @@ def test_a_number_above_the_most_is_that_most_and_said_so() -> None:
         (
             "WebFetch",
             {"url": "http://a", "prompt": "p"},
-            "prompt has no effect here: the page itself comes back; look for it there.",
+            "prompt has no effect here: the whole page is returned; look there.",
         ),
         (
             "Glob",
@@ -223,7 +223,7 @@ def test_a_number_above_the_most_is_that_most_and_said_so() -> None:
         (
             "SendMessage",
             {"to": "a", "message": "m", "content": "short"},
-            "content has no effect here: message says something else.",
+            "content has no effect here: message has another value.",
         ),
     ],
 )
@@ -249,7 +249,7 @@ def test_what_changes_nothing_is_answered_in_words(
         (
             "Grep",
             {"pattern": "x", "include": "*.a", "file_glob": "*.b"},
-            "Grep was not run: include and file_glob say different things; give one of them.",
+            "Grep was not run: include and file_glob have different values; send one of them.",
         ),
         ("MultiEdit", {"file_path": "a", "edits": [{"old": "b"}]}, "it has no argument 'old'."),
         ("LSP", {"operation": "hover", "line": 1}, "there is no language server"),

@@ -89,7 +89,7 @@ def test_what_cannot_be_paid_is_not_asked_and_money_stays_spent_after_a_resume(
     assert len(facts(one, Sent)) == 3
     assert one.session.dollars == pytest.approx(0.6)
     why = facts(one, Ended)[-1].detail
-    assert why.startswith("$0.3000 are left, and one more request may need $0.30")
+    assert why.startswith("$0.3000 left, and the next request may need $0.30")
     spent = Amount(tokens=one.session.usage.context, dollars=one.session.dollars)
     one.budget = Purse(Limits(dollars=0.9), spent=spent)
     assert play(one, "please") == "budget"
@@ -138,7 +138,7 @@ def test_tokens_are_capped_for_prompts_and_replies_together(tmp_path: Path) -> N
     one = dear(tmp_path, *lines, purse=Purse(Limits(tokens=10_000)))
     assert play(one) == "budget"
     assert one.session.usage.context == one.budget.spent.tokens <= 10_000
-    assert "tokens are left, and one more request may need" in facts(one, Ended)[-1].detail
+    assert "tokens left, and the next request may need" in facts(one, Ended)[-1].detail
 
 
 def test_near_a_limit_the_model_is_asked_once_for_its_findings(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_nothing_is_sent_after_the_cap_also_not_beside_the_conversation(tmp_path
     assert anyio.run(main) == ""
     assert asked(one) == []
     [ended] = facts(one, Finished)
-    assert ended.outcome.startswith("5 tokens are left")
+    assert ended.outcome.startswith("5 tokens left")
 
 
 def test_what_is_asked_beside_the_conversation_is_paid_from_the_same_purse(tmp_path: Path) -> None:

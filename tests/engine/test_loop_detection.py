@@ -52,7 +52,7 @@ def test_the_fourth_same_call_with_the_same_result_is_not_run(tmp_path: Path) ->
     look = call("Look", path="a")
     one = agent(tmp_path, look, look, look, look, say("I see"), tools=[SAME])
     assert play(one) == "end"
-    told = f"{MARK}1: Look with these arguments has brought the same result 3 times in a row."
+    told = f"{MARK}1: Look with these arguments has returned the same result 3 times in a row."
     assert results(one) == ["saw a"] * 3 + [f"{told} {HINTS[0]}"]
     assert facts(one, Result)[-1].error
     assert facts(one, Decided)[-1].by == "loop"
@@ -83,7 +83,7 @@ def test_the_model_is_told_otherwise_each_time_and_then_the_turn_ends(tmp_path: 
     refused = results(one)[3:]
     assert len(set(refused)) == len(refused) == BREAKS + 1
     assert [text.endswith(hint) for text, hint in zip(refused, HINTS, strict=True)] == [True] * 3
-    why = "the model went on repeating calls after it was stopped 2 times"
+    why = "the model kept repeating tool calls after it was stopped 2 times"
     assert facts(one, Ended) == [Ended("failed", why)]
     assert len(facts(one, Sent)) == 6
 

@@ -24,7 +24,7 @@ from travois.testing import calls, say
 
 BOUNDS = Bounds(temp="/private")
 YES = Answer(allow=True, reason="fine")
-TRIED = "not all that it does is known, so it runs read-only and without network first"
+TRIED = "its effects are unknown, so it runs read-only and without network first"
 
 
 class Shell:
@@ -89,7 +89,7 @@ def test_what_fails_for_another_reason_is_not_asked_about(tmp_path: Path) -> Non
     one = asking(tmp_path, "./check", run, person=person)
     play(one)
     assert (run.profiles, person.asked) == (["look"], [])
-    hint = "If it failed for that, call again with sandbox: write."
+    hint = "If it failed because of that, call again with sandbox: write."
     assert told(one) == f"no such file\n[{LOOKED} {hint}]"
 
 
@@ -185,7 +185,7 @@ def test_an_answer_to_another_question_is_no_answer(tmp_path: Path) -> None:
     play(one)
     assert run.profiles == []
     (decided,) = facts(one, Decided)
-    assert (decided.verdict, decided.because) == ("deny", "the answer was about something else")
+    assert (decided.verdict, decided.because) == ("deny", "the answer was for another question")
 
 
 def test_the_digest_names_the_tool_its_arguments_and_the_place(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import OPENED, MemoryLog, agent, card, facts, play, with_parts
-from travois.compose.open_session import specs
 from travois.context.layers import Layers
 from travois.context.window import results_room
 from travois.core.content import words
@@ -21,6 +20,7 @@ from travois.core.facts import Assistant, Compacted, Epoch, Offloaded, Result
 from travois.core.models import Usage
 from travois.core.tokens import estimate, fact_tokens
 from travois.engine.agent import Agent
+from travois.engine.tool_definitions import specs
 from travois.ports.tool import AnyTool, Outcome, said
 from travois.ports.world import Env
 from travois.providers.replies import Problem, Reply

@@ -40,7 +40,7 @@ def test_tokens_stay_used_when_a_session_is_resumed(options: Options) -> None:
     assert ended(limited, model) == [Ended("end")]
     [last] = ended(resumed, model)
     assert last.why == "budget"
-    assert last.detail.startswith("10,000 tokens are left, and one more request may need 5")
+    assert last.detail.startswith("10,000 tokens left, and the next request may need 5")
     assert len(model.requests) == 1
     assert ended(replace(resumed, max_tokens=200_000), model) == [Ended("end")]
 

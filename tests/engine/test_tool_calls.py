@@ -194,7 +194,7 @@ def test_everything_is_on_disk_before_anything_is_changed(tmp_path: Path) -> Non
         ),
         (
             raw("Look", '{"path":"a\\u0000b"}'),
-            "path has a NUL character, which no path can hold. Leave it out.",
+            "path has a NUL character, which paths cannot contain. Remove it.",
         ),
     ],
 )
@@ -355,10 +355,10 @@ def test_a_link_that_leads_out_of_the_workspace_is_outside(tmp_path: Path) -> No
             "Look failed: The disk is full\n  Make room.",
             False,
         ),
-        (KeyError("x"), "Look broke: KeyError: 'x'. This is a bug in the tool.", True),
+        (KeyError("x"), "Look crashed: KeyError: 'x'. This is a bug in the tool.", True),
         (
             AssertionError("no"),
-            "Look broke: AssertionError: no. This is a bug in the tool.",
+            "Look crashed: AssertionError: no. This is a bug in the tool.",
             True,
         ),
     ],

@@ -233,9 +233,9 @@ def test_a_server_that_cuts_is_noticed_by_its_counts(
     assert 0.4 * CAP <= window(one) <= CAP
     assert len(told) == 1
     assert told[0] == (
-        f"lab/echo-1 leaves out part of long prompts: it counts {window(one):,} tokens at most; "
-        "the conversation is kept within that from now on. To use more, "
-        "give the server a larger context and say so, as in --model lab/echo-1[64k]"
+        f"lab/echo-1 truncates long prompts: it counts at most {window(one):,} tokens; "
+        "the conversation stays within that from now on. To use more, "
+        "start the server with a larger context and pass it, as in --model lab/echo-1[64k]"
     )
     assert one.session.state[f"{TRUNCATES}lab/echo-1"] == f"{window(one)}/200000"
 

@@ -639,7 +639,7 @@ def test_hooks_hear_of_what_was_denied_and_may_let_it_be_tried_again(shop: Works
     assert play(one) == "end"
     (told,) = shop.told()
     assert (told["hook_event_name"], told["reason"]) == ("PermissionDenied", "rule: deny Read")
-    assert results(one)[0].endswith("A hook says that it may be tried again.")
+    assert results(one)[0].endswith("A hook allows another attempt.")
 
 
 def test_a_hook_may_change_the_output_and_the_original_is_kept(shop: Workshop) -> None:

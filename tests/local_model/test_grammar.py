@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from travois.compose.open_session import specs
+from travois.engine.tool_definitions import specs
 from travois.local_model.grammar import Ref, Rules, Schema, render, rules
 from travois.tools.catalog import TOOLS
 

@@ -9,10 +9,10 @@ from contextlib import aclosing
 import anyio
 import pytest
 
-from travois.compose.open_session import specs
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, Result, User
 from travois.core.view import project
+from travois.engine.tool_definitions import specs
 from travois.local_model.grammar import Rules
 from travois.local_model.model import HELP, LINES, UNCHECKED, Guided, Mind, asked, quoted
 from travois.local_model.router import Example, Nearest

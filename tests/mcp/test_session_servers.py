@@ -14,12 +14,12 @@ import pytest
 
 from travois.compose import commands as custom
 from travois.compose.mcp import rows, statuses
-from travois.compose.open_session import specs
 from travois.compose.options import Options
 from travois.core.content import Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Decided, Entry, Result, User
 from travois.core.tokens import estimate
+from travois.engine.tool_definitions import specs
 from travois.mcp.announce import Lent, Told, announced, find
 from travois.mcp.tools import YES, Lending, Offer, Server, lent
 from travois.ports.world import Answer, Inquiry, Question, Warned
@@ -279,7 +279,7 @@ def test_a_session_that_began_without_servers_keeps_its_head(ground: Path) -> No
     first = play(ground, say("hello"))
     again = play(ground, say("hello"), resume=first.id, **given())
     assert again.bodies[0]["tools"] == first.bodies[0]["tools"]
-    assert any("the next one can use them" in notice for notice in again.notices)
+    assert any("the next session can use them" in notice for notice in again.notices)
     assert again.notes == []
 
 
@@ -494,7 +494,7 @@ def test_a_prompt_of_a_server_is_a_command(ground: Path) -> None:
 
     said, unknown = anyio.run(main)
     assert said.startswith("Greet {'who': 'Ann', 'when': 'next week'}")
-    assert unknown == "No server has a prompt mcp__s__other"
+    assert unknown == "No MCP server has a prompt mcp__s__other"
 
 
 def test_a_wrong_tool_of_a_server_is_answered_with_its_tools_nearest_first(ground: Path) -> None:

@@ -317,7 +317,7 @@ def test_the_next_session_tells_once_what_nights_have_changed(tmp_path: Path) ->
     assert second.id == ""
     who = parent(tmp_path)
     line = (
-        "last night memories were put in order: project/twin says what project/vault says "
+        "memories were consolidated in the background: project/twin says what project/vault says "
         f"(travois memory undo {first.id})"
     )
     assert morning(some, who) == (line,)

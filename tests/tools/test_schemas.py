@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.schemas import made
 
-from travois.compose.open_session import SCHEMAS
+from travois.engine.tool_definitions import SCHEMAS
 
 
 def test_what_is_read_is_what_the_structs_say() -> None:

@@ -120,7 +120,7 @@ def test_how_much_is_thought_can_be_changed_between_turns(options: Options) -> N
     assert answers(options, "/effort", "/effort high", "/effort huge", "/effort auto") == [
         "The effort is left to the model.",
         "The effort is high.",
-        "There is no effort 'huge'\n  Choose: low, medium, high, xhigh, max.",
+        "Unknown effort 'huge'\n  Choose: low, medium, high, xhigh, max.",
         "The effort is left to the model.",
     ]
 
@@ -152,7 +152,7 @@ def test_a_command_of_ones_own_hides_none_of_ours_and_a_bad_file_is_told(options
     at_desk(options, run)
     bad, hidden = seen
     assert "bad.toml is left out" in bad
-    assert hidden.endswith("help.md is left out: a command of ours is called so")
+    assert hidden.endswith("help.md is ignored: a built-in command has that name")
 
 
 def test_names_and_words_that_follow_them_are_offered(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""The children of a session: which kinds there are, where their logs lie, where they work."""
+"""Subagents and the main agent: their types, logs, worktrees, models and permissions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from travois.agents.child import branch, offspring, point
 from travois.agents.report import RESUMED, STAYS, lost
 from travois.agents.spawn import Children
 from travois.agents.types import FORK, PERSONAL, Kind, listing, named, usable
-from travois.compose import models as serving
-from travois.compose import sandbox as fencing
+from travois.compose import models, sandbox
 from travois.compose.mail import collect_from
 from travois.compose.open_session import Found, Place
 from travois.compose.options import Options
@@ -53,15 +52,15 @@ if TYPE_CHECKING:
 
 FOLDER = "agents"
 EFFORTS: dict[str, Effort] = {level: level for level in LEVELS}
-COPY = "a copy of this conversation, which knows all that was said"
+COPY = "a copy of this conversation that knows everything said so far"
 
 
 class Yard(msgspec.Struct, frozen=True):
-    """What children need that only the program knows."""
+    """The program's part of starting subagents."""
 
     place: Place
     folder: Path
-    """That of the session."""
+    """The folder of the session."""
     kinds: tuple[Kind, ...]
     serve: Callable[[Card], Model]
     among: catalog.Catalog | None = None
@@ -70,7 +69,7 @@ class Yard(msgspec.Struct, frozen=True):
     """Folders that worktrees have in common with the workspace."""
 
     def enlist(self, agent: Agent, among: tuple[Kind, ...] = ()) -> None:
-        """Let an agent start others, of these kinds alone if any are named."""
+        """Let an agent start subagents, of these types only if any are named."""
         told = among or tuple(kind for kind in self.kinds if not kind.apart)
         found = {kind.name: kind.description for kind in told}
         apart = frozenset(kind.name for kind in self.kinds if kind.background)
@@ -78,10 +77,10 @@ class Yard(msgspec.Struct, frozen=True):
 
     @asynccontextmanager
     async def hire(self, parent: Agent, order: Order, id: str) -> AsyncGenerator[Agent]:
-        """A child with a log of its own below its parent's, ready for its next turn."""
+        """Open a subagent with a log below its parent's, ready for its next turn."""
         kind = _fitted(named(self.kinds, order.kind), order)
         if kind is None and order.kind != FORK:
-            raise Refusal(f"Agent {id} cannot go on: there is no type {order.kind!r} any more.")
+            raise Refusal(f"Agent {id} cannot resume: agent type {order.kind!r} no longer exists.")
         begin = self._again if order.resume else self._anew
         log, tree = await begin(parent, order, id, kind=kind)
         with log:
@@ -111,7 +110,7 @@ class Yard(msgspec.Struct, frozen=True):
     async def _anew(
         self, parent: Agent, order: Order, id: str, *, kind: Kind | None
     ) -> tuple[Log, worktree.Worktree | None]:
-        """The log of a child that begins, and the worktree that it works in, if any."""
+        """Create the log of a new subagent, and its worktree if it gets one."""
         from travois.compose import worktree
 
         apart = order.worktree or (kind is not None and kind.worktree)
@@ -125,12 +124,12 @@ class Yard(msgspec.Struct, frozen=True):
     async def _again(
         self, parent: Agent, order: Order, id: str, *, kind: Kind | None
     ) -> tuple[Log, worktree.Worktree | None]:
-        """The log of a child that has ended; a worktree that was removed is made again."""
+        """Reopen the log of a subagent; a removed worktree is created again."""
         from travois.compose import worktree
 
         folder = home(self.folder, id)
         if not (folder / NAME).is_file():
-            raise Refusal(f"Agent {id} is one of another session, and cannot go on in this one.")
+            raise Refusal(f"Agent {id} belongs to another session and cannot resume in this one.")
         entries = [entry.fact for entry in history(folder, [])]
         tree = None
         if any(isinstance(fact, Noted) and fact.what == STAYS for fact in entries):
@@ -150,7 +149,7 @@ class Yard(msgspec.Struct, frozen=True):
         )
 
     def _settle(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> None:
-        """Give a child that shares nothing its own beginning."""
+        """Give a subagent that shares nothing with its parent its own head and notes."""
         from travois.memory.agent_memory import memory
 
         head, session = parent.session.view.epoch, child.session
@@ -167,7 +166,7 @@ class Yard(msgspec.Struct, frozen=True):
             session.append(User((Text(held.note),), origin="note"))
 
     def _entitled(self, child: Agent, parent: Agent, kind: Kind) -> Agent:
-        """The child with the tools, rights and limits of its kind, none wider than its parent's."""
+        """Give a subagent the tools, permissions and limits of its type, within its parent's."""
         from travois.memory.agent_memory import granted, memory
 
         def find_mcp_tool(name: str) -> AnyTool | None:
@@ -192,7 +191,7 @@ class Yard(msgspec.Struct, frozen=True):
         return child
 
     def _resume(self, child: Agent, parent: Agent, *, order: Order) -> None:
-        """Let a child go on with the head that its log has, so that its cache can be read.
+        """Resume a subagent with the head in its log, so that its cache can be read.
 
         Another model or effort is a head of its own, as in any session.
         """
@@ -212,7 +211,7 @@ class Yard(msgspec.Struct, frozen=True):
             switch(child, replace(epoch, model=card, why="asked for", unbind=False))
 
     def _served(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> Card:
-        """The model of this kind; the parent's where it cannot be used, unless it must be that."""
+        """Return the model of an agent type; the parent's if it cannot be used."""
         head = parent.session.view.epoch
         assert head is not None
         if not kind.model:
@@ -229,9 +228,9 @@ class Yard(msgspec.Struct, frozen=True):
         return card
 
     def _found(self, name: str, usual: Card) -> Card:
-        """Return the model that is meant; raises `Refusal` in words that a model can act on."""
+        """Return the requested model; raises `ToolError` in words a model can act on."""
         try:
-            return serving.resolve_for_agent(name, usual, self.among)
+            return models.resolve_for_agent(name, usual, self.among)
         except Fault as fault:
             raise _unusable(fault, usual) from None
 
@@ -244,11 +243,11 @@ class Yard(msgspec.Struct, frozen=True):
 
 def _unusable(fault: Fault, usual: Card) -> Refusal:
     why = f" ({fault.why})" if fault.why else ""
-    return Refusal(f"{fault.what}{why}. Leave model out to use {usual.name}.")
+    return Refusal(f"{fault.what}{why}. Omit model to use {usual.name}.")
 
 
 def recover(session: Session, found: Found) -> None:
-    """Tell a session that goes on of children and commands whose reports never came in."""
+    """Report children and commands of a resumed session that never reported."""
     if any(what.startswith(JOB) for what in session.state):
         report_lost(session)
     if session.owed:
@@ -257,7 +256,7 @@ def recover(session: Session, found: Found) -> None:
 
 
 def described(tools: Mapping[str, AnyTool], kinds: tuple[Kind, ...]) -> dict[str, AnyTool]:
-    """The tools, with the kinds of agents that there are in the description of theirs."""
+    """Add the agent types to the description of the Agent tool."""
     if "Agent" not in tools:
         return dict(tools)
     tool = tools["Agent"]
@@ -267,7 +266,7 @@ def described(tools: Mapping[str, AnyTool], kinds: tuple[Kind, ...]) -> dict[str
 
 
 def keep(folder: Path, call: str, data: bytes) -> str:
-    """Keep a large output in a session's folder; returns its path."""
+    """Save a large output in a session's folder; return its path."""
     folder.mkdir(mode=0o700, exist_ok=True)
     name, ending = (call[:-3], ".md") if call.endswith(".md") else (call, ".txt")
     path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '_' for c in name)}{ending}"
@@ -277,7 +276,7 @@ def keep(folder: Path, call: str, data: bytes) -> str:
 
 
 def home(folder: Path, id: str) -> Path:
-    """The folder of a child of a session, below that of its parent."""
+    """Return the folder of a subagent, below that of its parent."""
     words = id.split(".")
     for count in range(1, len(words) + 1):
         folder = folder / FOLDER / ".".join(words[:count])
@@ -285,13 +284,13 @@ def home(folder: Path, id: str) -> Path:
 
 
 def _entries(folder: Path, id: str) -> list[Entry]:
-    """What a child's log says; nothing if there is none."""
+    """Return the entries of a subagent's log; none if there is no log."""
     child = home(folder, id)
     return list(history(child, [])) if (child / NAME).is_file() else []
 
 
 def _fitted(kind: Kind | None, order: Order) -> Kind | None:
-    """The kind, with what the order says of its model, its effort and its turns."""
+    """Return the agent type with the model, effort and turns of the request."""
     if kind is None:
         return None
     turns, effort = order.turns or kind.max_turns, order.effort or kind.effort
@@ -305,7 +304,7 @@ def _depth(parent: Agent) -> int:
 
 
 def _placed(child: Agent, order: Order, tree: worktree.Worktree | None) -> Agent:
-    """The child where it should work, under the name that it was given."""
+    """Place a subagent in its worktree, under its name."""
     session, root = child.session, child.world.root
     if order.name:
         session.append(Changed("name", order.name))
@@ -319,13 +318,13 @@ def _placed(child: Agent, order: Order, tree: worktree.Worktree | None) -> Agent
     permissions = replace(
         held,
         guard=replace(held.guard, folders=(root,)),
-        sandbox=fencing.elsewhere(held.sandbox, root) if held.sandbox else None,
+        sandbox=sandbox.elsewhere(held.sandbox, root) if held.sandbox else None,
     )
     return replace(child, world=replace(child.world, snapshots=None), permissions=permissions)
 
 
 def _branch(child: Agent, *, moved: bool) -> None:
-    """Let a fork begin; in another folder than its parent's, it is told so."""
+    """Begin a fork; note the other folder if it has one."""
     session = child.session
     branch(session)
     around = child.prompt.environment() if moved and child.prompt.environment is not None else None
@@ -341,12 +340,12 @@ LEAD = "agent"
 
 
 def chosen(loaded: Loaded, kinds: tuple[Kind, ...], session: Session) -> tuple[Kind | None, Loaded]:
-    """The kind that was asked for, or that the session began with; and settings as it has them."""
+    """Choose the main agent's type and apply it to the settings."""
     asked, begun = loaded.settings, session.view.epoch is not None
     usual = next((plugin.lead for plugin in loaded.plugins if plugin.lead), "")
     wanted = session.state.get(LEAD, "") if begun else asked.agent or usual
     if begun and loaded.origin("agent") == FLAGS and asked.agent.casefold() != wanted.casefold():
-        loaded = _told(loaded, "--agent", "a session goes on with whom it began")
+        loaded = _told(loaded, "--agent", "a resumed session keeps its agent")
     kind = named(kinds, wanted) if wanted else None
     if kind is None:
         return None, _missing(loaded, wanted, kinds) if wanted else loaded
@@ -364,8 +363,8 @@ def chosen(loaded: Loaded, kinds: tuple[Kind, ...], session: Session) -> tuple[K
 def _missing(loaded: Loaded, wanted: str, kinds: tuple[Kind, ...]) -> Loaded:
     what, there = f"there is no agent {wanted!r}", ", ".join(kind.name for kind in kinds)
     if loaded.origin("agent") == FLAGS:
-        raise Fault(f"--agent: {what}", fix=f"There are: {there}.")
-    return _told(loaded, loaded.origin("agent"), f"{what}; there are: {there}")
+        raise Fault(f"--agent: {what}", fix=f"Available agents: {there}.")
+    return _told(loaded, loaded.origin("agent"), f"{what}; available: {there}")
 
 
 def _told(loaded: Loaded, where: str, what: str) -> Loaded:
@@ -373,7 +372,7 @@ def _told(loaded: Loaded, where: str, what: str) -> Loaded:
 
 
 def given(tools: dict[str, AnyTool], lead: Kind | None) -> dict[str, AnyTool]:
-    """The tools that it may use; those that need the person, unless it names others."""
+    """Return the tools of the main agent; by default also those that need the person."""
     if lead is None:
         return tools
     own = PERSONAL if lead.tools is None else PERSONAL[-1:]
@@ -382,12 +381,12 @@ def given(tools: dict[str, AnyTool], lead: Kind | None) -> dict[str, AnyTool]:
 
 
 def told(options: Options, lead: Kind | None) -> Options:
-    """The same options, with its prompt as the system text unless one is given."""
+    """Return the options with the main agent's prompt, unless one is given."""
     return options if lead is None or options.system else replace(options, system=lead.prompt)
 
 
 async def begin(agent: Agent, lead: Kind | None, yard: Yard) -> None:
-    """Let it start others, and give it at its beginning what its kind brings."""
+    """Enable subagents, and apply the main agent's type when a session begins."""
     if lead is None:
         yard.enlist(agent)
         return

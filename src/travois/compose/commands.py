@@ -1,4 +1,4 @@
-"""Using the commands of the user's own, and skills that they type."""
+"""The user's custom commands and the skills that they type."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from travois.compose import skills as skilled
+from travois.compose import skills
 from travois.compose.mcp import prompted
 from travois.compose.options import Options
 from travois.compose.session import prepare
@@ -21,23 +21,22 @@ from travois.hooks.fire import unexpanded
 from travois.ports.tool import Refusal
 from travois.sdk import Session
 from travois.settings.sources import levels
-from travois.skills import invoke as practice
+from travois.skills import invoke
+from travois.skills.command_files import commands
 from travois.skills.command_text import TYPED, Custom
 from travois.skills.skill_files import FILE
 from travois.skills.skill_text import shown
 from travois.skills.skills import ASKED, USED
 
-DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me what came of it."
+DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me the result."
 
 LENT = "mcp__"
-"""How the commands begin that stand for prompts of servers."""
+"""The prefix of commands that stand for MCP prompts."""
 Known = tuple[dict[str, Custom], tuple[str, ...]]
 
 
 def known(options: Options, *, taken: Collection[str] = ()) -> Known:
-    """All commands of the user's own here by name, but those whose name is taken; and notices."""
-    from travois.skills.command_files import commands
-
+    """Load the custom commands by name, except those whose name is taken; and notices."""
     place, loaded = prepare(options)
     found, notices = dict[str, Custom](), tuple[str, ...]()
     if options.commands and not options.bare:
@@ -50,11 +49,11 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
         )
     runner = "off" if loaded.settings.disable_skill_shell_execution else ""
     found = {n: replace(one, runner=runner or one.runner) for n, one in found.items() if one.typed}
-    for skill in skilled.skills(place, loaded, options).standing().skills:
+    for skill in skills.skills(place, loaded, options).standing().skills:
         if skill.typed:
             found.setdefault(skill.name, skill)
     hidden = (
-        f"/{name} of {found[name].origin} is left out: a command of ours is called so"
+        f"/{name} from {found[name].origin} is ignored: a built-in command has that name"
         for name in taken
         if name in found
     )
@@ -64,7 +63,7 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
 async def said(
     session: Session, known: Mapping[str, Custom], content: tuple[Shown, ...]
 ) -> tuple[Shown, ...]:
-    """What is said; a command in place of its last words is what it stands for, then the words."""
+    """Expand a command in the last text of a prompt."""
     texts = [(at, block.text) for at, block in enumerate(content) if isinstance(block, Text)]
     at, line = texts[-1] if texts else (0, "")
     found = TYPED.fullmatch(line.strip())
@@ -80,7 +79,7 @@ async def said(
 
 
 async def _announce(agent: Agent, name: str, typed: str, *, known: Custom | None) -> None:
-    """Let hooks hear that a command becomes a prompt; raises `Fault` if one is against it."""
+    """Fire the hook for an expanded command; raises `UserError` if it objects."""
     if agent.hooks.active is None:
         return
     kind, origin = ("slash_command", known.origin) if known else ("mcp_prompt", "")
@@ -91,18 +90,18 @@ async def _announce(agent: Agent, name: str, typed: str, *, known: Custom | None
 
 
 async def expanded(session: Session, custom: Custom, typed: str) -> str:
-    """The prompt that a command or a skill stands for; raises `Fault` if what it runs may not."""
+    """Return the prompt of a command or a skill; raises `UserError` if it may not run."""
     agent, skill = session.crew.agent, os.path.basename(custom.origin) == FILE
     if custom.agent and "Skill" in agent.tools.by_name and (skill or _hired(agent, custom)):
         agent.session.append(Changed(ASKED, custom.name))
         return DELEGATE.format(name=custom.name, args=msgspec.json.encode(typed).decode())
     try:
-        text = await practice.expanded(agent, custom, typed)
+        text = await invoke.expanded(agent, custom, typed)
     except Refusal as refusal:
         raise Fault(
             f"/{custom.name} was not run",
             why=str(refusal),
-            fix="Allow the command with a rule, or take it out of the file.",
+            fix="Allow the command with a permission rule, or remove it from the file.",
             code=1,
         ) from None
     if not skill:
@@ -113,6 +112,6 @@ async def expanded(session: Session, custom: Custom, typed: str) -> str:
 
 
 def _hired(agent: Agent, custom: Custom) -> bool:
-    """Whether there are agents of the kind that a command is for."""
+    """Return whether the agent type that a command names exists."""
     known = agent.team.children.kinds if agent.team.children is not None else ()
     return custom.agent.casefold() in (kind.casefold() for kind in known)

@@ -1,4 +1,4 @@
-"""Nights: when one begins, where its log lies, and what the next morning tells."""
+"""Memory consolidation in the background: when it runs, its logs, and its reports."""
 
 from __future__ import annotations
 
@@ -32,31 +32,35 @@ from travois.memory.history import Transaction
 from travois.memory.speakers import heard
 from travois.memory.store import FolderMemories, open_memories
 from travois.ports.world import Event
-from travois.sessions import blobs, lock
-from travois.sessions import catalog as sessions
+from travois.sessions import blobs, catalog, lock
 from travois.sessions.log_file import NAME, Log, entries
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 from travois.version import __version__
 
-FOLDER, MORNING = "dreams", "morning"
-KIND, WHAT = "dream", "puts memories in order"
+FOLDER = "dreams"
+MORNING = "morning"
+"""The file beside the log of a dream whose outcome no session has reported yet."""
+KIND = "dream"
+WHAT = "consolidates memories"
 KEPT = 30
-"""How many nights' logs are kept."""
-MANY, MUCH = 200, 1_000
-"""How many sessions are looked through in a night, and how many messages of theirs count."""
+"""The most logs that are kept."""
+MANY = 200
+"""The most sessions that one dream reads."""
+MUCH = 1_000
+"""The most user messages that one dream reads."""
 HISTORY = 1_000
-"""How many changes are looked through for that of a night."""
+"""The most changes that are searched for that of a consolidation."""
 TOLD = 3
-"""How many things the morning tells of."""
+"""The most steps that a report names."""
 PAUSE = 0.5
-"""How often a night looks whether it is to stop, in seconds."""
+"""The seconds between checks for a request to stop."""
 
 State = Literal["running", "completed", "failed", "killed"]
 
 
 class Told(msgspec.Struct, frozen=True):
-    """One night as its log tells of it."""
+    """The status of one consolidation, read from its log."""
 
     id: str
     state: State
@@ -69,13 +73,13 @@ class Told(msgspec.Struct, frozen=True):
 
 
 class Nights(msgspec.Struct, frozen=True):
-    """The nights of one project."""
+    """The memory consolidations of one project."""
 
     place: Place
     memories: FolderMemories
     gates: Gates = Gates()
     tell: Callable[[Event], None] = lambda event: None
-    """Shows what happens in a night to whoever waits for it."""
+    """Shows the events of a consolidation to a person who waits for it."""
 
     @property
     def logs(self) -> Path:
@@ -84,22 +88,22 @@ class Nights(msgspec.Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """Where the memories lie, and the file that says when they were last put in order."""
+        """The folder of the memories and of the time of the last consolidation."""
         return self.memories.folders()["project"]
 
     def gate(self) -> Seen | str:
-        """What a night may begin from, or why none begins by itself."""
+        """Return the basis for a consolidation, or why none starts by itself."""
         if not self.folder.is_dir():
             return "there are no memories"
         return night.gate(self.folder, self.gates, now=time.time(), sessions=self._since)
 
     def begin(self, seen: Seen) -> Night | None:
-        """Claim the night, under the name of its log."""
+        """Claim the consolidation, under the name of its log."""
         id = time.strftime(f"dream-%m%d-%H%M%S-{os.urandom(2).hex()}")
         return night.begin(self.folder, id, seen=seen)
 
     async def run(self, parent: Agent | str, mine: Night) -> Dreamt:
-        """Dream, with a log that others can watch; the night counts only if it comes to its end."""
+        """Consolidate with a log that others can watch; it counts only if it finishes."""
         folder = self.logs / mine.dream
         host = None if isinstance(parent, str) else parent.session
         if host is not None:
@@ -118,7 +122,7 @@ class Nights(msgspec.Struct, frozen=True):
         return done
 
     async def dream(self, parent: Agent | str, folder: Path, *, manner: Manner = "make") -> None:
-        """One night with its log in this folder."""
+        """Consolidate with a log in this folder."""
         opened = Opened(folder.name, self.place.cwd, self.place.project.key, __version__)
         since = night.look(self.folder).last
         with Log.create(folder, opened) as log:
@@ -149,11 +153,11 @@ class Nights(msgspec.Struct, frozen=True):
                     end(session, over)
 
     def all(self) -> list[Told]:
-        """Every night of which there is a log, the last one first."""
+        """Return the status of every consolidation, the last one first."""
         return [told(folder) for folder in nights(self.logs)]
 
     def stop(self) -> Told | None:
-        """Ask the night that runs to end, if one does."""
+        """Ask the running consolidation to stop, if there is one."""
         running = next((one for one in self.all() if one.state == "running"), None)
         if running is not None:
             Mailbox(self.logs / running.id / "mail").put(STOP, "")
@@ -162,7 +166,7 @@ class Nights(msgspec.Struct, frozen=True):
     async def _until_stopped(
         self, session: Session, box: Mailbox, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """Do it, unless somebody says that it is to end."""
+        """Run the work unless someone asks it to stop."""
         with session.watch() as events:
             async with anyio.create_task_group() as group:
                 group.start_soon(_heed, box, group.cancel_scope)
@@ -173,17 +177,17 @@ class Nights(msgspec.Struct, frozen=True):
                 self.tell(events.receive_nowait())
 
     def _undone(self) -> frozenset[str]:
-        """What earlier nights did and a person took back."""
+        """Return the steps of earlier consolidations that a person undid."""
         gone = {one.id for one in self.memories.history(HISTORY) if one.undone}
         return frozenset(w for one in self.all() if one.dreamt.id in gone for w in one.dreamt.steps)
 
     def _since(self, at: float) -> int:
-        """How many sessions said something since then."""
+        """Count the sessions with activity since then."""
         return sum(1 for _ in recent(self.place, at))
 
 
 def opened(place: Place, loaded: Loaded) -> Nights:
-    """The nights of a project, as its settings want them."""
+    """Compose the consolidations of a project from its settings."""
     asked = loaded.settings.memory
     found = open_memories(
         place.home,
@@ -198,18 +202,18 @@ def opened(place: Place, loaded: Loaded) -> Nights:
 
 
 def logs(place: Place) -> Path:
-    """The folder of the logs of a project's nights."""
+    """Return the folder of a project's consolidation logs."""
     return place.home.path / FOLDER / place.project.key
 
 
 def nights(logs: Path) -> list[Path]:
-    """The folders of a project's nights, the last one first."""
+    """Return the folders of a project's consolidations, the last one first."""
     found = logs.glob(f"*/{NAME}")
     return [path.parent for path in sorted(found, key=_time, reverse=True)]
 
 
 def _time(path: Path) -> float:
-    """When a night's log last grew; only one grows at a time."""
+    """Return when a log last grew; only one grows at a time."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -217,7 +221,7 @@ def _time(path: Path) -> float:
 
 
 def told(folder: Path) -> Told:
-    """What the log of a night tells; one that just ends was killed."""
+    """Read the status of a consolidation; one that just stops counts as killed."""
     found = _read(folder)
     state = {e.fact.what: e.fact.value for e in found if isinstance(e.fact, Changed)}
     over = ended(found)
@@ -238,16 +242,16 @@ def _read(folder: Path) -> list[Entry]:
 
 
 def recent(place: Place, at: float) -> list[Path]:
-    """The logs of this project's sessions that have grown since then, the latest last."""
+    """Return the logs of this project's sessions that grew since then, the latest last."""
     found: list[tuple[float, Path]] = []
-    for folder in sessions.folders(place.home, place.project.keys):
+    for folder in catalog.folders(place.home, place.project.keys):
         with suppress(OSError):
             found.append(((folder / NAME).stat().st_mtime, folder / NAME))
     return [path for grown, path in sorted(found) if grown > at]
 
 
 def passages(place: Place, since: float) -> list[Passage]:
-    """What the user has said in sessions since then, in their own words, the latest last."""
+    """Collect what the user wrote in sessions since then, the latest last."""
     found: list[Passage] = []
     for log in recent(place, since)[-MANY:]:
         said = heard(entry for entry in entries(log, []) if entry.at > since)
@@ -257,7 +261,7 @@ def passages(place: Place, since: float) -> list[Passage]:
 
 
 def morning(nights: Nights, agent: Agent) -> tuple[str, ...]:
-    """What nights have changed, each told to the person once, and nothing of it to the model."""
+    """Report finished consolidations to the person, each once; the model is not told."""
     found: list[str] = []
     for mark in sorted(nights.logs.glob(f"*/{MORNING}")):
         night = told(mark.parent)
@@ -271,7 +275,7 @@ def morning(nights: Nights, agent: Agent) -> tuple[str, ...]:
 
 
 def _taken(mark: Path) -> bool:
-    """Whether it falls to us to tell, and to nobody else."""
+    """Claim the report of a consolidation, so that only one session gives it."""
     try:
         mark.unlink()
     except OSError:
@@ -280,13 +284,14 @@ def _taken(mark: Path) -> bool:
 
 
 def _news(steps: Sequence[str], made: Transaction) -> str:
-    more = f"; and {len(steps) - TOLD} things more" if len(steps) > TOLD else ""
+    more = f"; and {len(steps) - TOLD} more" if len(steps) > TOLD else ""
     what = "; ".join(steps[:TOLD]) or f"{len(made.files)} files changed"
-    return f"last night memories were put in order: {what}{more} (travois memory undo {made.id})"
+    undo = f"travois memory undo {made.id}"
+    return f"memories were consolidated in the background: {what}{more} ({undo})"
 
 
 async def watch(nights: Nights, agent: Agent) -> None:
-    """Dream beside a conversation when it is time: at its start, and after turns."""
+    """Consolidate beside a conversation when it is due: at its start, and after turns."""
     with agent.session.watch() as events:
         state = await _perhaps(nights, agent)
         async for event in events:
@@ -297,7 +302,7 @@ async def watch(nights: Nights, agent: Agent) -> None:
 
 
 async def _perhaps(nights: Nights, agent: Agent) -> str:
-    """Dream if the gates are open; returns what came of it."""
+    """Consolidate if it is due; return the outcome."""
     seen = await anyio.to_thread.run_sync(nights.gate, abandon_on_cancel=True)
     mine = None if isinstance(seen, str) else nights.begin(seen)
     if mine is None:
@@ -324,7 +329,7 @@ async def _heed(box: Mailbox, scope: anyio.CancelScope) -> None:
 
 
 def _tidy(logs: Path) -> None:
-    """Make room for one more night."""
+    """Remove old logs to make room for one more."""
     blobs.make_folders(logs)
     for old in nights(logs)[KEPT - 1 :]:
         rmtree(old, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""What a folder comes to besides settings, from the files of all agents at once."""
+"""Explaining what applies in a folder, and what permissions say of a call."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from travois.compose import permissions as rights
+from travois.compose import mcp, permissions, skills
+from travois.compose.instructions import library
 from travois.compose.open_session import Place
 from travois.compose.options import Options
+from travois.compose.session import agents_here
 from travois.core.content import Call
 from travois.core.tool_names import canonical
 from travois.permissions.access import Access
@@ -18,13 +20,15 @@ from travois.permissions.decide import ALIASES, MODES, Guard, Mode, Verdict, jud
 from travois.permissions.resolve_paths import home, plain_arguments, resolved, understood
 from travois.permissions.rules import Rule, Use, parse
 from travois.ports.tool import Here, Refusal
+from travois.prompt.style_files import styles
 from travois.settings.schema import Loaded
+from travois.skills.command_files import commands
 from travois.skills.skill_files import FILE
 from travois.tools.catalog import TOOLS
 
 
 class Told(msgspec.Struct, frozen=True):
-    """One thing that counts, in a line, and the file that brings it."""
+    """One effective part in a line, and the file it comes from."""
 
     value: str
     origin: str
@@ -34,64 +38,51 @@ Found = Iterator[tuple[str, Told]]
 
 
 def parts(place: Place, loaded: Loaded) -> dict[str, Told]:
-    """All of it by key, as in `skills.deploy`."""
+    """List all effective parts by key, as in `skills.deploy`."""
     return {
         f"{part}.{name}": told for part, find in PARTS.items() for name, told in find(place, loaded)
     }
 
 
 def _instructions(place: Place, loaded: Loaded) -> Found:
-    from travois.compose.instructions import library
-
-    guard = rights.guard(loaded, place.cwd, own=str(place.home.path))
+    guard = permissions.guard(loaded, place.cwd, own=str(place.home.path))
     files = library(place, loaded, guard, sources="").standing().files
     yield from ((str(at), Told(one.kind, one.path)) for at, one in enumerate(files, 1))
 
 
 def _agents(place: Place, loaded: Loaded) -> Found:
-    from travois.compose.session import agents_here
-
     for kind in agents_here(place, loaded, Options())[0]:
         yield kind.name, Told(kind.description, kind.origin)
 
 
 def _commands(place: Place, loaded: Loaded) -> Found:
-    from travois.skills.command_files import commands
-
     found, _ = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
     yield from ((name, Told(one.description, one.origin)) for name, one in found.items())
 
 
 def _skills(place: Place, loaded: Loaded) -> Found:
-    from travois.compose.skills import skills
-
-    for skill in skills(place, loaded, Options()).standing().skills:
+    for skill in skills.skills(place, loaded, Options()).standing().skills:
         if skill.origin.endswith(FILE):
             yield skill.name, Told(skill.description, skill.origin)
 
 
 def _styles(place: Place, loaded: Loaded) -> Found:
-    from travois.compose.skills import places
-    from travois.prompt.style_files import styles
-
-    for style in styles(places(place, loaded, Options()))[0].values():
+    for style in styles(skills.places(place, loaded, Options()))[0].values():
         yield style.name, Told(style.description, style.origin)
 
 
 def _servers(place: Place, loaded: Loaded) -> Found:
-    from travois.compose import mcp as lending
-
-    found = lending.found(place, loaded, Options())
+    found = mcp.found(place, loaded, Options())
     for one in found.servers:
         yield one.name, Told(one.url or " ".join(one.argv), one.origin)
     for entry in found.waiting:
-        yield entry.name, Told("waits for your word: travois trust", entry.origin)
+        yield entry.name, Told("needs approval: travois trust", entry.origin)
 
 
 def _rules(_: Place, loaded: Loaded) -> Found:
     for at, rule in enumerate(loaded.rules, 1):
         others = ", ".join(other.text for other in rule.unless)
-        but = f" but for {others}" if others else ""
+        but = f" except {others}" if others else ""
         yield str(at), Told(f"{rule.effect} {rule.text}{but}", rule.origin)
 
 
@@ -110,14 +101,14 @@ PARTS: dict[str, Callable[[Place, Loaded], Found]] = {
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """Rules as settings have them."""
+    """Permission rules as settings write them."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
     def parsed(self, origin: str = "") -> tuple[Rule, ...]:
-        """The rules themselves; raises ValueError with what is wrong with one."""
+        """Parse the rules; raises ValueError with what is wrong with one."""
         return (
             *(parse(text, "deny", origin=origin) for text in self.deny),
             *(parse(text, "ask", origin=origin) for text in self.ask),
@@ -126,7 +117,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """A call to be judged: who asks for what, under which mode and rules, and where."""
+    """A call to judge: tool and input, mode, rules and folder."""
 
     id: str | int = ""
     tool: str = "Bash"
@@ -138,18 +129,18 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def mode_named(name: str) -> Mode:
-    """The mode of this name or of the name that other agents have for it."""
+    """Return the mode of this name, or of another agent's name for it."""
     for mode in MODES:
         if mode == name:
             return mode
     found = ALIASES.get(name)
     if found is None:
-        raise ValueError(f"there is no mode {name!r}; there are {', '.join(MODES)}")
+        raise ValueError(f"unknown mode {name!r}; choose one of: {', '.join(MODES)}")
     return found
 
 
 def rehearse(guard: Guard, tool: str, args: str, *, here: Here) -> Verdict:
-    """The verdict on a call of a tool with these arguments, which are JSON text."""
+    """Decide on a tool call without running it."""
     try:
         use = intended(tool, args, here=here)
     except (Refusal, msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
@@ -158,7 +149,7 @@ def rehearse(guard: Guard, tool: str, args: str, *, here: Here) -> Verdict:
 
 
 def intended(tool: str, args: str, *, here: Here) -> Use:
-    """What a call would touch; one of a tool that is not ours starts something unknown."""
+    """Return the call as rules see it; an unknown tool starts something unknown."""
     meant = canonical(Call("", tool, args))
     tool, args = meant.name, meant.args
     if folder := dict(plain_arguments(args)).get("workdir"):
@@ -180,7 +171,7 @@ def intended(tool: str, args: str, *, here: Here) -> Use:
 
 
 def tried(case: Case, *, own: str) -> Verdict:
-    """The verdict on one case."""
+    """Decide one case."""
     root = os.path.realpath(case.workspace or os.getcwd())
     cwd = os.path.realpath(os.path.join(root, case.cwd))
     try:

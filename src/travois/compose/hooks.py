@@ -1,4 +1,4 @@
-"""The hooks of a session, put together from settings; and those at its two ends."""
+"""Hooks of a session, composed from settings, and those at its start and end."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from travois.hooks.events import SessionStart
 
 Leaving = Literal["clear", "resume", "prompt_input_exit", "other"]
-"""Why a session is left: for another one, or because the user said so, or anything else."""
+"""The reason why a session is left: another session, the user's wish, or anything else."""
 PAUSE = 1.0
-"""How often files that hooks watch are looked at, in seconds."""
+"""The seconds between checks of the files that hooks watch."""
 
 
 def known(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
-    """The hooks that may run, and what the user should know of those that cannot."""
+    """Load the hooks that may run, and notices about those that cannot."""
     whose = {path: plugin for plugin in loaded.plugins for path, _ in plugin.hooks}
     hooks, notices = list[Hook](), list[str]()
     for origin, tree in loaded.hooks:
@@ -56,7 +56,7 @@ def known(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
         notices += parsed.notices
         if not own and any(hook.env for hook in parsed.hooks):
             notices.append(
-                f"{origin}: `env` of its hooks is ignored: only your own settings give it"
+                f"{origin}: `env` in its hooks is ignored: only your own settings may set it"
             )
     return tuple(hooks), tuple(notices)
 
@@ -71,13 +71,13 @@ def compose_hooks(
     found: Found,
     stack: AsyncExitStack,
 ) -> AgentHooks:
-    """The hooks of a session, which others may join unless that is switched off.
+    """Compose the hooks of a session; others may join unless that is disabled.
 
     The stack closes what they open as long as the session goes on.
     """
 
     def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
-        from travois.hooks import run as running
+        from travois.hooks import run
         from travois.sandbox.program_sandbox import cage_for_program
 
         settings, folder = loaded.settings, found.log.folder
@@ -86,10 +86,10 @@ def compose_hooks(
         stack.push_async_callback(processes.aclose)
         ours, callbacks = called(hook for hook in hooks if isinstance(hook, Listener))
         urls, variables = settings.allowed_http_hook_urls, settings.http_hook_allowed_env_vars
-        return running.LocalHooks(
+        return run.LocalHooks(
             (*(hook for hook in hooks if isinstance(hook, Hook)), *ours),
             processes,
-            place=running.Place(
+            place=run.Place(
                 found.id,
                 str(folder / "log.jsonl"),
                 place.cwd,
@@ -101,7 +101,7 @@ def compose_hooks(
                 ),
                 sandboxed=settings.sandbox.hooks,
             ),
-            reach=running.Reach(urls, variables),
+            reach=run.Reach(urls, variables),
             callbacks=callbacks,
         )
 
@@ -126,7 +126,7 @@ async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:
 def _written(
     session: Session, place: Place, *, found: Found, stack: AsyncExitStack
 ) -> Callable[[], str]:
-    """Keeps the lines that other programs read, from when the first of them is told where."""
+    """Return a function that writes the transcript for hooks, from its first use on."""
     kept: list[Transcript] = []
 
     def written() -> str:
@@ -145,7 +145,7 @@ def _written(
 
 
 async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
-    """Tell hooks that a session begins; returns what the user should know."""
+    """Fire the start hooks; return notices for the user."""
     if agent.hooks.active is None:
         return ()
     ready = await fire(agent, Setup(options.setup)) if options.setup else SILENCE
@@ -154,7 +154,7 @@ async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
 
 
 def _started(agent: Agent, options: Options) -> SessionStart:
-    """How a session begins; one that goes on with what may have changed since."""
+    """Build the start event; a resumed session also tells its cache state."""
     name, kind = (agent.session.state.get(key, "") for key in ("name", LEAD))
     if not options.resume and not options.latest:
         return SessionStart("clear" if options.cleared else "startup", name, kind)
@@ -171,7 +171,7 @@ def _started(agent: Agent, options: Options) -> SessionStart:
 
 @asynccontextmanager
 async def switching(agent: Agent, name: str, *, source: str) -> AsyncGenerator[None]:
-    """Tell hooks before and after another model is chosen; raises `Fault` if one is against it."""
+    """Fire hooks before and after a model switch; raises `UserError` if one objects."""
     epoch = agent.session.view.epoch
     if agent.hooks.active is None or agent.models.named is None or epoch is None:
         yield
@@ -187,17 +187,17 @@ async def switching(agent: Agent, name: str, *, source: str) -> AsyncGenerator[N
 
 
 async def _unwanted(agent: Agent, heard: Heard, model: str) -> str:
-    """Why a person does not want a model that a hook has them asked about; empty if they do."""
+    """Return why the person declines a model switch; empty if they accept."""
     if heard.decision != "ask":
         return ""
-    why = heard.reason or "another model reads the whole conversation anew"
-    choice = Choice(f"Go on with {model}? {why}", (Option("Yes"), Option("No")))
+    why = heard.reason or "the new model has to read the whole conversation again"
+    choice = Choice(f"Switch to {model}? {why}", (Option("Yes"), Option("No")))
     answer = await agent.permissions.person.choose(Inquiry("", (choice,)))
     return "" if answer == ("Yes",) else why
 
 
 async def watch(agent: Agent) -> None:
-    """Tell hooks of changes of the files that they watch, as long as the session is open."""
+    """Fire hooks when watched files change, as long as the session is open."""
     assert agent.hooks.active is not None
     seen = _stamps(agent.hooks.active.watched)
     while True:
@@ -212,7 +212,7 @@ async def watch(agent: Agent) -> None:
 
 
 def _stamps(paths: Iterable[str]) -> dict[str, int]:
-    """When each file was changed last; nought for one that is not there."""
+    """Return the modification time of each file; zero for a missing one."""
     found: dict[str, int] = {}
     for path in paths:
         try:
@@ -223,7 +223,7 @@ def _stamps(paths: Iterable[str]) -> dict[str, int]:
 
 
 async def end(agent: Agent, why: Leaving) -> tuple[str, ...]:
-    """Tell hooks that a session is left, also while it is being cancelled."""
+    """Fire the end hooks, also while the session is being cancelled."""
     if agent.hooks.active is None:
         return ()
     heard = SILENCE

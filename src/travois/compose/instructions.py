@@ -1,4 +1,4 @@
-"""Where this user and this place keep instruction files."""
+"""Instruction files of the user and the project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from travois.settings.sources import levels
 
 
 def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Library:
-    """The instruction files of this user and this place."""
+    """Compose the instruction files of the user and the project."""
     claude, codex, opencode = (str(a.home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE))
     places = Places(
         place.cwd,

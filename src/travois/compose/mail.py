@@ -1,4 +1,4 @@
-"""The post of one session: the mailboxes that it reads, and the way to those of others."""
+"""Mail of a session: its mailboxes, and messages to other sessions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from travois.agents import mailbox as store
+from travois.agents import mailbox
 from travois.agents.mail_text import LONGEST, mail
 from travois.agents.mailbox import Letter, Mailbox
 from travois.compose.open_session import Found, Place
@@ -23,7 +23,7 @@ from travois.sessions.session import Session
 from travois.settings.schema import Mail
 
 STOP = "stop"
-"""The sender of a letter that ends an agent at its next step; no mailbox has this name."""
+"""The sender of a message that stops an agent at its next step; no mailbox has this name."""
 FULL = 1 << 16
 """The size from which a mailbox is emptied when all of it was read."""
 
@@ -37,12 +37,12 @@ def compose_mail(
     settings: Mail | None,
     stack: AsyncExitStack,
 ) -> Office | None:
-    """The post of a session, which joins its team until the stack unwinds; none if it has none."""
+    """Compose the mail of a session, which joins its team; none without settings."""
     if settings is None:
         return None
     office = Office(place, found, session, spill=world.spill, settings=settings)
     if settings.address:
-        folder, leave = store.join(place.home, settings.address)
+        folder, leave = mailbox.join(place.home, settings.address)
         stack.callback(leave)
         office.boxes.append(Mailbox(folder))
         team, _, name = settings.address.partition(":")
@@ -56,18 +56,18 @@ def compose_mail(
 
 
 async def post(home: Home, to: str, text: str, *, sender: str) -> str:
-    """Leave a message for another process and ring; returns what becomes of it."""
-    from travois.agents import wakeup as doorbell
+    """Put a message into another process's mailbox and wake it; return the outcome."""
+    from travois.agents import wakeup
 
-    folder = await anyio.to_thread.run_sync(store.locate, home, to)
+    folder = await anyio.to_thread.run_sync(mailbox.locate, home, to)
     await anyio.to_thread.run_sync(Mailbox(folder).put, sender, text)
-    if await doorbell.ring(folder):
-        return f"{to} was told."
-    return f"It waits in the mailbox of {to}, who sees it at the next step."
+    if await wakeup.ring(folder):
+        return f"{to} was notified."
+    return f"It is in the mailbox of {to}, who reads it at the next step."
 
 
 def collect_from(folder: Path) -> Callable[[Agent], Iterator[User]]:
-    """What a person puts in the way of an agent from elsewhere: words, or that it is to end."""
+    """Return a function that collects messages from other processes to an agent."""
     box = Mailbox(folder / "mail")
 
     def collect(agent: Agent) -> Iterator[User]:
@@ -81,7 +81,7 @@ def collect_from(folder: Path) -> Callable[[Agent], Iterator[User]]:
 
 
 class Office:
-    """What a session needs to send mail to other processes and to get theirs."""
+    """The mailboxes of a session, and its way to those of others."""
 
     def __init__(
         self,
@@ -98,16 +98,16 @@ class Office:
         self._session, self._spill = session, spill
         self.tasks: TaskStore | None = None
         """The task list of its team; none if it is in none."""
-        self._address = settings.address or f"{store.SESSION}:{found.id[:8]}"
+        self._address = settings.address or f"{mailbox.SESSION}:{found.id[:8]}"
         self._team = settings.address.partition(":")[0]
         self._given: dict[Path, set[str]] = {}
-        """The letters that were taken from each box since it was empty."""
+        """The ids of messages taken from each mailbox since it was empty."""
         self.called = False
-        """Whether somebody rang since we last looked for mail."""
+        """True if there was a wake-up since mail was last collected."""
         self._rung = anyio.Event()
 
     def collect(self) -> Iterator[User]:
-        """The mail that came, without what the log has already."""
+        """Yield new mail that the log does not have yet."""
         received, self.called = self._session.received, False
         self._follow_tasks()
         for box in self.boxes:
@@ -117,7 +117,7 @@ class Office:
             yield from (self._shown(letter) for letter in letters if letter.id not in received)
 
     def _follow_tasks(self) -> None:
-        """Take over what others of the team changed on its task list."""
+        """Take over changes of the team's task list."""
         if self.tasks is None:
             return
         try:
@@ -126,38 +126,38 @@ class Office:
             self._session.emit(Warned(str(fault)))
 
     def team(self) -> tuple[str, ...]:
-        """The names of the others in our team."""
-        names = store.members(self._home, self._team) if self._team else ()
+        """Return the names of the other members of our team."""
+        names = mailbox.members(self._home, self._team) if self._team else ()
         return tuple(name for name in names if f"{self._team}:{name}" != self._address)
 
     async def carry(self, to: str, text: str, *, sender: str = "") -> str:
-        """Leave a message in a mailbox and ring its bell."""
+        """Put a message into a mailbox and wake its reader."""
         address = to if ":" in to else f"{self._team}:{to}"
         signed = f"{self._address}/{sender}" if sender else self._address
         text = self._session.secrets.redacted(text)
         return await post(self._home, address, text, sender=signed)
 
     async def rung(self) -> None:
-        """Wait until somebody rings, unless somebody did."""
+        """Wait for the next wake-up; return at once if there was one."""
         while not self.called:
             await self._rung.wait()
 
     async def listen(self) -> None:
-        """Answer the bell of each of our mailboxes."""
-        from travois.agents import wakeup as doorbell
+        """Listen for wake-ups of each of our mailboxes."""
+        from travois.agents import wakeup
 
         async with anyio.create_task_group() as group:
             for box in self.boxes:
                 box.folder.mkdir(mode=0o700, exist_ok=True)
-                group.start_soon(doorbell.listen, box.folder, self._ring)
+                group.start_soon(wakeup.listen, box.folder, self._ring)
 
     def close(self) -> None:
-        """Empty the boxes of what was read."""
+        """Clear the mailboxes of read messages."""
         for box in self.boxes:
             self._tidy(box, above=0)
 
     def _taken(self, box: Mailbox) -> list[Letter]:
-        """What lies in a box; that it cannot be read ends nothing."""
+        """Take the messages from a mailbox; warn if it cannot be read."""
         tell, lost = self._session.emit, box.damaged
         try:
             letters = box.take()
@@ -165,7 +165,7 @@ class Office:
             tell(Warned(str(fault)))
             return []
         if box.damaged > lost:
-            tell(Warned(f"{box.damaged - lost} damaged letters in {box.folder} were skipped"))
+            tell(Warned(f"{box.damaged - lost} damaged messages in {box.folder} were skipped"))
         return letters
 
     def _ring(self) -> None:
@@ -174,7 +174,7 @@ class Office:
         self._rung = anyio.Event()
 
     def _tidy(self, box: Mailbox, *, above: int) -> None:
-        """Empty a box once all that was taken from it is in the log, on the disk itself."""
+        """Clear a mailbox once all messages from it are in the log on disk."""
         session, given = self._session, self._given.get(box.folder, set())
         if box.taken > above and given <= session.received:
             session.sync()
@@ -188,5 +188,5 @@ class Office:
             try:
                 whole = self._spill(f"mail-{letter.id}", data)
             except OSError as error:
-                raise Fault("A long message cannot be kept", why=str(error)) from error
+                raise Fault("A long message could not be saved", why=str(error)) from error
         return mail(letter.sender, letter.text, id=letter.id, whole=whole)

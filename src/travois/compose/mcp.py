@@ -1,4 +1,4 @@
-"""The servers of tools of a session: found, started beside it, and told to the model."""
+"""MCP servers of a session: configured, connected, and announced to the model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compat.claude_json import Json
-from travois.compose.open_session import Place, specs
+from travois.compose.open_session import Place
 from travois.compose.options import Options
 from travois.compose.permissions import guard
 from travois.context.switch_model import switch
@@ -21,7 +21,8 @@ from travois.core.facts import Changed, User
 from travois.core.models import Model as Card
 from travois.core.view import waiting
 from travois.engine.agent import Agent, AgentTools, World
-from travois.mcp import config as mcp
+from travois.engine.tool_definitions import specs
+from travois.mcp import config
 from travois.mcp.announce import Told, announced
 from travois.mcp.config import admission, share
 from travois.permissions.decide import Guard
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
     from travois.mcp.connection import Link, Surroundings
     from travois.mcp.tools import Lender, Lending, Prompt, Server
 
-RESOURCES, LOGIN = "ListMcpResources", "travois mcp login"
-FRESH = "servers of tools were added since this session began; the next one can use them"
+RESOURCES = "ListMcpResources"
+LOGIN = "travois mcp login"
+FRESH = "MCP servers were added since this session began; the next session can use them"
 
 
 class Loan(msgspec.Struct, frozen=True):
-    """What servers there are for a session."""
+    """The MCP servers of a session."""
 
     lending: Lending | None = None
     links: tuple[Link, ...] = ()
@@ -54,7 +56,7 @@ class Loan(msgspec.Struct, frozen=True):
     around: Surroundings | None = None
 
     def tools(self, loaded: Loaded, own: Iterable[AnyTool] = ()) -> dict[str, AnyTool]:
-        """What stands in the head for all servers together, and for rare tools of our `own`."""
+        """Return the tools in the head for all servers, and for our own rare tools."""
         if self.lending is None:
             head = own_search(own)
         else:
@@ -63,10 +65,10 @@ class Loan(msgspec.Struct, frozen=True):
         return {tool.name: tool for tool in head if not withheld(loaded.rules, tool.name)}
 
 
-def found(place: Place, loaded: Loaded, options: Options) -> mcp.Found:
-    """The servers that are configured here."""
+def found(place: Place, loaded: Loaded, options: Options) -> config.Found:
+    """Find the MCP servers that are configured here."""
     where = Where(place.home, place.project.root, place.cwd, loaded.root)
-    return mcp.find(
+    return config.find(
         where,
         os.environ,
         levels=levels(options.sources),
@@ -87,7 +89,7 @@ async def opened(
     card: Card,
     bounds: Bounds | None = None,
 ) -> Loan:
-    """The servers of a session; none of them is started yet."""
+    """Compose the MCP servers of a session; few of them are started yet."""
     listed = found(place, loaded, options)
     left = tuple(entry.name for entry in listed.waiting)
     if not _promised(session) and (not listed.servers or session.view.epoch is not None):
@@ -105,7 +107,7 @@ async def opened(
 def surroundings(
     place: Place, loaded: Loaded, world: World, session: Session, *, bounds: Bounds | None = None
 ) -> Surroundings:
-    """What all servers of a session have in common."""
+    """Compose the parts that all MCP servers of a session share."""
     from travois.mcp.connection import Surroundings
     from travois.sandbox.program_sandbox import cage_for_program
 
@@ -131,7 +133,7 @@ def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
 
 
 def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
-    """Let a session have servers that began without any: its head is another one from here on."""
+    """Add MCP support to a session that began without; its head changes."""
     around = surroundings(
         place, loaded, agent.world, agent.session, bounds=agent.permissions.sandbox
     )
@@ -150,7 +152,7 @@ def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
 
 
 def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:
-    """Links to more servers, whose tools are lent from here on; nothing is started yet."""
+    """Connect more MCP servers; nothing is started yet."""
     from travois.mcp.connection import links
 
     assert loan.lending is not None and loan.around is not None
@@ -160,13 +162,13 @@ def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:
 
 
 def _promised(session: Session) -> bool:
-    """Whether the head of a session that goes on has the tools for it."""
+    """Return whether the head of a resumed session has the MCP tools."""
     epoch = session.view.epoch
     return epoch is not None and any(tool.name == RESOURCES for tool in epoch.tools)
 
 
 def compose_mcp_tools(tools: AgentTools, loan: Loan, session: Session) -> AgentTools:
-    """The tools of an agent, which also finds what servers lend and tells the model of it."""
+    """Compose an agent's tools with those of MCP servers."""
     if loan.lending is None:
         return tools
     lending = loan.lending
@@ -180,12 +182,12 @@ def compose_mcp_tools(tools: AgentTools, loan: Loan, session: Session) -> AgentT
 
 
 def allow_tools(rights: Guard, loan: Loan) -> Guard:
-    """The same, where those tools of servers run unasked that the user's own files name."""
+    """Add rules that allow the MCP tools named in the user's own files."""
     return replace(rights, rules=(*rights.rules, *_granted(loan.links)))
 
 
 def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
-    """Rules for the tools that the user's own files let run, of servers that have their name."""
+    """Yield allow rules for MCP tools, for servers with a unique name."""
     keys = [link.server.key for link in links]
     for server in (link.server for link in links if keys.count(link.server.key) == 1):
         for tool in server.free:
@@ -193,7 +195,7 @@ def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
 
 
 def pin_definitions(session: Session, loan: Loan) -> None:
-    """Hold servers to the definitions that the head has of their tools."""
+    """Pin the MCP tool definitions that the head contains."""
     if loan.lending is None:
         return
     from travois.mcp.tools import PINS
@@ -208,7 +210,7 @@ def pin_definitions(session: Session, loan: Loan) -> None:
 
 
 def _announce(lending: Lending, agent: Agent) -> None:
-    """Put what changed before the next prompt; while nothing is to be done, nothing is said."""
+    """Announce changes before the next prompt; stay silent while nothing is to do."""
     from travois.mcp.tools import PINS, states, told
 
     session = agent.session
@@ -238,7 +240,7 @@ def _again(lending: Lending) -> tuple[Text, ...]:
 
 
 def statuses(loan: Loan) -> list[Json]:
-    """Each server and how it does, in the words of other agents."""
+    """Return the status of each server, in other agents' words."""
     found: list[Json] = [
         {"name": link.server.name, "status": status(link), "source": link.server.level}
         for link in loan.links
@@ -247,7 +249,7 @@ def statuses(loan: Loan) -> list[Json]:
 
 
 def status(link: Link) -> str:
-    """How a server does, in a word that other agents know."""
+    """Return the status of a server, in other agents' words."""
     if not link.on:
         return "disabled"
     if link.state == "failed" and LOGIN in link.why:
@@ -256,7 +258,7 @@ def status(link: Link) -> str:
 
 
 def rows(loan: Loan) -> list[tuple[str, str, str, str]]:
-    """Each server with its state, what it lends, and where it is named."""
+    """Return each server with its state, tools and origin."""
     found = [
         (link.server.name, link.state, str(len(link.offers)), link.why or link.server.origin)
         for link in loan.links
@@ -265,12 +267,12 @@ def rows(loan: Loan) -> list[tuple[str, str, str, str]]:
 
 
 def held(loan: Loan) -> list[str]:
-    """What servers have to read, as a prompt mentions it."""
+    """Return the resources of the servers, as a prompt mentions them."""
     return [f"{link.server.name}:{uri}" for link in loan.links for uri in link.held]
 
 
 def prompts(loan: Loan) -> dict[str, tuple[Lender, Prompt]]:
-    """Texts that servers have ready, by the command that stands for each."""
+    """Return the prompts of the servers, by command name."""
     return {
         f"mcp__{link.server.key}__{prompt.name}": (link, prompt)
         for link in loan.links
@@ -279,17 +281,17 @@ def prompts(loan: Loan) -> dict[str, tuple[Lender, Prompt]]:
 
 
 async def prompted(loan: Loan, name: str, typed: str) -> str:
-    """The text that a command stands for; raises `Fault` if its server has none."""
+    """Return the text of an MCP prompt; raises `UserError` if there is none."""
     lenders = loan.lending.lenders.values() if loan.lending else ()
     for lender in lenders:
         if name.startswith(f"mcp__{lender.server.key}__"):
             await lender.settled()
     known = prompts(loan).get(name)
     if known is None:
-        raise Fault(f"No server has a prompt {name}", fix="/mcp lists the servers.", code=1)
+        raise Fault(f"No MCP server has a prompt {name}", fix="/mcp lists the servers.", code=1)
     lender, prompt = known
     words = typed.split(maxsplit=max(0, len(prompt.fields) - 1)) if prompt.fields else []
     try:
         return await lender.prompt(prompt.name, dict(zip(prompt.fields, words, strict=False)))
     except Refusal as refusal:
-        raise Fault(f"/{name} brought nothing", why=str(refusal), code=1) from None
+        raise Fault(f"/{name} failed", why=str(refusal), code=1) from None

@@ -1,4 +1,4 @@
-"""The memories that count in a folder, opened as its settings say."""
+"""The memories of a folder, opened as the settings say."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ else:
     Opened = object
 
 FEW = 8
-"""How many memories are made findable by meaning at a time."""
+"""The number of memories that are embedded at a time."""
 
 
 def open_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
-    """Memories for a person to look at, found as an agent finds them."""
+    """Open the memories for a person to look at."""
     there = (home.path / "memory").is_dir()
     return _open(home, project, loaded, index=_index(home) if there else None)
 
@@ -38,7 +38,7 @@ def open_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
 def compose_memory(
     place: Place, loaded: Loaded, *, world: World, runtime: Runtime, persist: bool
 ) -> AgentMemory:
-    """What an agent remembers; one that leaves no trace only recalls."""
+    """Compose an agent's memory; a session without a trace only recalls."""
     asked = loaded.settings.memory
     if not asked.enabled:
         return AgentMemory()
@@ -49,7 +49,7 @@ def compose_memory(
 
 
 def consents(asked: Remembering) -> dict[Scope, Consent]:
-    """What becomes of a proposal in each scope."""
+    """Return what becomes of a proposed memory in each scope."""
     chosen = asked.consent
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
 
@@ -87,7 +87,7 @@ def _open(
 
 
 class LazyMemories(Opened):
-    """Memories that are opened when there are any, or the first one is to be kept.
+    """Memories that are opened when there are any, or when the first is saved.
 
     So a session in a folder that nothing is known of loads no database and no model of meaning.
     """
@@ -105,10 +105,10 @@ class LazyMemories(Opened):
         self._held: FolderMemories | None = None
         self._told = False
         self.behind: Callable[[], object] = lambda: None
-        """What is done, once, when some memories cannot be found by meaning yet."""
+        """Called once when some memories are not indexed by meaning yet."""
 
     def __getattr__(self, name: str) -> object:
-        """All but what has an answer without memories is asked of them."""
+        """Open the memories for everything that has no answer without them."""
         return getattr(self._opened(), name)
 
     def _opened(self) -> FolderMemories:
@@ -120,7 +120,7 @@ class LazyMemories(Opened):
         return self._held
 
     def _there(self) -> bool:
-        """Whether anything is known."""
+        """Return whether there are any memories."""
         root = self._home.path / "memory"
         own = self._loaded.settings.memory.directory or root / project_folder_key(
             self._home, self._project
@@ -129,15 +129,15 @@ class LazyMemories(Opened):
         return self._held is not None or any(place.is_dir() for place in places)
 
     def all(self) -> tuple[Memory, ...]:
-        """Every memory that can be read."""
+        """Return every memory that can be read."""
         return self._opened().all() if self._there() else ()
 
     def index(self) -> str:
-        """The index that opens a session."""
+        """Return the index that opens a session."""
         return self._opened().index() if self._there() else ""
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
-        """Those that have most to do with a text."""
+        """Return the memories that are most relevant to a text."""
         if not self._there():
             return ()
         found = self._opened().search(text, limit=limit)
@@ -149,7 +149,7 @@ class LazyMemories(Opened):
         return found
 
     async def catch_up(self) -> None:
-        """Let all be found by meaning, a few at a time, until the session is left."""
+        """Embed the rest for search by meaning, a few at a time."""
         fill = partial(self._opened().fill, FEW)
         filled = FEW
         while filled:

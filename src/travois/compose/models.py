@@ -1,4 +1,4 @@
-"""Which model answers in a session, who stands in for it, and how each is reached."""
+"""Models of a session: which one answers, its fallbacks, and how each is reached."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from travois.providers.client import HttpModel
 from travois.providers.http.client import Direct, Timeouts
 from travois.providers.http.transport import transport
 from travois.providers.options import LEVELS
-from travois.sessions import home as homes
+from travois.sessions import home
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded, Manner
 
@@ -41,21 +41,22 @@ if TYPE_CHECKING:
 # Models that this machine runs itself, as a session has them.
 
 
-PROVIDER, EMBEDDED = "local", "smollm2"
-HERE = "this machine, in a process of its own"
+PROVIDER = "local"
+EMBEDDED = "smollm2"
+HERE = "this machine, in a separate process"
 PATIENCE = Timeouts(first_byte=600.0, idle=600.0)
 """A long prompt takes minutes to read here."""
-SMALL = "a very small model on this machine answers (SmolLM2 135M)"
-RULES = "examples and rules on this machine answer"
+SMALL = "a very small local model answers (SmolLM2 135M)"
+RULES = "local examples and rules answer"
 SAID = (
-    "no key is set: {}: enough to see everything work offline, not a coder; "
-    "add a real model: export ANTHROPIC_API_KEY=…, or run ollama "
+    "no API key is set: {}, enough to try everything offline, not to write code; "
+    "to add a real model, export ANTHROPIC_API_KEY=…, or run ollama "
     "(`travois demo` shows what that is like)"
 )
 
 
 class Local:
-    """One process for each file of weights, started when first asked, ended with the session."""
+    """Local models: one server process per file of weights, started on demand."""
 
     def __init__(self, loaded: Loaded, stack: AsyncExitStack) -> None:
         self._loaded = loaded
@@ -64,7 +65,7 @@ class Local:
         stack.push_async_callback(self.aclose)
 
     def serve(self, card: Card) -> Model:
-        """Whoever answers for a model of this machine."""
+        """Return a client for a local model."""
         from travois.local_model.llamacpp import LocalModel
         from travois.local_model.model import Guided
 
@@ -73,7 +74,7 @@ class Local:
         return Guided(near, self._mind(card.window))
 
     async def aclose(self) -> None:
-        """Hang up, and end what was started."""
+        """Close connections and stop the server processes."""
         await self._travel.aclose()
         for engine in self._engines.values():
             await engine.aclose()
@@ -96,7 +97,7 @@ class Local:
 
 
 def smollm2() -> Path | str:
-    """The weights of the embedded model, or why it cannot think here."""
+    """Return the weights of the embedded model, or why it cannot run here."""
     from travois.local_model.llamacpp import missing
     from travois.local_model.model import find
 
@@ -104,13 +105,13 @@ def smollm2() -> Path | str:
 
 
 def notice() -> str:
-    """What the embedded default is, in one line."""
+    """Describe the embedded default in one line."""
     weights = smollm2()
     return SAID.format(SMALL if isinstance(weights, Path) else RULES)
 
 
 def near() -> Nearest:
-    """The examples, by the table of meanings that comes with Travois: MiniLM takes 2 s to begin."""
+    """Load the examples with our static embeddings: MiniLM takes 2 s to start."""
     from travois.local_model.router import Nearest
     from travois.search.embedder import Static
 
@@ -118,14 +119,14 @@ def near() -> Nearest:
 
 
 def _stamp(name: str) -> Path:
-    return homes.locate(os.environ).path / "memory" / name
+    return home.locate(os.environ).path / "memory" / name
 
 
 SCRIPTED = Card("scripted", "scripted", "anthropic")
 
 
 def known(loaded: Loaded) -> Catalog:
-    """The catalogue with what the user's own settings add to it."""
+    """Return the model catalog, with the user's additions."""
     settings = loaded.settings
     extra = {"providers": settings.providers, "models": settings.models}
     found = catalog.merged(extra, where=loaded.origin) if any(extra.values()) else catalog.catalog()
@@ -147,9 +148,9 @@ def _price(each: dict[str, float]) -> Price:
 
 
 async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Card, str]:
-    """The model that was asked for; else the one that the session has; else the default.
+    """Return the requested model, else the session's, else the default; and a notice.
 
-    With it comes a line for the user, where nobody chose it.
+    With it comes a notice for the user, if the model was not chosen.
     """
     epoch = session.view.epoch
     if scripted:
@@ -171,7 +172,7 @@ async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Car
 
 
 def _effort(loaded: Loaded, id: str) -> Effort:
-    """How much a model is asked to think when a session begins: no more than it may."""
+    """Return the effort that a session begins with, within the allowed maximum."""
     settings, own = loaded.settings, loaded.settings.model_settings.get(id, Manner())
     named = loaded.origin("effortLevel") == "command line"
     wanted = settings.effort_level if named else own.effort_level or settings.effort_level
@@ -181,7 +182,7 @@ def _effort(loaded: Loaded, id: str) -> Effort:
 
 
 def layers(loaded: Loaded, session: Session) -> Layers:
-    """How the window is kept in bounds; one model may have a window of its own."""
+    """Return the context layers, with a window of its own for one model."""
     settings = loaded.settings
     id = session.view.epoch.model.id if session.view.epoch else ""
     own = settings.model_settings.get(id, Manner()).auto_compact_window
@@ -202,31 +203,31 @@ def _off_by(loaded: Loaded) -> str:
 
 
 def _hint(card: Card) -> str:
-    """Tells whoever has a key by this time how to go on with a model that can do more."""
+    """Suggest other models once an API key is set."""
     if not card.frail or not catalog.configured(os.environ):
         return ""
-    return f"{card.name} answers in this session, though a key is set: --model NAME for another"
+    return f"this session uses {card.name} although an API key is set; --model NAME switches"
 
 
 def _fallback(loaded: Loaded) -> bool:
-    """Whether the embedded model answers where no other can: not where nobody reads what it is."""
+    """Return whether the embedded model may answer: not where nobody reads the notice."""
     unread = os.environ.get("CI", "").strip() and not sys.stdin.isatty()
     return loaded.settings.local.fallback and not unread
 
 
 async def found(chosen: str, loaded: Loaded) -> tuple[Card, str]:
-    """The model of that name; where none is chosen and no key is set, who answers here instead.
+    """Find the named model; without a name or a key, a local one that answers.
 
     A server on this machine is asked what it has. With the model comes a line that says who it is.
     """
     among = known(loaded)
     if not chosen.strip() and not catalog.configured(os.environ, among=among):
-        from travois.providers import discovery as local_servers
+        from travois.providers import discovery
 
-        if (model := await local_servers.found(os.environ, among=among)) is not None:
+        if (model := await discovery.found(os.environ, among=among)) is not None:
             where = catalog.endpoint(model, os.environ, among=among).url
             size = f"with a window of {model.window:,} tokens"
-            return model, f"no key is set: {model.name} answers, found at {where} {size}"
+            return model, f"no API key is set: {model.name} answers, found at {where} {size}"
         if _fallback(loaded):
             return catalog.resolve(f"{PROVIDER}/{EMBEDDED}", {}, among=among), notice()
     model = resolved(chosen, among)
@@ -238,7 +239,7 @@ async def found(chosen: str, loaded: Loaded) -> tuple[Card, str]:
 
 
 def resolved(name: str, among: Catalog | None) -> Card:
-    """The model of that name; one in a file of this machine has what the file says of it."""
+    """Resolve a model name; a local file sets the window."""
     model = catalog.resolve(name, os.environ, among=among)
     if model.provider != PROVIDER or model.id == EMBEDDED:
         return model
@@ -248,9 +249,9 @@ def resolved(name: str, among: Catalog | None) -> Card:
 
 
 def resolve_for_agent(name: str, usual: Card, among: Catalog | None) -> Card:
-    """Return the model that an agent is to use; `usual` is that of its session. Raises `Fault`.
+    """Return the model that an agent is to use; `usual` is that of its session. Raises `UserError`.
 
-    A short name such as `haiku` means a model of whoever serves the session, if there is one.
+    A short name such as `haiku` means a model of the session's provider, if there is one.
     """
     known, word = among or catalog.catalog(), name.strip().casefold()
     served, own = known.providers.get(usual.provider), f"{usual.provider}/"
@@ -270,7 +271,7 @@ def _words(id: str) -> list[str]:
 
 
 class Reach:
-    """Whoever answers for a model. What it opens is closed with the session.
+    """A factory of model clients. They are closed with the session.
 
     A model that is given does for all.
     """
@@ -287,7 +288,7 @@ class Reach:
         return self.served(card)[0]
 
     def served(self, card: Card) -> tuple[Model, str]:
-        """Whoever answers for this one, and where its key comes from."""
+        """Return a client for this model, and where its key comes from."""
         if self._given is not None:
             return self._given, "none"
         if card.provider == PROVIDER:
@@ -306,7 +307,7 @@ class Reach:
 
 
 def given_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
-    """The variables that hooks of the user's own name, with their values: no file shows them."""
+    """Return the environment variables that the user's own hooks name."""
     named = [
         hook.env
         for origin, tree in loaded.hooks
@@ -320,7 +321,7 @@ def given_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
 def compose_models(
     loaded: Loaded, session: Session, *, serve: Callable[[Card], Model], chain: tuple[str, ...]
 ) -> tuple[AgentModels, tuple[tuple[str, Fault], ...]]:
-    """The models beside the agent's own; and those that cannot stand in for it, with the reason."""
+    """Compose the models beside the agent's own; and unreachable fallbacks."""
     asked = loaded.settings
     among, reached = known(loaded), dict[str, Small]()
     fallbacks, unreachable = list[str](), list[tuple[str, Fault]]()
@@ -356,9 +357,9 @@ def compose_models(
 def fallback_notices(
     session: Session, unreachable: tuple[tuple[str, Fault], ...]
 ) -> tuple[str, ...]:
-    """Say which models cannot stand in for the session's, and why."""
+    """Return notices about fallbacks that cannot be used."""
     name = epoch.model.name if (epoch := session.view.epoch) else "the model"
-    return tuple(f"{one} cannot stand in for {name}: {fault.what}" for one, fault in unreachable)
+    return tuple(f"{one} is no fallback for {name}: {fault.what}" for one, fault in unreachable)
 
 
 def _no_model() -> Small | None:
@@ -366,21 +367,21 @@ def _no_model() -> Small | None:
 
 
 def _small_beside(session: Session, serve: Callable[[Card], Model], among: Catalog) -> Small | None:
-    """A cheaper model of whoever serves the session at the moment."""
+    """Return a cheaper model of the session's current provider."""
     epoch = session.view.epoch
     assert epoch is not None
     return small(epoch.model, serve, among=among)
 
 
 def unpriced(loaded: Loaded, card: Card) -> tuple[str, ...]:
-    """Say so where money cannot be counted."""
+    """Return a notice if the cost of a model cannot be counted."""
     if not loaded.settings.max_budget_usd or card.price != Price():
         return ()
-    return (f"no price of {card.name} is known, so maxBudgetUsd cannot hold; maxTokens can",)
+    return (f"the price of {card.name} is unknown, so maxBudgetUsd has no effect; use maxTokens",)
 
 
 def small(served: Card, serve: Callable[[Card], Model], *, among: Catalog) -> Small | None:
-    """A cheaper model of whoever serves this one; none if none is known or can be reached."""
+    """Return a cheaper model of the same provider; none if there is none."""
     name = catalog.small(served, among=among)
     try:
         found = catalog.resolve(name, os.environ, among=among) if name else None
@@ -390,7 +391,7 @@ def small(served: Card, serve: Callable[[Card], Model], *, among: Catalog) -> Sm
 
 
 def naming(session: Session, loaded: Loaded, *, serve: Callable[[Card], Model]) -> Naming | None:
-    """Who names what sub-agents do; none if the user wants rules alone."""
+    """Compose the naming of subagent activities; none if the user disabled it."""
     seconds = loaded.settings.agent_progress_seconds
     if not seconds:
         return None
@@ -398,7 +399,7 @@ def naming(session: Session, loaded: Loaded, *, serve: Callable[[Card], Model]) 
 
 
 def _patience(loaded: Loaded, card: Card) -> Timeouts:
-    """How long to wait; a server that speaks Anthropic's protocol says that it lives."""
+    """Return the timeouts; a server with Anthropic's protocol sends keep-alives."""
     waits = loaded.settings.timeouts
     local = waits.first_byte if card.protocol == "anthropic" else waits.local
     return Timeouts(
@@ -413,7 +414,7 @@ def _patience(loaded: Loaded, card: Card) -> Timeouts:
 def compose_context(
     place: Place, loaded: Loaded, session: Session, *, persist: bool
 ) -> AgentContext:
-    """How the conversation is kept in its window; who leaves a trace may share summaries."""
+    """Compose the context settings; sessions with a trace may share summaries."""
     if not persist or place.home.passing:
         return AgentContext(layers(loaded, session))
     shared = place.home.summaries / place.project.key / loaded.trust
@@ -421,7 +422,7 @@ def compose_context(
 
 
 def open_summaries(folder: Path) -> Summaries:
-    """The summaries that the sessions of one project share, as far as it is trusted now."""
+    """Open the summaries that the sessions of one project share."""
     from travois.context.compaction.summary_store import FolderSummaries
 
     return FolderSummaries(folder)

@@ -1,4 +1,4 @@
-"""Opening a session: a new one, the last one, a named one, or a branch of it."""
+"""Opening a session: a new one, the last one, a named one, or a fork."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 from msgspec.structs import replace
 
+from travois.compat.claude_json import uuid
 from travois.compose.options import PICK, Options
 from travois.core.display_text import complain
 from travois.core.errors import Fault
@@ -33,12 +34,10 @@ from travois.core.facts import (
 )
 from travois.core.models import Model as Card
 from travois.engine.loop import UNKNOWN, answer_open
-from travois.engine.tool_definitions import SCHEMAS as SCHEMAS
-from travois.engine.tool_definitions import first_head
-from travois.engine.tool_definitions import specs as specs
+from travois.engine.tool_definitions import first_head, specs
 from travois.ports.tool import AnyTool
 from travois.prompt.environment import Surroundings, baseline
-from travois.sessions import catalog as sessions
+from travois.sessions import catalog
 from travois.sessions.checkpoint import FILE as CHECKPOINT
 from travois.sessions.home import Home, Project
 from travois.sessions.log_file import NAME, Enduring, Log, history
@@ -53,7 +52,7 @@ PASSING = ("rate", "overloaded", "server", "timeout", "garbled")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a session happens."""
+    """The home, project and folder of a session."""
 
     home: Home
     project: Project
@@ -61,7 +60,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """An open log, and where large outputs of its session are kept."""
+    """An open log, and the folder of its large outputs."""
 
     id: str
     log: Log
@@ -71,7 +70,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def open_log(place: Place, options: Options, stack: AsyncExitStack) -> Found:
-    """The log that the options name, locked for us until the stack unwinds."""
+    """Open the log that the options name, locked until the stack unwinds."""
     _consistent(options)
     if options.latest or options.resume:
         return _existing(place, options, stack)
@@ -85,24 +84,24 @@ def open_log(place: Place, options: Options, stack: AsyncExitStack) -> Found:
 def _consistent(options: Options) -> None:
     going_on = options.latest or bool(options.resume)
     if options.fork and not going_on:
-        raise Fault("--fork-session needs --continue or --resume", fix="Say what to branch off.")
+        raise Fault("--fork-session needs --continue or --resume", fix="Name the session to fork.")
     if options.latest and options.resume:
-        raise Fault("--continue and --resume exclude each other", fix="Use one of them.")
+        raise Fault("--continue and --resume cannot be combined", fix="Use one of them.")
     if options.resume == PICK:
-        fix = "`travois sessions` lists them; a person in a terminal can choose."
-        raise Fault("Say which session to go on with", fix=fix)
+        fix = "`travois sessions` lists them. In a terminal, you can choose from a list."
+        raise Fault("Name the session to resume", fix=fix)
     if options.session_id and going_on and not options.fork:
         raise Fault(
-            "--session-id names a new session, but an existing one was asked for",
-            fix="Add --fork-session, or leave --session-id out.",
+            "--session-id names a new session and cannot resume an existing one",
+            fix="Add --fork-session, or omit --session-id.",
         )
 
 
 def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
     if options.resume:
-        found = sessions.find(place.home, options.resume, project=place.project)
+        found = catalog.find(place.home, options.resume, project=place.project)
     else:
-        found = sessions.newest(place.home, place.project, cwd=place.cwd)
+        found = catalog.newest(place.home, place.project, cwd=place.cwd)
     base = place.home.session(found.project, found.id)
     asked = options.fork or options.upto
     last = _point(found.id, history(base, []), options.upto) if asked else 0
@@ -123,28 +122,26 @@ def _existing(place: Place, options: Options, stack: AsyncExitStack) -> Found:
 
 
 def _announce(folder: Path) -> None:
-    """Say that a long log is read, where that takes its time."""
+    """Announce that reading a long log takes a while."""
     size = (folder / NAME).stat().st_size
     if size > SLOW and not (folder / CHECKPOINT).exists() and sys.stderr.isatty():
         complain(f"travois: reading a log of {size >> 20} MB for the first time…\n")
 
 
 def _point(id: str, entries: Iterable[Entry], name: str) -> int:
-    """The entry that was told under that name; the last one if none is asked for."""
+    """Return the entry of the named message; the last one if none is named."""
     if not name:
         return max(entry.seq for entry in entries)
-    from travois.compat.claude_json import uuid
-
     for seq, fact in ((entry.seq, entry.fact) for entry in entries):
         parts = range(len(fact.content)) if isinstance(fact, Assistant) else ()
         if name in (uuid(id, str(seq)), *(uuid(id, f"{seq}.{part}") for part in parts)):
             return seq
-    raise Fault(f"No message of session {id} is called {name}")
+    raise Fault(f"Session {id} has no message {name}")
 
 
 def damage(log: Log) -> tuple[str, ...]:
-    """What the user should know of a log that was read."""
-    torn = f"the last line of the log was torn; it is kept in {log.torn}"
+    """Return notices about damage in a log."""
+    torn = f"the last line of the log was incomplete; it was saved to {log.torn}"
     lost = f"{len(log.skipped)} damaged places in the log were skipped (travois sessions show)"
     return (*((torn,) if log.torn else ()), *((lost,) if log.skipped else ()))
 
@@ -181,7 +178,7 @@ def _opened(place: Place, id: str, *, parent: str = "", at: int = 0) -> Opened:
 
 
 def _leave(log: Log) -> None:
-    """Close a new session; one in which nothing came about leaves nothing behind."""
+    """Close a new session; an empty one is removed."""
     if is_worth_keeping(log.read()):
         _close(log)
     else:
@@ -189,14 +186,14 @@ def _leave(log: Log) -> None:
 
 
 def _close(log: Log) -> None:
-    """Let go of a log, and say so if something of it could not be saved."""
+    """Close a log, and report entries that could not be saved."""
     log.close()
     if isinstance(log, Enduring) and log.unsaved:
         complain(f"travois: the last {len(log.unsaved)} entries of the session were not saved\n")
 
 
 def is_worth_keeping(entries: Iterable[Entry]) -> bool:
-    """Whether a new session stays on disk when it is left."""
+    """Return whether a new session stays on disk."""
     facts = [entry.fact for entry in entries]
     return not _is_silent(facts) and not _is_failed_start(facts)
 
@@ -207,7 +204,7 @@ def _leave_fork(
     error: BaseException | None,
     trace: TracebackType | None,
 ) -> None:
-    """Close a fork; one that could not even be opened leaves nothing behind."""
+    """Close a fork; one that failed to open is removed."""
     if error is None:
         _close(log)
     else:
@@ -229,7 +226,7 @@ def _is_silent(facts: list[AnyFact]) -> bool:
 
 
 def _is_failed_start(facts: list[AnyFact]) -> bool:
-    """Whether no request was ever answered, and the last one not worth a second attempt.
+    """Return whether no request was answered and a retry makes no sense.
 
     A wrong key, an unknown model or a server that is not there is put right by the user, who then
     starts again. What failed for a passing reason, or was interrupted, can be resumed.
@@ -247,7 +244,7 @@ def _is_failed_start(facts: list[AnyFact]) -> bool:
 def settle(
     session: Session, place: Place, *, card: Card, tools: tuple[AnyTool, ...], options: Options
 ) -> None:
-    """Bring the session to a state from which a turn can start, whatever happened before."""
+    """Bring a session to a state from which a turn can start."""
     session.is_lasting = options.persist and not place.home.passing
     if session.view.epoch is None:
         session.append(first_head(card, _system(options), tools, wanted=options.toolset))
@@ -268,9 +265,9 @@ def _between_turns(fact: AnyFact) -> bool:
 def renewed(
     session: Session, card: Card, options: Options, *, brought: tuple[AnyTool, ...] = ()
 ) -> Epoch | None:
-    """Another head, only where the user asked for one: the old one keeps the cache warm.
+    """Return a new head if the user asked for one: the old one keeps the cache warm.
 
-    Tools that are `brought` by whoever opens the session are asked for, too.
+    Tools that the caller brought count as requested, too.
     """
     epoch = session.view.epoch
     assert epoch is not None
@@ -297,7 +294,7 @@ def _system(options: Options) -> str:
 
 
 def around(place: Place, options: Options, *, cwd: str = "", worktree: str = "") -> Surroundings:
-    """Where a session stands at the moment; `worktree` is the one that it moved to."""
+    """Describe the current surroundings of a session."""
     return Surroundings(
         cwd=cwd or place.cwd,
         platform=sys.platform,
@@ -308,7 +305,7 @@ def around(place: Place, options: Options, *, cwd: str = "", worktree: str = "")
 
 
 def _branch(root: str) -> str:
-    """The branch that is checked out, without starting git."""
+    """Return the current git branch without starting git."""
     git = Path(root, ".git")
     try:
         if git.is_file():

@@ -1,10 +1,12 @@
-"""Everything that a user can choose when a session starts."""
+"""Options of a session: all that a user or program can choose at its start."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+
+from travois.prompt.style_text import DEFAULT
 
 if TYPE_CHECKING:
     from travois.settings.load import Value
@@ -16,14 +18,14 @@ PICK = "?"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What the command line, or a program, asks for; empty means the settings decide."""
+    """The choices of a command line or a program; empty means the settings decide."""
 
     cwd: str = ""
     model: str = ""
     fallback: tuple[str, ...] = ()
-    """Who answers, in this order, while the model cannot; empty for those of the settings."""
+    """The fallback models in order; empty for those of the settings."""
     effort: str = ""
-    """How much the model is asked to think."""
+    """The effort of the model."""
     mode: str = ""
     allowed: tuple[str, ...] = ()
     disallowed: tuple[str, ...] = ()
@@ -31,15 +33,15 @@ class Options(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] | None = None
     """The built-in tools that there are; none of them if empty."""
     mcp: tuple[str, ...] = ()
-    """Servers of tools, as files or JSON."""
+    """MCP servers, as files or JSON."""
     strict_mcp: bool = False
-    """Whether only those servers count that are named here."""
+    """True to use only the MCP servers that are named here."""
     skills: tuple[str, ...] | None = None
-    """The only skills that count; none means that all do."""
+    """The only skills to load; none for all."""
     agent: str = ""
-    """The kind of agent that the person talks to."""
+    """The type of the main agent."""
     agents: str = ""
-    """Kinds of agents as JSON, each by its name."""
+    """Agent types as JSON, by name."""
     plugins: tuple[str, ...] = ()
     """Folders of plugins."""
     style: str = ""
@@ -47,20 +49,20 @@ class Options(msgspec.Struct, frozen=True):
     settings: str = ""
     sources: str = ""
     bare: bool = False
-    """Whether nothing counts that lies about: instructions, skills, agents, hooks, memories."""
+    """True to ignore instructions, skills, agents, hooks and memories."""
     restricted: bool = False
-    """Whether files of settings do not count, all work stays in the folders, and only those tools
+    """True if files of settings do not count, all work stays in the folders, and only those tools
     run commands or reach the web that were named."""
     commands: bool = True
-    """Whether the user's own commands, and skills, can be used."""
+    """True if the user's own commands, and skills, can be used."""
     window: int = 0
     """The most of the model's window that is to be used."""
     name: str = ""
-    """What the session is to be called."""
+    """The name of the session."""
     system: str = ""
     append_system: str = ""
     toolset: str = "auto"
-    """Whose names the model's tools have."""
+    """The toolset that names the model's tools."""
     max_turns: int = 0
     max_dollars: float = 0.0
     max_tokens: int = 0
@@ -72,30 +74,28 @@ class Options(msgspec.Struct, frozen=True):
     upto: str = ""
     """The last message that counts of the session that is gone on with, as a line named it."""
     cleared: bool = False
-    """Whether it takes the place of a conversation that was left behind."""
+    """True if it takes the place of a conversation that was left behind."""
     setup: Literal["", "init", "maintenance"] = ""
-    """Why the folder is to be made ready first; empty if it is not."""
+    """The reason for setup hooks to run first; empty if they do not."""
     persist: bool = True
     driven: bool = False
-    """Whether a program drives the session: nothing starts that nobody asked for."""
+    """True if a program drives the session: nothing starts that nobody asked for."""
     sandbox: bool = True
 
     @property
     def shelves(self) -> str:
-        """Which files besides settings count, as `sources` says it."""
+        """The files besides settings that count, in the notation of `sources`."""
         return "none" if self.bare else self.sources
 
 
 def _barred(options: Options) -> tuple[str, ...]:
-    """What a restricted session may not do, whoever asks for it."""
+    """Return the tools that a restricted session may not use."""
     named = options.tools or ()
     return tuple(one for one in NAMED if one not in named) if options.restricted else ()
 
 
 def settings(options: Options) -> dict[str, Value]:
-    """What the command line chose, by settings key; what it left open is not there."""
-    from travois.prompt.style_text import DEFAULT
-
+    """Return the options as settings, without those left open."""
     flags: dict[str, Value] = {
         "model": options.model,
         "agent": options.agent,

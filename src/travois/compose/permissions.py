@@ -1,4 +1,4 @@
-"""What a session may do, put together from settings."""
+"""Permissions of a session, composed from settings."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from time import time
 
 from msgspec.structs import replace
 
+from travois.compose.models import known
 from travois.core.errors import Fault
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
 from travois.ports.world import Warned
+from travois.process.environment import secret
+from travois.providers import catalog
 from travois.sessions.home import Home
 from travois.sessions.session import Session
 from travois.settings import trust
@@ -24,7 +27,7 @@ DAY = 24 * 3_600
 
 
 def guard(loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ()) -> Guard:
-    """The mode, rules and folders that these settings give a session in this folder."""
+    """Compose the permissions that these settings give a session in this folder."""
     asked = loaded.settings.permissions
     folders = tuple(path for path in _folders(loaded, cwd).values() if path)
     reads = asked.block_reads_outside_working_directories
@@ -48,7 +51,7 @@ def guard(loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ())
 
 
 def inherit(loaded: Loaded) -> None:
-    """Take over the variables that the user's settings give us, as other agents do.
+    """Set the environment variables of the user's settings, as other agents do.
 
     They say where requests go and with which key, and everything that asks looks there.
     """
@@ -56,7 +59,7 @@ def inherit(loaded: Loaded) -> None:
 
 
 def remarks(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
-    """What the user should know of folders that are not there, and an announcement each day."""
+    """Return notices about missing folders, and the announcement of the day."""
     missing = (name for name, path in _folders(loaded, cwd).items() if not path)
     told = loaded.settings.company_announcements if sys.stderr.isatty() else ()
     today = (told[int(time() // DAY) % len(told)],) if told else ()
@@ -64,12 +67,10 @@ def remarks(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
 
 
 def usable(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
-    """The same without what was said for another agent and does not work or belong here.
+    """Drop settings for other agents that do not work or belong here.
 
     Its keys are not for the programs that we start, and its model may be one that we cannot reach.
     """
-    from travois.process.environment import secret
-    from travois.providers import catalog
 
     def kept(name: str) -> bool:
         return not secret(name) or f"env.{name}" not in loaded.borrowed
@@ -79,34 +80,32 @@ def usable(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
     loaded = replace(loaded, settings=replace(settings, env=env))
     if "model" not in loaded.borrowed:
         return loaded
-    from travois.compose.models import known
-
     try:
         among = known(loaded)
         model = catalog.resolve(settings.model, environ, among=among)
         catalog.endpoint(model, environ, among=among)
     except Fault as fault:
-        why = f"{loaded.origin('model')}: model {settings.model} is left out: {fault.what}"
+        why = f"{loaded.origin('model')}: model {settings.model} is ignored: {fault.what}"
         settings = replace(loaded.settings, model="")
         return replace(loaded, settings=settings, notices=(*loaded.notices, why))
     return loaded
 
 
 def _folders(loaded: Loaded, cwd: str) -> dict[str, str]:
-    """More folders to work in, by name; empty for those that are not there."""
+    """Return the additional folders by name; empty for missing ones."""
     found: dict[str, str] = {}
     for name in loaded.settings.permissions.additional_directories:
         path = os.path.realpath(os.path.join(cwd, os.path.expanduser(name)))
         found[name] = path if os.path.isdir(path) else ""
         if not found[name] and loaded.origin(FOLDERS, name) == FLAGS:
-            raise Fault(f"{name} is not a folder", fix="--add-dir takes folders that exist.")
+            raise Fault(f"{name} is not a folder", fix="--add-dir needs existing folders.")
     return found
 
 
 def keep_answer(session: Session, home: Home, root: str, update: Update) -> None:
-    """Keep what an answer changed; where the disk does not take it, it holds for this session."""
+    """Save the rules of an answer; if the disk fails, they hold for this session."""
     try:
         trust.keep(home, root, update)
     except Fault as fault:
         why = f"{fault.what}: {fault.why}" if fault.why else fault.what
-        session.emit(Warned(f"{why}. It holds until this session ends."))
+        session.emit(Warned(f"{why}. It applies until this session ends."))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from travois.compat.foreign_agent import CLAUDE
 from travois.compose import hooks as hooking
-from travois.compose import permissions as rights
+from travois.compose import permissions
 from travois.compose.open_session import Place
 from travois.core.errors import Fault
 from travois.engine.agent import Agent
@@ -28,14 +28,14 @@ Stamps = dict[str, tuple[int, int]]
 
 
 class Reload:
-    """Looks whether files of settings changed, and takes over what they say."""
+    """A watcher that applies changed settings files to a running session."""
 
     def __init__(self, place: Place, loaded: Loaded, *, again: Callable[[], Loaded]) -> None:
         self._place, self._loaded, self._again = place, loaded, again
         self._seen = _stamps(_watched(place, loaded))
 
     async def __call__(self, agent: Agent) -> None:
-        """Asked at every safe boundary."""
+        """Apply changed settings; called at every safe boundary."""
         seen = _stamps(_watched(self._place, self._loaded))
         changed = sorted(dict(set(seen.items()) ^ set(self._seen.items())))
         self._seen = seen
@@ -46,21 +46,24 @@ class Reload:
         try:
             fresh = self._again()
         except Fault as fault:
-            agent.session.emit(Warned(f"{path} changed, and all stays as it was: {fault.what}"))
+            agent.session.emit(Warned(f"{path} changed, but was not applied: {fault.what}"))
             return
         if _same(self._loaded, fresh):
             return
         heard = await fire(agent, ConfigChange(_source(path, self._place), path))
         if heard.block:
-            agent.session.emit(Warned(f"{path} changed, and a hook keeps it out: {heard.block}"))
+            agent.session.emit(Warned(f"{path} changed, but a hook rejected it: {heard.block}"))
             return
         self._take(agent, fresh)
-        agent.session.emit(Warned(f"{path} changed: its rules and hooks hold from here on"))
+        agent.session.emit(Warned(f"{path} changed: its rules and hooks apply from now on"))
 
     def _take(self, agent: Agent, fresh: Loaded) -> None:
         cwd, own = self._place.cwd, str(self._place.home.path)
-        held, old = agent.permissions.guard, rights.guard(self._loaded, self._place.cwd, own=own)
-        new = rights.guard(fresh, cwd, own=own)
+        held, old = (
+            agent.permissions.guard,
+            permissions.guard(self._loaded, self._place.cwd, own=own),
+        )
+        new = permissions.guard(fresh, cwd, own=own)
         agent.permissions.guard = replace(
             held,
             rules=_exchanged(held.rules, old.rules, new.rules),
@@ -83,7 +86,7 @@ def _same(old: Loaded, new: Loaded) -> bool:
 
 
 def _exchanged(held: tuple[T, ...], old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
-    """What settings say, with what came to it while the session went on."""
+    """Replace the entries of the old settings by the new, and keep those added since."""
     return (*new, *(one for one in held if one not in old and one not in new))
 
 
@@ -111,7 +114,7 @@ def _stamps(paths: tuple[str, ...]) -> Stamps:
 
 
 def _source(path: str, place: Place) -> str:
-    """Whose settings a file holds, as hooks of other agents are told it."""
+    """Return the level of a settings file, in the words of other agents' hooks."""
     if path.startswith("/etc/"):
         return "policy_settings"
     if path.endswith("settings.local.json"):

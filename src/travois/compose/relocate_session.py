@@ -1,4 +1,4 @@
-"""Where a session works: the folder it began in, or a worktree that the log says it moved to."""
+"""Moving a session between its first folder and a worktree, as its log says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from travois.compose import sandbox as fencing
+from travois.compose import sandbox
 from travois.core.facts import Changed
 from travois.engine.agent import Agent
 from travois.ports.agents import WORKTREE, Moved, where_moved
@@ -32,7 +32,7 @@ class Relocation:
         self._root, self._bounds, self._keeper = root, bounds, keeper
 
     def __call__(self, agent: Agent) -> None:
-        """Follow the log; does nothing if the session is there already."""
+        """Move to where the log says; do nothing if already there."""
         moved = where_moved(agent.session.state.get(WORKTREE, ""))
         if moved is None and agent.world.root == self._root:
             return
@@ -49,17 +49,17 @@ class Relocation:
         held.guard = replace(held.guard, folders=folders)
         if self._bounds is not None and held.sandbox is not None:
             bounds = replace(self._bounds, free=held.sandbox.free)
-            held.sandbox = fencing.elsewhere(bounds, root) if moved else bounds
+            held.sandbox = sandbox.elsewhere(bounds, root) if moved else bounds
 
 
 def return_if_gone(session: Session, root: str) -> str:
-    """Go back to `root` if the worktree was removed; returns a line for the user if so."""
+    """Return to `root` if the worktree was removed; return a notice if so."""
     moved = where_moved(session.state.get(WORKTREE, ""))
     if moved is None or os.path.isdir(moved.root):
         return ""
     session.append(Changed(WORKTREE, ""))
     session.append(Changed("cwd", root))
-    return f"the worktree {moved.path} is gone: the session works in {root} again"
+    return f"the worktree {moved.path} no longer exists; the session is back in {root}"
 
 
 def worktree_of(session: Session) -> str:
@@ -84,7 +84,7 @@ class SessionWorktrees:
             found = await worktree.existing(agent, os.path.join(back, os.path.expanduser(path)))
             return Moved(found.root, found.path, found.branch, back, own=False)
         if name and not worktree.NAME.fullmatch(name):
-            raise Refusal(f"{name!r} is no name. Use letters, digits, dots and dashes.")
+            raise Refusal(f"{name!r} is not a valid name. Use letters, digits, dots and dashes.")
         name = name or self._session[:8]
         folder = os.path.join(repository(back)[0], worktree.FOLDER, name)
         if os.path.isdir(folder):
@@ -103,7 +103,7 @@ class SessionWorktrees:
         lost = "" if discard else await worktree.unsaved_work(replace(tree, shared=self._shared))
         if lost:
             raise Refusal(
-                f"The worktree stays: {lost}. Commit or merge that first, or ask the user and "
+                f"The worktree was kept: {lost}. Commit or merge first, or ask the user and "
                 "call again with discard_changes: true."
             )
         await worktree.discard(tree)

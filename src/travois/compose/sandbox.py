@@ -1,4 +1,4 @@
-"""The sandbox of a session: what this machine can do, as the user's settings want it."""
+"""The sandbox of a session: what this machine supports, as the settings want it."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ from travois.settings.sources import UNASKED_COMMANDS
 from travois.skills.skill_files import personal_folders
 
 OFF = (
-    "Sandbox: off, as the settings say; commands may touch all that you may: nothing protects "
-    "settings, hooks, keys and other folders from the programs that they run"
+    "Sandbox: off, as the settings say. Commands have all your permissions: nothing protects "
+    "settings, hooks, keys and other folders from the programs they run"
 )
 DEEP = 4
+"""The depth to which files that rules name anywhere are looked for."""
 WIDE = 5_000
-"""How deep, and in how many folders, files that rules name anywhere are looked for."""
+"""The number of folders in which they are looked for."""
 SKIPPED = frozenset((".git", "node_modules", ".venv", "__pycache__", "target"))
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """What holds the commands of a session, and what to say of it."""
+    """The sandbox of a session, and notices about it."""
 
     walls: Walls | None = None
     bounds: Bounds | None = None
     line: str = ""
-    """What the user is told at the start; empty if all is well."""
+    """The notice at the start; empty if all is well."""
     unwalled: str = ""
-    """Why unproven commands do not run with nobody watching."""
+    """The reason why unproven commands do not run unattended."""
 
 
 def build(
@@ -65,7 +66,7 @@ def build(
     attended: bool,
     session: Found | None = None,
 ) -> Fence:
-    """The walls for a session in this place; raises `Fault` where they are required and missing.
+    """Compose the sandbox of a session; raises `UserError` if one is required and missing.
 
     Without a session that is kept, its folder for temporary files goes when the stack unwinds.
     """
@@ -74,9 +75,9 @@ def build(
         return Fence(line=OFF)
     walls = look(place.home.path / "walls.json", workspace=place.cwd)
     if walls.kind == "none" and wanted.required:
-        raise Fault("There is no sandbox, and the settings require one", why=walls.line)
+        raise Fault("The settings require a sandbox, and there is none", why=walls.line)
     if walls.kind == "none":
-        why = f"{walls.line}; nobody is here to watch, so it takes --no-sandbox to run it"
+        why = f"{walls.line}; with no one there to approve it, it needs --no-sandbox"
         return Fence(line=walls.line, unwalled="" if attended else why)
     _check_place(loaded, place)
     kept = session is not None and _is_kept(session, place)
@@ -97,14 +98,14 @@ def build(
 
 
 def _check_place(loaded: Loaded, place: Place) -> None:
-    """Refuse to let commands run unasked where the workspace would be everything."""
+    """Refuse unasked commands where the workspace would be the whole home."""
     mode = loaded.settings.permissions.mode
     if place.cwd not in ("/", home()) or mode not in ("bypass", "auto", "accept-edits"):
         return
     raise Fault(
-        f"Mode {mode} is not for {place.cwd}",
-        why="all of your files would be the workspace, and nothing would hold commands back",
-        fix="Start in the folder of a project, or use --no-sandbox where nothing can be harmed.",
+        f"Mode {mode} cannot be used in {place.cwd}",
+        why="the workspace would be all of your files, and nothing would restrict commands",
+        fix="Start in a project folder, or use --no-sandbox on a disposable machine.",
     )
 
 
@@ -145,7 +146,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
 
 
 def _needed(hidden: tuple[ToolChainName, ...]) -> Shown:
-    """What tool chains need of the home, and of the one that the system knows if that differs."""
+    """Return the paths that tool chains need in each home."""
     homes = dict.fromkeys((home(), *find_homes()))
     each = [list_shown(one, os.environ, hidden=hidden) for one in homes]
     return Shown(
@@ -161,13 +162,13 @@ def _outside(paths: tuple[str, ...], shown: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _bundle(bwrap: str) -> tuple[str, ...]:
-    """The folders of the wheel that brings bwrap: no command changes what confines the next."""
+    """Return the folders of the bundled bwrap, which no command may change."""
     package = os.path.dirname(os.path.dirname(bwrap))
     return (package, f"{package}.libs")
 
 
 def _brought(loaded: Loaded, place: Place) -> tuple[str, ...]:
-    """Folders whose texts and programs skills and plugins tell the model to use."""
+    """Return the folders of skills and plugins that the model may use."""
     skills = map(os.path.realpath, personal_folders(place.home, os.environ))
     # What is only shown cannot be written: links may lead to skills that are worked on here.
     apart = (path for path in skills if not inside(path, place.cwd))
@@ -176,7 +177,7 @@ def _brought(loaded: Loaded, place: Place) -> tuple[str, ...]:
 
 
 def elsewhere(bounds: Bounds, root: str) -> Bounds:
-    """The same sandbox for an agent that works in another folder of the repository."""
+    """Return the same sandbox for an agent in another folder of the repository."""
     git = _history(root)
     pinned, all_git = (*bounds.pinned, *_way(root)), (*bounds.git, *git)
     writable, shown = (*bounds.writable, *git), (*bounds.shown, *_repository(root))
@@ -185,7 +186,7 @@ def elsewhere(bounds: Bounds, root: str) -> Bounds:
 
 
 def _history(cwd: str) -> tuple[str, ...]:
-    """Where git keeps the history of a folder, if that lies elsewhere: above it, or shared."""
+    """Return the folder of git's history, if it lies outside the workspace."""
     _, common = verified_repository(cwd)
     real = all(os.path.isdir(f"{common}/{name}") for name in ("objects", "refs"))
     apart = common and not inside(common, cwd) and not inside(home(), common)
@@ -193,7 +194,7 @@ def _history(cwd: str) -> tuple[str, ...]:
 
 
 def _repository(cwd: str) -> tuple[str, ...]:
-    """The repository that a folder is part of: git compares all of its files with its history.
+    """Return the repository around a folder: git compares all of its files.
 
     Not one that holds the home: it would show all of that.
     """
@@ -203,12 +204,12 @@ def _repository(cwd: str) -> tuple[str, ...]:
 
 
 def _way(cwd: str) -> tuple[str, ...]:
-    """The file by which git finds the repository of a worktree."""
+    """Return the file by which git finds the repository of a worktree."""
     return (f"{cwd}/.git",) if os.path.isfile(f"{cwd}/.git") else ()
 
 
 def _temporary(stack: AsyncExitStack) -> str:
-    """A folder for us alone under a name that nobody could guess; gone when the stack unwinds."""
+    """Make a private folder with an unguessable name; removed when the stack unwinds."""
     path = os.path.join(os.environ.get("TMPDIR") or TMP[0], f"travois-{os.urandom(8).hex()}")
     os.mkdir(path, 0o700)
     stack.callback(_remove, path)
@@ -220,7 +221,7 @@ def _is_kept(session: Found, place: Place) -> bool:
 
 
 def _session_tmp(session: Found, place: Place, stack: AsyncExitStack) -> str:
-    """The folder that stays with a session; a session that left nothing in it leaves no folder."""
+    """Return the folder that stays with a session; an empty one is removed."""
     folder, parent = session.log.folder, session.parent
     path = open_session_tmp(place.home, session.id, folder=folder, parent=parent)
     stack.callback(close_session_tmp, path)
@@ -256,7 +257,7 @@ def _paths(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _denied(loaded: Loaded, root: str) -> Iterator[str]:
-    """The files that rules keep from being read, as far as they are there."""
+    """Yield existing files that rules keep from being read."""
     rules = tuple(
         rule for rule in loaded.rules if rule.effect == "deny" and rule.tool == "Read" and rule.what
     )
@@ -266,14 +267,14 @@ def _denied(loaded: Loaded, root: str) -> Iterator[str]:
 
 
 def _fixed(rule: Rule) -> Iterator[str]:
-    """A place outside the workspace that a rule names without a pattern."""
+    """Yield the path of a rule that names one outside the workspace without a pattern."""
     what = rule.what.removesuffix("/**")
     if what.startswith(("//", "~/")) and not any(char in what for char in "*?["):
         yield what[1:] if what.startswith("//") else os.path.join(home(), what[2:])
 
 
 def _matching(hidden: Callable[[str], bool], root: str) -> Iterator[str]:
-    """What rules hide in the upper part of the workspace; a hidden folder stands for its files."""
+    """Yield files near the top of the workspace that rules hide, or their folders."""
     for number, (folder, folders, files) in enumerate(os.walk(root)):
         found = [name for name in (*files, *folders) if hidden(f"{folder}/{name}")]
         yield from (f"{folder}/{name}" for name in found)

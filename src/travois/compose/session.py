@@ -1,4 +1,4 @@
-"""Putting a session together: the only place that knows concrete classes."""
+"""Composing a session: the only module that knows all concrete classes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,12 @@ from msgspec.structs import replace
 
 from travois.agents import agent_files
 from travois.agents.types import Kind
-from travois.compose import agents, web
+from travois.compose import agents, mcp, memory, sandbox, web
 from travois.compose import agents as crew
 from travois.compose import hooks as hooking
 from travois.compose import mail as posting
-from travois.compose import mcp as lending
-from travois.compose import memory as remembering
 from travois.compose import models as serving
 from travois.compose import permissions as rights
-from travois.compose import sandbox as fencing
 from travois.compose import skills as skilled
 from travois.compose import web as searching
 from travois.compose.instructions import library
@@ -87,7 +84,7 @@ from travois.settings.sources import levels
 from travois.skills.invoke import Practitioner
 from travois.snapshots.snapshots import Snapshots
 from travois.telemetry import Wish, wished
-from travois.tools import interaction as plan
+from travois.tools import interaction
 from travois.tools.catalog import TOOLS
 
 if TYPE_CHECKING:
@@ -103,16 +100,16 @@ class Crew(msgspec.Struct):
     notices: tuple[str, ...]
     stack: AsyncExitStack
     serve: Callable[[Card], Model]
-    """Whoever answers for a model, from here on."""
+    """Returns a client for a model."""
     office: Office | None
-    """Its mail; none for a session that leaves no trace."""
+    """Its mail; none without persistence."""
     nights: Nights | None = None
-    """How memories are put in order beside it; none where nobody is there, or nothing is known."""
+    """The memory consolidations; none without a person or without memories."""
     loan: Loan = Loan()
-    """The servers that lend it tools."""
+    """The MCP servers of the session."""
     plugins: tuple[Plugin, ...] = ()
     telemetry: Wish | None = None
-    """What a collector is told of it; none if nothing is."""
+    """The telemetry settings; none if nothing is sent."""
     style: str = DEFAULT
     """The output style that it began with, as far as the settings still say so."""
 
@@ -124,14 +121,14 @@ class Crew(msgspec.Struct):
         return epoch.model
 
     def change(self, name: str) -> None:
-        """Go on with another model, in whose window all must have room; else nothing changes."""
+        """Switch to another model, if the conversation fits into its window."""
         if chosen := self._chosen(name):
             other, epoch = chosen
             switch(self.agent, epoch)
             self.agent.use_model(other.model)
 
     async def change_with_summary(self, name: str) -> None:
-        """The same, where the model so far sums up what has no room in the other's window."""
+        """Switch to another model; the current one summarises what does not fit."""
         if chosen := self._chosen(name):
             other, epoch = chosen
             await switch_with_summary(self.agent, epoch)
@@ -151,7 +148,7 @@ class Crew(msgspec.Struct):
         return other, replace(epoch, model=card, why="asked for", unbind=False)
 
     def exert(self, effort: Effort) -> None:
-        """Let the model think more or less from here on; what it has read is read anew, once."""
+        """Change the model's effort; the cached conversation is read again once."""
         epoch = self.agent.session.view.epoch
         assert epoch is not None
         if epoch.model.effort != effort:
@@ -164,7 +161,7 @@ class Crew(msgspec.Struct):
 
 
 class Guests(msgspec.Struct, frozen=True):
-    """What whoever opens a session brings along: answers, and tools and hooks of their own."""
+    """The additions of a caller: a person who answers, tools, and hooks."""
 
     person: Person | None = None
     tools: tuple[AnyTool, ...] = ()
@@ -172,7 +169,7 @@ class Guests(msgspec.Struct, frozen=True):
 
     @property
     def attended(self) -> bool:
-        """Whether somebody is there to be asked."""
+        """True if a person is there to answer."""
         return self.person is not None
 
 
@@ -180,10 +177,10 @@ ALONE = Guests()
 
 
 class Nobody:
-    """Headless: a question has no one to answer it, so the answer is no."""
+    """A person who is not there: every question is answered with no."""
 
     async def decide(self, question: Question) -> Answer:
-        """No, with what the user can do about it."""
+        """Deny, with what the user can do about it."""
         way = f"no one is there to ask; the user can allow it with --allowedTools {question.tool}"
         return Answer(allow=False, reason=f"{question.because}, and {way}")
 
@@ -193,13 +190,13 @@ class Nobody:
 
 
 def _secrets(loaded: Loaded) -> Secrets:
-    """The values that are kept out of a session's files."""
+    """Collect the values that are kept out of a session's files."""
     given = serving.given_variables(loaded)
     return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
 
 class Start(msgspec.Struct, frozen=True):
-    """What every part of a session is made from."""
+    """The inputs that all parts of a session are composed from."""
 
     place: Place
     loaded: Loaded
@@ -208,12 +205,12 @@ class Start(msgspec.Struct, frozen=True):
     session: Session
     guests: Guests
     card: Card
-    fence: fencing.Fence
+    fence: sandbox.Fence
     serve: serving.Reach
 
 
 async def gather(options: Options, *, model: Model | None = None, guests: Guests = ALONE) -> Crew:
-    """Everything that a session needs, open and ready for its first turn."""
+    """Compose a session, open and ready for its first turn."""
     place, loaded = prepare(options)
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
@@ -221,7 +218,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         kinds, flaws = agents_here(place, loaded, options)
         lead, loaded = agents.chosen(loaded, kinds, session)
         card, unchosen = await serving.card(loaded, session, scripted=model is not None)
-        fence = fencing.build(loaded, place, stack, attended=guests.attended, session=opened)
+        fence = sandbox.build(loaded, place, stack, attended=guests.attended, session=opened)
         serve = serving.Reach(loaded, stack, session=session, given=model)
         start = Start(place, loaded, options, opened, session, guests, card, fence, serve)
         world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
@@ -246,7 +243,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
         notices += (*serving.unpriced(loaded, card), *gone, *flaws, *unstyled, *damage(opened.log))
         notices += (*rights.remarks(loaded, place.cwd), *loan.notices, *world.processes.notices())
         kept = stack.pop_all()
-        lending.pin_definitions(session, loan)
+        mcp.pin_definitions(session, loan)
         notices += searching.search_notices(loaded, current_card(agent))
         notices += (*filter(None, (restore_window(agent),)),)
         notices += serving.fallback_notices(session, unreachable)
@@ -256,7 +253,7 @@ async def gather(options: Options, *, model: Model | None = None, guests: Guests
 
 
 def _with_settings(crew: Crew, start: Start) -> Crew:
-    """The same with what only settings say of a session: nights, plugins, telemetry, style."""
+    """Add the parts that only settings decide: consolidation, telemetry, style."""
     asked, driven = start.loaded.settings, start.options.driven
     nights = _nights(start) if start.guests.attended and not driven else None
     wish, style = wished(asked, os.environ), asked.output_style or DEFAULT
@@ -272,13 +269,13 @@ async def _equipment(
     world: World,
     stack: AsyncExitStack,
 ) -> tuple[Loan, dict[str, AnyTool], tuple[str, ...]]:
-    """The MCP servers of a session, all of its tools, and what is wrong with its browser."""
+    """Compose the MCP servers and tools of a session, and notices about its browser."""
     place, loaded, options = start.place, start.loaded, start.options
     session, card = start.session, start.card
     window, remarks = web.opened(loaded, options, stack, session=session, world=world)
     every = _tools(loaded, options, (*window, *start.guests.tools), card=card)
     tools = crew.described(agents.given(every, lead), kinds)
-    opened = partial(lending.opened, place, loaded, options, bounds=start.fence.bounds)
+    opened = partial(mcp.opened, place, loaded, options, bounds=start.fence.bounds)
     loan = await opened(world=world, session=session, card=card)
     tools |= loan.tools(loaded, tools.values())
     fitting = skilled.fitting(tools, session, place, loaded=loaded, options=options)
@@ -286,7 +283,7 @@ async def _equipment(
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What an agent is made of that was opened before it."""
+    """The parts of an agent that are opened before it."""
 
     model: Model
     tools: dict[str, AnyTool]
@@ -299,7 +296,7 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 async def _compose_agent(start: Start, parts: Parts, stack: AsyncExitStack) -> Agent:
-    """The agent, part by part; nothing is added to it afterwards but the children it starts."""
+    """Compose the agent; afterwards only its children are added."""
     place, loaded, options, session = start.place, start.loaded, start.options, start.session
     permissions = _permissions(start, parts.loan)
     runtime = _runtime(start)
@@ -323,7 +320,7 @@ async def _compose_agent(start: Start, parts: Parts, stack: AsyncExitStack) -> A
             stack=later,
         ),
         context=serving.compose_context(place, loaded, session, persist=options.persist),
-        memory=remembering.compose_memory(
+        memory=memory.compose_memory(
             place, loaded, world=parts.world, runtime=runtime, persist=options.persist
         ),
         prompt=_prompt(start, permissions, parts.lead),
@@ -337,17 +334,17 @@ async def _compose_agent(start: Start, parts: Parts, stack: AsyncExitStack) -> A
 def _agent_tools(start: Start, parts: Parts) -> AgentTools:
     search = searching.compose_web_search(start.loaded, serve=start.serve)
     tools = AgentTools(parts.tools, toolset=start.loaded.settings.toolset, search_web=search)
-    return lending.compose_mcp_tools(tools, parts.loan, start.session)
+    return mcp.compose_mcp_tools(tools, parts.loan, start.session)
 
 
 def _permissions(start: Start, loan: Loan) -> AgentPermissions:
-    """What the agent may do; a session that was left in plan mode goes on in it."""
+    """Compose the agent's permissions; a session left in plan mode stays in it."""
     place, loaded, fence = start.place, start.loaded, start.fence
     guard = _guard(place, loaded, start.options, spill=start.opened.spill, fence=fence)
     if start.session.state.get(MODE) == "plan" and not start.options.mode:
         guard = replace(guard, mode="plan")
     return AgentPermissions(
-        lending.allow_tools(guard, loan),
+        mcp.allow_tools(guard, loan),
         start.guests.person or Nobody(),
         sandbox=fence.bounds,
         sandbox_missing=fence.unwalled,
@@ -368,10 +365,10 @@ def _runtime(start: Start) -> Runtime:
 
 
 def _prompt(start: Start, permissions: AgentPermissions, lead: Kind | None) -> AgentPrompt:
-    """What the model is told besides the conversation, as this user and this place have it."""
+    """Compose the parts of the prompt besides the conversation."""
     place, loaded, options, session = start.place, start.loaded, start.options, start.session
     bounds, id = start.fence.bounds, start.opened.id
-    old_tmp = fencing.find_old_tmp(bounds, place, id=id, session=session)
+    old_tmp = sandbox.find_old_tmp(bounds, place, id=id, session=session)
 
     def environment() -> Surroundings:
         cwd, worktree = session.state.get("cwd", ""), worktree_of(session)
@@ -397,7 +394,7 @@ def _team(start: Start, office: Office | None) -> Team:
 
 
 def _settle_in(agent: Agent, start: Start, stack: AsyncExitStack) -> tuple[str, ...]:
-    """Tidy up, and work where the log says; returns what to say if that is not there any more."""
+    """Move to where the log says; return notices if that is gone."""
     stack.callback(_end_snapshots, agent)
     if days := start.loaded.settings.cleanup_period_days:
         tidy(start.place.home, days=days, now=time())
@@ -415,7 +412,7 @@ def _yard(start: Start, kinds: tuple[Kind, ...]) -> crew.Yard:
 async def _renew(
     agent: Agent, card: Card, options: Options, *, guests: Guests, serve: serving.Reach
 ) -> str:
-    """Go on with what was asked for, where a session began with something else.
+    """Apply the requested head to a resumed session; return a notice of what gave way.
 
     Returns what had to give way for that, or nothing.
     """
@@ -436,7 +433,7 @@ def _nights(start: Start) -> Nights | None:
 
 
 def _guard(
-    place: Place, loaded: Loaded, options: Options, *, spill: Path, fence: fencing.Fence
+    place: Place, loaded: Loaded, options: Options, *, spill: Path, fence: sandbox.Fence
 ) -> Guard:
     guard = rights.guard(loaded, place.cwd, own=str(place.home.path), readable=(str(spill),))
     guard = replace(guard, blocked=("read", "write")) if options.restricted else guard
@@ -447,7 +444,7 @@ def _guard(
 
 
 def prepare(options: Options) -> tuple[Place, Loaded]:
-    """Where a session will be, and the settings that hold there."""
+    """Load the place of a session and the settings that apply there."""
     cwd = _existing_folder(options.cwd)
     home, kept = homes.prepare_or_pass(os.environ)
     if kept.passing and (options.latest or options.resume):
@@ -481,7 +478,7 @@ def _existing_folder(path: str) -> str:
             raise Fault("The current folder no longer exists", fix=fix) from None
     if "\0" in path:
         shown = path.replace("\0", "\\0")
-        raise Fault(f"Cannot work in {shown}", why="no path can hold a NUL character")
+        raise Fault(f"Cannot work in {shown}", why="a path cannot contain a NUL character")
     real = os.path.realpath(path)
     if not os.path.isdir(real):
         why = "it is not a folder" if os.path.exists(real) else "it does not exist"
@@ -490,7 +487,7 @@ def _existing_folder(path: str) -> str:
 
 
 def _open_snapshots(start: Start, folders: tuple[str, ...]) -> Snapshots | None:
-    """Snapshots of the folders that may be changed; none for a session that leaves no trace."""
+    """Open snapshots of the writable folders; none without a trace."""
     if not start.options.persist or not start.loaded.settings.file_checkpointing_enabled:
         return None
     session, place = start.session, start.place
@@ -514,7 +511,7 @@ def _end_snapshots(agent: Agent) -> None:
 
 
 def _purse(asked: Settings, session: Session) -> Purse:
-    """What the session may use up, less what it has used before."""
+    """Return the budget of the session, less what it has used before."""
     limits = Limits(
         turns=asked.max_turns,
         dollars=asked.max_budget_usd,
@@ -530,7 +527,7 @@ def _purse(asked: Settings, session: Session) -> Purse:
 def agents_here(
     place: Place, loaded: Loaded, options: Options
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """The kinds of agents that there are, and what is wrong with files."""
+    """Load the agent types, and notices about broken files."""
     return agent_files.kinds(
         place.home,
         place.project.root,
@@ -546,7 +543,7 @@ def agents_here(
 def _tools(
     loaded: Loaded, options: Options, also: tuple[AnyTool, ...], *, card: Card
 ) -> dict[str, AnyTool]:
-    """All tools but those that rules deny altogether: what can never run need not be told."""
+    """Select the tools; those that rules deny altogether are left out."""
     chosen = options.tools
     own = (
         one for one in TOOLS if (one.room <= card.window if chosen is None else one.name in chosen)
@@ -555,8 +552,8 @@ def _tools(
     idle |= set[str]() if searching.offered(loaded, card) else {"WebSearch"}
     told = (tool for tool in (*own, *also) if not withheld(loaded.rules, tool.name))
     kept = {tool.name: tool for tool in told if tool.name not in idle}
-    if (folder := loaded.settings.plans_directory) and plan.PLAN.name in kept:
-        kept[plan.PLAN.name] = plan.kept_in(folder)
+    if (folder := loaded.settings.plans_directory) and interaction.PLAN.name in kept:
+        kept[interaction.PLAN.name] = interaction.kept_in(folder)
     return kept
 
 

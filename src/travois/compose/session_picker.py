@@ -1,4 +1,4 @@
-"""The sessions that one can go on with: to look through, and to take one down."""
+"""The list of sessions to resume, and choosing one."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from travois.core.content import words
 from travois.core.errors import Fault
 from travois.core.facts import AnyFact, Assistant, User
 from travois.sdk import typed
-from travois.sessions import lock
-from travois.sessions import log_line as line
+from travois.sessions import lock, log_line
 from travois.sessions.catalog import Summary, summaries
 from travois.sessions.home import Home, Project
 from travois.sessions.log_file import NAME
 
 GLANCE = 1 << 18
-"""How many bytes at the end of a log are looked through for its last words."""
+"""The bytes at the end of a log that are searched for its last words."""
 
 
 class Shelf:
@@ -32,7 +31,7 @@ class Shelf:
         self._endings: dict[str, tuple[str, str]] = {}
 
     def found(self, text: str, *, everywhere: bool) -> list[Summary]:
-        """Those of this project, or of all, whose title, folder or beginning of an id fits."""
+        """Return the sessions whose title, folder or id matches the text."""
         wanted = text.casefold().split()
         told = self._listed(everywhere=everywhere)
         return [
@@ -42,17 +41,17 @@ class Shelf:
         ]
 
     def ending(self, summary: Summary) -> tuple[str, str]:
-        """The last words of the person, and those of the model."""
+        """Return the last words of the person and of the model."""
         if summary.id not in self._endings:
             path = self._home.session(summary.project, summary.id) / NAME
             self._endings[summary.id] = _ending(str(path))
         return self._endings[summary.id]
 
     def options(self, summary: Summary, options: Options) -> Options:
-        """How to go on with a session, in its own folder; raises `Fault` if it is open already."""
+        """Return the options to resume a session; raises `UserError` if it is open elsewhere."""
         if lock.holder(self._home.session(summary.project, summary.id)) is not None:
             raise Fault(
-                "That session is open elsewhere", fix="Leave it there, or use --fork-session."
+                "That session is open elsewhere", fix="Close it there, or use --fork-session."
             )
         stays = summary.project in self._project.keys or not os.path.isdir(summary.cwd)
         cwd = options.cwd if stays else summary.cwd
@@ -77,11 +76,11 @@ def _ending(path: str) -> tuple[str, str]:
 
 
 def _backwards(path: str) -> Iterator[AnyFact]:
-    """The last facts of a log, the last one first, without those that cannot be read."""
+    """Yield the last facts of a log in reverse, skipping unreadable ones."""
     lines = list[bytes]()
     with suppress(OSError), open(path, "rb") as file:
         file.seek(max(0, file.seek(0, 2) - GLANCE))
         lines = file.read().splitlines(keepends=True)
-    for record in (one for text in reversed(lines) for one in line.records(text)[0]):
-        with suppress(line.Foreign):
-            yield line.decode(record).fact
+    for record in (one for text in reversed(lines) for one in log_line.records(text)[0]):
+        with suppress(log_line.Foreign):
+            yield log_line.decode(record).fact

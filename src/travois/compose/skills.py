@@ -1,4 +1,4 @@
-"""The skills, the output style and the plugins of a session."""
+"""Skills, output style and plugins of a session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from travois.skills.skill_files import DiskSkills, Places
 
 
 def places(place: Place, loaded: Loaded, options: Options) -> Places:
-    """Where they may lie."""
+    """Return the folders of skills, with the settings for them."""
     asked = loaded.settings
     return Places(
         place.home,
@@ -41,7 +41,7 @@ def places(place: Place, loaded: Loaded, options: Options) -> Places:
 
 
 def variables(loaded: Loaded) -> dict[str, str]:
-    """Those for the programs that tools start; they find the programs of plugins, too."""
+    """Return the environment for programs of tools, with plugins' programs on PATH."""
     env = loaded.settings.env
     bins = [path for one in loaded.plugins if os.path.isdir(path := f"{one.folder}/bin")]
     usual = env.get("PATH") or os.environ.get("PATH", os.defpath)
@@ -49,14 +49,14 @@ def variables(loaded: Loaded) -> dict[str, str]:
 
 
 def skills(place: Place, loaded: Loaded, options: Options) -> DiskSkills:
-    """The skills of a session."""
+    """Compose the skills of a session."""
     return DiskSkills(places(place, loaded, options))
 
 
 def fitting(
     tools: dict[str, AnyTool], session: Session, place: Place, *, loaded: Loaded, options: Options
 ) -> dict[str, AnyTool]:
-    """The tools without that for skills, where there are none and the model was not told of it."""
+    """Drop the Skill tool if there are no skills and the head does not name it."""
     if epoch := session.view.epoch:
         names = shown_names(("Skill",), toolset=epoch.toolset or DEFAULT_TOOLS)
         needed = any(spec.name in names for spec in epoch.tools)
@@ -66,7 +66,7 @@ def fitting(
 
 
 def dressed(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:
-    """The same options with the system text as the settings want it; and notices."""
+    """Apply language, attribution and output style to the system prompt; and notices."""
     asked = loaded.settings
     told = wishes(language=asked.language, commit=asked.attribution.commit, pr=asked.attribution.pr)
     more = "\n\n".join(filter(None, (told, options.append_system)))
@@ -84,7 +84,7 @@ def _in_style(place: Place, loaded: Loaded, options: Options) -> tuple[Options, 
         return options, notices
     if style is None:
         there = ", ".join(one.name for one in known.values()) or "none"
-        missing = f"{loaded.origin('outputStyle')}: there is no output style {wanted!r}"
-        return options, (*notices, f"{missing}; there are: {there}")
+        missing = f"{loaded.origin('outputStyle')}: unknown output style {wanted!r}"
+        return options, (*notices, f"{missing}; available: {there}")
     text = options.system or PROMPT.read_text("utf-8").strip()
     return replace(options, system=styled(text, style)), notices

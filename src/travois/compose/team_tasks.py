@@ -40,7 +40,7 @@ class TeamTasks:
         return value
 
     def _bring(self, own: Tasks) -> None:
-        """Put the open tasks that the session had before it joined on the team's list."""
+        """Add the session's open tasks to the team's list when it joins."""
         wanted = [task for task in own if task.open]
         if wanted:
             self._file.change(lambda tasks: _joined(tasks, wanted))

@@ -1,4 +1,4 @@
-"""Who searches the web in a session, as the user's settings say."""
+"""Web search and the browser of a session, as the settings say."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from travois.compose import models as serving
+from travois.compose import models
 from travois.compose.options import Options
 from travois.context.window import model
 from travois.core.errors import Fault
@@ -26,14 +26,14 @@ SearchWeb = Callable[[Agent, Wanted], Awaitable[Found]]
 
 
 def offered(loaded: Loaded, card: Card) -> bool:
-    """Whether the model is told of a search at all."""
+    """Return whether the model gets a web search tool."""
     use = loaded.settings.web_search.use
-    known = serving.known(loaded).providers.get(card.provider)
+    known = models.known(loaded).providers.get(card.provider)
     return use == "endpoint" or (use == "provider" and known is not None and bool(known.search))
 
 
 def compose_web_search(loaded: Loaded, *, serve: Callable[[Card], Model]) -> SearchWeb | None:
-    """Who searches the web; none if nobody does. Raises `Fault` if settings make no sense."""
+    """Compose the web search; none if it is off. Raises `UserError` for bad settings."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
         from travois.providers.search_endpoint import EndpointSearch, endpoint
@@ -41,27 +41,27 @@ def compose_web_search(loaded: Loaded, *, serve: Callable[[Card], Model]) -> Sea
         desk = EndpointSearch(endpoint(asked.kind, msgspec.structs.asdict(asked)), os.environ)
         return lambda agent, wanted: desk.search(wanted)
     if asked.use == "provider":
-        among = serving.known(loaded)
+        among = models.known(loaded)
         return lambda agent, wanted: _asked(agent, wanted, serve, among)
     return None
 
 
 def search_notices(loaded: Loaded, card: Card) -> tuple[str, ...]:
-    """Say so where the provider is to search and cannot."""
+    """Return a notice if the provider should search and cannot."""
     if loaded.settings.web_search.use != "provider" or offered(loaded, card):
         return ()
-    return (f"webSearch.use is provider, but whoever serves {card.name} has none",)
+    return (f"webSearch.use is provider, but the provider of {card.name} has no web search",)
 
 
 async def _asked(
     agent: Agent, wanted: Wanted, serve: Callable[[Card], Model], among: Catalog
 ) -> Found:
-    """Let the provider of the model search, by its cheapest model for small questions."""
+    """Search with the provider of the current model, by its cheapest model."""
     card = model(agent)
     known = among.providers.get(card.provider)
     if known is None or not known.search:
-        raise OSError(f"whoever serves {card.name} has no search of the web")
-    small = serving.small(card, serve, among=among) or Small(card, agent.model)
+        raise OSError(f"the provider of {card.name} has no web search")
+    small = models.small(card, serve, among=among) or Small(card, agent.model)
     return await searched(agent, wanted, Searcher(small, known.search, known.search_price))
 
 
@@ -71,7 +71,7 @@ async def _asked(
 def opened(
     loaded: Loaded, options: Options, stack: AsyncExitStack, *, session: Session, world: World
 ) -> tuple[tuple[AnyTool, ...], tuple[str, ...]]:
-    """The tool for it, and what the user should know; it starts when a page is wanted."""
+    """Compose the browser tool, and notices; the browser starts on its first use."""
     asked = loaded.settings.browser
     if not asked.enabled or (options.tools is not None and "Browser" not in options.tools):
         return (), ()

@@ -1,4 +1,4 @@
-"""A git worktree of its own: for a child beside its parent, or for a whole session."""
+"""Git worktrees for subagents and sessions."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ INCLUDED = ".worktreeinclude"
 IGNORED = ("ls-files", "-z", "--others", "--ignored")
 NAME = re.compile(r"[\w.-]+")
 LEAVING = 30.0
-"""How many seconds looking after a worktree may take when its child has ended."""
+"""The seconds that removing a worktree may take when its subagent has ended."""
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """Where git runs."""
+    """The folder, files and processes that git runs with."""
 
     cwd: str
     files: Files
@@ -45,7 +45,7 @@ class Ground(msgspec.Struct, frozen=True):
 
 
 class Worktree(msgspec.Struct, frozen=True):
-    """A folder of its own with the files of a commit."""
+    """A git worktree: a folder with the files of a commit."""
 
     ground: Ground
     repo: Repository
@@ -56,34 +56,34 @@ class Worktree(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> str:
-        """The folder in it that the parent's workspace corresponds to."""
+        """The folder in it that corresponds to the parent's workspace."""
         below = os.path.relpath(self.ground.cwd, self.repo.top)
         return os.path.normpath(os.path.join(self.path, below))
 
     @property
     def note(self) -> str:
-        """Where it is, in words."""
+        """The location and branch, in words."""
         return f"Its changes are in the git worktree {self.path}, on the branch {self.branch}."
 
     async def left(self) -> bool:
-        """Remove it if nothing was done in it; whether that was so."""
+        """Remove the worktree if it is unchanged; return whether it was removed."""
         with anyio.move_on_after(LEAVING, shield=True):
             return await _removed(self)
         return False
 
 
 async def add(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
-    """Check out what was committed last, beside the workspace; `shared` folders are linked."""
+    """Create a worktree of the last commit; `shared` folders are linked."""
     return await _added(_ground(agent), name, shared=shared)
 
 
 async def reopen(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
-    """The worktree of that name; made again if it was removed because nothing was done in it."""
+    """Return the worktree of that name; create it again if it was removed."""
     return await _found(_ground(agent), name, shared)
 
 
 async def existing(agent: Agent, path: str) -> Worktree:
-    """The worktree at a path, if it is one of the agent's repository."""
+    """Return the worktree at a path, if it belongs to the agent's repository."""
     ground = _ground(agent)
     repo = await repository.find(ground)
     listed = repository.text(
@@ -96,13 +96,11 @@ async def existing(agent: Agent, path: str) -> Worktree:
             branches = (line.removeprefix("branch refs/heads/") for line in lines)
             branch = next((b for b, line in zip(branches, lines, strict=True) if b != line), "")
             return Worktree(ground, repo, wanted, branch or "(detached)")
-    raise Refusal(
-        f"{path} is no worktree of {repo.top}. `git worktree list` shows those there are."
-    )
+    raise Refusal(f"{path} is not a worktree of {repo.top}. `git worktree list` shows them.")
 
 
 async def at(agent: Agent, root: str, path: str, *, branch: str) -> Worktree:
-    """A worktree that was made from another folder of the repository."""
+    """Return a worktree that was created from another folder of the repository."""
     ground = _ground(agent, root)
     return Worktree(ground, await repository.find(ground), path, branch)
 
@@ -127,7 +125,7 @@ async def _added(ground: Ground, name: str, *, shared: tuple[str, ...]) -> Workt
 
 
 async def _included(ground: Ground, repo: Repository) -> tuple[str, ...]:
-    """The files that git ignores and the repository wants in its worktrees all the same."""
+    """Return ignored files that the repository wants in its worktrees."""
     if not os.path.isfile(os.path.join(repo.top, INCLUDED)):
         return ()
     listed = [
@@ -138,7 +136,7 @@ async def _included(ground: Ground, repo: Repository) -> tuple[str, ...]:
 
 
 def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
-    """Copy files into a worktree, and link folders; what is there already stays."""
+    """Copy files into a worktree and link folders; existing ones stay."""
     for name in (*included, *tree.shared):
         old, new = Path(tree.repo.top, name), Path(tree.path, name)
         if not inside(os.path.realpath(old), tree.repo.top) or old.is_symlink() or new.exists():
@@ -151,15 +149,17 @@ def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
 
 
 def within(name: str, work: Callable[[], int]) -> int:
-    """Work in a worktree, which goes again if nothing was done in it; returns the exit code."""
+    """Run work in a worktree that is removed if unchanged; return the exit code."""
     if name and not NAME.fullmatch(name):
-        raise Fault(f"--worktree {name} is no name", fix="Use letters, digits, dots and dashes.")
+        raise Fault(
+            f"--worktree {name} is not a valid name", fix="Use letters, digits, dots and dashes."
+        )
     before = os.getcwd()
     ground = Ground(before, DiskFiles(), LocalProcesses())
     try:
         tree = anyio.run(_found, ground, name or f"{os.urandom(4).hex()}", _shared())
     except Refusal as refusal:
-        raise Fault("There can be no worktree here", why=str(refusal)) from None
+        raise Fault("A worktree cannot be created here", why=str(refusal)) from None
     os.chdir(tree.root)
     try:
         return work()
@@ -176,7 +176,7 @@ def _shared() -> tuple[str, ...]:
 
 
 async def _found(ground: Ground, name: str, shared: tuple[str, ...]) -> Worktree:
-    """The worktree of that name, made if there is none."""
+    """Return the worktree of that name; create it if there is none."""
     repo = await repository.find(ground)
     path = os.path.join(repo.top, FOLDER, name)
     if os.path.isdir(path):
@@ -191,7 +191,7 @@ def _hide(folder: Path) -> None:
 
 
 async def unsaved_work(tree: Worktree) -> str:
-    """Return what would be lost with a worktree, in words; empty if nothing would."""
+    """Return what would be lost with a worktree, in words; empty if nothing."""
     ground, repo, ref = tree.ground, tree.repo, f"refs/heads/{tree.branch}"
     there = msgspec.structs.replace(ground, cwd=tree.path)
     holding = ("for-each-ref", "--contains", "HEAD", "--format=%(refname)", "refs/heads")
@@ -199,14 +199,14 @@ async def unsaved_work(tree: Worktree) -> str:
     dirty = set(changed.splitlines()) - {f"?? {name}" for name in tree.shared}
     if dirty:
         some = ", ".join(sorted(line[3:] for line in dirty)[:5])
-        return f"{len(dirty)} files have changes that are not committed ({some})"
+        return f"{len(dirty)} files have uncommitted changes ({some})"
     if repository.text(await repository.ask(there, repo, holding)).split() == [ref]:
         return f"{tree.branch} has commits that no other branch has"
     return ""
 
 
 async def discard(tree: Worktree) -> None:
-    """Remove a worktree and its branch with all that is in them."""
+    """Remove a worktree and its branch, with everything in them."""
     ground, repo = tree.ground, tree.repo
     await repository.ask(ground, repo, ("worktree", "remove", "--force", tree.path))
     await repository.ask(ground, repo, ("branch", "-q", "-D", tree.branch))

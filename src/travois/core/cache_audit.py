@@ -1,4 +1,4 @@
-"""What the log tells of how a session was run: folds that survive a resume for free."""
+"""Cost, prompt-cache misses and compaction failures of a session, as folds over the log."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ USELESS = 2
 FAILURES = 3
 LEAST = 8_000
 SHARE = 0.1
-FALL, FALLEN = 0.05, 2_000
-"""A reply that reads less than could be read, by more than this share and number, is a miss."""
+FALL = 0.05
+"""A reply that leaves more than this share of the readable cache unread is a miss,"""
+FALLEN = 2_000
+"""if it also leaves more than this number of tokens unread."""
 BROKEN = "prefix break: "
-"""How an epoch begins to tell why it is there when a request did not begin with the last one."""
+"""The prefix of an epoch's reason when a request did not begin with the last one."""
 
 Cause = Literal[
     "tools",
@@ -61,7 +63,7 @@ EXPECTED: tuple[Cause, ...] = (
 
 
 class Strikes(msgspec.Struct, frozen=True):
-    """How well compaction has done since a person last spoke, judged by what came of it."""
+    """The compactions since the last user message that failed or freed too little."""
 
     useless: int = 0
     failures: int = 0
@@ -70,11 +72,11 @@ class Strikes(msgspec.Struct, frozen=True):
 
     @property
     def out(self) -> bool:
-        """Whether compaction may not start by itself until a person speaks."""
+        """True if automatic compaction pauses until the user speaks again."""
         return self.useless >= USELESS or self.failures >= FAILURES
 
     def after(self, fact: AnyFact) -> Strikes:
-        """The count after one more fact."""
+        """Return the count after one more fact."""
         if isinstance(fact, Assistant) and not self.pending:
             return self
         match fact:
@@ -93,12 +95,12 @@ class Strikes(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What a session has cost: it stays spent after a rewind, and a fork starts at nil."""
+    """The cost of a session. A rewind keeps it; a fork starts at zero."""
 
     usage: Usage = Usage()
     dollars: float = 0.0
     prices: tuple[tuple[int, Price], ...] = ((0, Price()),)
-    """Which price holds from which entry on."""
+    """Prices with the entry from which each applies."""
 
     @property
     def price(self) -> Price:
@@ -106,7 +108,7 @@ class Spent(msgspec.Struct, frozen=True):
         return self.prices[-1][1]
 
     def after(self, entry: Entry) -> Spent:
-        """The sum after one more entry."""
+        """Return the sum after one more entry."""
         match entry.fact:
             case Assistant() | Finished() as fact:
                 more = cost(fact.usage, self.price)
@@ -131,13 +133,13 @@ class Miss(msgspec.Struct, frozen=True):
     cause: Cause
     detail: str
     tokens: int
-    """How many had to be sent again at the full price."""
+    """The tokens that had to be sent again at the full price."""
     dollars: float
-    """What they cost more than if they had been read."""
+    """The extra cost compared with a cache read."""
 
     @property
     def expected(self) -> bool:
-        """Whether it is the price of something that was decided, or of a pause."""
+        """True if a decision of ours or a pause explains the miss."""
         return self.cause in EXPECTED
 
     @property
@@ -147,27 +149,27 @@ class Miss(msgspec.Struct, frozen=True):
 
 
 class Cache(msgspec.Struct, frozen=True):
-    """What the provider holds of the conversation, and when a reply did not find it there."""
+    """The provider's prompt cache of a conversation, and the replies that missed it."""
 
     held: int = 0
-    """How many tokens the next request could read."""
+    """The number of tokens the next request could read."""
     used: float = 0.0
     """When it was last used: its life begins again then."""
     pause: float = 0.0
     """The longest time without a request since the last reply."""
     moved: tuple[tuple[Cause, str], ...] = ()
-    """What has changed the beginning of the next request since the last reply."""
+    """The changes to the request's prefix since the last reply."""
     epoch: Epoch | None = None
     misses: tuple[Miss, ...] = ()
 
     def left(self, now: float) -> float:
-        """How many seconds the provider will still remember; none if it holds nothing."""
+        """Return the seconds until the cache expires; zero if it holds nothing."""
         if not self.held or self.epoch is None:
             return 0.0
         return max(0.0, self.used + self.epoch.model.lifetime - now)
 
     def after(self, entry: Entry) -> Cache:
-        """What is known after one more entry."""
+        """Return the state after one more entry."""
         match entry.fact:
             case Assistant() as fact if fact.detail == IMPORTED:
                 return replace(self, used=entry.at)
@@ -197,7 +199,7 @@ class Cache(msgspec.Struct, frozen=True):
         return replace(fresh, misses=(*self.misses, self.missed(usage, seq)))
 
     def missed(self, usage: Usage, seq: int) -> Miss:
-        """What a reply did not find here, why not, and what that cost."""
+        """Return the cache miss of a reply, with its cause and its cost."""
         lost = min(self.held, usage.prompt) - usage.read
         cause, detail = self._cause()
         price = rates(usage, self.epoch.model.price if self.epoch else Price())
@@ -207,21 +209,21 @@ class Cache(msgspec.Struct, frozen=True):
         return Miss(seq, cause, detail, lost, more)
 
     def _cause(self) -> tuple[Cause, str]:
-        """A pause takes all; else what moved the prefix first; else it was not us."""
+        """Return the cause: expiry, else the first change of the prefix, else the provider."""
         lifetime = self.epoch.model.lifetime if self.epoch else 0.0
         if self.pause > lifetime:
-            return "expiry", f"a pause of {clock(self.pause)}, and it lives for {clock(lifetime)}"
-        return self.moved[0] if self.moved else ("provider", "nothing of ours changed")
+            return "expiry", f"idle for {clock(self.pause)}, and the cache lives {clock(lifetime)}"
+        return self.moved[0] if self.moved else ("provider", "nothing changed on our side")
 
 
 def is_miss(readable: int, read: int) -> bool:
-    """Whether a reply read clearly less than it could have."""
+    """Return whether a reply read clearly less from the cache than it could have."""
     lost = readable - read
     return lost > FALLEN and lost > FALL * readable
 
 
 def clock(seconds: float) -> str:
-    """A time as minutes and seconds, or as hours."""
+    """Format a duration as minutes and seconds, or as hours."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02}" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
@@ -239,7 +241,7 @@ def _edited(fact: Compacted | Cleared | Rewound | Restored) -> Cause:
 
 
 def _changed(old: Epoch | None, new: Epoch) -> tuple[tuple[Cause, str], ...]:
-    """In what a head differs from the one before it, as far as a cache is concerned."""
+    """Return the differences between two heads that matter to the cache."""
     if old is None:
         return ()
     if new.why.startswith(BROKEN):
@@ -247,7 +249,7 @@ def _changed(old: Epoch | None, new: Epoch) -> tuple[tuple[Cause, str], ...]:
     if old.model.name != new.model.name:
         return (("model", f"{old.model.name} became {new.model.name}"),)
     if old.model.effort != new.model.effort:
-        return (("model", f"its effort became {new.model.effort or 'its own choice'}"),)
+        return (("model", f"effort is now {new.model.effort or 'automatic'}"),)
     if old.tools != new.tools:
         differ = sorted({tool.name for tool in {*old.tools} ^ {*new.tools}})
         return (("tools", ", ".join(differ) or "their order"),)

@@ -1,4 +1,4 @@
-"""What a message is made of, in no provider's dialect."""
+"""Content blocks of a message: text, media, tool calls and a provider's own blocks."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ class Opaque(Block, frozen=True):
 
 AnyBlock = Text | Media | Call | Opaque
 Shown = Text | Media
-"""What a tool or a person may say."""
+"""The blocks that tools and people may write."""
 
 
 def calls(content: tuple[AnyBlock, ...]) -> tuple[Call, ...]:
-    """The tool calls among these blocks, in order."""
+    """Return the tool calls among these blocks, in order."""
     return tuple([block for block in content if isinstance(block, Call)])
 
 
 def words(content: tuple[AnyBlock, ...]) -> str:
-    """The plain text of these blocks, a line break between them."""
+    """Return the plain text of these blocks, one line break between them."""
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
 def short_input(args: str, text: str) -> str:
-    """Arguments with a text in place of each that is long; as they are if they are no JSON."""
+    """Replace each long argument by a text; return arguments that are not JSON unchanged."""
     try:
         value: object = msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Characters that make a text look like something else than it is."""
+"""Characters that can make text look different from what it is, and text for terminals."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ UNSEEN_PATTERN = (
     "\ud800-\udfff\ue000-\uf8ff\U000e0000-\U000e0fff\U000f0000-\U0010ffff]"
 )
 """Controls, joiners, marks of direction, odd blanks, halves of pairs, and what has no shape."""
-PADDING, EMPTY_LINES = 100, 30
-"""As many blanks, or lines with nothing on them, could push the rest out of sight."""
+PADDING = 100
+"""A run of blanks that could push the rest of a line out of sight."""
+EMPTY_LINES = 30
+"""A run of empty lines that could do the same."""
 
 
 def deceptive(text: str) -> str:
-    """Why a person could not see what this text says; empty if they can."""
+    """Return why a person could misread this text; empty if they cannot."""
     if not _is_plain(text) and (found := re.search(UNSEEN_PATTERN, text)):
-        return f"it has a character that cannot be seen (U+{ord(found[0]):04X})"
+        return f"it has an invisible character (U+{ord(found[0]):04X})"
     if _pads(text):
         return "it has a long run of blanks that could hide the rest"
     return ""
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text has nothing but printable ASCII, blanks and lines: most do."""
+    """Return whether a text has nothing but printable ASCII, blanks and lines: most do."""
     return text.isascii() and text.replace("\n", "").replace("\t", "").isprintable()
 
 
@@ -36,7 +38,7 @@ def _pads(text: str) -> bool:
 
 
 def visible(text: str) -> str:
-    """The text on one line, with an escape for everything that a person could not see."""
+    """Return the text on one line, with an escape for each invisible character."""
     return "".join(c if _seen(c) else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -45,7 +47,7 @@ def _seen(char: str) -> bool:
 
 
 def listed(names: str) -> frozenset[str]:
-    """A set out of names parted by blanks."""
+    """Split names at blanks into a set."""
     return frozenset(names.split())
 
 
@@ -67,23 +69,23 @@ UNSEEN = (
     *range(0xE0000, 0xE0080),
 )
 INVISIBLE: dict[int, str] = dict.fromkeys(UNSEEN, REPLACED) | dict.fromkeys(JOINERS, "")
-"""What is beyond ASCII and cannot be seen, and what is shown for it."""
+"""Invisible characters beyond ASCII, with their replacements."""
 CONTROL: dict[int, str] = dict.fromkeys((*range(9), *range(11, 32), 127), REPLACED) | INVISIBLE
-"""That, and all that a terminal obeys but tabs and ends of lines."""
+"""The same, with all control characters except tabs and line ends."""
 
 
 def harmless(text: str) -> str:
-    """Somebody's words with nothing in them that a terminal obeys or that cannot be seen."""
+    """Replace everything in foreign text that a terminal obeys or that is invisible."""
     return text.translate(CONTROL)
 
 
 def seen(text: str) -> str:
-    """A text that may have our own colours, without what cannot be seen."""
+    """Replace invisible characters in text that may contain our own colours."""
     return text if text.isascii() else text.translate(INVISIBLE)
 
 
 def for_stream(text: str, stream: TextIO) -> str:
-    """Somebody's words as they are for a pipe or a file, and harmless for a terminal."""
+    """Return foreign text unchanged for a pipe or a file, and clean for a terminal."""
     return harmless(text) if stream.isatty() else text
 
 

@@ -1,10 +1,10 @@
-"""The error that a person can mend: what happened, why, and what to do."""
+"""The error that a user can fix: what happened, why, and what to do."""
 
 from __future__ import annotations
 
 
 class Fault(Exception):
-    """A problem of the user's, told without a traceback; `code` is the exit code it earns."""
+    """A user's problem, shown without a traceback; `code` is the exit code."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", code: int = 2) -> None:
         super().__init__(what)

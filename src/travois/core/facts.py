@@ -1,4 +1,4 @@
-"""Everything that can happen in a session, each as one immutable value.
+"""The facts that a session log can hold, each an immutable value.
 
 Facts in the first group shape what the model sees; those in the second are for audit, resume and
 the screen, and the projection shows nothing of them.
@@ -25,7 +25,7 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     description: str
     schema: str
     grammar: str = ""
-    """What its one argument looks like, where it takes plain text instead of JSON."""
+    """The grammar of its one argument, for tools that take plain text instead of JSON."""
 
 
 # --- what the model sees -------------------------------------------------------------------------
@@ -39,9 +39,9 @@ class Epoch(Fact, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     why: str = "start"
     unbind: bool = False
-    """Whether thinking before this point is let go even though the head stays as it was."""
+    """True if thinking before this point is dropped although the head stays the same."""
     toolset: str = ""
-    """Whose names its tools have; empty for our own."""
+    """The toolset that names its tools; empty for our own."""
 
 
 Origin = Literal["human", "note", "hook", "mail", "task"]
@@ -53,7 +53,7 @@ class User(Fact, frozen=True):
     content: tuple[Shown, ...]
     origin: Origin = "human"
     mail: str = ""
-    """Which letter it was; one that is in the log is not delivered again."""
+    """The id of a mail message; one that is in the log is not delivered again."""
 
 
 Stop = Literal[
@@ -92,7 +92,7 @@ class Result(Fact, frozen=True):
     error: bool = False
     detail: str = ""
     lines: int = -1
-    """How many lines the call brought, for the eye; negative where that is what is shown."""
+    """The lines of the result, for display; negative to count the shown lines."""
 
 
 class Offloaded(Fact, frozen=True):
@@ -125,26 +125,26 @@ class Compacted(Fact, frozen=True):
     last: int
     summary: tuple[AnyBlock, ...]
     by: Literal["ledger", "model", "provider", "dropped", "folded", "notes"]
-    """Who wrote it: rules from the log alone, the model with them, the provider; `dropped` left
+    """The author: rules from the log alone, the model with them, the provider; `dropped` left
     only pictures out, `folded` only made lines of old calls. Logs of earlier versions say `notes`
     for `ledger`."""
     trigger: str = ""
     before: int = 0
     """The window in use, in tokens, when it was decided."""
     after: int = 0
-    """What it was meant to come to; the next reply tells the truth."""
+    """The expected size afterwards; the next reply brings the real one."""
     seconds: float = 0.0
     files: tuple[str, ...] = ()
-    """Where the items that gave way can be read."""
+    """Files with the replaced items."""
     titles: tuple[str, ...] = ()
-    """What each of these files is about."""
+    """The title of each of these files."""
     limit: int = 0
     """The size at which it was to start by itself."""
     source: str = ""
-    """How the model's part came about: notes, draft, draft and fork, inherited, fork, direct,
+    """The source of the model's part: notes, draft, draft and fork, inherited, fork, direct,
     cut head, or ledger if there is none."""
     why: str = ""
-    """Why it did not come about in a better way, as far as that was tried."""
+    """The reason why a better source failed, if one was tried."""
 
 
 class Rewound(Fact, frozen=True):
@@ -154,7 +154,7 @@ class Rewound(Fact, frozen=True):
 
 
 class Restored(Fact, frozen=True):
-    """What the compaction of this entry replaced is shown again, as if it had never been."""
+    """The items that this compaction replaced are shown again."""
 
     compaction: int
 
@@ -182,7 +182,7 @@ class Sent(Fact, frozen=True):
     size: int
     tokens: int = 0
     output: int = 0
-    """How long a reply was asked for, where it was less than the model can give."""
+    """The requested reply length, if it was less than the model's maximum."""
 
 
 class Failed(Fact, frozen=True):
@@ -216,7 +216,7 @@ class Asked(Fact, frozen=True):
 
 
 class Decided(Fact, frozen=True):
-    """Whether a call may run, and why; written before it starts."""
+    """The permission decision on a tool call and its reason; written before the call starts."""
 
     call: str
     verdict: Literal["allow", "deny"]
@@ -249,7 +249,7 @@ class Finished(Fact, frozen=True):
     outcome: str
     usage: Usage = Usage()
     dollars: float | None = None
-    """What that was in money, where it is known; else the present model's prices tell."""
+    """The cost, where it is known; else it follows from the current model's prices."""
 
 
 class Changed(Fact, frozen=True):

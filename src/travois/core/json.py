@@ -1,4 +1,4 @@
-"""Looking at JSON from servers that promise nothing: what has the wrong shape counts as absent."""
+"""Reading untrusted JSON (wrong shapes count as absent), and writing JSON as final bytes."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import msgspec
 
 
 def table(value: object) -> dict[str, Any]:
-    """An object, or an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def rows(value: object) -> list[Any]:
-    """A list, or an empty one."""
+    """Return the value if it is a list, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def string(value: object) -> str:
-    """A string, or an empty one."""
+    """Return the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def number(counts: dict[str, Any], name: str) -> int:
-    """A count among others, or zero."""
+    """Return a named count, or zero if it is missing or not a number."""
     value = counts.get(name)
     return max(0, int(value)) if isinstance(value, int | float) else 0
 
@@ -39,7 +39,7 @@ _members = msgspec.json.Decoder(Members)
 
 
 def utf8(text: str) -> bytes:
-    """These words as valid UTF-8; a lone surrogate becomes the replacement character."""
+    """Encode text as valid UTF-8; a lone surrogate becomes the replacement character."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -47,7 +47,7 @@ def utf8(text: str) -> bytes:
 
 
 def quote(text: str) -> bytes:
-    """A JSON string of these words."""
+    """Encode text as a JSON string."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
@@ -55,7 +55,7 @@ def quote(text: str) -> bytes:
 
 
 def encoded(value: object) -> bytes:
-    """A value as JSON; lone surrogates, which come from file names, are replaced."""
+    """Encode a value as JSON; lone surrogates, which come from file names, are replaced."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -66,7 +66,7 @@ def encoded(value: object) -> bytes:
 
 
 def is_object(text: str) -> bool:
-    """Whether this is the text of one JSON object, strictly."""
+    """Return whether the text is exactly one JSON object."""
     try:
         _objects.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -75,22 +75,22 @@ def is_object(text: str) -> bool:
 
 
 def object_text(text: str) -> bytes:
-    """This text if it is a JSON object, untouched; else an object that holds the text."""
+    """Return the text if it is a JSON object, else an object that holds the text."""
     if is_object(text):
         return text.encode()
     return b'{"_invalid_arguments":' + quote(text) + b"}"
 
 
 def members(text: str | bytes) -> Members:
-    """The members of this JSON object, in order; raises `msgspec.DecodeError`."""
+    """Split a JSON object into its members, in order; raises `msgspec.DecodeError`."""
     return _members.decode(text)
 
 
 def raw(value: object) -> msgspec.Raw:
-    """A value as the text of a member."""
+    """Encode a value as the raw text of a member."""
     return msgspec.Raw(msgspec.json.encode(value))
 
 
 def joined(inside: Members) -> str:
-    """These members as text without braces."""
+    """Join members into the text of an object without braces."""
     return msgspec.json.encode(inside)[1:-1].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Which facts may follow which: the rules that keep every view sendable."""
+"""Rules about which fact may follow which, so that every view can be sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from travois.core.view import View, open_calls, waiting
 
 
 def illegal(view: View, fact: AnyFact) -> str:
-    """Why this fact may not follow this view; empty if it may."""
+    """Return why this fact may not follow this view; empty if it may."""
     match fact:
         case Assistant():
             return _reply(view, fact)
@@ -45,7 +45,7 @@ def illegal(view: View, fact: AnyFact) -> str:
 
 
 def unsendable(view: View) -> str:
-    """Why no request may leave now; empty if one may."""
+    """Return why no request may be sent now; empty if one may."""
     if view.epoch is None:
         return "no epoch"
     if view.omitted:

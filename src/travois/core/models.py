@@ -1,4 +1,4 @@
-"""What we know of a model, as values that a session can freeze."""
+"""Model cards, prices, token usage and cost, as values that a session can freeze."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
     write_1h: float = 0.0
     over: int = 0
     above: Price | None = None
-    """What a request costs whose prompt has more than `over` tokens, where that is different."""
+    """The prices of a request whose prompt exceeds `over` tokens, where they differ."""
     search: float = 0.0
     """For a thousand searches of the web."""
 
@@ -66,31 +66,31 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_ttl: Literal["5m", "1h"] = "5m"
     images: bool = True
     effort: Effort = ""
-    """How much it is asked to think; empty leaves that to it."""
+    """The requested effort; empty leaves it to the model."""
 
     @property
     def name(self) -> str:
-        """How a user writes it: `provider/id`."""
+        """The name that users write: `provider/id`."""
         return f"{self.provider}/{self.id}"
 
     @property
     def frail(self) -> bool:
-        """Whether it is too small to be asked for more than the next step."""
+        """True if the model is too small to summarise, remember or choose."""
         return "frail" in self.quirks
 
     @property
     def edits(self) -> bool:
-        """Whether its provider leaves out old results at our word."""
+        """True if its provider can clear old tool results on request."""
         return self.protocol == "anthropic" and EDITS in self.betas
 
     @property
     def lifetime(self) -> float:
-        """How many seconds the provider remembers a prompt that is not used again."""
+        """The seconds for which the provider keeps an unused prompt cached."""
         return 3_600.0 if self.cache_ttl == "1h" else 300.0
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the provider counted for one reply; the four input and output kinds never overlap."""
+    """The provider's token counts for one reply; the counts never overlap."""
 
     input: int = 0
     read: int = 0
@@ -100,9 +100,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: int = 0
     estimated: bool = False
     beside: Usage | None = None
-    """What the provider spent on the way to the reply, which is no part of its window."""
+    """Usage on the way to the reply that is not part of its window."""
     searches: int = 0
-    """How often the provider searched the web."""
+    """The number of times the provider searched the web."""
 
     @property
     def prompt(self) -> int:
@@ -131,12 +131,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def rates(usage: Usage, price: Price) -> Price:
-    """The prices that hold for a request of this size."""
+    """Return the prices for a request of this size."""
     return price.above if price.above is not None and usage.prompt > price.over else price
 
 
 def cost(usage: Usage, price: Price) -> float:
-    """What the tokens of one reply cost, in US dollars."""
+    """Compute the cost of one reply in US dollars."""
     more = cost(usage.beside, price) if usage.beside else 0.0
     more += usage.searches * price.search / 1_000
     price = rates(usage, price)

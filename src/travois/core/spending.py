@@ -1,4 +1,4 @@
-"""What agents may use up: each draws from its own purse and from all those above it.
+"""Budgets of agents: each draws from its own and from those of all agents above it.
 
 Turns and seconds count for one run; tokens and dollars for a session, also after a resume; agents
 for as long as the program runs. What a request may come to is held while it is under way, so that
@@ -23,7 +23,7 @@ What = Literal["turns", "tokens", "dollars", "seconds", "depth", "agents"]
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Where an agent stops, with all that it started; zero means no limit."""
+    """The limits of an agent and all that it starts; zero means no limit."""
 
     turns: int = 0
     dollars: float = 0.0
@@ -31,13 +31,13 @@ class Limits(msgspec.Struct, frozen=True):
     """Of prompts and replies, also those that were read from a cache."""
     seconds: float = 0.0
     depth: int = 0
-    """How many levels of agents may be below it."""
+    """The levels of agents that may be below it."""
     agents: int = 0
-    """How many agents may be started below it in all."""
+    """The agents that may be started below it in all."""
 
 
 class Amount(msgspec.Struct, frozen=True):
-    """Some of what can be spent."""
+    """Turns, tokens and dollars."""
 
     turns: float = 0
     tokens: float = 0
@@ -53,44 +53,44 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """A limit that ends a run, and in words whose it is."""
+    """A limit that ends a run, and a text that names it."""
 
     what: What
     text: str
 
 
 class Purse(msgspec.Struct):
-    """What one agent may use and has used, with all that it started."""
+    """The limits and the spending of one agent and all that it started."""
 
     limits: Limits = Limits()
     parent: Purse | None = None
     whose: str = "the session"
     spent: Amount = Amount()
     held: Amount = Amount()
-    """What requests that are under way may come to."""
+    """The reserved cost of running requests."""
     agents: int = 0
-    """How many were started below."""
+    """The number of agents started below this one."""
     began: float | None = None
     """When the run began; none before the first."""
     warned: bool = False
-    """Whether the agent was asked in this run to come to its end."""
+    """True if the agent was asked in this run to finish."""
 
     def begin(self, now: float) -> None:
-        """A run begins: turns and seconds count from here on."""
+        """Begin a run: turns and seconds count from here."""
         self.began, self.warned, self.spent = now, False, replace(self.spent, turns=0)
 
     def spend(self, usage: Usage, dollars: float = 0.0, *, turns: int = 0) -> None:
-        """Draw what a reply has cost."""
+        """Charge a reply to this budget and to those above it."""
         for purse in self._line():
             purse.spent += Amount(turns, usage.context, dollars)
 
     def hold(self, amount: Amount) -> None:
-        """Set aside what a request may come to; less than nothing lets go of it."""
+        """Reserve the most that a request may cost; a negative amount releases it."""
         for purse in self._line():
             purse.held += amount
 
     def left(self) -> Amount:
-        """What may still be asked for, now that so much is held; infinite without a limit."""
+        """Return the amount that is neither spent nor reserved; infinite without a limit."""
         rooms = [purse._room() for purse in self._line()]
         return Amount(
             min(room.turns for room in rooms),
@@ -99,28 +99,28 @@ class Purse(msgspec.Struct):
         )
 
     def waits(self) -> bool:
-        """Whether requests are under way that may leave more than they hold."""
+        """Return whether running requests may release some of their reservations."""
         return any(purse.held.turns or purse.held.tokens for purse in self._line())
 
     def time(self, now: float) -> float:
-        """How many seconds the run may still take; infinite without a limit."""
+        """Return the seconds that the run may still take; infinite without a limit."""
         return min(purse._clock() - now for purse in self._line())
 
     def reached(self, now: float = 0.0) -> Reached | None:
-        """The limit that lets no request leave; none if one may."""
+        """Return the limit that lets no request be sent; none if one may."""
         return next((found for purse in self._line() for found in purse._reached(now, 1.0)), None)
 
     def exhausted(self, now: float = 0.0) -> str:
-        """Which limit lets no request leave, in words; empty if one may."""
+        """Return the reached limit in words; empty if there is none."""
         found = self.reached(now)
         return found.text if found else ""
 
     def near(self, now: float = 0.0) -> str:
-        """Which limit the agent comes near to, in words; empty if it is far from all."""
+        """Return a limit that is nearly reached, in words; empty if there is none."""
         return next((at.text for purse in self._line() for at in purse._reached(now, NEAR)), "")
 
     def barren(self) -> str:
-        """Why no agent may be started below this one; empty if one may."""
+        """Return why no subagent may be started; empty if one may."""
         for level, purse in enumerate(self._line(), 1):
             if 0 < purse.limits.depth < level:
                 return _told(purse, "depth", purse.limits.depth)
@@ -129,14 +129,14 @@ class Purse(msgspec.Struct):
         return ""
 
     def child(self, limits: Limits, *, whose: str = "the agent") -> Purse:
-        """The purse of an agent that this one starts."""
+        """Create the budget of a subagent."""
         assert not self.barren(), self.barren()
         for purse in self._line():
             purse.agents += 1
         return Purse(limits, self, whose)
 
     def _line(self) -> Iterator[Purse]:
-        """This purse and all that it draws from."""
+        """Yield this budget and all budgets above it."""
         purse: Purse | None = self
         while purse is not None:
             yield purse
@@ -154,7 +154,7 @@ class Purse(msgspec.Struct):
         return inf if self.began is None else self.began + (self.limits.seconds or inf)
 
     def _reached(self, now: float, share: float) -> Iterator[Reached]:
-        """The limits of which this share is used up; of a few turns, the last is always beyond."""
+        """Yield the limits of which this share is used; of few turns, the last is always left."""
         limits, spent = self.limits, self.spent
         passed = 0.0 if self.began is None else now - self.began
         rows: tuple[tuple[What, float, float], ...] = (
@@ -169,7 +169,7 @@ class Purse(msgspec.Struct):
 
 
 def amount(what: What, number: float) -> str:
-    """So much of something, in words."""
+    """Format an amount with its unit."""
     match what:
         case "dollars":
             return f"${number:,.4f}"

@@ -38,7 +38,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def open(self) -> bool:
-        """Whether it is still to be done."""
+        """True if the task is pending or in progress."""
         return self.status in ("pending", "in_progress")
 
 
@@ -47,7 +47,7 @@ class TaskError(Exception):
 
 
 class TaskEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change of one task; `None` leaves a field as it is."""
+    """The changes to one task; `None` leaves a field as it is."""
 
     content: str | None = None
     status: Status | None = None
@@ -210,16 +210,15 @@ def _unblock(task: Task, id: str) -> Task:
 
 
 def _block(tasks: Tasks, *, blocker: str, blocked: str) -> Tasks:
-    """Let one task wait for another; refuses a circle, in which none could ever start."""
+    """Make one task wait for another; refuse a cycle, in which none could start."""
     find_task(tasks, blocker)
     task = find_task(tasks, blocked)
     if blocker in task.blocked_by:
         return tasks
     if blocker == blocked or blocked in _upstream(tasks, blocker):
-        raise TaskError(
-            f"Task #{blocked} cannot wait for #{blocker}: "
-            f"{'that is itself' if blocker == blocked else f'#{blocker} waits for #{blocked}'}."
-        )
+        same = blocker == blocked
+        why = "it is the same task" if same else f"#{blocker} waits for #{blocked}"
+        raise TaskError(f"Task #{blocked} cannot wait for #{blocker}: {why}.")
     waits = replace(task, blocked_by=(*task.blocked_by, blocker))
     return tuple(waits if each.id == blocked else each for each in tasks)
 

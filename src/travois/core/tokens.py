@@ -39,15 +39,15 @@ WEIGHTS = {
     b" " * 16: -1.65,  # and so is deep indentation
 }
 PER_MIX = 0.42
-"""What a digit beside a letter costs: hashes, base64."""
+"""Tokens per digit beside a letter: hashes, base64."""
 PER_NUMBER = 0.28
-"""What a space beside a digit costs: it belongs to no number."""
+"""Tokens per space beside a digit: it belongs to no number."""
 PER_LINE = 1.70
-"""What a line end costs beside that; blank lines after it belong to it."""
+"""Extra tokens per line end; blank lines after it belong to it."""
 ALL_WEIGHTS = (*WEIGHTS.values(), PER_MIX, PER_NUMBER, PER_LINE, 1.0)
 LINE_END = re.compile(rb"n[n t]*")
 PER_RUN = 0.60
-"""What sixteen or more equal bytes in a row cost, beside their rate."""
+"""Extra tokens per run of sixteen or more equal bytes."""
 RATES = {
     b".-=_*#~+/%": 0.02,  # rules and progress
     b"!:;<>@^'": 0.12,
@@ -66,13 +66,13 @@ REMEMBERED = 1 << 18
 """Texts of up to this length are weighed once while they are in use."""
 PER_CALL = 36
 PER_RESULT = 35
-"""What a provider wraps around a call and around its result; fitted as their sum."""
+"""Tokens that a provider adds to a call and to its result; fitted as their sum."""
 PER_MEDIA = 2_000
 FAMILIES = ((re.compile(r"claude-[a-z]+-5\b"), 1.27), (re.compile(r"gpt|codex|\bo\d"), 0.78))
-"""What the newest Claude models and OpenAI's count for one estimated token (recorded usage)."""
+"""Tokens that the newest Claude and OpenAI models count per estimated token (recorded usage)."""
 STEPS = 16
 PRIOR = 4_000
-"""How many estimated tokens the ratio of the family weighs beside what was measured."""
+"""The weight of the family's ratio, in estimated tokens, against measured replies."""
 BELIEVED = (0.5, 2.5)
 """A step outside this range tells of an edited history, not of a tokenizer."""
 RESERVE = 20_000
@@ -84,7 +84,7 @@ STOP = 3_000
 
 
 def _shape(byte: int) -> str:
-    """Return the class of a byte: its sign in `WEIGHTS`, or one that costs nothing by itself."""
+    """Return the class of a byte: its sign in `SHAPE_WEIGHTS`, or one that is free by itself."""
     if byte >= 0x80:
         return next(sign for least, sign in LEADS if byte >= least)
     sign = chr(byte)
@@ -111,7 +111,7 @@ RATE = {sign: rate for signs, rate in RATES.items() for sign in signs}
 
 
 def shapes(text: str) -> tuple[float, ...]:
-    """Count the shapes of `WEIGHTS`, mixes and lines without runs; last, the tokens of the runs."""
+    """Count shapes of `SHAPE_WEIGHTS`, mixes and lines outside runs; last, the runs' tokens."""
     data = text.encode(errors="surrogatepass")
     shaped = data.translate(SHAPES)
     counts, present = dict.fromkeys(WEIGHTS, 0.0), PLAIN if text.isascii() else tuple(WEIGHTS)
@@ -139,7 +139,7 @@ def shapes(text: str) -> tuple[float, ...]:
 
 
 def _runs(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield each byte of `RATES` that stands sixteen times in a row or more, and how often."""
+    """Yield each byte of `RATES_BY_BYTES` in a run of sixteen or more, and the run's length."""
     spaces = int.from_bytes(data.translate(SPACES), "little")
     equal = (_differences(data) | spaces).to_bytes(len(data), "little")
     for found in RUN.finditer(equal):
@@ -148,13 +148,13 @@ def _runs(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _differences(data: bytes) -> int:
-    """Return each byte xor the next, all at once: equal neighbours are nought."""
+    """Return each byte xor the next, all at once: equal neighbours give zero."""
     number = int.from_bytes(data, "little")
     return number ^ number >> 8
 
 
 def estimate(text: str) -> int:
-    """About how many tokens this text is; never none unless it is empty."""
+    """Estimate the tokens of a text; at least one unless it is empty."""
     return _weigh(text) if len(text) <= REMEMBERED else _weigh.__wrapped__(text)
 
 
@@ -165,7 +165,7 @@ def _weigh(text: str) -> int:
 
 
 def block_tokens(block: AnyBlock) -> int:
-    """About how many tokens this block is."""
+    """Estimate the tokens of a block."""
     match block:
         case Text():
             return estimate(block.text)
@@ -178,19 +178,19 @@ def block_tokens(block: AnyBlock) -> int:
 
 
 def fact_tokens(fact: User | Assistant | Result) -> int:
-    """About how many tokens this message is."""
+    """Estimate the tokens of a message."""
     wrapped = PER_RESULT if isinstance(fact, Result) else 0
     return wrapped + sum(block_tokens(block) for block in fact.content)
 
 
 def head_tokens(epoch: Epoch) -> int:
-    """About how many tokens the frozen head is."""
+    """Estimate the tokens of the frozen head."""
     tools = sum(estimate(t.name + t.description + t.schema) for t in epoch.tools)
     return estimate(epoch.system) + tools
 
 
 def context_tokens(view: View) -> int:
-    """The window in use: the last reply's own usage, and an estimate for what was added since."""
+    """Return the used window: the last reply's usage plus an estimate of what followed."""
     if view.omitted:
         return round(view.omitted_chars / BYTES_PER_TOKEN)
     last = view.items[view.counted].fact if view.counted >= 0 else None
@@ -201,7 +201,7 @@ def context_tokens(view: View) -> int:
 
 
 def ratio(view: View) -> float:
-    """How many tokens the present model counts for one that we estimate.
+    """Return the tokens that the current model counts for one estimated token.
 
     It begins at the family's ratio and is drawn to what the last replies measured.
     """
@@ -214,12 +214,12 @@ def ratio(view: View) -> float:
 
 
 def family(model: str) -> float:
-    """The ratio that models of this name usually have."""
+    """Return the usual ratio of models with this name."""
     return next((usual for name, usual in FAMILIES if name.search(model)), 1.0)
 
 
 def _steps(view: View) -> Iterator[tuple[int, int]]:
-    """What was added between the present model's last replies: as it counted, as we estimate."""
+    """Yield the counted and the estimated growth between the current model's last replies."""
     later, steps = -1, 0
     for index in range(len(view.items) - 1, -1, -1):
         item = view.items[index]
@@ -244,7 +244,7 @@ def _sum(items: list[Item]) -> int:
 
 
 def _left_out(view: View) -> int:
-    """What the provider clears for us, less the words that it shows in its place."""
+    """Estimate the tokens that the provider clears, less the texts shown instead."""
     if not view.cleared:
         return 0
     gone = (
@@ -268,24 +268,24 @@ def in_thousands(tokens: int) -> str:
 
 
 def effective_window(model: Model) -> int:
-    """What a conversation may fill, with room kept for the reply."""
+    """Return the window that a conversation may fill, with room for the reply."""
     return model.window - min(model.output, RESERVE, model.window // 4)
 
 
 def compact_at(model: Model) -> int:
-    """The size at which compaction starts by itself."""
+    """Return the size at which automatic compaction starts."""
     if model.window >= LARGE:
         return effective_window(model) - BUFFER
     return min(effective_window(model), stop_at(model)) - model.window // 32
 
 
 def warn_at(model: Model) -> int:
-    """The size at which the user is warned."""
+    """Return the size at which the user is warned."""
     return compact_at(model) - min(WARNING, model.window // 6)
 
 
 def stop_at(model: Model) -> int:
-    """The size beyond which nothing is sent."""
+    """Return the size beyond which nothing is sent."""
     return model.window - min(STOP, model.window // 20)
 
 
@@ -310,7 +310,7 @@ ESCAPED = 1.1
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """An amount of each of the things that a request is limited in."""
+    """The size of a request in each measure that a provider limits."""
 
     tokens: int = 0
     bytes: int = 0
@@ -327,18 +327,18 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def short(self) -> tuple[str, ...]:
-        """What there is too little of."""
+        """The measures in which the size is negative."""
         return tuple(name for name in self.__struct_fields__ if getattr(self, name) < 0)
 
 
 def allowed(model: Model) -> Budget:
-    """What a request to this model may hold."""
+    """Return the largest request that this model takes."""
     media = MEDIA if model.images else 0
     return Budget(stop_at(model), BYTES[model.protocol] - MARGIN, media, MEDIA_BYTES)
 
 
 def used(view: View) -> Budget:
-    """What the next request would hold."""
+    """Measure the next request."""
     epoch, blocks = view.epoch, [b for item in view.items for b in item.fact.content]
     media = [block for block in blocks if isinstance(block, Media)]
     head = [epoch.system, *(t.description + t.schema for t in epoch.tools)] if epoch else []
@@ -348,7 +348,7 @@ def used(view: View) -> Budget:
 
 
 def room(view: View) -> Budget:
-    """What the next request could still take in; below zero where it holds too much."""
+    """Return the room left in the next request; negative where it holds too much."""
     assert view.epoch is not None
     return allowed(view.epoch.model) - used(view)
 

@@ -1,8 +1,8 @@
 """Other agents' names for our tools and for their arguments: one table of data.
 
-A name is looked up without its case, underscores and hyphens (`fold`). To add an alias, add a line:
-a tool's name to `TOOL_ALIASES`, an argument's to `ARGUMENTS`, an argument that means nothing here
-to `ANSWERED`, with what the model is told of it.
+A name is looked up without its case, underscores and hyphens (`fold_name`). To add an alias, add a
+line: a tool's name to `TOOL_ALIASES`, an argument's to `ARGUMENT_ALIASES`, an argument without
+effect here to `IGNORED_ARGUMENTS`, with the remark for the model.
 """
 
 from __future__ import annotations
@@ -11,25 +11,38 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from travois.core import tool_conversions as to
+from travois.core.tool_conversions import (
+    editor,
+    file_name,
+    list_folder,
+    many_files,
+    one_question,
+    page_address,
+    power_shell,
+    shell_command,
+    spawned_agent,
+    symbol_lookup,
+    todo_list,
+    typed_input,
+)
 
 Args = dict[str, object]
 
 
 class Alias(msgspec.Struct, frozen=True):
-    """A tool of ours under another agent's name."""
+    """One of our tools under another agent's name."""
 
     tool: str
     args: Mapping[str, str] = {}
-    """Its arguments and ours, where `ARGUMENTS` does not say the same."""
+    """Its arguments and ours, where `ARGUMENT_ALIASES` does not say the same."""
     fixed: Mapping[str, object] = {}
-    """What the name itself says, unless an argument says otherwise."""
+    """Arguments that the name implies, unless the call sets them."""
     convert: Callable[[Args], tuple[str, Args]] | None = None
     """Rewrites the call where renaming is not enough; returns the tool and its arguments."""
 
 
 def fold(name: str) -> str:
-    """Return a name without what agents spell differently: case, underscores and hyphens."""
+    """Return a name without case, underscores and hyphens, which agents spell differently."""
     return name.replace("_", "").replace("-", "").casefold()
 
 
@@ -37,9 +50,9 @@ def _named(*names: str, alias: Alias) -> dict[str, Alias]:
     return dict.fromkeys(names, alias)
 
 
-SHELL = Alias("Bash", convert=to.shell_command)
+SHELL = Alias("Bash", convert=shell_command)
 SEARCH = Alias("Grep", fixed={"output_mode": "content"})
-TODO = Alias("TodoWrite", convert=to.todo_list)
+TODO = Alias("TodoWrite", convert=todo_list)
 
 TOOL_ALIASES: dict[str, Alias] = {
     # files
@@ -47,43 +60,43 @@ TOOL_ALIASES: dict[str, Alias] = {
         *("readfile", "viewfile", "openfile", "view", "open", "viewimage", "notebookread"),
         alias=Alias("Read"),
     ),
-    "readmanyfiles": Alias("Grep", convert=to.many_files),
+    "readmanyfiles": Alias("Grep", convert=many_files),
     **_named("writefile", "createfile", "create", "savefile", alias=Alias("Write")),
     **_named("replace", "strreplace", "searchreplace", "editfile", alias=Alias("Edit")),
-    **_named("strreplaceeditor", "strreplacebasededittool", alias=Alias("Edit", convert=to.editor)),
+    **_named("strreplaceeditor", "strreplacebasededittool", alias=Alias("Edit", convert=editor)),
     **_named(
-        "ls", "listdirectory", "listdir", "listfiles", alias=Alias("Bash", convert=to.list_folder)
+        "ls", "listdirectory", "listdir", "listfiles", alias=Alias("Bash", convert=list_folder)
     ),
     # search
     **_named("grepsearch", "searchfilecontent", "ripgrep", "rg", alias=SEARCH),
-    **_named("findfile", "findfiles", "filesearch", alias=Alias("Glob", convert=to.file_name)),
-    "lsp": Alias("Symbols", convert=to.symbol_lookup),
+    **_named("findfile", "findfiles", "filesearch", alias=Alias("Glob", convert=file_name)),
+    "lsp": Alias("Symbols", convert=symbol_lookup),
     # commands
     **_named(
         *("shell", "localshell", "localshellcall", "shellcommand", "execcommand", "containerexec"),
         *("runshellcommand", "runcommand", "runterminalcmd", "executecommand", "terminal"),
         alias=SHELL,
     ),
-    "powershell": Alias("Bash", convert=to.power_shell),
+    "powershell": Alias("Bash", convert=power_shell),
     "readbash": Alias("BashOutput"),
     **_named("agentoutput", "bashoutputtool", alias=Alias("TaskOutput")),
     **_named("stopbash", "killbash", alias=Alias("KillShell")),
     "killtask": Alias("TaskStop"),
-    **_named("writestdin", "writebash", alias=Alias("BashInput", convert=to.typed_input)),
+    **_named("writestdin", "writebash", alias=Alias("BashInput", convert=typed_input)),
     # lists, agents, people
     **_named("updateplan", "writetodos", "updatetodolist", "managetodolist", alias=TODO),
     "todowrite": TODO,
     **_named("task", "delegate", "runsubagent", alias=Alias("Agent")),
-    "spawnagent": Alias("Agent", fixed={"run_in_background": True}, convert=to.spawned_agent),
+    "spawnagent": Alias("Agent", fixed={"run_in_background": True}, convert=spawned_agent),
     **_named(
         *("askuser", "requestuserinput", "question", "askfollowupquestion"),
-        alias=Alias("AskUserQuestion", convert=to.one_question),
+        alias=Alias("AskUserQuestion", convert=one_question),
     ),
     "activateskill": Alias("Skill"),
     # the rest
     **_named("googlewebsearch", "searchweb", "websearchpreview", alias=Alias("WebSearch")),
     **_named("fetch", "fetchurl", alias=Alias("WebFetch")),
-    "webfetch": Alias("WebFetch", convert=to.page_address),
+    "webfetch": Alias("WebFetch", convert=page_address),
     "savememory": Alias("Remember"),
     **_named("toolsearchcall", "searchtools", alias=Alias("ToolSearch")),
     **_named("calltool", "usemcptool", alias=Alias("McpCall")),
@@ -223,25 +236,25 @@ most tokens that its result may take. Schemas do not mention them."""
 ANSWERED: dict[str, dict[str, str]] = {
     "Bash": {
         "tty": "the command has no terminal",
-        "login": "the shell is no login shell",
+        "login": "the shell is not a login shell",
         "shell": "commands run in bash",
-        "prefixrule": "rules are the user's to make",
+        "prefixrule": "only the user makes rules",
         "respectgitignore": "ignored files are listed, too",
         "filefilteringoptions": "ignored files are listed, too",
     },
     "BashOutput": {
-        "block": "it shows what there is and does not wait",
-        "timeout": "it shows what there is and does not wait",
-        "delay": "it shows what there is and does not wait",
+        "block": "it shows the output so far and does not wait",
+        "timeout": "it shows the output so far and does not wait",
+        "delay": "it shows the output so far and does not wait",
     },
     "Read": {
         "detail": "images are shown as they are",
         "shouldreadentirefile": "offset and limit choose the lines",
     },
-    "Edit": {"instruction": "only the strings count"},
+    "Edit": {"instruction": "only old_string and new_string count"},
     "ApplyPatch": dict.fromkeys(("filepath", "filepaths"), "the patch names its files"),
     "Glob": {
-        "casesensitive": "case counts",
+        "casesensitive": "matching is case-sensitive",
         "respectgitignore": "ignored files are left out",
         "respectgeminiignore": "ignored files are left out",
         "filefilteringoptions": "ignored files are left out",
@@ -250,27 +263,27 @@ ANSWERED: dict[str, dict[str, str]] = {
         "respectgitignore": "ignored files are skipped",
         "filefilteringoptions": "ignored files are skipped",
         "usedefaultexcludes": "ignored files are skipped",
-        "recursive": "folders are searched with all that is in them",
+        "recursive": "folders are always searched recursively",
     },
     "Symbols": {
-        "line": "symbols are found by name, not by place",
-        "character": "symbols are found by name, not by place",
+        "line": "symbols are found by name, not by position",
+        "character": "symbols are found by name, not by position",
     },
     "WebFetch": {
-        "prompt": "the page itself comes back; look for it there",
+        "prompt": "the whole page is returned; look there",
         "format": "pages come as markdown",
     },
-    "WebSearch": {"maxresults": "the number of results is the search's own"},
+    "WebSearch": {"maxresults": "the search decides the number of results"},
     "Agent": {
         "model": "the agent runs on the model of its type",
-        "effort": "the agent thinks as much as its type says",
+        "effort": "the agent's type sets its effort",
         "maxturns": "its type and the settings limit its turns",
         "resume": "a new agent was started",
     },
     "SendMessage": {"summary": "the message is sent whole"},
     "ExitPlanMode": {
         "allowedprompts": "each command is still asked about",
-        "planfilepath": "the plan itself counts",
+        "planfilepath": "only the plan itself counts",
     },
     "TodoWrite": {
         "merge": "the list replaces the one before",

@@ -1,7 +1,7 @@
-"""Calls of other agents' tools that a change of names does not make ours: one function for each.
+"""Conversions of other agents' tool calls that renaming cannot turn into ours, one function each.
 
-Each takes the arguments as the model sent them and returns the tool that is meant, with arguments
-that `kernel.aliases` knows. Whatever cannot be converted is left in place: validation says what is
+Each takes the arguments as the model sent them and returns our tool, with arguments that
+`core.tool_aliases` knows. Whatever cannot be converted is left in place: validation says what is
 wrong with it.
 """
 
@@ -39,15 +39,15 @@ OPERATIONS: dict[str, Args] = {
     "gotodefinition": {},
     "findreferences": {"references": True},
 }
-"""What a language server is asked, as arguments of Symbols."""
+"""Language server operations as arguments of Symbols."""
 
 
 class Unanswerable(Exception):
-    """Nothing here does what the call asks for; the words say what comes nearest."""
+    """No tool of ours does what the call asks for; the message names the nearest one."""
 
 
 def shell_command(args: Args) -> tuple[str, Args]:
-    """A command line or a list of words; one that only applies a patch is that patch."""
+    """Convert a shell call; a command that only applies a patch becomes ApplyPatch."""
     said = {**args, **escalation(args)}
     for name in ("with_escalated_permissions", "sandbox_permissions", "dangerouslyDisableSandbox"):
         said.pop(name, None)
@@ -67,7 +67,7 @@ def _patch(args: Args, found: re.Match[str]) -> Args:
 
 
 def escalation(args: Args) -> Args:
-    """The wish to run outside the sandbox, about which the user is asked."""
+    """Return the request to run outside the sandbox, if the arguments contain one."""
     wished = args.get("with_escalated_permissions") is True
     wished |= args.get("sandbox_permissions") == "require_escalated"
     wished |= args.get("dangerouslyDisableSandbox") is True
@@ -75,7 +75,7 @@ def escalation(args: Args) -> Args:
 
 
 def command_line(words: list[object]) -> str:
-    """The command line that a list of words stands for."""
+    """Return the command line that a list of words stands for."""
     argv = [str(word) for word in words]
     if len(argv) == 3 and argv[0].rpartition("/")[2] in SHELLS and argv[1] in ("-c", "-lc"):
         return argv[2]
@@ -83,7 +83,7 @@ def command_line(words: list[object]) -> str:
 
 
 def power_shell(args: Args) -> tuple[str, Args]:
-    """PowerShell's own program runs the command, where it is installed."""
+    """Convert a PowerShell call to one of `pwsh`, where that is installed."""
     command = args.get("command")
     if not isinstance(command, str):
         return "Bash", args
@@ -92,7 +92,7 @@ def power_shell(args: Args) -> tuple[str, Args]:
 
 
 def list_folder(args: Args) -> tuple[str, Args]:
-    """The names in a folder, with a slash behind folders."""
+    """Convert a folder listing to `ls`."""
     left = dict(args)
     folder = next((left.pop(n) for n in ("path", "dir_path", "directory") if n in left), ".")
     ignored = left.pop("ignore", None)
@@ -102,7 +102,7 @@ def list_folder(args: Args) -> tuple[str, Args]:
 
 
 def many_files(args: Args) -> tuple[str, Args]:
-    """All lines of the files that patterns name."""
+    """Convert a read of many files to a search for every line in them."""
     left, patterns = dict(args), list[str]()
     for name in ("paths", "include"):
         given = left.pop(name, None)
@@ -114,7 +114,7 @@ def many_files(args: Args) -> tuple[str, Args]:
 
 
 def editor(args: Args) -> tuple[str, Args]:
-    """An editor with subcommands: view, create, str_replace."""
+    """Convert an editor with subcommands: view, create, str_replace."""
     left = dict(args)
     match left.pop("command", None):
         case "view":
@@ -128,14 +128,14 @@ def editor(args: Args) -> tuple[str, Args]:
 
 
 def file_name(args: Args) -> tuple[str, Args]:
-    """Files of a name, wherever they lie."""
+    """Convert a search for a file name to a glob."""
     left = dict(args)
     name = next((left.pop(n) for n in ("file_name", "name", "query") if n in left), None)
     return "Glob", {**left, "pattern": f"**/{name}"} if isinstance(name, str) else left
 
 
 def symbol_lookup(args: Args) -> tuple[str, Args]:
-    """A question to a language server; raises `Unanswerable` for one that syntax cannot answer."""
+    """Convert a language server query; raises `NoEquivalentTool` if syntax cannot answer it."""
     left = dict(args)
     asked = str(left.pop("operation", ""))
     known = OPERATIONS.get(asked.casefold())
@@ -148,7 +148,7 @@ def symbol_lookup(args: Args) -> tuple[str, Args]:
 
 
 def todo_list(args: Args) -> tuple[str, Args]:
-    """A list of tasks in other words; what was cancelled is no longer on it."""
+    """Convert a todo list with other field names; cancelled todos are dropped."""
     left = dict(args)
     name = next((n for n in ("todos", "plan", "items", "tasks", "todoList") if n in left), "todos")
     if isinstance(given := left.get(name), list):
@@ -173,7 +173,7 @@ def _todo(item: object) -> object:
 
 
 def one_question(args: Args) -> tuple[str, Args]:
-    """A question with choices that are plain words, or a list of such questions."""
+    """Convert a question whose choices are plain strings, or a list of such questions."""
     left = dict(args)
     if "questions" not in left and "question" in left:
         names = ("question", "header", "choices", "options", "multiSelect", "follow_up")
@@ -197,7 +197,7 @@ def _question(asked: object) -> object:
 
 
 def page_address(args: Args) -> tuple[str, Args]:
-    """The first address in a prompt, where no other argument names one."""
+    """Convert a prompt that contains a URL to a fetch of the first one."""
     prompt = args.get("prompt")
     if "url" in args or not isinstance(prompt, str) or not (found := ADDRESS.search(prompt)):
         return "WebFetch", args
@@ -205,13 +205,13 @@ def page_address(args: Args) -> tuple[str, Args]:
 
 
 def spawned_agent(args: Args) -> tuple[str, Args]:
-    """An agent that is told one message."""
+    """Convert the start of an agent that takes one message."""
     said = str(args.get("message") or args.get("prompt") or "")
     return "Agent", {"description": " ".join(said.split()[:5]), **args}
 
 
 def typed_input(args: Args) -> tuple[str, Args]:
-    """Input for a running command, whose session others number."""
+    """Convert input for a command whose session id is a number."""
     left = dict(args)
     if isinstance(id := left.get("session_id"), int):
         left["session_id"] = str(id)
@@ -219,14 +219,14 @@ def typed_input(args: Args) -> tuple[str, Args]:
 
 
 def patched_files(patch: str) -> tuple[tuple[str, str], ...]:
-    """What a patch does to which file: `add`, `update`, `delete` or `move`, in its order."""
+    """Return each operation of a patch with its path, in order."""
     marks = r"^\*\*\* (Add|Update|Delete) File: (.+?)[ \t]*$|^\*\*\* (Move) to: (.+?)[ \t]*$"
     found = re.findall(marks, patch, re.MULTILINE)
     return tuple(((a or m).lower(), (path or to)) for a, path, m, to in found)
 
 
 def lines_to_read(args: Args, *, based: int) -> Args:
-    """A span of lines as an offset and a limit; `based` is how far their count is below ours."""
+    """Convert a line range to offset and limit; `based` is added to the first line."""
     left = dict(args)
     if based and isinstance(offset := left.get("offset"), int):
         left["offset"] = offset + based
@@ -248,7 +248,7 @@ def lines_to_read(args: Args, *, based: int) -> Args:
 
 
 def times_to_replace(args: Args) -> Args:
-    """How often a text is expected is whether all of it is replaced."""
+    """Convert an expected number of replacements to replace_all."""
     left = dict(args)
     expected = left.pop("expected_replacements", None)
     if isinstance(expected, int) and expected > 1:
@@ -257,7 +257,7 @@ def times_to_replace(args: Args) -> Args:
 
 
 def search_case(args: Args) -> Args:
-    """Case that counts is case that is not ignored; names alone are a mode of output."""
+    """Convert case_sensitive and names_only to our search flags."""
     left = dict(args)
     for name in ("case_sensitive", "caseSensitive"):
         if isinstance(counts := left.get(name), bool):

@@ -1,4 +1,4 @@
-"""The one call that a call means: our names for what other agents' models call differently.
+"""Tool calls under other agents' names, translated to our tools and arguments.
 
 The log keeps what the model said. Permissions, hooks, transcripts, the doom-loop guard and the
 context layers see what this makes of it, which is a pure function of the call alone.
@@ -13,28 +13,34 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.content import Call
+from travois.core.tool_aliases import ANSWERED, ARGUMENTS, OWN, TOOL_ALIASES, ZERO_BASED, fold
+from travois.core.tool_conversions import (
+    Unanswerable,
+    lines_to_read,
+    search_case,
+    shell_command,
+    times_to_replace,
+)
 
 Args = dict[str, object]
 NO_FIELDS: dict[str, tuple[str, ...]] = {}
 
 
 class Translated(msgspec.Struct, frozen=True):
-    """A call in our words."""
+    """A call with our tool name and arguments."""
 
     name: str
     args: Args
     remarks: tuple[str, ...] = ()
-    """What the model is told of arguments that change nothing."""
+    """Remarks for the model about arguments without effect."""
     idle: Args = {}
     """These arguments."""
     conflict: str = ""
-    """Why it means nothing; empty if it means something."""
+    """The reason why the call cannot be understood; empty if it can."""
 
 
 def canonical_name(name: str) -> str:
     """Return the name of the tool of ours that a name means; the same name if it means none."""
-    from travois.core.tool_aliases import OWN, TOOL_ALIASES, fold
-
     if "__" in name:
         return name
     alias = TOOL_ALIASES.get(fold(name))
@@ -70,9 +76,6 @@ def translate(
 
     `own` is the tool of ours that has this name, if one does; `fields` are what tools take.
     """
-    from travois.core.tool_aliases import OWN, TOOL_ALIASES, fold
-    from travois.core.tool_conversions import Unanswerable
-
     alias = TOOL_ALIASES.get(fold(name))
     tool = own or (alias.tool if alias else OWN.get(fold(name), name))
     said = {key: value for key, value in args.items() if value is not None}
@@ -83,8 +86,6 @@ def translate(
         except Unanswerable as error:
             return Translated(tool, said, conflict=str(error))
     elif tool == "Bash":
-        from travois.core.tool_conversions import shell_command
-
         tool, said = shell_command(said)
     said = _special(tool, said, called=fold(name))
     also = alias.args if alias is not None and alias.tool == tool else dict[str, str]()
@@ -92,26 +93,22 @@ def translate(
 
 
 def _special(tool: str, args: Args, *, called: str) -> Args:
-    """Arguments that mean ours in another unit or another sense."""
-    from travois.core import tool_aliases as aliases
-    from travois.core import tool_conversions as conversions
+    """Convert arguments that have another unit or another sense."""
 
     match tool:
         case "Read":
-            based = 1 if called in aliases.ZERO_BASED else 0
-            return conversions.lines_to_read(args, based=based)
+            based = 1 if called in ZERO_BASED else 0
+            return lines_to_read(args, based=based)
         case "Edit":
-            return conversions.times_to_replace(args)
+            return times_to_replace(args)
         case "Grep":
-            return conversions.search_case(args)
+            return search_case(args)
         case _:
             return args
 
 
 def _renamed(tool: str, args: Args, own: Mapping[str, str], fields: Collection[str]) -> Translated:
-    """The arguments under our names; what changes nothing is left out, and said so."""
-    from travois.core.tool_aliases import ANSWERED, ARGUMENTS, fold
-
+    """Rename the arguments; those without effect are dropped with a remark."""
     names, answered = ARGUMENTS.get(tool, {}), ANSWERED.get(tool, {})
     said, idle, remarks, sources = Args(), Args(), list[str](), dict[str, str]()
     for key, value in args.items():
@@ -124,10 +121,10 @@ def _renamed(tool: str, args: Args, own: Mapping[str, str], fields: Collection[s
             continue
         if target in said and said[target] != value:
             if target not in args:
-                both = f"{sources[target]} and {key} say different things"
-                return Translated(tool, args, conflict=f"{both}; give one of them")
+                both = f"{sources[target]} and {key} have different values"
+                return Translated(tool, args, conflict=f"{both}; send one of them")
             other = sources[target] if key == target else key
-            remarks.append(f"{other} has no effect here: {target} says something else.")
+            remarks.append(f"{other} has no effect here: {target} has another value.")
             said[target], sources[target] = args[target], target
             continue
         said[target], sources[target] = value, key

@@ -1,8 +1,8 @@
 """The tools that a family of models was trained with: names over our own implementations, as data.
 
 A head offers the toolset of its model's family. Whatever a head offers, calls by any other name
-are understood as well (`kernel.aliases`). To show a tool under another name, add a line to a
-toolset; its arguments must be ones that `kernel.aliases` maps back.
+are understood as well (`core.tool_aliases`). To show a tool under another name, add a line to a
+toolset; its arguments must be ones that `core.tool_aliases` maps back.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-AUTO, DEFAULT = "auto", "claude"
+AUTO = "auto"
+DEFAULT = "claude"
 FAMILIES = (
     ("openai", r"gpt-(?:[5-9]|4\.1|oss)|\bo[34](?:-|$)|codex"),
     ("gemini", r"gemini"),
     ("qwen", r"qwen(?!-?[12](?:\.|-|$))"),
 )
-"""Which models know which toolset: part of a model's id. All others know the default's names."""
+"""Patterns of model ids with their toolset. All other models get the default."""
 
 PREFER = (
     "Prefer Edit to Write, and the dedicated tools (Read, Grep, Glob, Git*) to shell commands "
@@ -43,11 +44,11 @@ end_of_file: "*** End of File" LF
 path: /(.+)/
 %import common.LF
 """
-"""What a patch looks like, in the notation in which providers take grammars (Lark)."""
+"""The grammar of a patch in Lark notation, as providers take it."""
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """One tool of ours as a toolset names it."""
+    """One of our tools as a toolset presents it."""
 
     name: str
     args: Mapping[str, str] = {}
@@ -59,21 +60,21 @@ class Shown(msgspec.Struct, frozen=True):
     schema: str = ""
     """The whole schema, where renaming ours is not enough."""
     grammar: str = ""
-    """What its one argument looks like, where the protocol has tools that take plain text."""
+    """The grammar of its one argument, where the protocol has plain-text tools."""
 
 
 class Toolset(msgspec.Struct, frozen=True):
-    """How a head tells of our tools."""
+    """The presentation of our tools in a request."""
 
     shown: Mapping[str, Shown] = {}
     hidden: Mapping[str, tuple[str, ...]] = {}
     """Tools that it leaves out where these others, which do the same, are there."""
     phrases: tuple[str, ...] = (PREFER, KEEP_LIST)
-    """What the system text says of tools, phrase by phrase as in the default's."""
+    """The phrases of the system prompt about tools, in the order of the default's."""
 
 
 def same(*names: str) -> dict[str, str]:
-    """Arguments under our own names."""
+    """Map each name to itself."""
     return {name: name for name in names}
 
 
@@ -113,7 +114,7 @@ TODO_WORDS = (
 
 
 def _files(edit: str, replace_all: str) -> dict[str, Shown]:
-    """What Gemini's and Qwen's own agents have in common."""
+    """Return the file tools that Gemini's and Qwen's agents have in common."""
     strings = {"replace_all": replace_all} if edit == "edit" else {replace_all: "replace_all"}
     return {
         "Read": Shown("read_file", same("file_path", "offset", "limit"), READ_WORDS),

@@ -1,6 +1,6 @@
-"""What the model sees, as a function of the log.
+"""The view: the conversation as the model sees it, derived from the log.
 
-A view grows by `add`, one entry at a time, and is always equal to `project` of the same entries.
+A view grows by `add`, one entry at a time, and always equals `project_view` of the same entries.
 It is total: whatever lines a damaged log has lost, the rest projects to a history that a provider
 accepts.
 """
@@ -29,7 +29,7 @@ from travois.core.facts import (
 )
 
 CLEARED_RESULT = "[This result was cleared."
-"""How the text begins that stands in the place of a cleared result."""
+"""The beginning of the text that replaces a cleared result."""
 LOST_RESULT = "The result of this call was lost when the session log was damaged."
 THINKING = ("thinking", "redacted_thinking")
 """Blocks that a provider binds to everything before them."""
@@ -38,7 +38,7 @@ SEALED = (*THINKING, "sealed")
 WHOLE_WINDOWS = 8
 """Characters for each token of a window: no vocabulary needs so many on the average."""
 LEAST_HELD = 1_000_000
-"""How many characters are held at least, whatever the window."""
+"""The characters that are always kept, whatever the window."""
 LOST_START = "(The beginning of this conversation was lost when the session log was damaged.)"
 
 
@@ -61,45 +61,45 @@ class View(msgspec.Struct):
     open: dict[str, Item | None] = {}
     """Calls of the last reply that still lack a shown result, in the order asked."""
     queued: list[Item] = []
-    """What was said while calls were open: shown after their results."""
+    """Messages that arrived while calls were open: shown after their results."""
     ids: set[str] = set()
     """Every call id ever used, so that none is used twice."""
     moves: int = 0
-    """How many facts have moved the prefix: an encoder that saw fewer starts over."""
+    """The number of facts that moved the prefix: an encoder that saw fewer starts over."""
     moved: int = 0
     """The last entry that did: all requests after it only grew."""
     seen: int = 0
-    """How many items the model has been sent."""
+    """The number of items that the model was sent."""
     sent: Sent | None = None
     sent_moves: int = 0
     """`moves` when the last request left: if it still stands, the prefix must too."""
     anchor: int = 0
-    """How many pieces the last answered request had: the provider's cache ends there."""
+    """The number of pieces of the last answered request: the provider's cache ends there."""
     branch: int = 0
     """The entry with which a fork goes its own way: its siblings share all before it."""
     replied: int = -1
-    """Where the last reply stands among the items."""
+    """The index of the last reply."""
     counted: int = -1
-    """Where the last reply stands whose own count of tokens still holds."""
+    """The index of the last reply whose token count still applies."""
     since: int = 0
     """The number of the entry with which the present model began: it counts in its own way."""
     cleared: tuple[str, ...] = ()
     """Calls whose results the provider clears for us."""
     cleared_inputs: tuple[str, ...] = ()
-    """Those of them whose arguments it clears, too."""
+    """The calls among them whose arguments it clears, too."""
     summaries: dict[int, int] = {}
     """The compactions whose summary is shown, by entry; and under which number it is."""
     omitted: int = 0
-    """How many items after the first were left out, because no window could take what is there.
+    """The number of items left out after the first, since no window could hold them.
 
     Nothing can be sent before a compaction covers them.
     """
     omitted_chars: int = 0
 
     def add(self, entry: Entry) -> None:
-        """Take one more entry into account.
+        """Apply one more entry.
 
-        `Rewound` and `Restored` change what came before them, which only `project` can honour.
+        `Rewound` and `Restored` change what came before them, which only `project_view` can honour.
         """
         moves = self.moves
         self._take(entry)
@@ -107,7 +107,7 @@ class View(msgspec.Struct):
             self.moved = entry.seq
 
     def copy(self) -> View:
-        """Another view of the same, which grows by itself."""
+        """Return an independent copy."""
         return msgspec.structs.replace(
             self,
             items=list(self.items),
@@ -153,7 +153,7 @@ class View(msgspec.Struct):
         self.epoch, self.moves, self.anchor = epoch, self.moves + 1, 0
 
     def _unbind(self, kinds: tuple[str, ...] = THINKING) -> None:
-        """Let go of all thinking so far: it is bound to a history that no longer stands."""
+        """Drop all thinking so far: it is bound to a history that no longer exists."""
         self.items = [_without(item, kinds) for item in self.items]
 
     def _open(self, fact: AnyFact) -> None:
@@ -213,7 +213,7 @@ class View(msgspec.Struct):
             self._show(call, fact.text.replace("{call}", call))
 
     def _note(self, seq: int, *texts: str) -> None:
-        """Tell at the tail what may not be told inside a history that is bound."""
+        """Append a note that may not be inserted into a bound history."""
         if told := tuple(Text(text) for text in texts if text):
             self._say(Item(seq, User(told, origin="note")))
 
@@ -230,7 +230,7 @@ class View(msgspec.Struct):
                 return
 
     def _restore(self, fact: Restored | Rewound) -> None:
-        """Own up to a changed history: one move for it, and one for the compaction that is gone."""
+        """Apply a changed history: one move for it, and one for the removed compaction."""
         assert isinstance(fact, Restored), "a rewound log is projected anew"
         self.moves, self.anchor, self.counted = self.moves + 2, 0, -1
         self._unbind()
@@ -263,7 +263,7 @@ class View(msgspec.Struct):
         return bool(self.omitted) and self.items[0].seq < seq < self.items[1].seq
 
     def trim(self, *, slack: int = 1) -> None:
-        """Leave out the older items of a conversation that is larger than any window.
+        """Leave out the older items of a conversation that exceeds any window.
 
         The first item stays, and of the last those that a compaction may keep word for word, or
         `slack` times as many: what is left is the same however often this is done on the way.
@@ -285,7 +285,7 @@ class View(msgspec.Struct):
         self.seen = max(1, self.seen - cut)
 
     def _last_within(self, most: int) -> int:
-        """The last item after the first from which on there are more characters; 0 if none."""
+        """Return the last item from which on there are too many characters; 0 if none."""
         size = 0
         for index in range(len(self.items) - 1, 0, -1):
             size += _chars(self.items[index])
@@ -295,7 +295,7 @@ class View(msgspec.Struct):
 
 
 def _chars(item: Item) -> int:
-    """About how many characters an item has."""
+    """Estimate the characters of an item."""
     size = 50
     for block in item.fact.content:
         if isinstance(block, Text):
@@ -308,7 +308,7 @@ def _chars(item: Item) -> int:
 
 
 def project(entries: Iterable[Entry]) -> View:
-    """What the model sees after these entries."""
+    """Build the view of these entries."""
     view, told = View(), list(entries)
     alive = living(told)
     for entry in alive:
@@ -320,14 +320,14 @@ def project(entries: Iterable[Entry]) -> View:
 
 
 class TakenOut(msgspec.Struct, frozen=True):
-    """What rewinds and undone compactions took out of a conversation."""
+    """The entries that rewinds and undone compactions removed."""
 
     spans: tuple[tuple[int, int], ...] = ()
     """After which entry and up to which nothing counts, the last first."""
     compactions: frozenset[int] = frozenset()
 
     def has(self, seq: int) -> bool:
-        """Whether the entry of this number does not count."""
+        """Return whether this entry was removed."""
         return seq in self.compactions or any(to < seq <= last for to, last in self.spans)
 
     @property
@@ -337,7 +337,7 @@ class TakenOut(msgspec.Struct, frozen=True):
 
 
 def taken_out(entries: Iterable[Entry]) -> TakenOut:
-    """What the `Rewound` and `Restored` among these entries took out."""
+    """Find the entries that the `Rewound` and `Restored` facts removed."""
     edits = [entry for entry in entries if isinstance(entry.fact, Rewound | Restored)]
     spans: list[tuple[int, int]] = []
     undone: set[int] = set()
@@ -354,7 +354,7 @@ def taken_out(entries: Iterable[Entry]) -> TakenOut:
 
 
 def living(entries: list[Entry]) -> list[Entry]:
-    """The entries that no later `Rewound` or `Restored` has taken out of the conversation."""
+    """Return the entries that no later `Rewound` or `Restored` removed."""
     gone = taken_out(entries)
     if not gone.spans and not gone.compactions:
         return entries
@@ -362,7 +362,7 @@ def living(entries: list[Entry]) -> list[Entry]:
 
 
 def waiting(view: View) -> bool:
-    """Whether the next word is the model's."""
+    """Return whether the model has to speak next."""
     if view.open or not view.items:
         return False
     last = view.items[-1].fact
@@ -370,13 +370,13 @@ def waiting(view: View) -> bool:
 
 
 def thinks(view: View, kinds: tuple[str, ...] = THINKING) -> bool:
-    """Whether thinking is shown, which binds all that stands before it."""
+    """Return whether thinking is shown, which binds everything before it."""
     blocks = (b for i in view.items if isinstance(i.fact, Assistant) for b in i.fact.content)
     return any(isinstance(block, Opaque) and block.kind in kinds for block in blocks)
 
 
 def open_calls(view: View) -> tuple[Call, ...]:
-    """The calls of the last reply that have no result yet, in the order asked."""
+    """Return the calls of the last reply without a result, in the order asked."""
     if not view.open:
         return ()
     reply = view.items[view.replied].fact
@@ -399,7 +399,7 @@ def _without(item: Item, kinds: tuple[str, ...]) -> Item:
 
 
 def _with_short_inputs(item: Item, fact: Cleared) -> Item:
-    """The same reply with another text in place of each long argument of these calls."""
+    """Return the same reply with a text in place of each long argument of these calls."""
     if not isinstance(item.fact, Assistant):
         return item
     blocks = tuple(
@@ -412,7 +412,7 @@ def _with_short_inputs(item: Item, fact: Cleared) -> Item:
 
 
 def _summary(fact: Compacted) -> Item:
-    """A summary is the harness speaking, but a provider's own summary is the model's block."""
+    """Build the item of a summary: a note of ours, or a block of the provider's own."""
     if fact.by == "provider":
         return Item(fact.last, Assistant(_signed(fact) or fact.summary, stop="compaction"))
     shown = tuple(block for block in fact.summary if not isinstance(block, Call | Opaque))
@@ -420,5 +420,5 @@ def _summary(fact: Compacted) -> Item:
 
 
 def _signed(fact: Compacted) -> tuple[Opaque, ...]:
-    """The provider's own blocks; what else a summary says is ours, and is told at the tail."""
+    """Return the provider's own blocks; the rest of a summary is told at the tail."""
     return tuple(block for block in fact.summary if isinstance(block, Opaque))

@@ -1,4 +1,4 @@
-"""An agent: a session plus the ports that the loop needs."""
+"""The Agent record and its parts: tools, permissions, hooks, memory, team, models."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from travois.skills.skills import Practice, Skills
 
 
 class World(msgspec.Struct, frozen=True):
-    """Everything outside that tools may reach."""
+    """The files, processes, web and storage that tools may reach."""
 
     root: str
     files: Files
@@ -45,11 +45,11 @@ class World(msgspec.Struct, frozen=True):
     kept: str = ""
     """The folder that `spill` writes to."""
     snapshots: Keeper | None = None
-    """Keeps the workspace as it was before changes; none if nobody does."""
+    """Snapshots of the workspace before changes; none if they are off."""
 
 
 class Patience(msgspec.Struct, frozen=True):
-    """How long to go on trying when a provider fails."""
+    """The number of attempts and the delays when a provider fails."""
 
     attempts: int = 10
     first: float = 0.5
@@ -57,14 +57,14 @@ class Patience(msgspec.Struct, frozen=True):
 
 
 class Encoder(Protocol):
-    """Makes requests out of views."""
+    """The encoder that turns views into requests."""
 
     def request(self, view: View) -> Request:
-        """The next request; the same view gives the same bytes."""
+        """Return the next request; the same view gives the same bytes."""
         ...
 
     def fork(self) -> Encoder:
-        """One that has seen nothing, for a branch of the conversation."""
+        """Return an encoder without history, for a branch of the conversation."""
         ...
 
 
@@ -76,28 +76,28 @@ class Small(msgspec.Struct, frozen=True):
 
 
 class Naming(msgspec.Struct):
-    """How the work of sub-agents is named for people who watch."""
+    """The naming of subagents' activities for people who watch."""
 
     seconds: float
-    """How much time passes at least between two names."""
+    """The minimum seconds between two names."""
     small: Callable[[], Small | None]
     watched: bool = False
-    """Whether a front end shows the names; else no model is asked for them."""
+    """True if a front end shows the names; else no model is asked for them."""
 
 
 class Gathering(msgspec.Struct):
-    """A look through the conversation for what is worth keeping."""
+    """A memory extraction from the conversation."""
 
     done: anyio.Event
     told: str = ""
-    """What came of it, for the eye."""
+    """The outcome, for display."""
 
 
 class Summaries(Protocol):
-    """Summaries that sessions of one project and trust share, by the digest of what they are on."""
+    """Summaries that sessions of one project share, by a digest of their input."""
 
     def get(self, key: str) -> str:
-        """The summary of this key; empty if there is none."""
+        """Return the summary of this key; empty if there is none."""
         ...
 
     def put(self, key: str, text: str) -> None:
@@ -106,7 +106,7 @@ class Summaries(Protocol):
 
     @property
     def under_way(self) -> dict[str, anyio.Event]:
-        """The keys that a model is being asked for in this process; set when that is over."""
+        """The keys for which a model is being asked; the event is set at the end."""
         ...
 
 
@@ -120,7 +120,7 @@ class Noting(msgspec.Struct):
 
 
 class Birth(msgspec.Struct, frozen=True):
-    """How an agent came to be that another one started."""
+    """The link of a subagent to the agent that started it."""
 
     id: str
     kind: str
@@ -128,7 +128,7 @@ class Birth(msgspec.Struct, frozen=True):
     log: str = ""
     """The file of its own log."""
     depth: int = 1
-    """How many agents stand between it and the person, itself included."""
+    """The number of agents between it and the person, itself included."""
 
 
 class AgentTools(msgspec.Struct, frozen=True):
@@ -140,35 +140,35 @@ class AgentTools(msgspec.Struct, frozen=True):
     announce_mcp: Callable[[Agent], None] = lambda agent: None
     """Tells the model of MCP servers that changed; asked at every safe boundary."""
     restate_mcp: Callable[[], tuple[Text, ...]] = tuple
-    """What the model is told again of MCP servers after a compaction."""
+    """Text about MCP servers that is repeated after a compaction."""
     toolset: str = "auto"
-    """Whose names its tools have in the head; `auto` for those of the model's family."""
+    """The toolset that names the tools; `auto` for that of the model's family."""
     search_web: Callable[[Agent, Wanted], Awaitable[Found]] | None = None
     """Searches the web; none where that is off. Raises OSError."""
 
 
 class AgentPermissions(msgspec.Struct):
-    """What an agent may do, and whom it asks. Mode, rules and sandbox change with answers."""
+    """The permissions of an agent and the person to ask. Answers change them."""
 
     guard: Guard
     person: Person
     sandbox: Bounds | None = None
     """The sandbox for what tools start; none if there is none."""
     sandbox_missing: str = ""
-    """Why unproven commands may not run without a sandbox; empty if they may."""
+    """The reason why unproven commands may not run without a sandbox; empty if they may."""
     save_rules: Callable[[Update], None] = lambda update: None
     """Keeps rules that a person made by an answer, for later sessions."""
     is_attended: bool = True
-    """Whether a person is there to answer questions."""
+    """True if a person is there to answer questions."""
 
 
 class AgentHooks(msgspec.Struct):
     """The hooks of an agent. `active` is made when the first hook joins a running session."""
 
     active: Hooks | None = None
-    """Whoever listens; none while nobody does."""
+    """The active hooks; none if there are none."""
     make: Callable[[], Hooks] | None = None
-    """Makes a place for hooks where nobody listens yet; none where nobody may."""
+    """Creates the hooks when the first one joins; none where hooks are off."""
     run_inline: Callable[[Agent, Hook, bytes], Awaitable[Said]] | None = None
     """Answers for hooks that are no programs."""
     write_transcript: Callable[[], str] = lambda: ""
@@ -176,52 +176,52 @@ class AgentHooks(msgspec.Struct):
 
 
 class AgentContext(msgspec.Struct, frozen=True):
-    """How a conversation is made to fit into the model's window."""
+    """The settings that keep a conversation within the context window."""
 
     layers: Layers = Layers()
     open_summaries: Callable[[], Summaries] | None = None
-    """Where summaries are that another session may have paid for; none if none are shared."""
+    """Opens the summaries shared between sessions; none if none are shared."""
 
 
 class AgentMemory(msgspec.Struct, frozen=True):
-    """What an agent remembers from earlier sessions, and how it finds more."""
+    """The memories of earlier sessions, and how they are extracted and recalled."""
 
     memories: Memories | None = None
-    """What is remembered; none if nothing is."""
+    """The memories; none if memory is off."""
     extract: Literal["model", "rules", "off"] = "model"
-    """Who finds what is worth keeping."""
+    """The author of new memories."""
     recall: bool = True
-    """Whether memories are shown with the prompts that they fit."""
+    """True if memories are shown with the prompts that they fit."""
 
 
 class AgentPrompt(msgspec.Struct, frozen=True):
-    """What the model is told besides the conversation."""
+    """The parts of the prompt besides the conversation."""
 
     environment: Callable[[], Surroundings] | None = None
-    """Where the session stands at the moment; none if the model need not know."""
+    """Describes the current surroundings; none if the model need not know them."""
     instructions: Library | None = None
-    """Where instruction files are read; none if there are none."""
+    """The instruction files; none if there are none."""
     skills: Skills | None = None
-    """Where skills are read; none if there are none."""
+    """The skills; none if there are none."""
     use_skills: Callable[[Agent], Practice] | None = None
-    """How an agent uses them."""
+    """Returns the port by which an agent uses skills."""
     restate: Callable[[Agent], tuple[Text, ...]] = lambda agent: ()
-    """What the model is told again after a compaction, as it stands then: rules, surroundings."""
+    """Text that is repeated after a compaction, as it is then: rules, surroundings."""
 
 
 class Team(msgspec.Struct):
-    """Whom an agent works with. `children` and `on_child` are set by whoever runs it."""
+    """The parent, children and mail of an agent. `children` and `on_child` are set later."""
 
     children: Agents | None = None
     """The agents that it has started; none if it may start none."""
     siblings: Agents | None = None
-    """Those of whoever started it, itself among them."""
+    """The subagents of its parent, itself among them."""
     birth: Birth | None = None
-    """Whose child it is; none for the agent that a person talks to."""
+    """The link to its parent; none for the main agent."""
     on_child: Callable[[Agent], object] = lambda child: None
     """Told of each agent that it starts, and of theirs, before their first turn."""
     naming: Naming | None = None
-    """Who names the work of its sub-agents besides rules; none if nobody does."""
+    """The naming of its subagents' activities by a model; none for rules alone."""
     tasks: TaskStore | None = None
     """The task list that it shares; none if that is its session's own."""
     courier: Courier | None = None
@@ -236,25 +236,25 @@ class AgentModels(msgspec.Struct, frozen=True):
     small: Callable[[], Small | None] = lambda: None
     """A cheaper model, if one is known."""
     fallbacks: tuple[str, ...] = ()
-    """Who answers, in this order, while the model cannot; all of them can be reached."""
+    """The models that answer, in this order, while the chosen one cannot."""
     named: Callable[[str | Card], Small] | None = None
-    """Return a client for another model, by its name or card; raises `Fault`."""
+    """Return a client for another model, by its name or card; raises `UserError`."""
     is_local: Callable[[Card], bool] = lambda card: False
-    """Whether a model runs in a server on this machine, which may cut prompts without a word."""
+    """True if a model runs in a server on this machine, which may cut prompts without a word."""
     retry: Patience = Patience()
 
 
 class TurnState(msgspec.Struct):
-    """What changes while turns run. Everything else that changes is in the log."""
+    """The state that changes while turns run. Everything else that changes is in the log."""
 
     inbox: deque[User] = msgspec.field(default_factory=deque[User])
-    """What waits outside for the next safe boundary."""
+    """Messages that wait for the next safe boundary."""
     began: int = 0
-    """The entry after which its last turn began; nought before the first one."""
+    """The entry after which its last turn began; zero before the first one."""
     stop_reason: str = ""
-    """Why a hook ends the turn that runs; empty if none does."""
+    """The reason why a hook ends the turn that runs; empty if none does."""
     sent_back: int = 0
-    """How often in this turn hooks sent the model back to work."""
+    """The number of times that hooks sent the model back to work in this turn."""
     kept: int = -1
     """The last message for which the workspace was kept; none while no turn has changed it."""
     kept_files: tuple[str, ...] = ()
@@ -268,7 +268,7 @@ class TurnState(msgspec.Struct):
 
 
 class Runtime(msgspec.Struct):
-    """What the program lends an agent: time, background jobs, news of settings and folder."""
+    """Services of the program for an agent: clock, background jobs, reloading, worktrees."""
 
     clock: Callable[[], float] = time
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
@@ -281,11 +281,11 @@ class Runtime(msgspec.Struct):
     relocate: Callable[[Agent], None] = lambda agent: None
     """Brings root, permissions, sandbox and snapshots to where the log says that it works."""
     worktrees: Callable[[Agent], Worktrees] | None = None
-    """Who makes the worktrees that its session moves to; none if it may not move."""
+    """Makes the worktrees that its session moves to; none if it may not move."""
 
 
 class Agent(msgspec.Struct):
-    """What one conversation runs on. The log is its only memory.
+    """Everything that one conversation runs on. The log is its only memory.
 
     Parts are built once, in `compose/`. What may be exchanged later has a method here; within
     the parts, those that are not frozen say what changes.
@@ -293,7 +293,7 @@ class Agent(msgspec.Struct):
 
     session: Session
     model: Model
-    """Whoever answers at the moment."""
+    """The current model client."""
     encoder: Encoder
     tools: AgentTools
     world: World
@@ -304,31 +304,31 @@ class Agent(msgspec.Struct):
     prompt: AgentPrompt = AgentPrompt()
     team: Team = msgspec.field(default_factory=Team)
     budget: Purse = msgspec.field(default_factory=Purse)
-    """What it may use up, with all that it starts."""
+    """The budget of the agent and all that it starts."""
     models: AgentModels = AgentModels()
     turn: TurnState = msgspec.field(default_factory=TurnState)
     runtime: Runtime = msgspec.field(default_factory=Runtime)
 
     def use_model(self, model: Model) -> None:
-        """Let another model answer from here on."""
+        """Use another model client from now on."""
         self.model = model
 
     def use_world(self, world: World) -> None:
-        """Work in another folder, or through other files, from here on."""
+        """Use another folder or other files from now on."""
         self.world = world
 
     def join_siblings(self, siblings: Agents, *, person: Person, budget: Purse) -> None:
-        """Become one of the children of another agent, which pays for it and relays questions."""
+        """Become a child of another agent, which pays for it and relays questions."""
         self.team.siblings, self.permissions.person, self.budget = siblings, person, budget
 
     def lead(self, children: Agents) -> None:
-        """Have children; they need their parent, so they come after it."""
+        """Set the subagents; they need their parent, so they come after it."""
         self.team.children = children
 
     def use_tools(self, tools: AgentTools) -> None:
-        """Have other tools from here on; the head of requests is the caller's to change."""
+        """Use other tools from now on; the caller changes the head of requests."""
         self.tools = tools
 
     def use_skills(self, skills: Skills) -> None:
-        """Read skills elsewhere from here on."""
+        """Use other skills from now on."""
         self.prompt = replace(self.prompt, skills=skills)

@@ -1,4 +1,4 @@
-"""Background commands: what the model is told when they end, and waiting for that.
+"""Background commands: reports to the model when they end, and waiting for them.
 
 A job is owed a report as long as the log says that it runs. The report is one fact, so that it is
 told exactly once: at the next safe boundary, when the session is left, or when it is resumed.
@@ -19,24 +19,24 @@ from travois.sessions.session import JOB, Session
 
 RUNNING = "running"
 LINES = 12
-"""How many of its last lines a report shows."""
+"""The most output lines in a report."""
 LONGEST = 2_000
-"""How many characters of them."""
+"""The most characters of these lines."""
 LABEL = 120
 PATIENCE = 10.0
-"""How many seconds a headless run or an agent waits for its jobs after its last word.
+"""The seconds that a headless run or an agent waits for its jobs after its last word.
 
 Some, such as servers, never end."""
 LOST = (
-    "The session was interrupted while it ran. It does not run any more; how it ended is not "
-    "known, and output that was not read is gone."
+    "The session was interrupted while it ran. It no longer runs; how it ended is unknown, and "
+    "unread output is lost."
 )
 FORKED = "It belongs to the session that this one was forked from and cannot be reached from here."
-LEFT = "It was ended because the session was closed."
+LEFT = "It was stopped because the session was closed."
 
 
 def describe_status(status: int | None) -> str:
-    """How a job stands, in words."""
+    """Describe the exit status of a job."""
     if status is None:
         return RUNNING
     if status >= 0:
@@ -48,32 +48,32 @@ def describe_status(status: int | None) -> str:
 
 
 def running_jobs(agent: Agent) -> dict[str, Job]:
-    """The jobs of this agent of whose end it has not heard, by id."""
+    """Return the jobs whose end this agent has not been told, by id."""
     jobs = agent.world.processes.jobs()
     owed = (id for id, state in agent.session.jobs.items() if state == RUNNING)
     return {id: jobs[id] for id in owed if id in jobs}
 
 
 def end_reports(agent: Agent) -> list[User]:
-    """Reports of the jobs that have ended since the last time that any were made."""
+    """Build reports of the jobs that have ended since the last call."""
     waiting = {said.mail for said in agent.turn.inbox}
     over = ((id, job) for id, job in running_jobs(agent).items() if job.over)
     return [report_end(job) for id, job in over if JOB + id not in waiting]
 
 
 def report_end(job: Job, *, state: str = "") -> User:
-    """What the model is told of a job that has ended."""
+    """Build the note that tells the model of a finished job."""
     title = _line(job.label)
     tail = job.last_lines(LINES)[-LONGEST:]
-    shown = "Its last output:" if tail else "It printed nothing that was not read."
+    shown = "Last output:" if tail else "No unread output."
     parts = [f"[{job.id}: {state or describe_status(job.status)}] {title}", shown, tail]
     if tail:
-        parts.append(f"[BashOutput {job.id} shows all of its output that was not read.]")
+        parts.append(f"[BashOutput {job.id} shows all unread output.]")
     return _report(job.id, "\n".join(part for part in parts if part))
 
 
 def report_lost(session: Session) -> None:
-    """After a crash, tell of the jobs that the log says are running: none of them is."""
+    """Report the jobs that a crash ended, according to the log."""
     for what, state in list(session.state.items()):
         if not what.startswith(JOB) or state != RUNNING:
             continue
@@ -83,7 +83,7 @@ def report_lost(session: Session) -> None:
 
 
 def report_left(agent: Agent) -> tuple[str, ...]:
-    """Tell of the jobs that end with the session; returns words about them for the user."""
+    """Report the jobs that end with the session; return a notice for the user."""
     ended: list[str] = []
     for job in running_jobs(agent).values():
         if job.over:
@@ -91,20 +91,20 @@ def report_left(agent: Agent) -> tuple[str, ...]:
             continue
         agent.session.append(_report(job.id, f"[{job.id}: stopped] {_line(job.label)}\n{LEFT}"))
         ended.append(f"{job.id} ({_line(job.label)})")
-    return (f"Ended with the session: {', '.join(ended)}",) if ended else ()
+    return (f"Stopped with the session: {', '.join(ended)}",) if ended else ()
 
 
 def hand_over(child: Agent, parent: Agent) -> str:
-    """Let a parent hear of the jobs that its child leaves behind; returns words about them."""
+    """Make the parent responsible for a child's running jobs; return a note about them."""
     left = running_jobs(child)
     for id in left:
         parent.session.append(Changed(JOB + id, RUNNING))
     names = ", ".join(f"{id} ({_line(job.label)})" for id, job in left.items())
-    return f"It leaves background commands: {names}" if left else ""
+    return f"Background commands still running: {names}" if left else ""
 
 
 async def wait_for_news(agent: Agent, *, patience: float | None = None) -> bool:
-    """Wait until something came in for an agent, or nothing works for it any more.
+    """Wait until something arrives for an agent, or nothing works for it any more.
 
     Returns whether there is something to admit. Jobs are waited for only so long, if it is said.
     """

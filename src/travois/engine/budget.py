@@ -1,4 +1,4 @@
-"""Spending: no request leaves that could cost more than is left.
+"""Budget checks: no request is sent that could cost more than is left.
 
 What a request may come to is known before it leaves: its prompt is counted, and only so long a
 reply is asked for as can be paid. What a living cache holds counts at the price of reading it. So
@@ -26,15 +26,15 @@ from travois.engine.agent import Agent
 LEAST = 2_000
 """A reply that may not be this long is not worth its prompt."""
 PAUSE = 0.05
-"""How long to wait for the requests of others, where they may leave enough for ours."""
+"""The interval at which a request waits for other requests' reservations."""
 NEAR = (
-    "This run is near {limit}. When that is reached it ends, and only what was said by then "
-    "counts. Begin nothing more: state what you found, and what is left to do."
+    "This run is near {limit}. When it is reached, the run ends, and only what you said by then "
+    "counts. Start nothing new: state what you found and what is left to do."
 )
 
 
 class Exhausted(Exception):
-    """A limit lets no request leave."""
+    """A limit that lets no request be sent."""
 
     def __init__(self, reached: Reached) -> None:
         super().__init__(reached.text)
@@ -42,25 +42,25 @@ class Exhausted(Exception):
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """What a request will come to: its prompt, and dollars for each token of the reply."""
+    """The most that a request may cost: its prompt, and dollars per token of the reply."""
 
     prompt: Amount
     rate: float
 
     def affordable(self, left: Amount) -> float:
-        """How many tokens of a reply can be paid of what is left; below nought if no prompt can."""
+        """Return the reply tokens that the rest pays for; negative if not even the prompt."""
         room = left - self.prompt
         if room.turns < 0 or room.dollars < 0:
             return -1
         return min(room.tokens, room.dollars / self.rate if self.rate else inf)
 
     def total(self, output: int) -> Amount:
-        """What it comes to with a reply of so many tokens."""
+        """Return the cost with a reply of this many tokens."""
         return self.prompt + Amount(0, output, output * self.rate)
 
 
 class Payment(msgspec.Struct):
-    """A request under way: how long a reply was paid for, and what it then was."""
+    """A request that is being paid for: the granted reply length, then the real usage."""
 
     output: int
     """Nought where the model may say all that it can."""
@@ -68,13 +68,13 @@ class Payment(msgspec.Struct):
 
 
 def check(agent: Agent) -> None:
-    """Raise `Exhausted` if a limit is reached."""
+    """Raise `BudgetExhausted` if a limit is reached."""
     if reached := agent.budget.reached(agent.runtime.clock()):
         raise Exhausted(Reached(reached.what, f"reached {reached.text}"))
 
 
 def warn(agent: Agent) -> None:
-    """Ask the model, once in a run, to come to its end while it still can."""
+    """Ask the model once per run to finish when a limit is near."""
     limit = "" if agent.budget.warned else agent.budget.near(agent.runtime.clock())
     if limit:
         agent.budget.warned = True
@@ -83,7 +83,7 @@ def warn(agent: Agent) -> None:
 
 @asynccontextmanager
 async def paid(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Payment]:
-    """Hold what one request may come to while it is under way; raises `Exhausted`."""
+    """Reserve the cost of one request while it runs, then charge it; raises `BudgetExhausted`."""
     card, purse = _card(agent, view), agent.budget
     asked = quote(agent, view, turns=turns)
     output = await _granted(agent, asked, longest=card.output)
@@ -98,7 +98,7 @@ async def paid(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Pa
 
 
 def quote(agent: Agent, view: View, *, turns: int) -> Quote:
-    """What the next request of this view may come to at most, if its cache is read."""
+    """Estimate the most that the next request may cost if its cache is read."""
     card, cache, tokens = _card(agent, view), agent.session.cache, context_tokens(view)
     price = rates(Usage(input=tokens), card.price)
     alive = cache.left(agent.runtime.clock()) > 0 and not cache.moved and card == model(agent)
@@ -109,12 +109,12 @@ def quote(agent: Agent, view: View, *, turns: int) -> Quote:
 
 
 def _card(agent: Agent, view: View) -> Model:
-    """The model that a view is for."""
+    """Return the model card that a view is for."""
     return view.epoch.model if view.epoch is not None else model(agent)
 
 
 async def _granted(agent: Agent, asked: Quote, *, longest: int) -> int:
-    """How long the reply may be; waits while others hold what they may not need."""
+    """Return the affordable reply length; wait while other requests hold reservations."""
     while True:
         check(agent)
         output = int(min(asked.affordable(agent.budget.left()), longest))
@@ -126,8 +126,8 @@ async def _granted(agent: Agent, asked: Quote, *, longest: int) -> int:
 
 
 def _short(agent: Agent, asked: Quote) -> Reached:
-    """The limit that leaves something, but not enough for one more request."""
+    """Describe the limit that leaves too little for one more request."""
     left, need = agent.budget.left(), asked.total(LEAST)
     what = "tokens" if left.tokens < need.tokens else "dollars"
     needed, rest = (amount(what, getattr(of, what)) for of in (need, left))
-    return Reached(what, f"{rest} are left, and one more request may need {needed}")
+    return Reached(what, f"{rest} left, and the next request may need {needed}")

@@ -1,4 +1,4 @@
-"""Another model answers while the one that was chosen cannot; the next turn tries that again."""
+"""Fallback models: another model answers while the chosen one fails, until the next turn."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ HELPS: frozenset[ProblemKind] = frozenset(
 )
 """Problems that another model may not have."""
 ATTEMPTS = 3
-"""How often a model is tried while another one could answer."""
+"""The attempts with a model while a fallback could answer."""
 
 
 def patience(agent: Agent) -> Patience:
-    """How long to go on trying: not long while somebody else could answer."""
+    """Return the retry policy: few attempts while a fallback could answer."""
     if not any(True for _ in _left(agent)):
         return agent.models.retry
     return replace(agent.models.retry, attempts=min(ATTEMPTS, agent.models.retry.attempts))
 
 
 def fall_back(agent: Agent, problem: Problem) -> bool:
-    """Whether another model goes on from here."""
+    """Switch to the next fallback model that can take over; return whether one did."""
     epoch, session = agent.session.view.epoch, agent.session
     if epoch is None or problem.kind not in HELPS:
         return False
@@ -42,32 +42,32 @@ def fall_back(agent: Agent, problem: Problem) -> bool:
             if not session.state.get(HOME):
                 session.append(Changed(HOME, epoch.model.name))
             told = f"{epoch.model.name} cannot answer ({problem.message})"
-            session.emit(Warned(f"{told}; {other.card.name} does until the next turn"))
+            session.emit(Warned(f"{told}; using {other.card.name} until the next turn"))
             return True
     return False
 
 
 def come_back(agent: Agent) -> None:
-    """Let the model that was chosen answer again."""
+    """Switch back to the chosen model."""
     home = agent.session.state.get(HOME, "")
     card = _card(agent, home) if home else None
     if card is None or agent.models.named is None:
         return
     agent.session.append(Changed(HOME, ""))
     try:
-        _moved(agent, agent.models.named(card), why="the model that was chosen is tried again")
+        _moved(agent, agent.models.named(card), why="the chosen model is tried again")
     except Fault as fault:
-        agent.session.emit(Warned(f"{home} cannot be tried again: {fault.what}"))
+        agent.session.emit(Warned(f"Cannot return to {home}: {fault.what}"))
 
 
 def _card(agent: Agent, name: str) -> Model | None:
-    """The model of that name as this session last had it, with all that was learned of it."""
+    """Return the card of that name as this session last used it."""
     heads = (e.fact for e in reversed(agent.session.history()) if isinstance(e.fact, Epoch))
     return next((head.model for head in heads if head.model.name == name), None)
 
 
 def _left(agent: Agent) -> Iterator[Small]:
-    """Who else could answer, in order, after the model that could not."""
+    """Yield the fallbacks after the current model, in order."""
     if agent.models.named is None or agent.session.view.epoch is None:
         return
     present, others = (
@@ -86,7 +86,9 @@ def _moved(agent: Agent, other: Small, *, why: str) -> bool:
         card = replace(other.card, effort=other.card.effort or epoch.model.effort)
         switch(agent, replace(epoch, model=card, why=why, unbind=False))
     except Fault as fault:
-        agent.session.emit(Warned(f"{other.card.name} cannot stand in: {fault.why or fault.what}"))
+        agent.session.emit(
+            Warned(f"{other.card.name} cannot be the fallback: {fault.why or fault.what}")
+        )
         return False
     agent.use_model(other.model)
     return True

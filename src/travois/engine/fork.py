@@ -1,4 +1,4 @@
-"""A fork: one question to the model that shares the conversation's cache and leaves it as it is."""
+"""Forks: side requests that share the conversation's cache and leave it unchanged."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from travois.providers.request import PrefixBreak, Request
 
 Change = Callable[[Request], Request]
 REUSED = "reused"
-"""How a fork ended that nobody was asked in: another session had the answer."""
+"""The outcome of a fork whose answer another session already had."""
 
 
 async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
-    """The model's words on the conversation so far; empty if there are none, whatever the reason.
+    """Ask the model about the conversation; return its answer, or nothing if it fails.
 
     The request is the conversation's own pieces and then the instruction, so it reads its cache.
     Calls that the reply asks for are not run. A frail model is not asked: it would invent.
@@ -40,7 +40,7 @@ async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
 async def aside(
     agent: Agent, view: View, *, what: str, change: Change = lambda request: request
 ) -> Reply | None:
-    """What comes of a request that is no part of the conversation; None where nothing does.
+    """Send a side request; return None if it fails.
 
     `change` is what it asks for besides a reply, or in place of one.
     """
@@ -55,7 +55,7 @@ async def aside(
 async def beside(
     agent: Agent, view: View, *, what: str, change: Change = lambda request: request
 ) -> Reply:
-    """The same, for whoever wants to know why there is no reply; its cost is on record."""
+    """Send a side request and record its cost; raises what made it fail."""
     session = agent.session
     id = f"fork-{session.seq}"
     session.append(Spawned(id, "fork", what))
@@ -79,7 +79,7 @@ async def beside(
 def _asked_once(
     agent: Agent, view: View, what: str
 ) -> AbstractAsyncContextManager[Reply | None, bool | None]:
-    """What another agent was answered at this very point; while none was, others wait for us."""
+    """Share one answer among agents that ask the same; the others wait for the first."""
     if agent.context.open_summaries is None:
         return nullcontext()
     from travois.context.compaction.shared_summaries import ask_once
@@ -95,7 +95,7 @@ def _keep(agent: Agent, view: View, reply: Reply, what: str) -> None:
 
 
 def _dollars(agent: Agent, view: View, usage: Usage) -> float | None:
-    """What it cost, where another model than the conversation's was asked."""
+    """Return the cost if another model than the conversation's was asked."""
     card = view.epoch.model if view.epoch is not None else model(agent)
     return None if card == model(agent) else cost(usage, card.price)
 

@@ -1,4 +1,4 @@
-"""What a call means: which tool, with which arguments; other agents' names are mapped to ours.
+"""Interpreting tool calls: find the tool and map other agents' names to ours.
 
 Nothing that a model says is dropped in silence. An argument is ours under some name, or changes
 nothing and the result says so, or the call is refused, naming the argument that is nearest.
@@ -8,28 +8,32 @@ Tools of servers and of whoever drives the session have schemas of their own and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, cast
 
 import msgspec
+from msgspec import inspect
 from msgspec.structs import replace
 
 from travois.core.content import Call
+from travois.core.tool_aliases import COMMENTS, ITEMS, SHARED, fold
 from travois.core.tool_names import Args, decoded, translate
 from travois.ports.tool import AnyTool
 
-WORKDIR, MOST_TOKENS = "workdir", "max_output_tokens"
+WORKDIR = "workdir"
+MOST_TOKENS = "max_output_tokens"
 LEAST_TOKENS = 200
 """A result may always take so many tokens, or it could not even say what went wrong."""
 
 
 class Meaning(msgspec.Struct, frozen=True):
-    """A call that can be understood, in the words of our own tools."""
+    """A call that was understood, with our tool and arguments."""
 
     call: Call
     tool: AnyTool
     args: Any
     remarks: tuple[str, ...] = ()
-    """What the result says besides: arguments that changed nothing, or were brought into bounds."""
+    """Remarks for the result: arguments without effect, or brought into bounds."""
     workdir: str = ""
     """The folder that this one call runs in; empty for where the shell stands."""
     tokens: int = 0
@@ -37,14 +41,14 @@ class Meaning(msgspec.Struct, frozen=True):
 
 
 class Senseless(Exception):
-    """The call means nothing here; the words tell the model what would."""
+    """The call means nothing here; the message tells the model what would."""
 
 
 Lent = Callable[[str], AnyTool | None]
 
 
 class Fields(Mapping[str, tuple[str, ...]]):
-    """The arguments that each tool takes, by its name; worked out only for those asked for."""
+    """The argument names of each tool, computed on demand."""
 
     def __init__(self, tools: Mapping[str, AnyTool]) -> None:
         self._tools = {name: tool for name, tool in tools.items() if not tool.schema}
@@ -60,7 +64,7 @@ class Fields(Mapping[str, tuple[str, ...]]):
 
 
 def interpret(call: Call, tools: Mapping[str, AnyTool], lent: Lent = lambda name: None) -> Meaning:
-    """Return what a call means; raises `Senseless`."""
+    """Interpret a call; raises `MeaninglessCall`."""
     tool = tools.get(call.name) or lent(call.name)
     if tool is not None and tool.schema:
         return Meaning(call, tool, _decode(tool, call.args, name=call.name))
@@ -86,16 +90,12 @@ def meant_call(call: Call, tools: Mapping[str, AnyTool], lent: Lent) -> Call:
 
 
 def _same_name(name: str, tools: Iterable[str]) -> str:
-    """The tool of this name in another case or with other hyphens; empty if there is none."""
-    from travois.core.tool_aliases import fold
-
+    """Return the tool whose name differs only in case or hyphens; empty if none."""
     folded = fold(name)
     return next((known for known in tools if fold(known) == folded), "")
 
 
 def _checked(call: Call, tool: AnyTool, args: Args, remarks: tuple[str, ...]) -> Meaning:
-    from travois.core.tool_aliases import SHARED
-
     fields = tool.args.__struct_encode_fields__
     shared = tuple(name for name in SHARED.get(tool.name, ()) if name not in fields)
     said, answered = _fitted(tool, args, shared)
@@ -103,7 +103,7 @@ def _checked(call: Call, tool: AnyTool, args: Args, remarks: tuple[str, ...]) ->
     found, bounded = _within_bounds(tool, own)
     text = msgspec.json.encode({**said, **bounded}).decode()
     same = call.name == tool.name and decoded(call.args) == {**said, **bounded}
-    limits = tuple(f"{key} is at most {most:,}, so that was used." for key, most in bounded.items())
+    limits = tuple(f"{key} is limited to {most:,}; that was used." for key, most in bounded.items())
     return Meaning(
         call if same else replace(call, name=tool.name, args=text),
         tool,
@@ -115,9 +115,7 @@ def _checked(call: Call, tool: AnyTool, args: Args, remarks: tuple[str, ...]) ->
 
 
 def _fitted(tool: AnyTool, args: Args, shared: tuple[str, ...]) -> tuple[Args, list[str]]:
-    """The arguments under the names of the tool's fields; raises `Senseless` for any other."""
-    from travois.core.tool_aliases import COMMENTS, fold
-
+    """Rename arguments to the tool's fields; raises `MeaninglessCall` for any other."""
     fields = (*tool.args.__struct_encode_fields__, *shared)
     folded = {fold(name): name for name in fields if len(name) > 2}
     said, remarks = Args(), list[str]()
@@ -138,9 +136,7 @@ def _fitted(tool: AnyTool, args: Args, shared: tuple[str, ...]) -> tuple[Args, l
 
 
 def _nested(tool: AnyTool, key: str, value: object, remarks: list[str]) -> object:
-    """The objects inside an argument, under the names of their fields."""
-    from travois.core.tool_aliases import ITEMS
-
+    """Rename the fields of objects inside an argument."""
     shape = _shape(tool, key)
     if shape is None:
         return value
@@ -158,9 +154,7 @@ def _unquoted(text: str) -> object:
 
 
 def _shape(tool: AnyTool, key: str) -> object:
-    """The type of a field that holds objects or lists; none for one that does not."""
-    from msgspec import inspect
-
+    """Return the type of a field that holds objects or lists, else none."""
     info = inspect.type_info(tool.args)
     assert isinstance(info, inspect.StructType)
     shape = next(_bare(one.type) for one in info.fields if one.encode_name == key)
@@ -169,17 +163,13 @@ def _shape(tool: AnyTool, key: str) -> object:
 
 
 def _bare(shape: object) -> object:
-    """A type without the words that describe it."""
-    from msgspec import inspect
-
+    """Return a type without its metadata."""
     return shape.type if isinstance(shape, inspect.Metadata) else shape
 
 
 def _renamed_items(
     shape: object, value: object, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> object:
-    from msgspec import inspect
-
     match _bare(shape):
         case inspect.VarTupleType(item_type=within) if isinstance(value, list):
             items = cast("list[object]", value)
@@ -199,9 +189,7 @@ def _renamed_items(
 def _item_name(
     fields: Iterable[str], key: str, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> str:
-    """Our name for a field of an object inside a call; empty for one that changes nothing."""
-    from travois.core.tool_aliases import fold
-
+    """Return our name for a field of an object; empty for one without effect."""
     folded = {fold(name): name for name in fields}
     if found := folded.get(fold(key)):
         return found
@@ -215,7 +203,7 @@ def _item_name(
 
 
 def _within_bounds(tool: AnyTool, args: Args) -> tuple[object, Args]:
-    """The decoded arguments; numbers above the most that a field takes are that most."""
+    """Decode the arguments; numbers above a field's maximum become the maximum."""
     try:
         return _convert(tool, args), {}
     except msgspec.ValidationError as error:
@@ -229,8 +217,6 @@ def _within_bounds(tool: AnyTool, args: Args) -> tuple[object, Args]:
 
 
 def _bounded(tool: AnyTool, args: Args) -> Args:
-    from msgspec import inspect
-
     info = inspect.type_info(tool.args)
     assert isinstance(info, inspect.StructType)
     found = Args()
@@ -289,8 +275,6 @@ def _flaw(tool: AnyTool, error: Exception) -> str:
 
 
 def _unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     names = list(fields)
     near = get_close_matches(key.casefold(), {n.casefold(): n for n in names}, n=1, cutoff=0.5)
     meant = next((n for n in names if near and n.casefold() == near[0]), "")
@@ -301,8 +285,6 @@ def _unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) -> str:
 
 
 def _unknown_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
-    from difflib import get_close_matches
-
     folded = {known.casefold(): known for known in tools}
     near = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
     rest = [known for known, tool in tools.items() if not tool.deferred and known not in near]

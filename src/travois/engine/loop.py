@@ -1,4 +1,4 @@
-"""The loop: while the last word is not the model's, ask and act."""
+"""The agent loop: ask the model and run its tool calls until it has finished."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from travois.core.content import Opaque, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
 from travois.core.view import THINKING, View, open_calls, waiting
-from travois.engine import loop_detection as doom
+from travois.engine import loop_detection
 from travois.engine.agent import Agent
 from travois.engine.budget import Exhausted, check, warn
 from travois.engine.fallback import come_back
@@ -23,9 +23,9 @@ from travois.sessions.session import Session
 from travois.skills.invoke import lapse
 from travois.snapshots.before_call import settle
 
-STOPPED = "Stopped before it finished; what it had done by then is not known."
+STOPPED = "Stopped before it finished; how far it got is unknown."
 NEVER_RAN = "Stopped before it ran: nothing was done."
-UNKNOWN = "The session ended while this call ran; what it had done by then is not known."
+UNKNOWN = "The session ended while this call ran; how far it got is unknown."
 CUT = "Your reply was cut off at the output limit. Go on exactly where it stopped."
 CUT_CALL = (
     "Your reply was cut off at the output limit inside a tool call, which was not run. "
@@ -38,7 +38,7 @@ INSTANT = 0.001
 
 
 async def turn(agent: Agent) -> EndedWhy:
-    """Run until the last word is the model's. Cancelling it is the way to stop it."""
+    """Run one turn, until the model has finished. Cancel it to stop it."""
     session, purse, detail = agent.session, agent.budget, ""
     agent.turn.stop_reason, agent.turn.sent_back = "", 0
     agent.turn.began = session.last.seq if session.last else 0
@@ -68,7 +68,7 @@ async def turn(agent: Agent) -> EndedWhy:
 
 
 async def _work(agent: Agent) -> tuple[EndedWhy, str]:
-    """Ask and act until there is no more to do, or a reason not to; says which."""
+    """Ask the model and run its tool calls; return the reason for the end and a detail."""
     answer_open(agent.session, started=UNKNOWN)
     agent.runtime.relocate(agent)
     come_back(agent)
@@ -92,7 +92,7 @@ async def _work(agent: Agent) -> tuple[EndedWhy, str]:
 
 
 async def _act(agent: Agent) -> None:
-    """Answer the calls of a reply; what that takes is loaded for the first reply that has any."""
+    """Run the tool calls of the last reply, if it has any."""
     if open_calls(agent.session.view):
         from travois.engine.tool_calls import act
 
@@ -100,7 +100,7 @@ async def _act(agent: Agent) -> None:
 
 
 async def admit(agent: Agent) -> str:
-    """Let in what waits outside: prompts, steering, notes, mail.
+    """Append waiting messages: prompts, steering, notes, mail and job reports.
 
     Returns why a hook kept a prompt out, if no other came in.
     """
@@ -120,6 +120,7 @@ async def admit(agent: Agent) -> str:
         if not why:
             await recollect(agent, said)
             agent.session.append(said)
+        # Only now: hooks and recall take time, and a message must survive being stopped there.
         agent.turn.inbox.popleft()
         kept_out = kept_out or why
         prompted = prompted or (said.origin == "human" and not why)
@@ -127,25 +128,25 @@ async def admit(agent: Agent) -> str:
 
 
 async def unfinished(agent: Agent) -> bool:
-    """Whether there is more to do: the next word is the model's, or a hook has something to say."""
+    """Return whether the model has to speak next, or a hook sends it back to work."""
     if agent.turn.stop_reason or waiting(agent.session.view):
         return True
     return await sent_back(agent)
 
 
 def stopped(agent: Agent) -> tuple[EndedWhy, str] | None:
-    """Why the turn ends though the next word is the model's; none if it goes on."""
+    """Return why the turn ends before the model has finished; none if it goes on."""
     if agent.turn.stop_reason:
         return "hook", agent.turn.stop_reason
     if who := agent.session.state.get("ending"):
-        return "end", f"agreed with {who} to end"
-    if stuck := doom.stuck(agent.session.view):
+        return "end", f"{who} asked it to end"
+    if stuck := loop_detection.stuck(agent.session.view):
         return "failed", stuck
     return None
 
 
 def nudge(agent: Agent) -> None:
-    """A reply that was cut or empty is not a last word: say so, a few times at most."""
+    """Ask the model to continue after a reply that was cut off or empty, a few times."""
     view = agent.session.view
     text = _hint(view)
     if text and _nudged(view) < NUDGES:
@@ -153,7 +154,7 @@ def nudge(agent: Agent) -> None:
 
 
 def answer_open(session: Session, *, started: str) -> None:
-    """Give every open call a result, so that the next request is valid whatever happened."""
+    """Give every open call a result, so that the next request is valid."""
     for call in open_calls(session.view):
         decided = session.decided.get(call.id)
         text = started if decided and decided.verdict == "allow" else NEVER_RAN
@@ -166,7 +167,7 @@ def _last_word(view: View) -> EndedWhy:
 
 
 def _hint(view: View) -> str:
-    """What to tell a model whose reply was no last word; empty if it was, or others have spoken."""
+    """Return the nudge that fits the last reply; empty if it needs none."""
     last, reply = view.items[-1].fact, view.items[view.replied].fact
     if isinstance(last, User) or not isinstance(reply, Assistant):
         return ""
@@ -180,7 +181,7 @@ def _hint(view: View) -> str:
 
 
 def _nudged(view: View) -> int:
-    """How many nudges stand at the end, with nothing but cut and empty replies between them."""
+    """Count the nudges at the end, with only cut and empty replies between them."""
     count = 0
     for item in reversed(view.items):
         match item.fact:
@@ -196,7 +197,7 @@ def _nudged(view: View) -> int:
 
 
 def _silent(reply: Assistant) -> bool:
-    """Whether a reply says nothing that a person could read and asks for nothing."""
+    """Return whether a reply has neither text nor calls."""
     kept = (block for block in reply.content if not isinstance(block, Text))
     thoughts = all(isinstance(b, Opaque) and b.kind in (*THINKING, "reasoning") for b in kept)
     return thoughts and not words(reply.content).strip()

@@ -1,4 +1,4 @@
-"""The doom-loop guard: a call that would only go round in a circle once more is not run.
+"""Loop detection: a tool call that would only repeat a cycle once more is not run.
 
 All is read off the view: what was called since somebody last spoke, with which results. So a
 resumed session knows what it had repeated.
@@ -18,27 +18,27 @@ from travois.core.tool_names import canonical
 from travois.core.view import View
 
 ROUNDS = 3
-"""So often a circle may be gone round."""
+"""The rounds of a cycle that may run."""
 LONGEST = 4
-"""How many calls a circle has at most."""
+"""The most calls in a cycle."""
 BREAKS = 2
-"""So many replies may be stopped for repeating; the next one ends the turn."""
+"""The replies that may be stopped for repeating; the next one ends the turn."""
 RECENT = 48
-"""How many calls are looked at."""
+"""The most calls that are compared."""
 MARK = "Not run, repetition "
 HINTS = (
-    "It would bring the same again. Look at what it said, then do something else: other "
+    "It would return the same again. Read that result, then do something else: other "
     "arguments, another tool, or what the result asks for. To wait for something, run it in the "
     "background and read its output.",
-    "You were told so before. If nothing else can be done, say what you found and what stands "
-    "in the way; to repeat it once more ends the turn.",
-    "It was repeated in spite of that, so the turn ends here.",
+    "You were warned before. If nothing else can be done, say what you found and what is in "
+    "the way; repeating it once more ends the turn.",
+    "It was repeated anyway, so the turn ends here.",
 )
 STORED = re.compile(r"\[stored [0-9a-f]{6}:")
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One call and what it brought; nothing if it was not run because it was a repetition."""
+    """One call and its result; a notice if it was not run because it was a repetition."""
 
     call: Call
     """As the model made it: what it means is looked up only where calls are compared."""
@@ -48,12 +48,12 @@ class Step(msgspec.Struct, frozen=True):
 
     @property
     def stopped(self) -> bool:
-        """Whether it was not run for being a repetition."""
+        """True if the call was not run because it was a repetition."""
         return words(self.content).startswith(MARK)
 
 
 def looping(view: View, call: Call, *, after: Sequence[Call], polling: Collection[str]) -> str:
-    """Why not to run a call, in words for the model; empty if it may run.
+    """Return why not to run a call, in words for the model; empty if it may run.
 
     `after` are calls of the same reply before it, which have no result yet.
     """
@@ -65,14 +65,14 @@ def looping(view: View, call: Call, *, after: Sequence[Call], polling: Collectio
 
 
 def stuck(view: View) -> str:
-    """Why the turn must end: it was stopped for repeating too often. Empty if it was not."""
+    """Return why the turn must end for repetition; empty if it need not."""
     if _breaks(steps(view)) <= BREAKS:
         return ""
-    return f"the model went on repeating calls after it was stopped {BREAKS} times"
+    return f"the model kept repeating tool calls after it was stopped {BREAKS} times"
 
 
 def steps(view: View) -> list[Step]:
-    """The last calls that have results since somebody spoke, in the order asked."""
+    """Return the last answered calls since someone spoke, in the order asked."""
     found: list[Step] = []
     results: dict[str, tuple[Shown, ...]] = {}
     for item in reversed(view.items):
@@ -94,7 +94,7 @@ def steps(view: View) -> list[Step]:
 def _circles(
     past: Sequence[Step], asked: Sequence[Call], *, length: int, polling: Collection[str]
 ) -> bool:
-    """Whether these calls begin a further round of a circle of this many calls."""
+    """Return whether these calls begin another round of a cycle of this length."""
     rounds = past[-ROUNDS * length :]
     if len(rounds) < ROUNDS * length:
         return False
@@ -107,14 +107,14 @@ def _circles(
 
 
 def _alike(one: Step, other: Step) -> bool:
-    """Whether two calls and their results are the same; what was not run is like any."""
+    """Return whether two calls and their results are equal; unrun calls equal any."""
     if not _same(one.call, other.call):
         return False
     return one.stopped or other.stopped or [*_plain(one)] == [*_plain(other)]
 
 
 def _same(one: Call, other: Call) -> bool:
-    """Whether two calls mean the same, whatever names they use."""
+    """Return whether two calls mean the same, whatever names they use."""
     if one.name == other.name and one.args == other.args:
         return True
     one, other = canonical(one), canonical(other)
@@ -122,7 +122,7 @@ def _same(one: Call, other: Call) -> bool:
 
 
 def _canonical(args: str) -> str | bytes:
-    """Arguments without what makes no difference: spaces, and the order of their names."""
+    """Return arguments without differences in spacing and key order."""
     try:
         return msgspec.json.encode(msgspec.json.decode(args or "{}"), order="sorted")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -130,7 +130,7 @@ def _canonical(args: str) -> str | bytes:
 
 
 def _plain(step: Step) -> Iterator[Shown]:
-    """A result without what differs from call to call: its id, and the mark of a preview."""
+    """Yield a result without what differs between calls: its id and preview mark."""
     for block in step.content:
         if isinstance(block, Text):
             text = STORED.sub("[stored:", block.text.replace(step.call.id, ""))
@@ -147,9 +147,9 @@ def _told(past: Sequence[Step], call: Call, *, length: int) -> str:
         else f"These {length} calls have"
     )
     hint = HINTS[min(_breaks(past), BREAKS)]
-    return f"{MARK}{number}: {what} brought the same result {ROUNDS} times in a row. {hint}"
+    return f"{MARK}{number}: {what} returned the same result {ROUNDS} times in a row. {hint}"
 
 
 def _breaks(past: Sequence[Step]) -> int:
-    """In how many replies calls were stopped."""
+    """Count the replies in which calls were stopped."""
     return len({step.reply for step in past if step.stopped})

@@ -1,4 +1,4 @@
-"""What a person mentions with an @, a file or what a server has: the model sees it with the prompt.
+"""Mentions in a prompt: @file and @server:uri, read and shown with the prompt.
 
 What a server has is read since the person wants it: only a rule stands against that.
 """
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
 RESOURCE = re.compile(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")
 WORD: dict[str, Word] = {"Read": "rules", "ReadMcpResource": "person"}
-MOST, TOKENS = 10, 8_000
-"""How many files of one prompt are shown, and how much of each."""
+MOST = 10
+"""The most mentions of one prompt that are read."""
+TOKENS = 8_000
+"""A longer file is shown only by its beginning."""
 
 
 async def mentioned(agent: Agent, prompt: str) -> tuple[User, ...]:
-    """A note for each file that a prompt mentions and that may be read; others are just words."""
+    """Return a note for each mentioned file or resource that may be read."""
     notes: list[User] = []
     for name, tool, args in _wanted(prompt):
         if len(notes) == MOST:
@@ -44,7 +46,7 @@ async def mentioned(agent: Agent, prompt: str) -> tuple[User, ...]:
 
 
 def _wanted(prompt: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """What is mentioned, with the call that brings it."""
+    """Yield each mention with the tool call that reads it."""
     for path in dict.fromkeys(_paths(prompt)):
         yield path, "Read", {"file_path": path}
     for server, uri in dict.fromkeys(found.groups() for found in RESOURCE.finditer(prompt)):
@@ -56,10 +58,10 @@ def _paths(prompt: str) -> Iterator[str]:
 
 
 def note(path: str, outcome: Outcome, *, tool: str = "Read") -> User:
-    """The file with its name; a long one only by its beginning. It cannot hold its own end."""
+    """Build the note with the mentioned content; long content is truncated."""
     text = words(outcome.content)
     shown = text[: TOKENS * 3] if estimate(text) > TOKENS else text
-    rest = "" if shown == text else f"\n[There is more: {tool} shows it.]"
+    rest = "" if shown == text else f"\n[Truncated: {tool} shows the rest.]"
     media = (block for block in outcome.content if not isinstance(block, Text))
     name, mark = plain(path).replace('"', ""), digest(text.encode(errors="replace"))[:16]
     opening, closing = f'<mentioned file="{name}" digest="{mark}">', f"</mentioned {mark}>"

@@ -1,4 +1,4 @@
-"""A request that was refused for its size or its pictures is made smaller and sent again."""
+"""Recovery from requests that are too large: they are made smaller and sent again."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from travois.ports.world import Warned
 from travois.providers.replies import Problem
 
 KEPT = (20, 5, 0)
-"""How many messages with pictures stay, try by try, until a request can hold them."""
+"""The messages with media that stay, try by try, until a request can hold them."""
 HEAVY = frozenset(("bytes", "media", "media_bytes"))
 TRIES = 2
-"""How often a request is made smaller before the user hears of it: three calls in all."""
+"""The times that a request is made smaller before it fails: three calls in all."""
 MARGIN = 0.85
 TRUNCATES = "truncates:"
 """State of the session: the server of this model cuts prompts at so many tokens of this window."""
 CUTS = "cuts:"
 """The same, as versions up to 0.1.0 wrote it on the word of the estimate alone."""
 KNOWN = 0.9
-"""Who counts this much of the window has all of it."""
+"""A server that counts this share of the window has all of it."""
 MIN_COUNT = 1_000
 """A server that counts less of a prompt with tools does not count at all."""
 WORDS_PER_TOKEN = 2
 """No vocabulary packs more words into one token: hardly any has one that spans a space."""
 WORD = re.compile(r"(?<!\S)[A-Za-z]+")
 PER_MESSAGE = 64
-"""What a template wraps around a message, in tokens at most."""
+"""The most tokens that a template wraps around a message."""
 SHRINK = 0.6
-"""How much of its size a request may keep when nobody told by how much it is too large."""
+"""The share of its size that a request keeps if the provider did not name the excess."""
 
 
 async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
-    """Whether something was done after which the next try may pass."""
+    """Make the next request smaller; return whether another try may succeed."""
     from travois.context.compaction.compact import compact
 
     if tried >= TRIES:
@@ -67,7 +67,7 @@ async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
 
 
 def flatten(agent: Agent) -> bool:
-    """Tell a history that a provider will not hear as it was as one note; whether there is any."""
+    """Replace a refused history by one note; return whether there was any."""
     from travois.context.compaction.cut import Cut
     from travois.context.compaction.summary import Paper, summarise
     from travois.context.compaction.summary_call import Wish, Written
@@ -85,7 +85,7 @@ def flatten(agent: Agent) -> bool:
 
 
 def lighten(agent: Agent) -> None:
-    """Leave the oldest pictures out when there are more than one request may hold."""
+    """Drop the oldest media when a request holds too many."""
     if not agent.session.pictures or not model(agent).images:
         return
     for keep in KEPT:
@@ -94,11 +94,11 @@ def lighten(agent: Agent) -> None:
             return
         found = [item.seq for item in view.items if _media(item)]
         until = found[-keep - 1] if len(found) > keep else 0
-        drop_media(agent, "there are more than one request may hold", until=until)
+        drop_media(agent, "a request cannot hold more", until=until)
 
 
 def drop_media(agent: Agent, why: str, *, until: float = inf) -> bool:
-    """Put a remark in the place of media up to an entry; whether there were any."""
+    """Replace media up to an entry by a remark; return whether there were any."""
     items = [item for item in agent.session.view.items if item.seq <= until and _media(item)]
     remark = f"[An image or document was left out: {why}]"
     answered = [item.fact.call for item in items if isinstance(item.fact, Result)]
@@ -120,7 +120,7 @@ def _media(item: Item) -> bool:
 
 
 def notice_truncation(agent: Agent) -> None:
-    """Notice a server of this machine that leaves out part of a long prompt without a word.
+    """Detect a local server that silently truncates long prompts.
 
     Only counts tell, and only where no content can explain them: the server counts fewer tokens
     than the prompt has pairs of words, or its count stops growing, twice, while the prompt grows.
@@ -135,17 +135,17 @@ def notice_truncation(agent: Agent) -> None:
     if most >= KNOWN * window or before == str(window) or not _is_truncated(view, counts):
         return
     session.append(Changed(TRUNCATES + name, f"{most}/{window}"))
-    why = f"{name} leaves out part of long prompts: it counts {most:,} tokens at most"
-    told = "that is too little to work in"
+    why = f"{name} truncates long prompts: it counts at most {most:,} tokens"
+    told = "that is too small to work with"
     if most >= 2 * head_tokens(epoch) * ratio(view):
         session.append(_narrowed(epoch, most, why=why))
-        told = "the conversation is kept within that from now on"
-    fix = f"give the server a larger context and say so, as in --model {name}[64k]"
+        told = "the conversation stays within that from now on"
+    fix = f"start the server with a larger context and pass it, as in --model {name}[64k]"
     session.emit(Warned(f"{why}; {told}. To use more, {fix}"))
 
 
 def restore_window(agent: Agent) -> str:
-    """Give a hosted model its window back if an earlier version took it away; says so, or nothing.
+    """Undo a window that an earlier version reduced by mistake; return a notice.
 
     Those versions believed that a provider cuts prompts when its count was far below an estimate.
     """
@@ -163,11 +163,11 @@ def restore_window(agent: Agent) -> str:
     why = f"{name} has its window of {model.window:,} tokens again"
     session.append(Changed(CUTS + name, ""))
     session.append(replace(epoch, model=model, why=why, unbind=False))
-    return f"{why}: an earlier version took it to cut prompts, which hosted models do not"
+    return f"{why}: an earlier version wrongly took it to truncate prompts"
 
 
 def _is_truncated(view: View, counts: list[tuple[int, int]]) -> bool:
-    """Whether the last count is too low, and, where others came before it, the one before it, too.
+    """Return whether the last count, and the one before it if any, is too low.
 
     A template may show tools only while the last message is the user's, so that only requests
     which end alike are compared. Counts that say nothing are passed over.
@@ -183,14 +183,14 @@ def _is_truncated(view: View, counts: list[tuple[int, int]]) -> bool:
 
 
 def _tells(view: View, at: int, *, count: int) -> bool:
-    """Whether this is a count of the whole prompt: some servers count only what was not cached."""
+    """Return whether a count covers the whole prompt: some servers count only new tokens."""
     said = view.items[:at]
     before = max((i for i, item in enumerate(said) if isinstance(item.fact, Assistant)), default=0)
     return count >= MIN_COUNT and (not before or count > sum(map(_most_tokens, said[before:])))
 
 
 def _is_short(view: View, counts: list[tuple[int, int]]) -> bool:
-    """Whether the last of these counts is less than its prompt can be."""
+    """Return whether the last of these counts is less than its prompt can be."""
     at, count = counts[-1]
     said = view.items[:at]
     least: float = _least_tokens(said)
@@ -202,7 +202,7 @@ def _is_short(view: View, counts: list[tuple[int, int]]) -> bool:
 
 
 def _counts(view: View) -> list[tuple[int, int]]:
-    """Where replies stand since the prompt has only grown, and what the server counted for each."""
+    """Return the positions of replies since the last edit, with the counted prompt tokens."""
     if view.cleared:
         return []
     return [
@@ -217,19 +217,19 @@ def _counts(view: View) -> list[tuple[int, int]]:
 
 
 def _least_tokens(items: Iterable[Item]) -> int:
-    """How many tokens prompts and results are in any vocabulary, by their words."""
+    """Return the fewest tokens these messages can have in any vocabulary."""
     shown = (item.fact.content for item in items if not isinstance(item.fact, Assistant))
     texts = (block.text for content in shown for block in content if isinstance(block, Text))
     return sum(len(WORD.findall(text)) for text in texts) // WORDS_PER_TOKEN
 
 
 def _most_tokens(item: Item) -> int:
-    """How many tokens a message is in any vocabulary: one for each byte."""
+    """Return the most tokens a message can have: one per byte."""
     return PER_MESSAGE + sum(map(_size, item.fact.content))
 
 
 def _forgettable(item: Item) -> float:
-    """How many tokens templates may leave out of later prompts: thoughts and older pictures."""
+    """Return the tokens that templates may drop later: thinking and older images."""
     blocks = item.fact.content
     if any(isinstance(block, Media) for block in blocks):
         return inf
@@ -253,7 +253,7 @@ def _size(block: AnyBlock) -> int:
 
 
 def _narrowed(epoch: Epoch, window: int, *, why: str) -> Epoch:
-    """The same head for a model with less room than we thought."""
+    """Return the same head with a smaller window."""
     output = min(epoch.model.output, max(1, window // 4))
     return replace(
         epoch, model=replace(epoch.model, window=window, output=output), why=why, unbind=False
@@ -261,7 +261,7 @@ def _narrowed(epoch: Epoch, window: int, *, why: str) -> Epoch:
 
 
 def _learn(agent: Agent, problem: Problem) -> None:
-    """Believe the provider about its window rather than the catalogue."""
+    """Adopt the window that the provider names instead of the catalogue's."""
     epoch = agent.session.view.epoch
     if epoch is None or not 0 < problem.limit < epoch.model.window:
         return

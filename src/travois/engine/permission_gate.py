@@ -1,4 +1,4 @@
-"""The gate before a call runs: rules, mode, and the person; and the walls of what passes it."""
+"""The permission gate: rules, mode, hooks and the person decide on each tool call."""
 
 from __future__ import annotations
 
@@ -40,29 +40,29 @@ from travois.ports.world import OFFER, Answer, Question, digest
 from travois.sandbox.policy import cage, harmless, held_back, leaves, runs_outside
 from travois.snapshots.uncovered import warn_of_uncovered
 
-INSIDE = "the settings let no command run outside the sandbox"
+INSIDE = "the settings allow no command outside the sandbox"
 APART = (
-    "{} is protected, and the line that writes it also runs code that could change more than it "
-    "shows; make the write a call of its own"
+    "{} is protected, and the command that writes it also runs code with unknown effects; "
+    "make the write a separate call"
 )
 Word = Literal["rules", "person"]
 OWN_GIT = "git worktree add x"
-"""What git does for us where it writes, for the sake of the settings that it may change then."""
-PLANNED = "plan mode: not all that it does is known, so it runs read-only and without network"
-TRYING = "not all that it does is known, so it runs read-only and without network first"
+"""A git command that writes, by which our own writing git is judged."""
+PLANNED = "plan mode: its effects are unknown, so it runs read-only and without network"
+TRYING = "its effects are unknown, so it runs read-only and without network first"
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A call that is understood: its tool, its arguments, and what it will touch."""
+    """A parsed tool call: its tool, its arguments, and what it will touch."""
 
     call: Call
     tool: AnyTool
     args: msgspec.Struct
     accesses: tuple[Access, ...]
     plans: tuple[Plan, ...] = ()
-    """What its command lines come to."""
+    """The analysed command lines."""
     remarks: tuple[str, ...] = ()
-    """What its result says besides."""
+    """Remarks for its result."""
     cwd: str = ""
     """The folder that it names to run in; empty for where the shell stands."""
     tokens: int = 0
@@ -70,7 +70,7 @@ class Ready(msgspec.Struct, frozen=True):
 
     @property
     def touching(self) -> tuple[Access, ...]:
-        """What it touches, as far as others that run beside it are concerned."""
+        """The accesses that can collide with calls that run at the same time."""
         if not self.plans or not all(plan.looks for plan in self.plans):
             return self.accesses
         plain = tuple(access for access in self.accesses if access.kind != "exec")
@@ -78,18 +78,18 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Ruling(msgspec.Struct, frozen=True):
-    """Whether a call may run, and inside which walls."""
+    """The decision on a tool call, and the sandbox it runs in."""
 
     decided: Decided
     cage: Cage | None = None
     trial: bool = False
-    """Whether it runs where it can do nothing, to be asked about only if that is not enough."""
+    """True for a read-only run that is asked about only if it fails."""
     input: str = ""
-    """The input that whoever allowed it gave it instead, as JSON text."""
+    """The input that came with the permission instead, as JSON text."""
 
 
 async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
-    """Whether a call may run, and why; `heard` is what hooks say of it."""
+    """Decide whether a call may run and in which sandbox; `heard` is the hooks' decision."""
     wanted = use(agent, ready)
     verdict = _verdict(agent, wanted, heard)
     if ready.tool.judged_as:
@@ -127,7 +127,7 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
 
 
 def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
-    """The leave for a call that rules and mode let run; none for one that a person must see.
+    """Return the decision for a call that needs no question; none if it needs one.
 
     What a person themselves asked for needs no leave of the mode.
     """
@@ -146,7 +146,7 @@ def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
 
 
 def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
-    """What rules and mode say; a hook may ask all the same, or grant what only the mode asks."""
+    """Judge by rules and mode; a hook may ask anyway, or allow what only the mode asks."""
     verdict = _planned(agent, wanted, judge_unasked(agent, wanted))
     because = f"hook: {heard.reason or 'no reason given'}"
     if heard.decision in ("ask", "defer") and verdict.effect == "allow":
@@ -158,7 +158,7 @@ def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
 
 
 def _planned(agent: Agent, wanted: Use, verdict: Verdict) -> Verdict:
-    """In plan mode a rule lets commands run only where the sandbox keeps them from changing."""
+    """Ask in plan mode unless the sandbox keeps an allowed command from changing things."""
     if agent.permissions.guard.mode != "plan" or verdict.effect != "allow":
         return verdict
     held = agent.permissions.sandbox is not None and not runs_outside(
@@ -166,11 +166,11 @@ def _planned(agent: Agent, wanted: Use, verdict: Verdict) -> Verdict:
     )
     if held or all(plan.looks for plan in wanted.plans):
         return verdict
-    return Verdict("ask", "may change something, and no sandbox holds it in plan mode")
+    return Verdict("ask", "may change something, and no sandbox prevents it in plan mode")
 
 
 def _named(own: Verdict, verdict: Verdict) -> Verdict:
-    """What holds for a call judged as another tool, where a rule may name it itself.
+    """Return the decision of a rule that names the tool itself, if there is one.
 
     Such a rule wins over the mode; of two rules the stricter one holds.
     """
@@ -179,7 +179,7 @@ def _named(own: Verdict, verdict: Verdict) -> Verdict:
 
 
 async def ask(agent: Agent, ready: Ready, *, because: str, offers: bool = True) -> Ruling:
-    """Put a call to the person; their answer holds for exactly what they were shown.
+    """Ask the person about a call; the answer holds for exactly what they were shown.
 
     `offers` says whether the sandbox without questions may be offered: not for what it would fail.
     """
@@ -214,7 +214,7 @@ async def ask(agent: Agent, ready: Ready, *, because: str, offers: bool = True) 
 
 
 async def _by_hook(agent: Agent, question: Question, wanted: Use) -> Ruling | None:
-    """The answer of a hook in the person's place, if one has any."""
+    """Return a hook's answer in place of the person's, if there is one."""
     call = Call(question.call, question.tool, question.args)
     always = suggested(parse(rule, "allow") for rule in question.always)
     offer = (SANDBOXED,) if question.offers_sandbox else ()
@@ -225,28 +225,28 @@ async def _by_hook(agent: Agent, question: Question, wanted: Use) -> Ruling | No
     if heard.decision != "allow":
         return None
     update(agent, heard.updates)
-    because = f"a hook answered for the person: {question.because}"
+    because = f"a hook answered for the user: {question.because}"
     return Ruling(Decided(call.id, "allow", because, by="hook"), input=heard.input)
 
 
 def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
     if answer.digest and answer.digest != question.digest:
-        return Decided(question.call, "deny", "the answer was about something else", by="person")
+        return Decided(question.call, "deny", "the answer was for another question", by="person")
     because = answer.reason or question.because
     if answer.allow:
         update(agent, answer.updates)
     if answer.allow and answer.always and question.always:
         _keep(agent, question.always)
-        because = f"{because}; from here on: {', '.join(question.always)}"
+        because = f"{because}; from now on: {', '.join(question.always)}"
     if answer.allow and answer.sandbox and question.offers_sandbox:
         accept_sandbox(agent)
         agent.permissions.save_rules(SANDBOXED)
-        because = f"{because}; from here on: {OFFER}"
+        because = f"{because}; from now on: {OFFER}"
     return Decided(question.call, "allow" if answer.allow else "deny", because, by="person")
 
 
 def _keep(agent: Agent, rules: tuple[str, ...]) -> None:
-    """Let rules answer from here on, also in later sessions."""
+    """Add rules from now on, also for later sessions."""
     parsed = tuple(parse(rule, "allow", origin="your answer") for rule in rules)
     agent.permissions.guard = replace(
         agent.permissions.guard, rules=(*agent.permissions.guard.rules, *parsed)
@@ -276,7 +276,7 @@ def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
 
 
 def walls(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
-    """What holds a call that runs commands; one that nobody was asked about gets nothing more."""
+    """Return the sandbox for a call; unasked commands get the narrower work profile."""
     if agent.permissions.sandbox is None or not wanted.plans:
         return None
     looks = all(plan.looks for plan in wanted.plans)
@@ -292,7 +292,7 @@ def walls(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
 
 
 def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
-    """Return the walls for git that we start ourselves: it looks, or writes in these folders too.
+    """Return the sandbox for git that we start: read-only, or writing these folders too.
 
     They hold whatever the settings of the repository make it start.
     """
@@ -317,7 +317,7 @@ def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
 
 
 def _unwalled(agent: Agent, wanted: Use) -> bool:
-    """Whether this would run with nobody watching and nothing holding it back."""
+    """Return whether this would run with neither a person nor a sandbox."""
     risky = any(not plan.looks for plan in wanted.plans)
     return risky and agent.permissions.sandbox is None and bool(agent.permissions.sandbox_missing)
 
@@ -328,7 +328,7 @@ def _digest(agent: Agent, ready: Ready) -> str:
 
 
 def use(agent: Agent, ready: Ready) -> Use:
-    """The call as the rules see it."""
+    """Return the call as permission rules see it."""
     return Use(
         ready.tool.judged_as or ready.call.name,
         ready.accesses,
@@ -344,12 +344,13 @@ def use(agent: Agent, ready: Ready) -> Use:
 
 
 Understand = Callable[[Agent, Call], Ready | str]
-"""What a call comes to, or why it cannot run."""
+"""Parses a call, or returns why it cannot run."""
 
 
 async def ruled(agent: Agent, ready: Ready, understand: Understand) -> tuple[Ready, Ruling]:
-    """The ruling on a call, and the call as hooks have left it."""
+    """Decide with hooks; return the call as they changed it, and the decision."""
     wanted = use(agent, ready)
+    # No hook can lift a denial, so none is asked.
     if judge(agent.permissions.guard, wanted).effect == "deny":
         return ready, await decide(agent, ready)
     heard = await before(agent, ready.call, wanted)
@@ -366,7 +367,7 @@ async def ruled(agent: Agent, ready: Ready, understand: Understand) -> tuple[Rea
 def amended(
     agent: Agent, ready: Ready, ruling: Ruling, understand: Understand
 ) -> tuple[Ready, Ruling]:
-    """The call with the input that came with a permission, if one did."""
+    """Apply the input that came with a permission, and judge it again."""
     if not ruling.input or ruling.decided.verdict == "deny":
         return ready, ruling
     changed = _changed(agent, ready, ruling.input, understand)
@@ -380,7 +381,7 @@ def amended(
 
 
 def _changed(agent: Agent, ready: Ready, text: str, understand: Understand) -> Ready | str:
-    """The call with another input, which is a fact."""
+    """Return the call with another input, which is recorded as a fact."""
     call = replace(ready.call, args=text)
     fact = {"call": call.id, "before": ready.call.args, "after": text}
     agent.session.append(Noted("hook changed input", msgspec.json.encode(fact).decode()))

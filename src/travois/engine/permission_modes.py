@@ -1,4 +1,4 @@
-"""Changing what may run unasked while a session goes on."""
+"""Changing the permission mode of a running session."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MODE = "mode"
 
 
 def enter(agent: Agent, mode: Mode) -> None:
-    """Go on in another mode, on record."""
+    """Switch to another mode and record it."""
     agent.session.append(Changed(MODE, mode))
     follow(agent, mode)
 
 
 def follow(agent: Agent, name: str) -> None:
-    """Let the guard keep to a mode that is on record."""
+    """Apply a recorded mode to the permissions."""
     known = next((mode for mode in MODES if mode == name), agent.permissions.guard.mode)
     agent.permissions.guard = replace(agent.permissions.guard, mode=known)

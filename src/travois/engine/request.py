@@ -1,4 +1,4 @@
-"""One request, one reply: sending, listening, trying again."""
+"""One request to the model: send it, receive the reply, retry, fall back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from travois.providers.replies import Problem, Reply, as_fact
 from travois.providers.request import PrefixBreak, Request
 
 MENDED = ("overflow", "large", "media", "pairing", "bound", "thinking")
-"""What a request was refused for that one which tells less may not be."""
+"""The problems that a smaller request may avoid."""
 LATCHES: dict[str, Quirk] = {
     "stream_options": "no-stream-options",
     "include_obfuscation": "no-stream-options",
@@ -35,7 +35,7 @@ LATCHES: dict[str, Quirk] = {
 
 
 class Tries:
-    """What was tried so far to get one reply."""
+    """The attempts and remedies so far for one reply."""
 
     def __init__(self) -> None:
         self.attempt = 1
@@ -44,7 +44,7 @@ class Tries:
 
 
 async def ask(agent: Agent) -> str:
-    """Get one reply into the log; returns why there is none, in words, or nothing."""
+    """Get one reply into the log; return why there is none, or nothing."""
     tries = Tries()
     while True:
         try:
@@ -64,30 +64,31 @@ async def ask(agent: Agent) -> str:
 
 
 def _told(agent: Agent, problem: Problem) -> str:
-    """Say why no reply came and, where the prompt is too long for the window, the way out."""
+    """Describe why no reply came and, for an overflow, the way out."""
     out = way_out(agent) if problem.kind in ("overflow", "large") else ""
     return f"{problem.kind}: {problem.message}{'. ' if out else ''}{out}"
 
 
 def _tell_miss(agent: Agent) -> None:
-    """Warn of a cache that should have been read and was not, once for each cause."""
+    """Warn of an unexpected cache miss, once per cause."""
     misses, view = agent.session.cache.misses, agent.session.view
     last = misses[-1] if misses else None
     if last is None or last.expected or last.seq != view.items[view.replied].seq:
         return
     if all(miss.cause != last.cause for miss in misses[:-1]):
-        told = f"{last.tokens:,} tokens were not read from the cache, for ${last.dollars:.4f} more"
-        agent.session.emit(Warned(f"{told}: {last.why}"))
+        lost = f"{last.tokens:,} tokens not read from the cache (+${last.dollars:.4f})"
+        agent.session.emit(Warned(f"prompt cache miss: {lost}: {last.why}"))
 
 
 async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
-    """Do what may help; whether the request is worth sending again."""
+    """Apply a remedy or wait; return whether the request should be sent again."""
     tried = f"{problem.kind} {problem.field}"
+    # Each remedy once: a provider that refuses the changed request, too, would be asked for ever.
     if tried not in tries.remedies and (remedy := _remedy(agent.session.view, problem)):
         tries.remedies.add(tried)
         _fail(agent, problem, attempt=tries.attempt, wait=0.0)
         if problem.kind == "field" and refused(problem.field):
-            told = f"{remedy.model.name} answers without the effort that was asked for"
+            told = f"{remedy.model.name} does not accept the requested effort"
             agent.session.emit(Warned(f"{told}: {problem.message}"))
         agent.session.append(remedy)
         return True
@@ -105,7 +106,7 @@ async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
 
 
 async def _exchange(agent: Agent) -> Reply:
-    """One request and its reply, paid from what is left."""
+    """Send one request and receive its reply, within the budget."""
     async with paid(agent, agent.session.view, turns=1) as payment:
         reply = await _receive(agent, _send(agent, output=payment.output))
         payment.usage = reply.usage
@@ -128,7 +129,7 @@ def _send(agent: Agent, *, output: int) -> Request:
 
 
 def _request(agent: Agent) -> Request:
-    """The next request. That it does not begin with the last one is a bug, or another version's.
+    """Build the next request; a broken prefix starts a new epoch with a warning.
 
     Either way the user hears of it and the session goes on: a new epoch owns up to the break.
     """
@@ -178,7 +179,7 @@ def _failed(problem: Problem, *, attempt: int, wait: float | None) -> Failed:
 
 
 def _remedy(view: View, problem: Problem) -> Epoch | None:
-    """A changed head with which the same history may pass."""
+    """Return a changed head that may make the provider accept the history."""
     epoch = view.epoch
     assert epoch is not None
     model, field = epoch.model, problem.field.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""When to try again, and how long to wait first."""
+"""The delay before a failed request is tried again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from travois.providers.replies import Problem
 
 
 def pause(problem: Problem, attempt: int, *, patience: Patience, chance: float) -> float | None:
-    """Seconds to wait before the next attempt; None when trying again is pointless.
+    """Return the seconds to wait before the next attempt; None if there should be none.
 
     What the server asks for is honoured up to the longest wait; else the pause doubles, with
     jitter so that many agents do not come back at once.

@@ -1,4 +1,4 @@
-"""Commands that the sandbox lets run without a question, and the offer to let them do so."""
+"""Commands that run in the sandbox without asking, and the offer to allow that."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from travois.snapshots.uncovered import find_unrecoverable
 ASKING = ("default", "accept-edits")
 TOP = re.compile(r"/[\w-][\w.-]*(?=/|$)")
 """The first folder of an absolute path, where its name has no sign that a shell would expand."""
-UNASKED = "the sandbox holds it: the workspace can be restored, and there is no network"
+UNASKED = "the sandbox contains it: no network, and the workspace can be restored"
 
 
 def judge_unasked(agent: Agent, wanted: Use) -> Verdict:
-    """Judge a call; where the sandbox is enough for the user, it answers mere doubts."""
+    """Judge a call; the sandbox settles mere doubts where the user allows that."""
     guard = _unasked_guard(agent, wanted) if _is_free(agent, wanted) else agent.permissions.guard
     return _judged(agent, guard, wanted)
 
@@ -56,14 +56,18 @@ def accept_sandbox(agent: Agent) -> None:
 
 
 def _not_offered(agent: Agent) -> str:
-    """Why commands cannot run in the sandbox without a question; empty if the user may say so."""
+    """Return why the offer cannot be made; empty if it can."""
     if agent.permissions.sandbox is None or agent.permissions.sandbox.backend != "full":
-        return "there is no full sandbox for commands that run without a question"
+        return "commands run without asking only in a full sandbox, and there is none"
     if not agent.permissions.sandbox.offered or "auto" in agent.permissions.guard.barred:
-        return "the settings do not let commands run without a question"
+        return "the settings do not let commands run without asking"
     if agent.permissions.sandbox.network == "on":
-        return "the settings give commands in the sandbox the network"
-    return "" if agent.world.snapshots is not None else "no snapshots are taken to restore from"
+        return "the settings give sandboxed commands network access"
+    return (
+        ""
+        if agent.world.snapshots is not None
+        else "no snapshots are taken, so nothing could be restored"
+    )
 
 
 def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
@@ -92,7 +96,7 @@ def _is_free(agent: Agent, wanted: Use) -> bool:
 
 
 def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
-    """What commands may do that nobody is asked about: mode auto, and read what all may read."""
+    """Return the permissions of unasked commands: mode auto, and public reads."""
     guard, bounds = replace(agent.permissions.guard, mode="auto"), agent.permissions.sandbox
     if bounds is None or bounds.backend != "full" or runs_outside(bounds, wanted):
         return guard
@@ -119,7 +123,7 @@ def _find_nowhere(bounds: Bounds, outside: list[Access]) -> Iterator[str]:
 
 
 def _is_nowhere(path: str) -> bool:
-    """Whether a path begins at the top of the disk with a name that is not there.
+    """Return whether the top folder of a path does not exist.
 
     So there is nothing to read: many such words are no paths at all (`send worker "/merge"`).
     """
@@ -215,7 +219,7 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
 
 
 def _with_reason(wanted: Use, verdict: Verdict) -> Verdict:
-    """Say that a command needs the network, where that is why the sandbox is not enough for it."""
+    """Name the network as the reason, if that is what the sandbox lacks."""
     from travois.permissions.shell.families import needs_network
 
     steps = (step for plan in wanted.plans for step in plan.steps)

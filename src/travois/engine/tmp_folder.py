@@ -1,4 +1,4 @@
-"""Which /tmp the calls of a session see, what is told of it, and what the sandbox held back."""
+"""The /tmp that the calls of a session see, and what the sandbox denied them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REMOVED = "; it is removed when this session ends"
 
 
 def place_of(agent: Agent) -> Here:
-    """Return where the calls of an agent happen, and which /tmp they see."""
+    """Return the location of an agent's calls, with the /tmp they see."""
     bounds, guard = agent.permissions.sandbox, agent.permissions.guard
     root = agent.world.root
     cwd = agent.session.state.get("cwd", root)
@@ -35,7 +35,7 @@ def place_of(agent: Agent) -> Here:
 
 
 def hidden_place(agent: Agent, here: Here, tool: str) -> tuple[Access, ...]:
-    """Return the folder that a command runs in, as what it reads, if the sandbox hides it."""
+    """Return the read access to a command's folder if the sandbox hides it."""
     if agent.permissions.sandbox is None or tool != "Bash":
         return ()
     hides = is_covered(agent.permissions.sandbox, agent.permissions.guard, here.cwd)
@@ -45,7 +45,7 @@ def hidden_place(agent: Agent, here: Here, tool: str) -> tuple[Access, ...]:
 def find_held_back(
     agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str
 ) -> Denial | None:
-    """Return what a command failed for that it would have if a person let it run."""
+    """Return what the sandbox denied a failed command and a person could allow."""
     if cage is None:
         return None
     line, cwd = " ".join(plan.text for plan in plans), place_of(agent).cwd
@@ -56,7 +56,7 @@ def find_held_back(
 
 
 def _is_secret(agent: Agent, path: str) -> bool:
-    """Whether a path stays hidden whatever a command was allowed to read."""
+    """Return whether a path stays hidden whatever a command may read."""
     assert agent.permissions.sandbox is not None, "there is a sandbox"
     return path == "/" or any(
         inside(path, one) or inside(one, path) for one in agent.permissions.sandbox.hidden
@@ -64,7 +64,7 @@ def _is_secret(agent: Agent, path: str) -> bool:
 
 
 def tmp_remarks(bounds: Bounds | None, accesses: Iterable[Access]) -> tuple[str, ...]:
-    """Say where on disk the paths below /tmp are that a file tool has used."""
+    """Describe where on disk the /tmp paths of a file tool are."""
     if bounds is None:
         return ()
     return tuple(dict.fromkeys(filter(None, (_remark(bounds, one) for one in accesses))))

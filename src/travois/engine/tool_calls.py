@@ -1,4 +1,4 @@
-"""Answering tool calls: validate, judge, run, record."""
+"""Tool calls: parse, decide, run and record them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from travois.core.content import Call, Text, words
 from travois.core.errors import Fault
 from travois.core.facts import Asked, Decided, Noted, Result
 from travois.core.view import open_calls
-from travois.engine import loop_detection as doom
-from travois.engine import permission_gate
+from travois.engine import loop_detection, permission_gate
 from travois.engine.agent import Agent, World
 from travois.engine.interpret_call import Meaning, Senseless, interpret
 from travois.engine.permission_gate import Ready, Ruling, Word, ask, decide, granted, use, wary
 from travois.engine.permission_modes import MODE, follow
 from travois.engine.tmp_folder import find_held_back, hidden_place, place_of, tmp_remarks
-from travois.hooks import fire as hooks
+from travois.hooks import fire
 from travois.hooks.events import AnyOccasion, CwdChanged
 from travois.hooks.output import Heard
 from travois.memory.port import Recording
@@ -55,16 +54,16 @@ LOOKS = (
     "If it needs more, end it and call again with sandbox: write."
 )
 PATIENCE = 20
-"""How many seconds a command has where it can do nothing, before the person is asked."""
+"""The seconds of a read-only run before the person is asked."""
 FAILURE = 300
 LONG_CALL = 20_000
 """Arguments of more characters are judged in a thread: shorter ones take a few milliseconds."""
 ALONGSIDE = 16
-"""How many calls of one reply run side by side at most."""
+"""The most calls of one reply that run in parallel."""
 
 
 class Unfit(msgspec.Struct, frozen=True):
-    """A call that cannot run, and why; `crash` is the trace of our own mistake, if it was one."""
+    """A call that cannot run, and why; `crash` is the traceback of a bug of ours."""
 
     call: Call
     why: str
@@ -73,7 +72,7 @@ class Unfit(msgspec.Struct, frozen=True):
 
 
 async def act(agent: Agent) -> None:
-    """Answer every open call; what cannot collide runs side by side."""
+    """Run every open call; calls that cannot collide run in parallel."""
     waiting = list(open_calls(agent.session.view))
     asked, ran = bool(waiting), list[Ready]()
     if asked and agent.world.snapshots is not None and agent.permissions.guard.mode != "plan":
@@ -85,17 +84,18 @@ async def act(agent: Agent) -> None:
         rulings = [await _ruled(agent, ready) for ready in batch]
         allowed = [ruled for ruled in rulings if ruled is not None]
         if any(access.kind != "read" for ready, _ in allowed for access in ready.touching):
+            # The decision reaches the disk before anything changes: a crash must not hide it.
             agent.session.sync()
         await keep(agent, [ready for ready, ruling in allowed if not ruling.trial])
         await _run(agent, allowed)
         ran += (ready for ready, _ in allowed)
     await touch(agent, ran)
     if agent.hooks.active is not None and asked and not agent.turn.stop_reason:
-        await hooks.batch(agent)
+        await fire.batch(agent)
 
 
 async def _read_long_calls(agent: Agent, waiting: Sequence[Call]) -> None:
-    """Judge very long calls in a thread first, so that Esc, signals and limits act meanwhile.
+    """Judge very long calls in a thread first, so that Esc and limits still act.
 
     What takes long is remembered, so that judging them again takes no time.
     """
@@ -127,13 +127,13 @@ async def _run(agent: Agent, batch: Sequence[tuple[Ready, Ruling]]) -> None:
 
 
 def _entangled(batch: Sequence[tuple[Ready, Ruling]]) -> bool:
-    """Whether calls collide that did not before a hook changed them."""
+    """Return whether calls collide after hooks changed them."""
     touching = (ready.touching for ready, _ in batch)
     return any(collide(one, other) for one, other in combinations(touching, 2))
 
 
 async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:
-    """A call with its ruling, written down; none if it may not run, which the model is told."""
+    """Decide on a call and record it; return none, with a result, if it is denied."""
     if agent.turn.stop_reason:
         return None
     if agent.hooks.active is None:
@@ -145,7 +145,7 @@ async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:
         return ready, ruling
     text = f"Permission denied: {ruling.decided.because}. Nothing was run."
     if agent.hooks.active is not None and await _appealed(agent, ready, ruling.decided):
-        text += " A hook says that it may be tried again."
+        text += " A hook allows another attempt."
     _record(agent, ready.call, Outcome((Text(text),), error=True))
     return None
 
@@ -153,7 +153,7 @@ async def _ruled(agent: Agent, ready: Ready) -> tuple[Ready, Ruling] | None:
 async def _appealed(agent: Agent, ready: Ready, decided: Decided) -> bool:
     if decided.by == "hook":
         return False
-    return await hooks.denied(agent, ready.call, use(agent, ready), why=decided.because)
+    return await fire.denied(agent, ready.call, use(agent, ready), why=decided.because)
 
 
 def _again(agent: Agent, call: Call) -> Ready | str:
@@ -162,7 +162,7 @@ def _again(agent: Agent, call: Call) -> Ready | str:
 
 
 def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
-    """The longest run of calls from the front that may run together; a bad one is answered."""
+    """Return the longest run of calls that may run together; reject an invalid first one."""
     batch: list[Ready] = []
     for call in waiting[:ALONGSIDE]:
         ready = _repeated(agent, call, after=batch) or understand(agent, call)
@@ -177,15 +177,15 @@ def _batch(agent: Agent, waiting: Sequence[Call]) -> list[Ready]:
 
 
 def _repeated(agent: Agent, call: Call, *, after: Sequence[Ready]) -> Unfit | None:
-    """Why a call is not run that only goes round in a circle; none if it may do something."""
+    """Return the reason not to run a call that only repeats a cycle; none if it may run."""
     polling = {name for name, tool in agent.tools.by_name.items() if tool.polls}
     before = [ready.call for ready in after]
-    why = doom.looping(agent.session.view, call, after=before, polling=polling)
+    why = loop_detection.looping(agent.session.view, call, after=before, polling=polling)
     return Unfit(call, why, by="loop") if why else None
 
 
 def understand(agent: Agent, call: Call) -> Ready | Unfit:
-    """What a call would do; or why it cannot be done."""
+    """Parse a call and find what it would touch; or say why it cannot run."""
     try:
         meaning = interpret(call, agent.tools.by_name, agent.tools.find_mcp_tool)
     except Senseless as error:
@@ -212,7 +212,7 @@ def understand(agent: Agent, call: Call) -> Ready | Unfit:
 
 
 def _place_of_call(agent: Agent, meaning: Meaning) -> Here:
-    """Where a call happens: where the shell stands, or in the folder that it names itself."""
+    """Return the location of a call: the shell's folder, or its own workdir."""
     here = place_of(agent)
     if not meaning.workdir:
         return here
@@ -228,7 +228,7 @@ def _understood(ready: Ready, here: Here) -> Ready:
 
 
 def _reject(agent: Agent, unfit: Unfit) -> None:
-    """Tell the model what is wrong with its call; nothing ran."""
+    """Record why a call was not run, for the model."""
     if unfit.crash:
         agent.session.append(Noted("crash", unfit.crash))
     agent.session.append(Decided(unfit.call.id, "deny", unfit.why, by=unfit.by))
@@ -246,22 +246,22 @@ async def _perform(agent: Agent, ready: Ready, ruling: Ruling) -> None:
 
 
 async def _tell(agent: Agent, ready: Ready, outcome: Outcome, *, seconds: float) -> None:
-    """Let hooks hear what a call brought; whatever happens to them, it is recorded."""
+    """Run the post-tool hooks; record the result whatever happens to them."""
     try:
         wanted = use(agent, ready)
-        outcome = await hooks.after(agent, ready.call, outcome, use=wanted, seconds=seconds)
+        outcome = await fire.after(agent, ready.call, outcome, use=wanted, seconds=seconds)
     finally:
         stood = _cwd(agent.session, agent.world)
         _record(agent, ready.call, outcome)
         stands = _cwd(agent.session, agent.world)
     if stands != stood:
-        await hooks.fire(agent, CwdChanged(stood, stands))
+        await fire.fire(agent, CwdChanged(stood, stands))
 
 
 async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
-    """Run a call where it can change and reach nothing; ask about it only if that fails."""
+    """Run a call read-only and without network; ask only if that is not enough."""
     planning = agent.permissions.guard.mode == "plan"
-    outcome = Outcome((Text(f"It did not end within {PATIENCE} s."),), error=True)
+    outcome = Outcome((Text(f"It did not finish within {PATIENCE} s."),), error=True)
     with anyio.move_on_after(math.inf if planning else PATIENCE) as scope:
         outcome = await carry_out(agent, ready, cage)
     failure = words(outcome.content).strip()
@@ -274,7 +274,7 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
         return _remarked(outcome, looked)
     if not scope.cancelled_caught and not lacked:
         return _remarked(
-            outcome, f"{looked} If it failed for that, call again with sandbox: write."
+            outcome, f"{looked} If it failed because of that, call again with sandbox: write."
         )
     because = f"failed read-only and without network: {failure[-FAILURE:]}"
     read = (denial.target,) if denial and denial.kind == "read" else ()
@@ -293,7 +293,7 @@ async def _try(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
 
 
 def _looked(agent: Agent, cage: Cage | None, outcome: Outcome) -> str:
-    """Say how a command ran that could change nothing."""
+    """Describe how a read-only run was restricted."""
     partial_ = cage is not None and cage.backend == "partial"
     runs = bool(outcome.changes) and outcome.changes[0].value == "running"
     looked = LOOKS if runs else LOOKED
@@ -307,7 +307,7 @@ def _remarked(outcome: Outcome, remark: str) -> Outcome:
 
 
 async def carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
-    """Do what a call says, which may run; whatever goes wrong is its outcome."""
+    """Run an approved call; any failure becomes its outcome."""
     env = CallEnv(agent, ready, cage)
     stamps = stamp_uncovered(agent, ready.plans)
     try:
@@ -327,7 +327,7 @@ async def carry_out(agent: Agent, ready: Ready, cage: Cage | None) -> Outcome:
 
 
 async def survived(agent: Agent, work: Callable[[], Awaitable[None]]) -> str:
-    """Run a child of this agent; returns what broke it, which ends the child and nothing else."""
+    """Run a child; return the error that ended it, which ends nothing else."""
     try:
         await work()
     except Exception as error:  # noqa: BLE001 - a child's fault or bug must not end its parent
@@ -339,7 +339,7 @@ async def survived(agent: Agent, work: Callable[[], Awaitable[None]]) -> str:
 
 
 def _broke(call: Call, error: Exception) -> str:
-    return f"{call.name} broke: {type(error).__name__}: {error}. This is a bug in the tool."
+    return f"{call.name} crashed: {type(error).__name__}: {error}. This is a bug in the tool."
 
 
 def _trace(error: Exception) -> str:
@@ -388,39 +388,39 @@ class CallEnv:
 
     @property
     def cwd(self) -> str:
-        """Where the shell stands, or the folder that the call names."""
+        """The current folder of the shell, or the folder that the call names."""
         return self._ready.cwd or _cwd(self._session, self._world)
 
     @property
     def room(self) -> Room:
-        """How many tokens the result may take."""
+        """The tokens that the result may take."""
         room, most = call_room(self._agent, self._ready.call), self._ready.tokens
         return replace(room, cap=min(room.cap, most)) if most else room
 
     @property
     def has_mail(self) -> bool:
-        """Whether something waits to be said to the model."""
+        """True if a message waits for the model."""
         return bool(self._agent.turn.inbox)
 
     @property
     def wary(self) -> Cage | None:
-        """The walls for our own git."""
+        """The sandbox for our own git."""
         return wary(self._agent)
 
     @property
     def search(self) -> Search | None:
-        """How the web is searched; none where it is not."""
+        """The web search; none where it is off."""
         search = self._agent.tools.search_web
         return partial(search, self._agent) if search is not None else None
 
     @property
     def memory(self) -> Recording | None:
-        """Where to remember something; none where nothing is remembered."""
+        """The memory for later sessions; none where it is off."""
         return Recorder(self._agent) if self._agent.memory.memories is not None else None
 
     @property
     def skills(self) -> Practice | None:
-        """The skills that can be used; none where there are none."""
+        """The usable skills; none where there are none."""
         practice = self._agent.prompt.use_skills
         return practice(self._agent) if practice is not None else None
 
@@ -438,11 +438,11 @@ class CallEnv:
         self._session.emit(Progress(self._call, text))
 
     async def hear(self, occasion: AnyOccasion) -> Heard:
-        """What hooks say of something that the call does."""
-        return await hooks.fire(self._agent, occasion, call=self._call)
+        """Fire a hook event of this call and return the decision."""
+        return await fire.fire(self._agent, occasion, call=self._call)
 
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
-        """Ask, once all that led to it is on the screen."""
+        """Ask the person, once all that led to the question is on screen."""
         self._session.append(Asked(self._call, choices[0].question))
         answers = await self._person.choose(Inquiry(self._call, choices, plan))
         if answers is None:
@@ -457,7 +457,7 @@ RAN = "ran"
 
 
 async def unasked(agent: Agent, name: str, args: dict[str, str], *, by: Word = "rules") -> Outcome:
-    """What a call brings that may run without a question; raises `Refusal` if it may not.
+    """Run a call that needs no question; raises `ToolError` if it does.
 
     It is on record, and no part of the conversation. `by` is whose word lets it run.
     """
@@ -467,7 +467,7 @@ async def unasked(agent: Agent, name: str, args: dict[str, str], *, by: Word = "
         raise Refusal(ready.why)
     ruling = granted(agent, ready, by=by)
     if ruling is None:
-        raise Refusal(f"{ready.tool.summary(ready.args)} may not run without a question.")
+        raise Refusal(f"{ready.tool.summary(ready.args)} may not run without approval.")
     agent.session.append(Noted(RAN, f"{name} {call.args}"))
     outcome = await carry_out(agent, ready, ruling.cage)
     if outcome.error:

@@ -1,4 +1,4 @@
-"""The tools of a head: which ones it tells of, under which names, in whose words."""
+"""The tool definitions of a request: which tools, under which names, in which order."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GRAMMARS = ("openai", "azure")
 def specs(
     tools: Iterable[AnyTool], model: Model | None = None, *, toolset: str = DEFAULT
 ) -> tuple[ToolSpec, ...]:
-    """Return what a model is told of tools, in an order of its own: heads do not hang on ours.
+    """Return the definitions of tools, sorted by name so that heads stay the same.
 
     Deferred tools are left out unless the toolset names them.
     """
@@ -46,14 +46,14 @@ def _in_head(tool: AnyTool, toolset: Toolset, offered: Collection[str]) -> bool:
 
 
 def first_head(model: Model, system: str, tools: Iterable[AnyTool], *, wanted: str = AUTO) -> Epoch:
-    """Return the first head of a conversation: the toolset of the model's family."""
+    """Return the first head of a conversation, with the toolset of the model's family."""
     toolset = toolset_for(model.id, wanted)
     text = retold(system, before=DEFAULT, after=toolset)
     return Epoch(model, text, specs(tools, model, toolset=toolset), toolset=_kept(toolset))
 
 
 def suited(epoch: Epoch, tools: Mapping[str, AnyTool], *, wanted: str = AUTO) -> Epoch:
-    """Return a head whose model may be of another family, with the toolset of that family."""
+    """Return a head with the toolset of its model's family."""
     before, after = epoch.toolset or DEFAULT, toolset_for(epoch.model.id, wanted)
     if before == after:
         return epoch
@@ -75,7 +75,7 @@ def shown_names(tools: Iterable[str], *, toolset: str) -> set[str]:
 
 
 def _kept(toolset: str) -> str:
-    """The default is not written down: logs from before there were others say nothing of it."""
+    """Return the toolset to store; empty for the default, as in older logs."""
     return "" if toolset == DEFAULT else toolset
 
 
@@ -92,7 +92,7 @@ def _takes_grammars(model: Model) -> bool:
 
 
 def _renamed(text: str, shown: Shown) -> str:
-    """A schema with the arguments that a toolset shows, under its names."""
+    """Return a schema under the argument names of a toolset."""
     if not shown.args:
         return text
     ours: dict[str, Any] = msgspec.json.decode(text)
@@ -113,11 +113,11 @@ def schema_of(tool: AnyTool) -> str:
 
 
 def named(args: type) -> str:
-    """Return the name of a tool's arguments, which no other has."""
+    """Return the unique name of a tool's argument type."""
     return f"{args.__module__}.{args.__qualname__}"
 
 
 @cache
 def _known() -> dict[str, str]:
-    """The schemas of our own tools, which take a start longer to work out than to read."""
+    """Load the prepared schemas of our own tools: reading is faster than computing them."""
     return msgspec.json.decode(SCHEMAS.read_bytes(), type=dict[str, str])

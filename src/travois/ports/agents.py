@@ -1,4 +1,4 @@
-"""The port of child agents: what one is asked to do, and what comes back."""
+"""Ports to subagents, worktrees, mail and the task list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ State = Literal["running", "done", "failed", "stopped", "lost", "limit"]
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a child is asked to do."""
+    """A request to start or resume a subagent."""
 
     prompt: str
     what: str
@@ -33,30 +33,30 @@ class Order(msgspec.Struct, frozen=True):
     resume: str = ""
     """The name or id of a child that has ended, which goes on with what it knows."""
     sender: str = ""
-    """Who wrote the prompt as a message; empty where it is the task itself."""
+    """The sender of the prompt, if it is a message; empty for the task itself."""
     model: str = ""
     """Empty for that of its kind."""
     exact: bool = False
-    """Whether a model that cannot be used is an error; else the parent's is used in its place."""
+    """True if a model that cannot be used is an error; else the parent's is used in its place."""
     effort: str = ""
-    """How much it thinks; empty for as much as its kind does."""
+    """The effort; empty for that of its type."""
     turns: int = 0
-    """How many it may take; nought for as many as its kind may."""
+    """The turn limit; zero for that of its type."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a child came to: its last words, or what it had found when it ended otherwise."""
+    """The outcome of a subagent: its last words, or what it had found when it was stopped."""
 
     id: str
     state: State
     text: str
     files: tuple[str, ...] = ()
-    """Those that it changed."""
+    """The files that it changed."""
     usage: Usage = Usage()
 
 
 class Agents(Protocol):
-    """The children of one agent."""
+    """The subagents of one agent."""
 
     @property
     def kinds(self) -> Mapping[str, str]:
@@ -64,11 +64,11 @@ class Agents(Protocol):
         ...
 
     async def start(self, order: Order) -> Report:
-        """Start a child; gives its report when it has ended, or at once if in the background."""
+        """Start a subagent; return its report when it ends, or at once if in the background."""
         ...
 
     async def resume(self, order: Order) -> Report:
-        """Let a child that has ended go on; gives its report as `start` does. Raises `Refusal`."""
+        """Resume a subagent that has ended; return its report as `start` does."""
         ...
 
     def find(self, name: str) -> str:
@@ -76,26 +76,26 @@ class Agents(Protocol):
         ...
 
     def reports(self) -> Mapping[str, Report]:
-        """What is known of each child, by id."""
+        """Return the last known report of each subagent, by id."""
         ...
 
     def progress(self) -> Mapping[str, AgentProgress]:
-        """What each child was doing when it was last heard of, by id; of this process only."""
+        """Return the latest activity of each subagent of this process, by id."""
         ...
 
     async def stop(self, id: str) -> Report:
-        """Stop a child that runs; raises KeyError if there never was one."""
+        """Stop a running subagent; raises KeyError if there never was one."""
         ...
 
     def tell(self, name: str, text: str, *, sender: str) -> bool:
-        """Put mail into a child's inbox, or that of whoever started us (`parent`).
+        """Put mail into the inbox of a subagent or of the parent (`parent`).
 
         Returns whether anybody of that name or id was there to get it.
         """
         ...
 
     async def news(self) -> bool:
-        """Wait until something came in for us, or nobody works for us any more.
+        """Wait until something arrives, or no subagent is running any more.
 
         Returns whether there is something to admit.
         """
@@ -110,7 +110,7 @@ WORKTREE = "worktree"
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """Where a session works that has left the folder it began in."""
+    """A move of the session into a worktree."""
 
     root: str
     """The workspace in the worktree."""
@@ -120,11 +120,11 @@ class Moved(msgspec.Struct, frozen=True):
     back: str
     """The folder that the session goes back to."""
     own: bool = True
-    """Whether the session made it, so that it may remove it too."""
+    """True if the session made it, so that it may remove it too."""
 
 
 class Worktrees(Protocol):
-    """Makes and removes the worktrees of one session. Raises `Refusal`."""
+    """Makes and removes the worktrees of one session. Raises `ToolError`."""
 
     async def enter(self, name: str, *, path: str) -> Moved:
         """Make a worktree of that name, or find the one at that path."""
@@ -136,7 +136,7 @@ class Worktrees(Protocol):
 
 
 def where_moved(state: str) -> Moved | None:
-    """Return where a session works by its state; none if it is where it began."""
+    """Decode the worktree that a session moved into; none if it is where it began."""
     return msgspec.json.decode(state, type=Moved) if state else None
 
 
@@ -144,25 +144,25 @@ def where_moved(state: str) -> Moved | None:
 
 
 class Outbox(Protocol):
-    """Where the agent that called puts what it wants to tell other agents."""
+    """The way for an agent to send messages to other agents."""
 
     async def send(self, to: str, text: str) -> str:
-        """Send a message; returns what becomes of it. Raises `Refusal` if nobody would get it."""
+        """Send a message and return what becomes of it; raises `ToolError` if nobody gets it."""
         ...
 
 
 class Courier(Protocol):
-    """Takes messages to agents of other processes."""
+    """The transport of messages to agents in other processes."""
 
     def team(self) -> tuple[str, ...]:
-        """The names of the others in our team."""
+        """Return the names of the other members of our team."""
         ...
 
     async def carry(self, to: str, text: str, *, sender: str = "") -> str:
         """Leave a message for one of our team, `session:ID` or `TEAM:NAME`.
 
         Returns what becomes of it; `sender` is the agent of ours that wrote it, if a child did.
-        Raises `Fault`.
+        Raises `UserError`.
         """
         ...
 
@@ -179,7 +179,7 @@ class SharedTasks(Protocol):
 
     @property
     def me(self) -> str:
-        """The name under which the agent owns tasks; empty for the one that a person talks to."""
+        """The name under which the agent owns tasks; empty for the main agent."""
         ...
 
     def read(self) -> Tasks:
@@ -187,16 +187,16 @@ class SharedTasks(Protocol):
         ...
 
     def preview(self, edit: Edit) -> Tasks:
-        """Return what an edit would make of the list; nothing is changed."""
+        """Return the list as an edit would leave it; nothing is changed."""
         ...
 
     def change(self, edit: Edit) -> Tasks:
-        """Change the list; raises `Refusal` if that cannot be done."""
+        """Change the list; raises `ToolError` if that cannot be done."""
         ...
 
 
 class TaskStore(Protocol):
-    """Where a task list is kept, and the log that has it."""
+    """The storage of a task list, recorded in the log."""
 
     @property
     def member(self) -> str:

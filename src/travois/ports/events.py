@@ -1,4 +1,4 @@
-"""What is only for the eye, and never stored."""
+"""Live events for front ends, which are never stored."""
 
 from __future__ import annotations
 
@@ -37,26 +37,26 @@ class Warned(msgspec.Struct, frozen=True):
 
 
 class Doing(msgspec.Struct, frozen=True):
-    """What goes on, in a word or two: a hook runs."""
+    """Something that is going on, in a word or two, such as a hook."""
 
     text: str
 
 
 class Compacting(msgspec.Struct, frozen=True):
-    """A summary is being written for a compaction, since so many seconds; `over` at its end."""
+    """A summary is being written for a compaction; `over` at its end."""
 
     seconds: float = 0.0
     over: bool = False
 
 
 class Signalled(msgspec.Struct, frozen=True):
-    """Something for the terminal to obey: a bell, a title, a message beside it."""
+    """A control sequence for the terminal: a bell, a title, a notification."""
 
     text: str
 
 
 class AgentProgress(msgspec.Struct, frozen=True):
-    """What a sub-agent is doing, and what it has used so far."""
+    """The current activity of a subagent, and its usage so far."""
 
     id: str
     call: str

@@ -1,4 +1,4 @@
-"""What a tool is: a schema, what it will touch, and how it runs."""
+"""The port of tools: schema, effects, and how to run one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ A = TypeVar("A", bound=msgspec.Struct)
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What a call brought: what the model sees, JSON for programs, and state that changed."""
+    """The result of a call: content for the model, JSON for programs, and changed state."""
 
     content: tuple[Shown, ...]
     error: bool = False
@@ -27,7 +27,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Here(msgspec.Struct, frozen=True):
-    """Where a call would happen: enough to say what it would touch."""
+    """The location of a call, enough to tell what it would touch."""
 
     root: str
     cwd: str
@@ -40,7 +40,7 @@ class Here(msgspec.Struct, frozen=True):
 
 
 class Tool(msgspec.Struct, Generic[A], frozen=True):
-    """One tool. `access` is pure; `run` may raise `Refusal` to tell the model what is wrong."""
+    """One tool. `access` is pure; `run` may raise `ToolError` to tell the model what is wrong."""
 
     name: str
     description: str
@@ -53,11 +53,11 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     room: int = 0
     """The smallest window, in tokens, in which it is worth its words, unless it is asked for."""
     bounded: bool = False
-    """Whether its results keep to the room of their call by themselves."""
+    """True if its results fit into the room of the call by themselves."""
     paged: bool = False
-    """Whether its results are pages of a file: they are never stored or cut afterwards."""
+    """True if its results are pages of a file: they are never stored or cut afterwards."""
     polls: bool = False
-    """Whether to ask the same again and again is what it is for."""
+    """True if repeating the same call is its purpose."""
     deferred: bool = False
     """Left out of the head of a request; found with ToolSearch and callable by name."""
     judged_as: str = ""
@@ -65,30 +65,30 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     schema: str = ""
     """The JSON schema of the arguments, where another says what they are and no struct does."""
     stands: Callable[[A], tuple[str, str]] | None = None
-    """The call that this one stands for: the name of a tool that is lent, and its arguments."""
+    """The call that this one stands for: the name of an MCP tool, and its arguments."""
 
 
 AnyTool = Tool[Any]
 
 
 class Refusal(Exception):
-    """The call cannot be done; the words go to the model, so they say what to do instead."""
+    """A call that cannot be done; the message tells the model what to do instead."""
 
 
 def said(
     text: str, *, detail: str = "", changes: tuple[Changed, ...] = (), lines: int = -1
 ) -> Outcome:
-    """An outcome that is plain text."""
+    """Build an outcome from plain text."""
     return Outcome((Text(text),), detail=detail, changes=changes, lines=lines)
 
 
 PATHS = frozenset(("path", "file_path", "notebook_path", "workdir"))
-"""How arguments that are paths are called, whatever the tool."""
+"""The names of path arguments in all tools."""
 
 
 def refuse_nul(args: object) -> None:
-    """Refuse a path with a NUL character; raises `Refusal`. No program can be given one."""
+    """Refuse a path with a NUL character, which no program can be given."""
     for name in PATHS:
         value = getattr(args, name, None)
         if isinstance(value, str) and "\0" in value:
-            raise Refusal(f"{name} has a NUL character, which no path can hold. Leave it out.")
+            raise Refusal(f"{name} has a NUL character, which paths cannot contain. Remove it.")

@@ -1,4 +1,4 @@
-"""A search of the web as a value: what is wanted, and what was found."""
+"""The port of web search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from travois.providers.web_search import Hit
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What to look for, and on which hosts only or never."""
+    """A web search query, with the hosts to include or exclude."""
 
     query: str
     only: tuple[str, ...] = ()
@@ -18,7 +18,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The pages, and what a model says that it read there."""
+    """Search results, and a model's summary of them."""
 
     hits: tuple[Hit, ...]
     said: str = ""

@@ -1,6 +1,6 @@
-"""The few doors to the outside world, as the engine and the tools see them.
+"""Ports to the outside world: person, model, log, files, processes, web, snapshots.
 
-Concrete classes live in `host` and `store`; only `app.compose` knows both sides.
+The concrete classes live in the feature packages; only `compose.session` knows both sides.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OFFER_MEANS = "no network, home hidden; a rewind restores the workspace"
 
 
 class Question(msgspec.Struct, frozen=True):
-    """May this call run? `args` is exactly what would run."""
+    """A permission question; `args` is exactly what would run."""
 
     call: str
     tool: str
@@ -62,28 +62,28 @@ class Question(msgspec.Struct, frozen=True):
     always: tuple[str, ...] = ()
     """The narrowest rules that would answer for the person from here on; none if there are none."""
     offers_sandbox: bool = False
-    """Whether they may let commands run in the sandbox without asking in this project."""
+    """True if they may let commands run in the sandbox without asking in this project."""
     digest: str = ""
     """Of the tool, its arguments and the place: an answer holds for exactly that."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A person's word on a question; `reason` goes to the model."""
+    """A person's answer to a permission question; `reason` is sent to the model."""
 
     allow: bool
     reason: str = ""
     always: bool = False
-    """Whether the rules that the question offered are to be kept."""
+    """True if the rules that the question offered are to be kept."""
     sandbox: bool = False
-    """Whether they let commands run in the sandbox without asking, as the question offered."""
+    """True if they let commands run in the sandbox without asking, as the question offered."""
     digest: str = ""
-    """That of the question which was shown."""
+    """The digest of the question that was shown."""
     input: str = ""
     """The whole input that the call should have instead, as JSON text."""
     updates: tuple[msgspec.Raw, ...] = ()
     """Changes of permissions, as other agents write them."""
     stop: str = ""
-    """Why the whole turn should end with this."""
+    """The reason to end the whole turn; empty to go on."""
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -94,18 +94,18 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """What the model wants to know; the person may always answer in words of their own."""
+    """A question of the model with options; a person may also answer in their own words."""
 
     question: str
     options: tuple[Option, ...]
     header: str = ""
-    """What it is about, in a word or two."""
+    """The topic, in a word or two."""
     several: bool = False
-    """Whether more than one of the options may be chosen."""
+    """True if more than one of the options may be chosen."""
 
 
 class Inquiry(msgspec.Struct, frozen=True):
-    """Choices that are put to the person together; `plan` is what they are about, if it is one."""
+    """Questions that are put to the person together; `plan` is the plan they are about."""
 
     call: str
     choices: tuple[Choice, ...]
@@ -113,14 +113,14 @@ class Inquiry(msgspec.Struct, frozen=True):
 
 
 class Person(Protocol):
-    """Whoever answers questions; headless, nobody does and the answer is no."""
+    """The person who answers questions; without one, the answer is no."""
 
     async def decide(self, question: Question) -> Answer:
-        """Ask whether a call may run, and wait."""
+        """Ask whether a call may run, and wait for the answer."""
         ...
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
-        """One answer for each choice: labels, joined by commas, or words; None if nobody says."""
+        """Return one answer per question, as labels or free text; None if nobody answers."""
         ...
 
 
@@ -128,54 +128,54 @@ class Person(Protocol):
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """A capped record of output: its head, its tail, and how much there was in all."""
+    """Captured output: its head, its tail, and its full size."""
 
     head: bytes
     tail: bytes
     total: int
     file: str = ""
-    """Where all of it is, if that was asked for and it is more than was kept."""
+    """The file with the full output, if requested and larger than what was kept."""
     missing_lines: int = 0
-    """How many line ends the missing bytes have."""
+    """The number of line ends in the missing bytes."""
     is_capped: bool = False
-    """Whether the file has reached its limit, so that the program was ended."""
+    """True if the file has reached its limit, so that the program was ended."""
 
     @property
     def missing(self) -> int:
-        """How many bytes in the middle were not kept."""
+        """The number of bytes in the middle that were dropped."""
         return self.total - len(self.head) - len(self.tail)
 
     @property
     def lines(self) -> int:
-        """How many lines there were in all; a last one without an end counts."""
+        """The number of lines in all; a last one without a line end counts."""
         ends = self.head.count(b"\n") + self.tail.count(b"\n") + self.missing_lines
         last = self.tail or self.head
         return ends + bool(last and not last.endswith(b"\n"))
 
     def joined(self) -> bytes:
-        """Head and tail with nothing between; whole iff nothing is missing."""
+        """Return head and tail joined; complete only if nothing is missing."""
         return self.head + self.tail
 
 
 class Completed(msgspec.Struct, frozen=True):
-    """How a program ended. `status` is negative for a signal."""
+    """The result of a program; `status` is negative for a signal."""
 
     status: int
     output: Captured
     errors: Captured
     timed_out: bool = False
     cut: bool = False
-    """Whether it was ended because whoever read its output had enough."""
+    """True if it was stopped because the reader had enough output."""
     left_running: tuple[int, ...] = ()
     """Processes that it started and left behind."""
     aside: bytes = b""
-    """What it said to us alone: the last few kilobytes of it."""
+    """The last kilobytes of its output on the private descriptor."""
     job: str = ""
     """The background job as which it goes on, if it outlived its timeout."""
     refused: tuple[str, ...] = ()
     """Whom it tried to reach over the network and may not, and why, in words."""
     session_ports: tuple[int, ...] = ()
-    """Where servers of the session listen, in its own network, if this program failed outside."""
+    """Ports of the session's servers in the sandbox network, if this program failed outside it."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -189,85 +189,85 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Attempt(Protocol):
-    """A program that ran in a copy of the workspace, until what it did is kept or dropped."""
+    """A program that ran in a copy of the workspace, to be kept or dropped."""
 
     completed: Completed
     changes: tuple[Change, ...]
 
     async def read(self, path: str) -> bytes:
-        """The bytes that a path has in the copy."""
+        """Return the bytes that a path has in the copy."""
         ...
 
     async def keep(self, *, named: Collection[str] = ()) -> tuple[Change, ...]:
-        """Make it real, each file at once; returns what was not kept.
+        """Apply the changes, each file atomically; return those that were not applied.
 
         What is pinned or has a protected name is kept only if it, or a folder above it, is named.
-        Raises `Stale`, with nothing kept, if the real files changed since the attempt began.
+        Raises `StaleFile`, with nothing kept, if the real files changed since the attempt began.
         """
         ...
 
     async def drop(self) -> None:
-        """Forget the copy; nothing of it stays."""
+        """Discard the copy."""
         ...
 
 
 class Model(Protocol):
-    """A model as a function: one request in, deltas and one reply out."""
+    """A model client: one request in, deltas and one reply out."""
 
     def stream(
         self, request: Request
     ) -> AbstractAsyncContextManager[AsyncIterator[StreamDelta | Reply]]:
-        """Send the request; the last thing yielded is the reply. Raises `Problem`."""
+        """Send the request; the last thing yielded is the reply. Raises `ApiError`."""
         ...
 
 
 class Log(Protocol):
-    """The file of entries of one session."""
+    """The log file of one session."""
 
     def append(self, fact: AnyFact) -> Entry:
-        """Write one entry in one go; when this returns, a crash of ours does not lose it."""
+        """Append one entry; after this returns, a crash of ours does not lose it."""
         ...
 
     def sync(self) -> None:
-        """Bring what was appended to the disk itself."""
+        """Flush appended entries to the disk."""
         ...
 
     def read(self) -> Iterable[Entry]:
-        """All entries, those of the session that this one was forked from first."""
+        """Yield all entries, those of the parent session of a fork first."""
         ...
 
 
 @runtime_checkable
 class Resumable(Log, Protocol):
-    """A log beside which lies what was derived from its beginning."""
+    """A log with a saved state that speeds up resuming."""
 
     @property
     def grown(self) -> int:
-        """How many bytes were added since `keep`; 0 where that is not known."""
+        """The number of bytes added since `save_state`; 0 if unknown."""
         ...
 
     def resume(self) -> tuple[bytes, Iterable[list[Entry]]]:
-        """What was kept of the session as it stood at some entry, and all entries after that."""
+        """Return the saved state of the session, and all entries after it."""
         ...
 
     def read_blocks(self) -> Iterable[list[Entry]]:
-        """All entries, many at once."""
+        """Yield all entries in blocks."""
         ...
 
     def keep(self, state: bytes) -> None:
-        """Keep what was derived from all entries so far; it can always be derived again."""
+        """Save the state that was derived from all entries so far."""
         ...
 
     def news(self) -> str:
-        """What the user should be told now of what is saved; each thing is told once."""
+        """Return notices about saving that the user has not seen yet."""
         ...
 
     def discard(self) -> None:
-        """Forget what was kept."""
+        """Discard the saved state."""
         ...
 
     def recent(self) -> Iterable[Entry] | None:
-        """What matters of a very long log: its last entries and older turns of events.
+        """Yield the relevant part of a very long log: the last entries and earlier turns.
 
         None if the log is not that long: all of it can be read.
         """
@@ -275,31 +275,31 @@ class Resumable(Log, Protocol):
 
 
 class Blobs(Protocol):
-    """Bytes by the name of their content."""
+    """Content-addressed bytes."""
 
     def put(self, data: bytes) -> str:
         """Keep these bytes; returns their name."""
         ...
 
     def get(self, name: str) -> bytes:
-        """The bytes of that name; raises KeyError."""
+        """Return the bytes of that name; raises KeyError."""
         ...
 
 
 class Stat(msgspec.Struct, frozen=True):
-    """What a path is."""
+    """The kind, size and real location of a path."""
 
     kind: Literal["file", "folder", "other"]
     size: int
     modified: float
     link: str = ""
-    """Where it really is, if that is elsewhere than the path says."""
+    """The real path, if it differs."""
     private: bool = False
-    """Whether it is elsewhere because it lies in the session's private /tmp."""
+    """True if it is elsewhere because it lies in the session's private /tmp."""
 
 
 class Stale(Exception):
-    """The file is not what it was when it was read; nothing was written."""
+    """The file changed since it was read; nothing was written."""
 
 
 class Files(Protocol):
@@ -309,45 +309,45 @@ class Files(Protocol):
     """
 
     async def stat(self, path: str) -> Stat | None:
-        """What the path is; None if nothing is there."""
+        """Return the status of a path; None if nothing is there."""
         ...
 
     async def names(self, folder: str, *, limit: int) -> list[str]:
-        """The first names in a folder, in order; those of folders end with a slash."""
+        """Return the first names in a folder, sorted; those of folders end with a slash."""
         ...
 
     async def modified(self, paths: Sequence[str]) -> list[int]:
-        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        """Return the modification times in nanoseconds; 0 where unknown."""
         ...
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
-        """Bytes of the file from an offset on."""
+        """Return bytes of the file from an offset on."""
         ...
 
     async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
-        """Replace the whole file at once, iff the digest of its content is `expect`.
+        """Replace a whole file atomically if the digest of its content is `expect`.
 
         `None` means that no file may be there yet; missing folders are made. Returns the digest
-        of what now stands there. Raises `Stale`.
+        of what now stands there. Raises `StaleFile`.
         """
         ...
 
     async def remove(self, path: str, *, expect: str) -> None:
-        """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""
+        """Delete a file if the digest of its content is `expect`; raises `StaleFile`."""
         ...
 
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
-        """One at a time, for callers that read, think and replace."""
+        """Lock a path for a caller that reads, computes and replaces."""
         ...
 
 
 def digest(data: bytes) -> str:
-    """The name of some content, for compare-and-swap."""
+    """Return the digest of some content, for compare-and-swap."""
     return blake2b(data, digest_size=16).hexdigest()
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A program to run: no shell unless argv says so."""
+    """A program to run; there is no shell unless argv starts one."""
 
     argv: tuple[str, ...]
     cwd: str
@@ -355,40 +355,40 @@ class Command(msgspec.Struct, frozen=True):
     """Added to the clean environment that every child gets."""
     stdin: bytes = b""
     keep: int = 64 * 1024
-    """How many bytes of the head and of the tail of its output to keep in memory (each)."""
+    """The bytes to keep in memory of the head and of the tail of its output (each)."""
     whole: str = ""
     """The file for all of its output, if that is more than is kept; empty for none."""
     stderr: Literal["merge", "apart"] = "merge"
     aside: str = ""
     """The variable that tells it a descriptor for what it says to us alone; empty for none."""
     cage: Cage | None = None
-    """The walls around it; none for what the harness itself needs."""
+    """The sandbox around it; none for what the harness itself needs."""
     wary: Cage | None = None
-    """The walls around a program of our own, such as git, that obeys files which commands could
+    """The sandbox of a program of our own, such as git, that obeys files which commands could
     have changed: it gets them while such a command may run."""
     talks: bool = False
-    """Whether we go on talking with it: then its output is what it says on standard error."""
+    """True for a program we talk with: its captured output is standard error."""
     tty: bool = False
-    """Whether it gets a terminal, for its input as well as for all of its output."""
+    """True if it gets a terminal, for its input as well as for all of its output."""
     label: str = ""
-    """What people and models know it by: the command line, not the shell that we wrap around it."""
+    """The command line for people and models, without the shell that we wrap around it."""
     accesses: tuple[Access, ...] = ()
-    """What the call that starts it was judged by."""
+    """The accesses by which the call that starts it was judged."""
 
 
 class Job(Protocol):
-    """A program in the background."""
+    """A background command."""
 
     id: str
     command: str
     label: str
-    """The command line that it runs, as whoever started it wrote it."""
+    """The command line that it runs, as its author wrote it."""
     tty: bool
-    """Whether it has a terminal that can be typed into."""
+    """True if it has a terminal that can be typed into."""
     cage: Cage | None
     """The sandbox that it runs in."""
     accesses: tuple[Access, ...]
-    """What the call that started it was judged by."""
+    """The accesses by which the call that started it was judged."""
 
     @property
     def status(self) -> int | None:
@@ -397,31 +397,31 @@ class Job(Protocol):
 
     @property
     def over(self) -> bool:
-        """Whether it has ended and all of its output is in."""
+        """True if the job has ended and all of its output is in."""
         ...
 
     def fresh(self) -> Captured:
-        """Output since the last call of this."""
+        """Return the output since the last call."""
         ...
 
     def waiting(self) -> Captured:
-        """The output that `fresh` would give; it stays where it is."""
+        """Return the unread output without consuming it."""
         ...
 
     def last_lines(self, count: int) -> str:
-        """The last lines of what `fresh` would give, as text; it stays where it is."""
+        """Return the last lines of the unread output without consuming it."""
         ...
 
     async def wait(self) -> int:
-        """Its exit status, when it has ended."""
+        """Wait for the end and return the exit status."""
         ...
 
     async def changed(self) -> None:
-        """Wait until it says something, or ends."""
+        """Wait until there is output, or the job ends."""
         ...
 
     def followed(self) -> AbstractContextManager[Following]:
-        """All of its output from here on; `fresh` gives it nevertheless."""
+        """Follow all output from here on; `take_output` still returns it as well."""
         ...
 
     async def send(self, data: bytes) -> None:
@@ -433,20 +433,20 @@ class Job(Protocol):
         ...
 
     async def kill(self) -> None:
-        """End it with everything that it started."""
+        """Kill the job with all processes that it started."""
         ...
 
 
 class Following(Protocol):
-    """Output on its way to somebody who looks at all of it."""
+    """All output of a job for one reader."""
 
     def take(self) -> bytes:
-        """What came since the last call of this."""
+        """Return the output since the last call."""
         ...
 
 
 class Processes(Protocol):
-    """The only way in which anything is ever started."""
+    """Running programs, in the foreground or the background."""
 
     async def run(
         self,
@@ -457,7 +457,7 @@ class Processes(Protocol):
         reader: Callable[[bytes], bool] | None = None,
         detach_as: Callable[[], str] | None = None,
     ) -> Completed:
-        """Run to the end. On timeout or cancellation the whole process tree is killed first.
+        """Run a program to its end; on timeout or cancellation, kill its process tree.
 
         `reader` gets all output in order and returns whether it wants more; once it does not, the
         program is ended. A program that outlives the timeout goes on as a background
@@ -466,7 +466,7 @@ class Processes(Protocol):
         ...
 
     async def attempt(self, command: Command, *, timeout: float) -> Attempt:
-        """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
+        """Run a program in a copy of the writable folders; raises OSError if impossible."""
         ...
 
     async def start(self, command: Command, *, id: str) -> Job:
@@ -474,36 +474,36 @@ class Processes(Protocol):
         ...
 
     def jobs(self) -> Mapping[str, Job]:
-        """Background jobs by id."""
+        """Return background jobs by id."""
         ...
 
     def accept(self, path: str, data: bytes | None = None) -> None:
-        """Take a change that we made to a protected file ourselves for how it is to be."""
+        """Accept our own change to a protected file as its expected content."""
         ...
 
     def session_socket(self, family: int) -> socket | None:
-        """A TCP socket in the network that sandboxed commands share; none if they share none."""
+        """Return a TCP socket in the sandbox network; none if there is no such network."""
         ...
 
     def notices(self) -> tuple[str, ...]:
-        """What became of protected files that changed while commands ran; each is told once."""
+        """Return notices about changed protected files that were not returned before."""
         ...
 
 
 class Library(Protocol):
-    """Instruction files, as they are on disk at the moment."""
+    """The instruction files on disk."""
 
     def standing(self, also: Mapping[str, Kind] | None = None) -> Found:
-        """Those that always count here, and these besides, by path."""
+        """Load the instruction files that always apply, and these in addition."""
         ...
 
     def touched(self, paths: Iterable[str]) -> Found:
-        """Those that count besides once these files are worked with."""
+        """Load the instruction files that apply once these paths are used."""
         ...
 
 
 class Page(msgspec.Struct, frozen=True):
-    """What a URL gave."""
+    """A fetched web page."""
 
     url: str
     status: int
@@ -524,7 +524,7 @@ class Web(Protocol):
 
 
 class Unanswered(Exception):
-    """Nobody was there to answer, or they would not; the words say which."""
+    """Nobody was there to answer, or they declined; the message says which."""
 
 
 class Env(Protocol):
@@ -537,7 +537,7 @@ class Env(Protocol):
 
     @property
     def cwd(self) -> str:
-        """Where the shell stands."""
+        """The current folder of the shell."""
         ...
 
     @property
@@ -552,12 +552,12 @@ class Env(Protocol):
 
     @property
     def cage(self) -> Cage | None:
-        """The walls for the programs that this call starts."""
+        """The sandbox for programs that this call starts."""
         ...
 
     @property
     def wary(self) -> Cage | None:
-        """The walls for our own git, which obeys the settings of a repository."""
+        """The sandbox for our own git, which obeys the settings of a repository."""
         ...
 
     @property
@@ -568,7 +568,7 @@ class Env(Protocol):
 
     @property
     def has_mail(self) -> bool:
-        """Whether something waits to be said to the model, so that a long wait should end."""
+        """True if a message waits for the model, so that a long wait should end."""
         ...
 
     @property
@@ -576,7 +576,7 @@ class Env(Protocol):
 
     @property
     def search(self) -> Search | None:
-        """How the web is searched; none where it is not."""
+        """The web search; none where it is off."""
         ...
 
     @property
@@ -604,7 +604,7 @@ class Env(Protocol):
 
     @property
     def memory(self) -> Recording | None:
-        """Where to remember something for later sessions; none where nothing is remembered."""
+        """The memory for later sessions; none where it is off."""
         ...
 
     @property
@@ -619,28 +619,28 @@ class Env(Protocol):
 
     @property
     def room(self) -> Room:
-        """How many tokens the result may take; decided before any call of the reply runs."""
+        """The tokens that the result may take; decided before any call of the reply runs."""
         ...
 
     @property
     def kept(self) -> str:
-        """The session's folder of large outputs and of what was set aside."""
+        """The session's folder of large outputs."""
         ...
 
     def spill(self, call: str, data: bytes) -> str:
-        """Keep a large output in the session's folder; returns the path that Read can open."""
+        """Save a large output in the session's folder; return a path that Read can open."""
         ...
 
     def progress(self, text: str) -> None:
-        """Something for the eye while the call runs."""
+        """Show progress while the call runs."""
         ...
 
     async def hear(self, occasion: AnyOccasion) -> Heard:
-        """What hooks say of something that the call does."""
+        """Fire a hook event of this call and return the decision."""
         ...
 
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
-        """The person's answers, one for each choice; raises `Unanswered`."""
+        """Ask the person; return one answer per question; raises `UnansweredQuestion`."""
         ...
 
 
@@ -656,24 +656,24 @@ Delta = (
     | AgentProgress
 )
 Event = Entry | Delta
-"""What a front end sees: what happened, and what is only for the eye."""
+"""An event for front ends: a log entry, or a live event that is not stored."""
 
 
-# What the engine needs of whoever takes snapshots of the workspace.
+# Snapshots of the workspace, as the engine needs them.
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A snapshot that was taken, and the paths that were asked for and are not in it."""
+    """A snapshot, and the requested paths that it does not cover."""
 
     name: str
     uncovered: tuple[str, ...] = ()
 
 
 class Keeper(Protocol):
-    """Keeps what the workspace was like, so that it can be brought back."""
+    """Snapshots of the workspace, to restore it from."""
 
     def prepare(self) -> None:
-        """Begin to look at the workspace in the background, if that will take a while."""
+        """Begin to scan the workspace in the background, if that takes a while."""
         ...
 
     async def keep(
@@ -684,7 +684,7 @@ class Keeper(Protocol):
         files: tuple[str, ...] = (),
         heed: Callable[[int], None] | None = None,
     ) -> Kept:
-        """Take a snapshot of the workspace, of all that is in some paths, and of single files.
+        """Take a snapshot of the workspace, of further folders and of single files.
 
         Taking one when nothing has changed costs little and gives the last name. `heed` hears how
         many files were looked at, if it takes a while. Raises OSError if it could not be taken.
@@ -692,7 +692,7 @@ class Keeper(Protocol):
         ...
 
     def left_out(self) -> tuple[str, ...]:
-        """What in the workspace is not covered, as far as is known at once."""
+        """Return what in the workspace no snapshot covers, as far as known at once."""
         ...
 
     async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
