@@ -142,48 +142,48 @@ def test_a_file_may_take_the_place_of_ours(disk: Disk) -> None:
         ("---\nname: a\n---\nx", "1: description is missing; add a line `description: …`"),
         (
             "---\nname: a\ndescription: d\n---\n",
-            "1: the agent is told nothing; write its instructions below the front matter",
+            "1: the agent has no instructions; write them below the front matter",
         ),
         (
             f"---\nname: a\ndescription: d\n---\n{'x' * 100_001}",
-            "1: 100,001 characters are too many; keep below 100,000",
+            "1: the instructions have 100,001 characters; the limit is 100,000",
         ),
         (
             "---\ndescription: d\nname: -a\n---\nx",
-            "3: '-a' is no name; use letters, digits, spaces and -_. only",
+            "3: '-a' is not a valid name; use letters, digits, spaces, -_.",
         ),
         (
             "---\nname: p:a\ndescription: d\n---\nx",
-            "2: 'p:a' is no name; use letters, digits, spaces and -_. only",
+            "2: 'p:a' is not a valid name; use letters, digits, spaces, -_.",
         ),
         (
             "---\nname: ../a\ndescription: d\n---\nx",
-            "2: '../a' is no name; use letters, digits, spaces and -_. only",
+            "2: '../a' is not a valid name; use letters, digits, spaces, -_.",
         ),
         (
             "---\nname: Fork\ndescription: d\n---\nx",
-            "2: fork means a copy of the conversation; choose another name",
+            "2: fork is a reserved name; choose another one",
         ),
         (
             "---\nname: a\ndescription: d\npermissionMode: plna\n---\nx",
             "4: permissionMode cannot be 'plna'; "
-            "it is one of default, plan, accept-edits, auto, dont-ask, bypass",
+            "use one of default, plan, accept-edits, auto, dont-ask, bypass",
         ),
         (
             "---\nname: a\ndescription: d\nmaxTurns: 0\n---\nx",
-            "4: maxTurns cannot be '0'; it is a number from 1 on",
+            "4: maxTurns cannot be '0'; use a whole number, 1 or more",
         ),
         (
             "---\nname: a\ndescription: d\nbackground: maybe\n---\nx",
-            "4: background cannot be 'maybe'; it is true or false",
+            "4: background cannot be 'maybe'; use true or false",
         ),
         (
             "---\nname: a\ndescription: d\nmemory: all\n---\nx",
-            "4: memory cannot be 'all'; it is one of user, project, local",
+            "4: memory cannot be 'all'; use one of user, project, local",
         ),
         (
             "---\nname: a\ndescription: d\nisolation: vm\n---\nx",
-            "4: isolation cannot be 'vm'; it is one of worktree",
+            "4: isolation cannot be 'vm'; use one of worktree",
         ),
     ],
 )
@@ -200,13 +200,13 @@ def test_what_of_a_file_does_not_count_is_told(disk: Disk) -> None:
     (mine,) = (kind for kind in found if kind.name == "tester")
     assert (mine.tools, mine.denied) == (("Read", "Nope"), ("Edit",))
     assert [notice.partition("a.md:")[2] for notice in notices] == [
-        "6: effort cannot be '9'; it is one of low, medium, high, xhigh, max",
-        "4: tool is no key of agent files; did you mean tools?",
-        "5: observer means nothing to agents here; it is left out",
-        "7: whatever is no key of agent files",
-        "8: there is no tool Nope; it is left out",
-        "8: Bash(git *): a tool is given whole or not, so it is left out",
-        "9: Edit(/x): a tool is given whole or not, so it is denied whole",
+        "6: effort cannot be '9'; use one of low, medium, high, xhigh, max",
+        "4: tool is not a key of agent files; did you mean tools?",
+        "5: observer is not supported here and is ignored",
+        "7: whatever is not a key of agent files",
+        "8: unknown tool Nope; ignored",
+        "8: Bash(git *): a tool cannot be given in part; it is left out",
+        "9: Edit(/x): a tool cannot be given in part; it is denied entirely",
     ]
 
 
@@ -215,7 +215,7 @@ def test_two_files_of_a_folder_with_one_name_are_told(disk: Disk) -> None:
     second = disk.agent("state/agents/b.md")
     found, notices = disk.kinds()
     assert [kind.origin for kind in found if kind.name == "tester"] == [str(first)]
-    assert notices == (f"{second}:2: {first} has the same name; rename one",)
+    assert notices == (f"{second}:2: {first} uses the same name; rename one",)
 
 
 def test_a_folder_without_trust_chooses_no_model_and_no_memory(disk: Disk) -> None:
@@ -224,8 +224,8 @@ def test_a_folder_without_trust_chooses_no_model_and_no_memory(disk: Disk) -> No
     (mine,) = (kind for kind in found if kind.name == "tester")
     assert (mine.model, mine.memory, mine.background) == ("", "", True)
     assert [notice.partition("a.md:")[2] for notice in notices] == [
-        "4: model counts only in a folder that `travois trust` trusts; it is left out",
-        "5: memory counts only in a folder that `travois trust` trusts; it is left out",
+        "4: model is ignored: it needs a folder trusted with `travois trust`",
+        "5: memory is ignored: it needs a folder trusted with `travois trust`",
     ]
     assert disk.one().model == "opus"
     disk.agent("code/.claude/agents/a.md", lines="model: inherit\n")
@@ -269,7 +269,7 @@ def test_a_link_may_not_lead_out_of_a_folder_without_trust(disk: Disk) -> None:
     link = disk.top / "code" / ".claude" / "agents" / "a.md"
     link.parent.mkdir(parents=True)
     link.symlink_to(secret)
-    why = f"it is not read: it leads outside {disk.top}/code, which `travois trust` would allow"
+    why = f"cannot be read: it leads outside {disk.top}/code; run `travois trust` to allow that"
     assert disk.notices(trusted=False) == [f"code/.claude/agents/a.md:1: {why}"]
     assert disk.one().prompt == "Test."
 
@@ -292,7 +292,7 @@ def test_agents_can_be_given_as_json(disk: Disk) -> None:
 
 @pytest.mark.parametrize("given", ["{", "[]", '{"a": 1}', '"\\ud800"'])
 def test_what_is_no_object_of_agents_is_a_fault(disk: Disk, given: str) -> None:
-    with pytest.raises(Fault, match="--agents is no"):
+    with pytest.raises(Fault, match=r"--agents (is not valid JSON|must be a JSON object)"):
         disk.kinds(given=given)
 
 

@@ -59,7 +59,7 @@ def test_a_long_message_shows_its_beginning_and_where_it_is() -> None:
     lines = shown("ada", "x" * (LONGEST + 1), whole="/s/mail-7.txt").split("\n")
     assert lines[1:3] == [
         f"> {'x' * HEAD}",
-        "[the first 2,000 of 20,001 characters; Read /s/mail-7.txt for all of it]",
+        "[the first 2,000 of 20,001 characters; Read /s/mail-7.txt for the rest]",
     ]
     assert "x" * LONGEST in shown("ada", "x" * LONGEST)
 
@@ -68,17 +68,17 @@ def test_a_long_message_shows_its_beginning_and_where_it_is() -> None:
     ("formal", "quoted", "ours"),
     [
         (ShutdownRequest("r1", "all done"), "> all done", 'request_id "r1"'),
-        (ShutdownResponse("r1", approve=True), "</mail>", 'It ends (request "r1").'),
+        (ShutdownResponse("r1", approve=True), "</mail>", 'The sender shuts down (request "r1").'),
         (
             ShutdownResponse("r1", approve=False, reason="busy"),
             "> busy",
-            'It does not end (request "r1").',
+            'The sender does not shut down (request "r1").',
         ),
         (PlanRequest("r2", plan="1. look"), "> 1. look", 'request_id "r2"'),
         (
             PlanResponse("r2", approve=False, feedback="too wide"),
             "> too wide",
-            'It does not approve your plan (request "r2").',
+            'Your plan is not approved (request "r2").',
         ),
     ],
 )

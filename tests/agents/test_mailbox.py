@@ -130,7 +130,7 @@ def test_a_name_in_a_team_belongs_to_one_session_at_a_time(tmp_path: Path) -> No
     home = Home(tmp_path).prepare()
     folder, leave = mail.join(home, "crew:ada")
     assert mail.locate(home, "crew:ada") == folder == tmp_path / "mail" / "crew" / "ada"
-    with pytest.raises(Fault, match="Another session is crew:ada"):
+    with pytest.raises(Fault, match="Another session already uses crew:ada"):
         mail.join(home, "crew:ada")
     leave()
     mail.join(home, "crew:ada")[1]()
@@ -140,11 +140,11 @@ def test_a_name_in_a_team_belongs_to_one_session_at_a_time(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("to", "words"),
     [
-        ("crew:bob", "There is no crew:bob"),
-        ("bob", "is no address"),
-        ("../x:bob", "is no address"),
-        ("crew:..", "is no address"),
-        ("crew:", "is no address"),
+        ("crew:bob", "There is no mailbox crew:bob"),
+        ("bob", "is not a mail address"),
+        ("../x:bob", "is not a mail address"),
+        ("crew:..", "is not a mail address"),
+        ("crew:", "is not a mail address"),
         ("session:0000", "There is no session"),
     ],
 )
@@ -154,7 +154,7 @@ def test_nobody_is_there_under_a_wrong_address(tmp_path: Path, to: str, words: s
 
 
 def test_no_team_takes_the_name_of_all_sessions(tmp_path: Path) -> None:
-    with pytest.raises(Fault, match="No team can be called"):
+    with pytest.raises(Fault, match="A team cannot be called"):
         mail.join(Home(tmp_path).prepare(), "session:ada")
 
 

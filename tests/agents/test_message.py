@@ -112,7 +112,7 @@ def test_parent_and_siblings_are_told_in_the_child_s_own_name(tmp_path: Path) ->
 @pytest.mark.parametrize("to", ["nobody", "a1", "crew:ada", "parents"])
 def test_whoever_is_not_there_is_named_with_those_who_are(tmp_path: Path, to: str) -> None:
     mine = world(tmp_path, above=Crew("a1", "a2", ended="a0"), birth=BORN)
-    with pytest.raises(Refusal, match=rf"no agent '{to}' that could be told. .* parent, a2\.$"):
+    with pytest.raises(Refusal, match=rf"no agent '{to}'. You can write to: parent, a2\.$"):
         send(mine, to, "hello")
 
 
@@ -120,7 +120,7 @@ def test_an_agent_that_has_ended_goes_on_with_the_message(tmp_path: Path) -> Non
     crew = Crew("a2", ended="a0")
     told = send(world(tmp_path, above=crew, birth=BORN), "a0", "one more thing")
     assert crew.told == [("a0", "one more thing", "a1")]
-    assert words(told.content).startswith("a0 had ended and goes on in the background")
+    assert words(told.content).startswith("a0 had ended and resumes in the background")
 
 
 def test_one_of_the_team_is_called_by_name_and_others_by_address(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_one_of_the_team_is_called_by_name_and_others_by_address(tmp_path: Path)
         assert send(mine, to, "hello").content == (Text(f"{to} was told."),)
     assert [to for to, _, _ in courier.carried] == ["ada", "crew:bob", "session:12345678"]
     assert {sender for _, _, sender in courier.carried} == {"a1"}
-    with pytest.raises(Refusal, match="There is: ada"):
+    with pytest.raises(Refusal, match="You can write to: ada"):
         send(mine, "bob", "hello")
 
 
@@ -141,7 +141,7 @@ def test_all_are_all_that_run_here_and_the_team(tmp_path: Path) -> None:
     assert words(outcome.content) == "parent, a1.1, a2, ada will see it at the next step."
     told = [name for name, _, _ in (*above.told, *below.told, *courier.carried)]
     assert sorted(told) == ["a1.1", "a2", "ada", "parent"]
-    with pytest.raises(Refusal, match="nobody to tell"):
+    with pytest.raises(Refusal, match="no other agents to write to"):
         send(world(tmp_path), "all", "stop")
 
 
@@ -157,7 +157,7 @@ def test_a_long_text_goes_by_reference(tmp_path: Path) -> None:
     agent.world = replace(agent.world, spill=spill)
     anyio.run(AgentOutbox(agent).send, "a1", "x" * 20_001)
     ((_, text, _),) = below.told
-    assert text == f"{'x' * 2_000}\n[20,001 characters in all; the whole text is in /kept]"
+    assert text == f"{'x' * 2_000}\n[20,001 characters in total; full text in /kept]"
     assert list(kept.values()) == [b"x" * 20_001]
 
 

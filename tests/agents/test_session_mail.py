@@ -157,5 +157,5 @@ def test_a_session_that_leaves_no_trace_has_no_mail(options: Options) -> None:
 
 def test_a_wrong_address_in_the_settings_stops_the_start(options: Options) -> None:
     wrong = replace(options, settings='{"mail": {"address": "ada"}}')
-    with pytest.raises(Fault, match="is no address"):
+    with pytest.raises(Fault, match="is not a mail address"):
         talking(wrong, lambda session, office: anyio.lowlevel.checkpoint())

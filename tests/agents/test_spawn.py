@@ -175,8 +175,8 @@ def test_a_child_that_breaks_is_told_with_what_it_had_found(options: Options) ->
     async def main(session: Session) -> None:
         assert await session.ask("begin") == "I see."
         broke, failed, fine = results(session)
-        end = 'Partial result:\n\nThe cause is in b.py.\n\nIts last calls: Glob {"pattern":"*"}'
-        ended = "It did not come to its end"
+        end = 'Partial result:\n\nThe cause is in b.py.\n\nLast tool calls: Glob {"pattern":"*"}'
+        ended = "It did not finish"
         assert broke == f"[agent a1: failed]\n{ended} (failed: RuntimeError: boom). {end}"
         assert failed == f"[agent a2: failed]\n{ended} (failed: auth: bad key). {end}"
         assert fine == "[agent a3: done]\nfine"
@@ -197,7 +197,7 @@ def test_a_limit_ends_a_child_with_what_it_has(options: Options) -> None:
     async def main(session: Session) -> None:
         await session.ask("begin")
         (result,) = results(session)
-        assert result.startswith("[agent a1: limit]\nIt did not come to its end (limit: ")
+        assert result.startswith("[agent a1: limit]\nIt did not finish (limit: ")
         assert "Nothing yet." in result
         assert sum(isinstance(entry.fact, Sent) for entry in own(session, "a1")) == 2
 
@@ -297,7 +297,7 @@ def test_a_fork_starts_no_agents_though_the_tool_is_declared(options: Options) -
     async def main(session: Session) -> None:
         await session.ask("begin")
         *_, refused = [e.fact for e in own(session, "a1") if isinstance(e.fact, Result)]
-        assert refused.error and words(refused.content).startswith("You are a fork")
+        assert refused.error and words(refused.content).startswith("A fork cannot start agents")
         assert results(session) == ["[agent a1: done]\nalone"]
 
     play(options, model, main)
@@ -396,8 +396,8 @@ def test_a_child_in_the_background_can_be_stopped_and_told_something(options: Op
         await session.ask("begin")
         _, stopped, again, unknown = results(session)
         assert stopped.startswith("Stopped agent a1.")
-        assert again == "Agent a1 had ended already (stopped)."
-        assert "There are: a1 (stopped)" in unknown
+        assert again == "Agent a1 had already ended (stopped)."
+        assert "Agents: a1 (stopped)" in unknown
         agents = session.crew.agent.team.children
         assert agents is not None and not agents.tell("scout", "hello", sender="main")
         assert own(session, "a1")[-1].fact == Ended("aborted")
@@ -426,7 +426,7 @@ def test_stopping_the_turn_stops_its_children_and_keeps_what_they_found(options:
                     await until(Path(options.cwd, "begun").exists)
                     break
         (result,) = results(session)
-        assert result.startswith("[agent a1: stopped]\nIt did not come to its end (stopped).")
+        assert result.startswith("[agent a1: stopped]\nIt did not finish (stopped).")
         assert "It is in c.py." in result and "Bash" in result and "(unfinished)" in result
         log = own(session, "a1")
         assert log[-1].fact == Ended("aborted")
@@ -492,7 +492,7 @@ def test_children_ask_the_same_person_one_after_the_other(options: Options) -> N
         assert sorted(text.partition("]")[0] for text in asked) == ["[do alpha", "[do beta"]
         await session.news()
         (denied,) = [e.fact for e in own(session, "a3") if isinstance(e.fact, Decided)]
-        assert denied.verdict == "deny" and "runs in the background" in denied.because
+        assert denied.verdict == "deny" and "in the background cannot ask" in denied.because
 
     play(careful, model, main, person=Person())
 

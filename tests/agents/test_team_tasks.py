@@ -57,5 +57,5 @@ def test_a_damaged_file_says_what_to_do_and_is_not_overwritten(tmp_path: Path):
     (tmp_path / "tasks.json").write_text("[{")
     with pytest.raises(Fault, match="damaged") as caught:
         TeamTaskFile(tmp_path).change(lambda tasks: tasks)
-    assert "Mend or remove" in caught.value.fix
+    assert "Repair or delete" in caught.value.fix
     assert (tmp_path / "tasks.json").read_text() == "[{"

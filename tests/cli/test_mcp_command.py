@@ -58,4 +58,4 @@ def test_a_server_that_is_nothing_is_not_added(program: Inside) -> None:
     assert "Say what the server is" in done.err
     done = program.run("mcp", "add", "s", "wss://example.org/mcp")
     assert done.code != 0
-    assert "WebSockets are no part of MCP" in done.err
+    assert "MCP does not support WebSockets" in done.err

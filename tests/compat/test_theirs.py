@@ -167,18 +167,18 @@ def test_what_is_blocked_outside_is_denied_whatever_allows_it_and_silence_denies
     ("said", "server", "why"),
     [
         (Admission(), GO, ""),
-        (Admission(denied=('{"serverCommand":["go","run"]}',)), GO, "deniedMcpServers has it"),
+        (Admission(denied=('{"serverCommand":["go","run"]}',)), GO, "deniedMcpServers lists it"),
         (
             Admission(denied=('{"serverUrl":"https://*.far.example/*"}',)),
             FAR,
-            "deniedMcpServers has it",
+            "deniedMcpServers lists it",
         ),
-        (Admission(allowed=("{}",)), GO, "allowedMcpServers does not have it"),
+        (Admission(allowed=("{}",)), GO, "allowedMcpServers does not list it"),
         (Admission(allowed=('{"serverName":"go"}',)), GO, ""),
         (
             Admission(allowed=('{"serverName":"go"}', '{"serverCommand":["other"]}')),
             GO,
-            "allowedMcpServers does not have it",
+            "allowedMcpServers does not list it",
         ),
     ],
 )

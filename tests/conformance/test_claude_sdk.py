@@ -306,7 +306,7 @@ def test_configured_servers_are_told_switched_and_connected_anew(house: House) -
             assert other == told
             await client.toggle_mcp_server("good", enabled=False)
             await client.query("add")
-            assert "it is switched off" in results(await response(client))[0]
+            assert "it is disabled" in results(await response(client))[0]
             (_, off) = (await client.get_mcp_status())["mcpServers"]
             await client.toggle_mcp_server("good", enabled=True)
             await client.reconnect_mcp_server("good")

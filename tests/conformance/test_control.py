@@ -241,8 +241,8 @@ def test_servers_come_and_go_while_a_session_runs(program: Program) -> None:
         host.until(of("result"))
         assert host.leave() == 0
         said = [str(body["messages"]) for body in api.bodies]
-        assert "later: ready, lends 1 tools" in said[0]
-        assert "later: cannot be used (it is switched off)" in said[2]
+        assert "later: ready, 1 tools" in said[0]
+        assert "later: not available (it is disabled)" in said[2]
         assert len({json.dumps((body["system"], body["tools"])) for body in api.bodies}) == 1
 
 
@@ -265,7 +265,7 @@ def test_a_session_without_servers_takes_them_up_between_two_turns(program: Prog
         host.ask("r1", "interrupt")
         host.until(of("result"))
         odd = ask(host, "mcp_set_servers", servers={"odd": {"type": "ws", "url": "wss://x"}})
-        assert "WebSockets are no part of MCP" in odd["errors"]["odd"]
+        assert "MCP does not support WebSockets" in odd["errors"]["odd"]
         assert ask(host, "mcp_set_servers", servers=later) == none | {"added": ["later"]}
         host.say("add")
         lines = [line for line in host.until(of("result")) if line["type"] == "user"]

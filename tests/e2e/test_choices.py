@@ -53,10 +53,13 @@ def test_a_plan_holds_everything_back_until_it_is_agreed_to(program: Program) ->
             "say": [use("ExitPlanMode", plan="1. Make the file.")],
         },
         {
-            "when": {"tool_result": {"contains": "They say: and test it"}},
+            "when": {"tool_result": {"contains": "They said: and test it"}},
             "say": [use("ExitPlanMode", plan="1. Make the file.\n2. Test it.")],
         },
-        {"when": {"tool_result": {"contains": "The mode is accept-edits"}}, "say": [write]},
+        {
+            "when": {"tool_result": {"contains": "The permission mode is accept-edits"}},
+            "say": [write],
+        },
         {"when": {"tool_result": {"is_error": False}}, "say": "All done."},
     ]
     with program.served(script) as api:
@@ -86,11 +89,13 @@ def test_headless_nobody_answers_and_the_model_is_told(program: Program) -> None
     script = [
         {"say": [use("AskUserQuestion", questions=[COLOURS])]},
         {
-            "when": {"tool_result": {"contains": "Decide it yourself", "is_error": True}},
+            "when": {"tool_result": {"contains": "Decide yourself", "is_error": True}},
             "say": [use("ExitPlanMode", plan="1. Paint.")],
         },
         {
-            "when": {"tool_result": {"contains": "Nobody is there to agree", "is_error": True}},
+            "when": {
+                "tool_result": {"contains": "No one is available to approve", "is_error": True}
+            },
             "say": "My plan: 1. Paint.",
         },
     ]
@@ -103,7 +108,10 @@ def test_headless_nobody_answers_and_the_model_is_told(program: Program) -> None
 def test_outside_plan_mode_there_is_no_plan_to_agree_to(program: Program) -> None:
     script = [
         {"say": [use("ExitPlanMode", plan="1. Paint.")]},
-        {"when": {"tool_result": {"contains": "no plan mode", "is_error": True}}, "say": "On."},
+        {
+            "when": {"tool_result": {"contains": "Plan mode is not on", "is_error": True}},
+            "say": "On.",
+        },
     ]
     with program.served(script) as api:
         assert program.ask("paint it").out == "On.\n"

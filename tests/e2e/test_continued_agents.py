@@ -149,8 +149,8 @@ def test_an_agent_that_never_was_or_still_runs_cannot_go_on(program: Program) ->
 
     with program.served(model):
         assert program.ask("go", *FREE).code == 0
-    assert "There is no agent 'a9' to go on. There are: none." in seen[0]
-    assert "There is no agent 'nobody' that could be told" in seen[1]
+    assert "There is no agent 'a9' to resume. Known agents: none." in seen[0]
+    assert "There is no agent 'nobody'. You can write to" in seen[1]
 
 
 def asked_models(program: Program, *args: str, **wanted: object) -> tuple[str, str]:

@@ -42,7 +42,7 @@ def test_a_file_among_nine_megabytes_of_paths_is_found_unless_it_is_denied(
     results = [entry.fact for entry in program.facts() if isinstance(entry.fact, Result)]
     shown = sorted((words(result.content) for result in results), key=len)
     assert shown[:2] == [
-        "old/needle.rs\n(files that a rule keeps from being read are left out)",
+        "old/needle.rs\n(files denied by a permission rule are left out)",
         "old/needle.rs\n1:needle\n2:needle\n"
         "(1-2 of more than 10000; offset=2 shows more; or narrow path, glob or type)",
     ]

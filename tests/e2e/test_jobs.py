@@ -201,7 +201,7 @@ def test_a_command_may_be_stopped_at_its_timeout(program: Program) -> None:
     step = [call("Bash", command=nap(86), timeout=300, on_timeout="stop")]
     with program.served(script(step)):
         assert program.ask("go", *FREE).code == 0
-    assert "Timed out after 0.3 s and was ended" in results(program)[0]
+    assert "Timed out after 0.3 s; all its processes were killed" in results(program)[0]
     assert running(nap(86)) == []
 
 
@@ -217,7 +217,7 @@ def test_somebody_who_steers_ends_a_wait(program: Program) -> None:
         api.no_invalid()
         glass.type("\x04")
         glass.wait(lambda: not glass.child.isalive(), "the end")
-    assert results(program)[1].endswith("[The wait ended early: there is something new for you.]")
+    assert results(program)[1].endswith("[The wait ended early: you have a new message.]")
     assert running(nap(87)) == []
 
 
@@ -237,7 +237,7 @@ def test_an_agent_can_be_waited_for_and_stopped_as_a_task(program: Program) -> N
         assert "seven" in api.ledger[-1].body.decode()
     waited, stopped = results(program)[1:]
     assert waited.startswith("[agent a1: done]")
-    assert stopped == "Agent a1 had ended already (done)."
+    assert stopped == "Agent a1 had already ended (done)."
 
 
 # --- live programs --------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_a_program_is_kept_open_and_typed_to(program: Program) -> None:
         assert program.ask("go", *FREE).out == "done\n"
         api.no_invalid()
     opened, typed, spun, broken, held, ended = results(program)
-    assert "[Open as bash_1, with a terminal." in opened
+    assert "[Running as bash_1 in a terminal." in opened
     assert "x is 42" in typed
     assert "spinning" in spun
     assert "KeyboardInterrupt" in broken

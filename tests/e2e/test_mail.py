@@ -140,7 +140,7 @@ def test_two_sessions_cannot_have_one_name(program: Program) -> None:
         screen = Screen(program, *program.model, *joined("ada"))
         screen.until("> ")
         second = member(program, "other").ask("go", *joined("ada"))
-        assert (second.code, "Another session is crew:ada" in second.err) == (2, True)
+        assert (second.code, "Another session already uses crew:ada" in second.err) == (2, True)
         screen.type("hello\n")
         screen.until("ok")
         assert screen.leave() == 0

@@ -117,7 +117,7 @@ def test_a_login_lets_us_in_is_renewed_lost_and_forgotten(
     first, _, renewed, _, lost, again = used(program, add, expire, add, spoil, add, add)
     assert "3" in first
     assert "3" in renewed
-    assert "far: its login no longer holds; it wants you to log in: run" in lost
+    assert "far: the login has expired; login required: run" in lost
     assert "`travois mcp login far`" in again
     assert guarded.journal[3:] == ["refresh"] * len(guarded.journal[3:])
     secrets |= held(kept)
@@ -153,7 +153,10 @@ def test_a_stranger_cannot_end_a_login_and_a_no_is_told(program: Program, guarde
             urllib.request.urlopen(strange)
     urllib.request.urlopen(url).read()
     out, _ = child.communicate(timeout=300)
-    assert (child.returncode, out.decode().strip()) == (1, "it did not let us in: access_denied")
+    assert (child.returncode, out.decode().strip()) == (
+        1,
+        "the server refused the login: access_denied",
+    )
     assert tokens(program) == []
 
 
@@ -187,6 +190,6 @@ def test_sessions_side_by_side_share_one_login_and_the_next_one_grants_what_it_l
             assert await sum_of(one) == "3"
             return str(refusal.value)
 
-    lacks = "far: its login does not allow that (it lacks more); it wants you to log in"
+    lacks = "far: the login does not allow this (missing scope: more); login required"
     assert anyio.run(main) == f"{lacks}: run `travois mcp login far`."
     assert guarded.journal[-2:] == [f"authorize {guarded.url} more", "code"]

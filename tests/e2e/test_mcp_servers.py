@@ -83,7 +83,9 @@ def test_a_server_that_speaks_garbage_is_an_error_and_the_session_goes_on(
             b for b in api.bodies[1]["messages"][-1]["content"] if b["type"] == "tool_result"
         ]
         assert told["is_error"]
-        assert "mcp__odd__add is not there: it did not answer within 1 s." in str(told["content"])
+        assert "mcp__odd__add is not available: it did not answer within 1 s." in str(
+            told["content"]
+        )
         assert program.ask("and now?", "-c", *config).out == "On we go.\n"
         api.no_invalid()
 

@@ -82,7 +82,7 @@ def test_a_session_moves_to_a_worktree_works_there_and_comes_back(program: Progr
         *AUTO,
     )
     tree = top / ".travois/worktrees/fix"
-    assert f"works in {tree} now, on branch travois/fix" in seen[0]
+    assert f"Now working in {tree} on branch travois/fix" in seen[0]
     assert rf"{tree}\na.txt\nb.txt\ntravois/fix" in seen[1]
     assert (tree / "b.txt").read_text() == "two\n"
     assert (tree / "c.txt").read_text() == "three\n"

@@ -41,8 +41,8 @@ def test_a_write_to_a_hidden_folder_is_told_with_that_folder(full: Program, outs
     touch = f"import os; os.execvp('touch', ['touch', '{outside}/x'])"
     (said,) = play(full, call("Bash", command=f'python3 -c "{touch}"'), flags=OFFLINE)
     assert said.endswith(
-        f"[The sandbox hides {outside} from commands; the user can show it with the setting "
-        "sandbox.filesystem.allowRead. If it must, call again with sandbox: off.]"
+        f"[The sandbox hides {outside} from commands; the user can allow it with the setting "
+        "sandbox.filesystem.allowRead. If needed, call again with sandbox: off.]"
     )
 
 
@@ -59,7 +59,7 @@ def test_a_pinned_path_is_told_as_such(full: Program) -> None:
     (full.folder / ".git/hooks").mkdir(parents=True)
     (said,) = play(full, call("Bash", command=write(".git/hooks/pre-commit")), flags=OFFLINE)
     hook = full.folder / ".git/hooks/pre-commit"
-    assert f"[The sandbox keeps commands from changing {hook}." in said
+    assert f"[The sandbox does not let commands change {hook}." in said
     assert not hook.exists()
 
 
@@ -73,7 +73,7 @@ def test_a_hidden_path_is_told_as_such(
     line = f"""python3 -c "print(open('{outside}/key').read())" """
     script = call("Bash", command=line), call("Bash", command=f"cat {outside}/none")
     said, missing = play(program, *script, flags=("--settings", hidden, *BYPASS))
-    assert f"[The sandbox hides {outside}/key from commands; the user can show it" in said
+    assert f"[The sandbox hides {outside}/key from commands; the user can allow it" in said
     # What is not there could not be read without a sandbox either.
     assert "No such file" in missing
     assert "sandbox hides" not in missing
@@ -109,7 +109,7 @@ def test_a_file_without_permissions_is_blamed_only_if_root_could_read_it(full: P
     line = "touch mine && chmod 000 mine && cat mine"
     (said,) = play(full, call("Bash", command=line), flags=OFFLINE)
     assert "Permission denied" in said
-    assert ("no program has the rights of root" in said) is ROOT
+    assert ("No program in the sandbox has root rights" in said) is ROOT
 
 
 def test_a_port_is_blamed_on_the_sandbox_only_if_somebody_listens(full: Program) -> None:

@@ -97,7 +97,8 @@ def test_a_provider_that_will_not_search_is_a_result_in_words(program: Program) 
         assert (done.code, done.out) == (0, "It came out in October 2025.\n"), done.err
     (shown,) = results(program)
     assert shown == (
-        "WebSearch failed: anthropic/claude-haiku-5-5 could not search: web search is not enabled"
+        "WebSearch failed: anthropic/claude-haiku-5-5 could not search the web: "
+        "web search is not enabled"
     )
 
 

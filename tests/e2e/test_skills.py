@@ -189,7 +189,7 @@ def test_an_agent_knows_its_skills_and_has_its_own_hooks_model_and_effort(
     assert "haiku" in bee["model"] and "haiku" not in first["model"]
     assert (bee["output_config"], "output_config" in first) == ({"effort": "low"}, False)
     assert any("Say hello to" in text for text in texts(bee))
-    assert "There is no agent type 'explore'. There are: plan, fork." in results(api.bodies[2])[0]
+    assert "There is no agent type 'explore'. Types: plan, fork." in results(api.bodies[2])[0]
     heard = json.loads((program.folder / "ended").read_text())
     assert (heard["hook_event_name"], heard["agent_type"]) == ("SubagentStop", "bee")
 

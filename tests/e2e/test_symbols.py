@@ -8,7 +8,7 @@ from tests.e2e.program import Program
 def test_a_definition_is_found_and_a_denied_file_is_not(program: Program) -> None:
     (program.folder / "till.py").write_text("class Till:\n    def open(self) -> None: ...\n")
     (program.folder / "secret.py").write_text("def open() -> None: ...\n")
-    found = "till.py:2 method Till.open def open(self) -> None\n(files that a rule keeps"
+    found = "till.py:2 method Till.open def open(self) -> None\n(files denied by a permission rule"
     script = [
         {"say": [{"tool_use": {"name": "Symbols", "input": {"name": "open"}}}]},
         {"when": {"tool_result": {"name": "Symbols", "contains": found}}, "say": "Line 2."},

@@ -101,7 +101,7 @@ def test_a_command_tells_once_what_it_left_in_tmp(full: Program) -> None:
     first, second, third, fourth = play(full, *script)
     (place,) = full.home.glob("tmp/*/made")
     assert place.read_text() == "hi\n"
-    assert first == f"[{PRIVATE_TMP}; on disk, what this command left there is {place}.]"
+    assert first == f"[{PRIVATE_TMP}; on disk, this command left {place}.]"
     assert second == "hi\nhi"
     assert third.endswith(f"{place.parent}/d3 and 2 more there.]")
     assert str(place.parent) in fourth
@@ -173,7 +173,7 @@ def test_a_command_that_misses_a_file_of_the_machine_is_told_why(
         call("Bash", command="cat /tmp/nobody-has-this"),
         call("Bash", command=f"mkdir -p {machine}; echo mine > {notes}; cat {notes}; false"),
     )
-    assert f"it cannot see the machine's own {notes}, but Read can.]" in told
+    assert f"they cannot see the machine's own {notes}, but Read can.]" in told
     assert PRIVATE_TMP not in missing
     assert "but Read can" not in found
 

@@ -30,7 +30,7 @@ def test_choices_and_plans_are_answered_with_a_key_or_in_words(program: Program)
     script = [
         {"say": [use("AskUserQuestion", questions=[COLOURS, SEVERAL])]},
         {"when": {"tool_result": {"contains": told}}, "say": [plan]},
-        {"when": {"tool_result": {"contains": "agreed to the plan"}}, "say": "Begun."},
+        {"when": {"tool_result": {"contains": "approved the plan"}}, "say": "Begun."},
     ]
     with program.served(script) as api:
         glass = Glass(program, *program.model, "--permission-mode", "plan")
@@ -46,7 +46,7 @@ def test_choices_and_plans_are_answered_with_a_key_or_in_words(program: Program)
         glass.still()
         for key in "120":
             glass.type(key)
-        glass.until("Is this the plan to carry out?", "1 Make it.")
+        glass.until("Carry out this plan?", "1 Make it.")
         glass.still()
         glass.type("1")
         glass.until("Begun.")

@@ -139,7 +139,7 @@ def test_what_is_put_on_the_list_and_done_is_told_and_may_be_refused(ground: Gro
         await session.ask("go")
         facts = [entry.fact for entry in session.crew.agent.session.history()]
         results = [words(fact.content) for fact in facts if isinstance(fact, Result)]
-        assert results[-1] == "The list stays as it was. A hook says: they fail"
+        assert results[-1] == "The list was not changed. A hook said: they fail"
 
     options = ground.hooked(TaskCreated=(), TaskCompleted=(failing,))
     states = (("in_progress", "pending"), ("completed", "pending"), ("completed", "completed"))

@@ -146,7 +146,7 @@ def test_what_an_agent_lets_run_counts_in_the_users_own_files_only(place: Place)
     place.agree()
     found = place.find()
     path = place.person / "codex/config.toml"
-    assert found.notices == (f"{path}: server none is required, but no prompt waits for it",)
+    assert found.notices == (f"{path}: server none: required has no effect here",)
     free = {one.name: one.free for one in found.servers}
     assert free == {"all": ("*",), "gemini": ("*",), "none": (), "one": ("get",), "theirs": ()}
 
@@ -162,7 +162,7 @@ def test_opencode_means_a_start_by_its_limit_and_a_file_by_its_name(place: Place
     (server,) = found.servers
     assert (server.start, server.limit) == (9.0, 300.0)
     assert server.headers == {"Authorization": "Bearer t1", "X": "{file:none}"}
-    told = f"{path}: server far wants the file none: No such file or directory"
+    told = f"{path}: server far cannot use the file none: No such file or directory"
     assert found.notices == (told,)
     place.write(place.work / "opencode.json", {"mcp": {"far": far}})
     place.agree()
@@ -184,7 +184,7 @@ def test_a_file_of_the_machine_names_the_only_servers(place: Place) -> None:
     place.write(sole, program("theirs"))
     found = place.find(etc=place.person / "etc", given=(json.dumps(program("given")),))
     assert [one.name for one in found.servers] == ["theirs"]
-    assert found.notices == (f"{sole} names the only servers that may be used",)
+    assert found.notices == (f"only the MCP servers in {sole} may be used",)
 
 
 def test_the_words_of_claude_code(place: Place) -> None:
@@ -223,7 +223,7 @@ def test_a_server_behind_a_socket_is_left_out_with_a_reason(
     entry: dict[str, str], place: Place
 ) -> None:
     place.write(own(place.where.home), {"mcpServers": {"far": entry}})
-    why = f"{own(place.where.home)}: server far is left out: {SOCKET}"
+    why = f"{own(place.where.home)}: server far is not used: {SOCKET}"
     assert place.find() == Found(notices=(why,))
 
 
@@ -267,7 +267,7 @@ def test_variables_are_filled_and_missing_ones_are_told(place: Place) -> None:
     place.write(own(place.where.home), program(env=env))
     found = place.find()
     assert found.servers[0].env == {"A": "k1", "B": "b", "C": "${NONE}"}
-    assert found.notices == (f"{own(place.where.home)}: server x wants NONE, which is not set",)
+    assert found.notices == (f"{own(place.where.home)}: server x uses NONE, which is not set",)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', '{"mcpServers": {"x": {}}}'])

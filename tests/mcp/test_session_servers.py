@@ -134,8 +134,8 @@ def test_a_tool_is_found_in_one_round_and_run_under_its_own_name(ground: Path) -
     assert ran == (False, "3")
     assert [(q.tool, q.args) for q in person.questions] == [(ADD, '{"a":1,"b":2}')]
     assert told.notes == [
-        "<servers>\nServers lend more tools: ToolSearch tells what they do and take, McpCall runs "
-        "one. Their names are the servers' own words.\ns: ready, lends 1 tools\n"
+        "<servers>\nMCP servers offer more tools: ToolSearch shows what they do and take, "
+        "McpCall runs one. The servers chose the names.\ns: ready, 1 tools\n"
         "mcp__s__add(a, b)\n</servers>"
     ]
     assert told.statuses == [{"name": "s", "status": "connected", "source": "run"}]
@@ -196,7 +196,7 @@ def test_arguments_that_do_not_fit_never_reach_the_person(ground: Path) -> None:
     )
     lacks, strange, ran, unknown = told.results
     why = "/b is missing; /a must be integer, not string"
-    assert lacks[1].startswith(f"{ADD} was not run: {why}. It takes: ")
+    assert lacks[1].startswith(f"{ADD} was not run: {why}. Its input schema: ")
     assert "/c is not a known property; known are: a, b" in strange[1]
     assert ran == (False, "3")
     assert unknown[1].startswith("There is no tool 'mcp__McpCall'")
@@ -214,7 +214,7 @@ def test_a_start_does_not_wait_and_what_comes_late_is_told_at_the_tail(ground: P
     )
     first, second = told.notes
     assert "s: starting\n" in first
-    assert "lends 1 tools" in second
+    assert "s: ready, 1 tools" in second
     assert all(ADD in text for _, text in told.results)
     assert len({json.dumps((body["system"], body["tools"])) for body in told.bodies}) == 1
 
@@ -260,7 +260,7 @@ def test_a_tool_that_changes_is_announced_and_asked_about_again(ground: Path) ->
 
     person = Asked(choose=YES)
     notes, errors = anyio.run(main, person)
-    assert [f"{ADD} is defined otherwise than before" in note for note in notes[-1:]] == [True]
+    assert [f"{ADD} has a new definition" in note for note in notes[-1:]] == [True]
     assert errors == [False] * 3
     (inquiry,) = person.inquiries
     assert "mail them away" in inquiry.choices[0].question
@@ -346,7 +346,7 @@ def test_tools_stand_in_the_head_where_they_fit_if_the_user_says_so(
     monkeypatch.setenv("ENABLE_TOOL_SEARCH", word)
     told = play(ground, say("hello"), **given())
     assert (ADD in {tool["name"] for tool in told.bodies[0]["tools"]}) == stands
-    assert ("lends 1 tools" in told.notes[0]) != stands
+    assert ("s: ready, 1 tools" in told.notes[0]) != stands
     monkeypatch.setenv("ENABLE_TOOL_SEARCH", "auto:0" if stands else "auto")
     again = play(ground, call(ADD, a=1, b=2), say("3"), resume=told.id, allowed=(ADD,), **given())
     assert again.bodies[0]["tools"] == told.bodies[0]["tools"]
@@ -372,7 +372,7 @@ def test_a_tool_may_want_to_stand_in_the_head_and_to_bring_more(ground: Path) ->
     (_, brought), (_, found) = told.results
     assert brought == "word " * 30_000
     (warned,) = [event.text for event in seen if isinstance(event, Warned)]
-    assert warned.startswith(f"{ADD} brought about ")
+    assert warned.startswith(f"{ADD} returned about ")
     assert len(json.loads(found.splitlines()[-1])["about"]) == 2_048
 
 
@@ -383,7 +383,7 @@ def test_a_server_that_is_not_there_in_time_stands_in_no_head(
     entry = config("silent")
     entry["mcpServers"]["s"] |= {"alwaysLoad": True, "startup_timeout_sec": 1}
     told = play(ground, say("on"), mcp=(json.dumps(entry),))
-    assert "server s lent nothing in time" in " ".join(told.notices)
+    assert "server s did not list its tools in time" in " ".join(told.notices)
     assert ADD not in {tool["name"] for tool in told.bodies[0]["tools"]}
 
 
@@ -475,11 +475,11 @@ def test_what_is_meant_is_among_the_first_five() -> None:
 def test_a_server_that_starts_again_is_not_announced_twice() -> None:
     tool = Lent("mcp__s__a", "s", "a", "", "{}")
     note, after = announced({"s": "ready"}, [tool], {})
-    assert "lends 1 tools" in note
+    assert "s: ready, 1 tools" in note
     assert after == {"s": Told("ready", {"mcp__s__a": tool.digest})}
     assert announced({"s": "starting"}, [tool], after) == ("", {})
-    gone, later = announced({"s": "cannot be used (it ended)"}, [tool], after)
-    assert "s: cannot be used (it ended)\n" in gone
+    gone, later = announced({"s": "not available (it ended)"}, [tool], after)
+    assert "s: not available (it ended)\n" in gone
     assert later["s"].tools == after["s"].tools
 
 
@@ -506,7 +506,7 @@ def test_a_wrong_tool_of_a_server_is_answered_with_its_tools_nearest_first(groun
         **given(),
     )
     (failed, words_), (looped, itself) = told.results
-    assert failed and words_.startswith(f"s has no tool 'mcp__s__ad'. Nearest first: {ADD}")
+    assert failed and words_.startswith(f"s has no tool 'mcp__s__ad'. Closest matches first: {ADD}")
     assert looped and "mcp__McpCall" in itself
 
 

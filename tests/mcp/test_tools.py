@@ -133,4 +133,4 @@ def test_errors_and_structure_go_through(world: World) -> None:
     structured = msgspec.Raw(b'{"n":1}')
     failed = outcome(Answered((), structured, is_error=True), world, "c1")
     assert failed == Outcome((Text('{"n":1}'),), error=True, detail='{"n":1}')
-    assert outcome(Answered(), world, "c1").content == (Text("It brought nothing."),)
+    assert outcome(Answered(), world, "c1").content == (Text("(empty result)"),)

@@ -64,7 +64,7 @@ def test_always_for_a_file_is_that_file_and_for_a_page_its_host() -> None:
 def test_always_for_the_browser_is_its_host_and_for_a_search_any() -> None:
     click = Access("net", "http://localhost:3000/a", spelt='click button "Buy"')
     browser = Use("Browser", (click,), "/w")
-    search = Use("WebSearch", (Access("net", "a search of the web for x"),), "/w")
+    search = Use("WebSearch", (Access("net", "a web search for x"),), "/w")
     assert always(GUARD, browser) == ("Browser(domain:localhost)",)
     assert effects(browser, None) == ('reaches http://localhost:3000/a to click button "Buy"',)
     assert always(GUARD, search) == ("WebSearch",)

@@ -75,11 +75,11 @@ def test_an_agent_that_has_ended_goes_on_with_what_the_call_says(world: World) -
     ]
     assert told(outcome) == "[agent a7: done]\nStill blue."
     other = ask(world, crew, resume="a7", subagent_type="explore", isolation="worktree")
-    assert told(other).endswith("[It goes on with its own type and isolation.]")
+    assert told(other).endswith("[A resumed agent keeps its own type and isolation.]")
 
 
 def test_a_fork_cannot_have_another_model(world: World) -> None:
-    with pytest.raises(Refusal, match="A fork has the model and effort of this conversation"):
+    with pytest.raises(Refusal, match="A fork uses the model and effort of this conversation"):
         ask(world, Crew(), subagent_type="fork", model="haiku")
 
 
@@ -110,10 +110,10 @@ def test_an_unknown_type_is_answered_with_those_that_there_are(world: World) -> 
 
 
 def test_neither_forks_nor_places_without_agents_start_any(world: World) -> None:
-    with pytest.raises(Refusal, match="No agents can be started here"):
+    with pytest.raises(Refusal, match="Agents cannot be started here"):
         ask(world, None)
     world.state["fork"] = "yes"
-    with pytest.raises(Refusal, match="You are a fork"):
+    with pytest.raises(Refusal, match="A fork cannot start agents"):
         ask(world, Crew())
 
 
@@ -122,8 +122,8 @@ def test_only_one_that_runs_is_stopped(world: World) -> None:
         a1=Report("a1", "running", ""), a2=Report("a2", "done", "")
     )
     assert told(world.run(AGENT_STOP, agent_id="a1")).startswith("Stopped agent a1.")
-    assert told(world.run(AGENT_STOP, agent_id="a2")) == "Agent a2 had ended already (done)."
-    with pytest.raises(Refusal, match=r"no agent 'a3'. There are: a1 \(stopped\), a2 \(done\)"):
+    assert told(world.run(AGENT_STOP, agent_id="a2")) == "Agent a2 had already ended (done)."
+    with pytest.raises(Refusal, match=r"no agent 'a3'. Agents: a1 \(stopped\), a2 \(done\)"):
         world.run(AGENT_STOP, agent_id="a3")
     assert crew.held["a1"].state == "stopped"
 

@@ -97,12 +97,12 @@ def test_a_file_that_was_not_read_is_not_overwritten(world: World) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("diff --git a b", "its first line must be"),
-        ("*** Begin Patch\n*** Update File: a", "The patch has no end"),
+        ("diff --git a b", "the first line must be"),
+        ("*** Begin Patch\n*** Update File: a", "The patch is incomplete"),
         ("*** Begin Patch\n*** End Patch", "names no file"),
         ("*** Begin Patch\n*** Update File: a\n*** End Patch", "changes nothing in a"),
-        ("*** Begin Patch\n*** Add File: a\nplain\n*** End Patch", "does not begin with"),
-        ("*** Begin Patch\n*** Update File: a\n*hm\n*** End Patch", "begins with none of"),
+        ("*** Begin Patch\n*** Add File: a\nplain\n*** End Patch", "does not start with"),
+        ("*** Begin Patch\n*** Update File: a\n*hm\n*** End Patch", "must start with one of"),
     ],
 )
 def test_what_is_no_patch_says_what_is_wrong(world: World, text: str, why: str) -> None:

@@ -126,7 +126,7 @@ def browse(folder: Path, chromium: Chromium, work: Callable[[Browsing], Awaitabl
 def test_a_form_is_read_filled_and_sent(tmp_path: Path, chromium: Chromium, site: str) -> None:
     async def work(b: Browsing) -> None:
         assert await b.page("navigate", url=f"{site}/") == (TEXT, [])
-        fresh = "What was not there before:\n"
+        fresh = "New on the page:\n"
         assert b.chromium.named("[5]") == 'button "Save"'
         assert b.chromium.named("1:1") == 'button "inner"'
         assert b.chromium.named("9") == ""
@@ -134,17 +134,17 @@ def test_a_form_is_read_filled_and_sent(tmp_path: Path, chromium: Chromium, site
         assert await b.page("type", ref="2", text="Ada") == (fresh + line, [])
         line = TEXT.splitlines()[4].replace('= "one" of', '= "two" of')
         assert await b.page("type", ref="[3]", text="two") == (fresh + line, [])
-        asked = "(the page asked by a dialog: 'Sure?', dismissed; accept says OK to it)"
+        asked = "(the page showed a dialog: 'Sure?', dismissed (set accept to accept it))"
         assert await b.page("click", ref="6") == (f"{fresh}false", [asked])
-        asked = "(the page asked by a dialog: 'Sure?', accepted)"
+        asked = "(the page showed a dialog: 'Sure?', accepted)"
         assert await b.page("click", ref="6", accept=True) == (f"{fresh}true", [asked])
-        assert await b.page("click", ref="1:1") == ("Nothing else is on the page.", [])
+        assert await b.page("click", ref="1:1") == ("Nothing new on the page.", [])
         assert await b.page("click", ref="5") == ("Two\nYou came by /two?n=Ada&s=two", [])
         text, _ = await b.page("back")
         assert text.splitlines()[:2] == TEXT.splitlines()[:2]
-        assert await b.page("wait", text="bold") == ("Nothing else is on the page.", [])
-        assert "no [99] on the page" in await b.told("click", ref="99")
-        assert "not a number in brackets" in await b.told("click", ref="the button")
+        assert await b.page("wait", text="bold") == ("Nothing new on the page.", [])
+        assert "[99] is no longer on the page" in await b.told("click", ref="99")
+        assert "is not an element number" in await b.told("click", ref="the button")
 
     browse(tmp_path, chromium, work)
 
@@ -154,23 +154,23 @@ def test_a_page_leads_nowhere_that_nobody_was_asked_about(
 ) -> None:
     async def work(b: Browsing) -> None:
         _, remarks = await b.page("navigate", url=f"{site}/leads")
-        refused = "169.254.169.254 is in a private network, which may not be reached"
+        refused = "169.254.169.254 is in a private network, which is not allowed"
         assert remarks == [f"({refused})"]
         _, remarks = await b.page("click", ref="2")
-        assert remarks == [f"(a download was refused: {site}/file; fetch it with Bash)"]
-        lost = f"error: the page that it led to could not be opened: {refused}"
+        assert remarks == [f"(a download was blocked: {site}/file; fetch it with Bash)"]
+        lost = f"error: the next page could not be opened: {refused}"
         assert await b.told("click", ref="3") == lost
         assert "download" in await b.told("navigate", url=f"{site}/file")
         await b.page("navigate", url=f"{site}/leads")
         led = await b.told("click", ref="4")
         assert led.startswith("error: the page led to http://other.localhost")
-        assert led.endswith("To go on there, navigate to it.")
+        assert led.endswith("To continue, navigate to it.")
         await b.page("back")
         text, remarks = await b.page("click", ref="1")
         assert text == "Two\nYou came by /two"
-        assert remarks == [f"(a window opened and is in front: {site}/two)"]
+        assert remarks == [f"(a new window opened and is now in front: {site}/two)"]
         for url in ("http://10.0.0.1/", "https://[fd00::1]/", "http://0.0.0.0/"):
-            assert "may not be reached" in await b.told("navigate", url=url), url
+            assert "is not allowed" in await b.told("navigate", url=url), url
 
     browse(tmp_path, chromium, work)
 
@@ -195,7 +195,7 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
     async def work(b: Browsing) -> None:
         shown = await b.told("navigate", url=f"{site}/large")
         assert len(shown) < 41_000
-        cut = re.search(r"\(cut at [\d,]+ of 400,006 characters; all of it is in (\S+); ", shown)
+        cut = re.search(r"\(cut at [\d,]+ of 400,006 characters; full text in (\S+); ", shown)
         assert cut, shown[-300:]
         assert len(Path(cut[1]).read_text()) == 400_006
         blind = browser(b.chromium, images=lambda: False)
@@ -209,7 +209,7 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
         for pid, line in kin(os.getpid()).items():
             if "--type=renderer" in line:
                 os.kill(pid, signal.SIGKILL)
-        assert "navigate starts it afresh" in await b.told("read")
+        assert "navigate starts it again" in await b.told("read")
         with pytest.raises(Refusal, match=re.escape(CLOSED)):
             await b.world.call(b.tool, action="read")
         text, _ = await b.page("navigate", url=f"{site}/two")

@@ -76,7 +76,7 @@ def test_a_file_that_was_not_read_can_be_edited_by_who_can_quote_it(world: World
 def test_a_file_that_was_not_read_is_not_edited_by_guess(world: World) -> None:
     world.write("a", "alpha “beta”\n")
     assert refused(world, "a", 'alpha "beta"').endswith(
-        "You have not read the file as it is now: Read it first."
+        "You have not read the file in its current state: Read it first."
     )
     world.run(READ, file_path="a")
     assert "the file's own were kept" in words(edit(world, "a", 'pha "beta"', 'PHA "beta"').content)
@@ -126,7 +126,7 @@ def test_an_empty_old_string_fills_an_empty_file(world: World) -> None:
     edit(world, "a", "", "hello\n")
     assert world.bytes("a") == b"hello\n"
     assert os.stat(path).st_mode & 0o777 == 0o755
-    assert "only fits an empty" in refused(world, "a", "")
+    assert "only works for an empty" in refused(world, "a", "")
 
 
 def test_a_link_stays_and_is_mentioned(world: World, tmp_path: Path) -> None:
@@ -143,15 +143,15 @@ def test_a_missing_file_is_refused_with_names_like_it(world: World) -> None:
     world.write("src/parser.py", "")
     world.write("src/Makefile", "")
     assert refused(world, "src/parsre.py", "x") == (
-        "There is no src/parsre.py. Did you mean src/parser.py?"
+        "src/parsre.py does not exist. Did you mean src/parser.py?"
     )
     assert "Did you mean src/Makefile?" in refused(world, "src/makefile", "x")
-    assert "not even the folder" in refused(world, "nowhere/a.py", "x")
+    assert "nor does the folder" in refused(world, "nowhere/a.py", "x")
 
 
 def test_what_is_no_text_is_refused(world: World) -> None:
     world.write("a.bin", b"\x00\x01\x02binary")
-    assert refused(world, "a.bin", "binary") == "a.bin is not text; it cannot be edited here."
+    assert refused(world, "a.bin", "binary") == "a.bin is not a text file and cannot be edited."
     (world.folder / "folder").mkdir()
     assert "is a folder" in refused(world, "folder", "x")
     os.mkfifo(world.folder / "pipe")
@@ -162,8 +162,8 @@ def test_characters_that_the_encoding_cannot_hold_are_refused(world: World) -> N
     data = "prix: 5 €\n".encode("cp1252")
     world.write("a", data)
     assert refused(world, "a", "prix", "価格") == (
-        "The file is CP1252, which cannot hold '価格'; use other characters or convert the file "
-        "with Bash iconv first. You have not read the file as it is now: Read it first."
+        "The file is CP1252, which cannot encode '価格'; use other characters or convert the file "
+        "first (Bash: iconv). You have not read the file in its current state: Read it first."
     )
     assert world.bytes("a") == data
 
@@ -199,7 +199,7 @@ def test_several_edits_are_made_all_or_none(world: World) -> None:
         {"old_string": "one", "new_string": "1"},
         {"old_string": "missing", "new_string": "2"},
     ]
-    with pytest.raises(Refusal, match="Edit 2 of 2 failed, nothing was changed: old_string is not"):
+    with pytest.raises(Refusal, match="Edit 2 of 2 failed; nothing was changed: old_string is not"):
         world.run(MULTI_EDIT, file_path="a", edits=edits)
     assert world.bytes("a") == b"one\ntwo\n"
 
@@ -219,7 +219,7 @@ def test_edits_that_undo_each_other_are_refused(world: World) -> None:
         {"old_string": "one", "new_string": "two"},
         {"old_string": "two", "new_string": "one"},
     ]
-    with pytest.raises(Refusal, match="undo each other"):
+    with pytest.raises(Refusal, match="cancel each other out"):
         world.run(MULTI_EDIT, file_path="a", edits=edits)
 
 

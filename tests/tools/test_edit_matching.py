@@ -43,8 +43,8 @@ def test_every_place_is_replaced_if_that_is_wanted() -> None:
 
 def test_a_text_in_several_places_is_refused_with_their_lines() -> None:
     assert refusal("x = 1\ny\nx = 1\n  x = 1\n", "x = 1") == (
-        "old_string is there 3 times (lines 1, 3, 4). "
-        "Add lines around it to say which one is meant, or set replace_all."
+        "old_string occurs 3 times (lines 1, 3, 4). "
+        "Include surrounding lines to make it unique, or set replace_all."
     )
 
 
@@ -124,16 +124,16 @@ def test_indentation_that_differs_from_line_to_line_is_not_forgiven() -> None:
 def test_a_new_text_that_cannot_follow_the_indentation_is_refused() -> None:
     text = "if a:\n    b()\n"
     words = refusal(text, "    if a:\n        b()", "if a:\n    c()")
-    assert "too little of it" in words
+    assert "too little to remove" in words
 
 
 def test_what_is_only_alike_must_be_alone() -> None:
     text = "  x = “1”\n    x = “1”\n"
     assert refusal(text, 'x = "1"') == (
-        "old_string is not in the file to the letter, and 2 places are like it (lines 1, 2). "
-        "Quote the one that is meant exactly, with lines around it."
+        "old_string is not in the file exactly, and 2 places are similar (lines 1, 2). "
+        "Quote the one you mean exactly, with surrounding lines."
     )
-    assert "2 places are like it" in refusal(text, 'x = "1"', everywhere=True)
+    assert "2 places are similar" in refusal(text, 'x = "1"', everywhere=True)
 
 
 @pytest.mark.parametrize("blank", [" ", "\t", "\n\n", "\u00a0"])
@@ -149,7 +149,7 @@ def test_what_is_not_known_is_not_forgiven() -> None:
 def test_line_ends_can_be_changed_on_purpose() -> None:
     assert edit("a\r\nb\r\n", "a\r\n", "a\n") == "a\nb\r\n"
     assert edit("a\r\nb\r\n", "\r\n", "\n", everywhere=True) == "a\nb\n"
-    assert "with these line ends" in refusal("a\nb\n", "a\r\n", "a\n")
+    assert "with these line endings" in refusal("a\nb\n", "a\r\n", "a\n")
 
 
 def test_new_lines_end_as_their_neighbours_do() -> None:
@@ -160,22 +160,22 @@ def test_new_lines_end_as_their_neighbours_do() -> None:
 
 def test_the_same_text_twice_is_refused() -> None:
     assert refusal("a", "a", "a") == (
-        "old_string and new_string are the same; there is nothing to change."
+        "old_string and new_string are the same, so there is nothing to change."
     )
 
 
 def test_nothing_fits_only_into_nothing() -> None:
     assert edit("", "", "content\n") == "content\n"
     assert refusal("x", "", "y") == (
-        "old_string is empty, which only fits an empty or missing file. "
-        "Quote the text to replace, or use Write to replace everything."
+        "old_string is empty, which only works for an empty or missing file. "
+        "Quote the text to replace, or use Write to replace the whole file."
     )
 
 
 def test_a_text_that_is_nowhere_is_refused_with_the_nearest_lines() -> None:
     text = "import os\n\ndef area(width, height):\n\treturn width*height\n\nprint(1)\n"
     assert refusal(text, "def area(width, height):\n    return width * height  # area") == (
-        "old_string is not in the file. The nearest lines (odd characters escaped):\n"
+        "old_string is not in the file. Most similar lines (odd characters escaped):\n"
         "3\tdef area(width, height):\n"
         "4\t\\treturn width*height\n"
         "First difference, line 4: you wrote `    return width * height  # area`, "
@@ -189,18 +189,18 @@ def test_odd_characters_in_the_nearest_lines_can_be_seen() -> None:
 
 
 def test_line_numbers_in_the_text_are_remarked_on() -> None:
-    assert "not in the file. Leave out the line numbers. The nearest" in refusal("abc\n", "1\tabc")
+    assert "not in the file. Omit the line numbers. Most similar" in refusal("abc\n", "1\tabc")
 
 
 def test_a_text_like_nothing_in_the_file_is_refused_with_that() -> None:
     assert refusal("abc\ndef\n", "zzzzzzzzzz") == (
-        "old_string is not in the file. Nothing in the file is like it."
+        "old_string is not in the file. Nothing in the file is similar."
     )
 
 
 def test_a_large_file_is_searched_for_advice_within_bounds() -> None:
     text = "".join(f"line {number} of a file\n" for number in range(80_000))
-    assert "The nearest lines" in refusal(text, "line 77 of a file!")
+    assert "Most similar lines" in refusal(text, "line 77 of a file!")
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))

@@ -105,7 +105,7 @@ def test_an_edit_that_never_gets_its_turn_says_so(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.files = Meddling(1_000)
     world.write("a", "one\n")
-    with pytest.raises(Refusal, match="Another program keeps changing a; nothing was changed"):
+    with pytest.raises(Refusal, match="Another program keeps changing a; your edit was not made"):
         world.run(EDIT, file_path="a", old_string="one", new_string="two")
     assert world.bytes("a").startswith(b"one\ntheirs\n")
 

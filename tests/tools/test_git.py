@@ -124,7 +124,7 @@ def test_status_tells_of_an_upstream_that_is_gone(repo: Repo, tmp_path: Path):
     repo.git("config", "branch.main.merge", "refs/heads/gone")
     repo.git("remote", "add", "origin", str(tmp_path / "nowhere"))
     head = repo.git("rev-parse", "--short=8", "HEAD")
-    assert repo.say(STATUS) == f"on main ({head}), origin/gone is not there\nclean"
+    assert repo.say(STATUS) == f"on main ({head}), upstream origin/gone is gone\nclean"
 
 
 def conflict(repo: Repo) -> None:
@@ -166,7 +166,7 @@ def test_a_long_status_is_cut(repo: Repo):
         repo.write(f"f{number:03}", "")
     lines = repo.say(STATUS).splitlines()
     assert lines[1:3] == ["?? f000", "?? f001"]
-    assert lines[-1] == "(and 30 more; `git status FOLDER` shows a part)"
+    assert lines[-1] == "(and 30 more; list a part with Bash: git status FOLDER)"
     assert len(lines) == 1 + git.PATHS + 1
 
 
@@ -239,7 +239,7 @@ def test_a_large_diff_is_bounded_and_kept_whole(repo: Repo):
     shown = repo.say(DIFF)
     assert 0.8 * 8_000 < estimate(shown) <= 8_000
     note = re.fullmatch(
-        r"\([\d,]+ of 50,005 lines; stat=true lists the files, paths narrows; all: Read (.*)\)",
+        r"\([\d,]+ of 50,005 lines; stat=true lists files, paths narrows; full output: Read (.*)\)",
         shown.splitlines()[-1],
     )
     assert note
@@ -251,7 +251,7 @@ def test_a_long_line_is_cut_and_kept_whole(repo: Repo):
     repo.write("a.txt", "x" * 10_000 + "\n")
     line, note = repo.say(DIFF).splitlines()[-2:]
     assert line == f"+{'x' * (git.WIDTH - 1)}… (+{10_001 - git.WIDTH} characters)"
-    assert "all: Read " in note
+    assert "full output: Read " in note
 
 
 # --- GitLog, GitShow, GitBlame --------------------------------------------------------------------
@@ -267,7 +267,7 @@ def test_log_is_one_line_a_commit(repo: Repo):
         f"{first} 2024-05-06 Ann: first",
     ]
     assert repo.say(LOG).splitlines() == lines
-    assert repo.say(LOG, n=1).splitlines() == [lines[0], f"(older ones: rev={second})"]
+    assert repo.say(LOG, n=1).splitlines() == [lines[0], f"(older commits: rev={second})"]
     assert repo.say(LOG, rev="HEAD~1").splitlines() == lines[1:]
     assert repo.say(LOG, path="b.txt").splitlines() == lines[1:2]
     assert repo.say(LOG, grep="SECOND").splitlines() == lines[1:2]
@@ -310,9 +310,9 @@ def test_show_says_what_it_cannot_show(repo: Repo):
     repo.commit("binary")
     for args, words in (
         ({"path": "gone.txt"}, "git: path 'gone.txt' does not exist in 'HEAD'"),
-        ({"path": "data.bin"}, r"HEAD:./data.bin is binary \(3 bytes\); only text can be shown."),
+        ({"path": "data.bin"}, r"HEAD:./data.bin is binary \(3 bytes\); only text is shown."),
         ({"rev": "nope"}, "git: bad revision 'nope'"),
-        ({"rev": "HEAD\0"}, "The arguments hold a NUL character; leave it out."),
+        ({"rev": "HEAD\0"}, "The arguments contain a NUL character; remove it."),
         ({"path": "../outside"}, "../outside is outside the repository at .*"),
     ):
         with pytest.raises(Refusal) as refused:
@@ -504,7 +504,7 @@ def test_looking_at_a_hostile_repository_runs_nothing_of_it(repo: Repo, trap: Tr
     canary = trapped(repo, trap, tmp_path)
     refused = look(repo)
     assert not canary.exists(), canary.read_text()
-    partial = [words for words in refused if words.endswith("fetch what is missing with Bash)")]
+    partial = [words for words in refused if words.endswith("fetch the missing objects with Bash)")]
     assert refused == partial
     assert bool(refused) == (trap is missing_objects)
 
@@ -519,9 +519,7 @@ def test_the_traps_are_real(repo: Repo, trap: Trap, tmp_path: Path):
 
 def test_filters_that_were_not_run_are_named(repo: Repo, tmp_path: Path):
     trapped(repo, clean_filter, tmp_path)
-    assert repo.say(STATUS).splitlines()[-1] == (
-        "(filters of this repository were not run: tr=ap.x)"
-    )
+    assert repo.say(STATUS).splitlines()[-1] == ("(filters of this repository not run: tr=ap.x)")
 
 
 def test_filters_that_the_user_set_up_are_run(repo: Repo, tmp_path: Path):
@@ -536,7 +534,7 @@ def test_a_repository_that_claims_files_elsewhere_is_not_read(repo: Repo, tmp_pa
     (tmp_path / "secret").write_text("secret\n")
     repo.commit("first", a_txt="one\n")
     repo.git("config", "core.worktree", str(tmp_path))
-    with pytest.raises(Refusal, match="claim the files of"):
+    with pytest.raises(Refusal, match="point at files in"):
         repo.run(DIFF)
 
 

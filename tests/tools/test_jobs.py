@@ -100,7 +100,7 @@ def test_a_wait_ends_when_there_is_something_to_say_to_the_model(tmp_path: Path)
         world.has_mail = True
         for tool in (MONITOR_JOB, TASK_OUTPUT):
             outcome = await world.call(tool, task_id="bash_1", timeout=600_000)
-            assert "The wait ended early: there is something new for you." in told(outcome)
+            assert "The wait ended early: you have a new message." in told(outcome)
 
     play(tmp_path, scene)
 
@@ -111,7 +111,7 @@ def test_what_ignores_a_polite_word_is_stopped_all_the_same(tmp_path: Path) -> N
     async def scene(world: World) -> None:
         await begin(world, f"trap '' TERM INT HUP; setsid sleep {nap} & sleep {nap}; sleep {nap}")
         stopped = await world.call(TASK_STOP, task_id="1")
-        assert told(stopped) == "bash_1 was ended with all it had started."
+        assert told(stopped) == "Killed bash_1 and all processes it had started."
         assert running(f"sleep {nap}") == []
         with pytest.raises(Refusal, match=r"no background task 'x'\. Tasks: bash_1\."):
             await world.call(TASK_STOP, task_id="x")

@@ -219,7 +219,7 @@ def test_a_notebook_must_have_been_read_as_it_is(world: World) -> None:
     changed = NOTEBOOK.replace("1 + 1", "1 + 2")
     world.write("a.ipynb", changed)
     assert refused(world, cell_id="sum", new_source="x") == (
-        "You have not read a.ipynb as it is now; nothing was changed. Read it first."
+        "a.ipynb has changed or was not read; nothing was changed. Read it first."
     )
     assert text(world) == changed
 
@@ -231,17 +231,15 @@ def test_one_edit_after_another_needs_no_reading_between(world: World) -> None:
 
 
 def test_cells_that_are_not_there_are_refused_with_those_that_are(world: World) -> None:
-    words = "There is no such cell. The cells are: intro, sum, end."
+    words = "There is no such cell. Cells: intro, sum, end."
     assert refused(world, cell_id="nope", new_source="x") == words
     assert refused(world, cell_number=3, new_source="x") == words
-    assert refused(world, new_source="x") == (
-        "Say which cell is meant: cell_id, or cell_number counted from 0."
-    )
+    assert refused(world, new_source="x") == ("Give cell_id, or cell_number counted from 0.")
 
 
 def test_a_cell_that_is_like_this_already_is_refused(world: World) -> None:
     assert refused(world, cell_id="intro", new_source="# Übersicht\nmore") == (
-        "Cell 0 is like this already; there is nothing to change."
+        "Cell 0 already has this content; nothing to change."
     )
 
 
@@ -249,7 +247,7 @@ def test_what_is_no_notebook_is_refused(world: World) -> None:
     world.write("a.ipynb", "{}")
     world.run(READ, file_path="a.ipynb")
     assert refused(world, cell_number=0, new_source="x") == (
-        "a.ipynb is no notebook that can be read; use Edit on its text."
+        "a.ipynb is not a readable notebook; use Edit on its text."
     )
 
 

@@ -19,7 +19,7 @@ from travois.tools.read import READ
 from travois.tools.text import decode, shown
 
 ONWARD = re.compile(r"continue with offset=(\d+)(?:, column=(\d+))?\]\Z")
-NOTE = re.compile(r"\n\[(?:lines? \d|encoding:|mixed line ends:)[^\n]*\]\Z")
+NOTE = re.compile(r"\n\[(?:lines? \d|encoding:|mixed line endings:)[^\n]*\]\Z")
 ALPHABET = "abc XYZ019_{}();=\t漢é😀…."
 LINES = st.lists(
     st.one_of(

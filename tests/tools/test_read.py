@@ -73,9 +73,7 @@ def test_a_file_that_was_read_in_part_can_be_edited(world: World) -> None:
 
 def test_an_offset_behind_the_end_is_refused(world: World) -> None:
     world.write("a", "one\ntwo\n")
-    assert refused(world, "a", offset=9) == (
-        "The file has only 2 lines; offset 9 is behind its end."
-    )
+    assert refused(world, "a", offset=9) == ("The file has only 2 lines; offset 9 is past the end.")
 
 
 def test_two_thousand_lines_are_read_at_once(world: World) -> None:
@@ -128,7 +126,7 @@ def test_a_column_behind_the_end_of_its_line_is_refused(world: World) -> None:
         "1\t\n2\ttwo\n[lines 1-2 of 2, line 1 from character 4 on]"
     )
     assert refused(world, "a", offset=1, column=5) == (
-        "Line 1 is shorter than column 5; leave column out to read it."
+        "Line 1 is shorter than column 5; omit column to read it."
     )
 
 
@@ -144,7 +142,7 @@ def test_a_column_behind_the_end_of_its_line_is_refused(world: World) -> None:
         (b"\xe9\r\nb", "\n[encoding: CP1252]"),
         ("é\r\nb\r\n".encode(), ""),
         ("é\rb\r".encode(), ""),
-        ("é\r\nb\n".encode(), "\n[mixed line ends: LF, CRLF]"),
+        ("é\r\nb\n".encode(), "\n[mixed line endings: LF, CRLF]"),
     ],
 )
 def test_other_encodings_and_mixed_line_ends_are_noted(
@@ -182,8 +180,8 @@ def test_bytes_that_are_no_characters_can_be_seen(world: World) -> None:
 def test_what_is_no_text_is_refused_with_what_it_is(world: World, data: bytes, what: str) -> None:
     world.write("a", data)
     assert refused(world, "a") == (
-        f"a is {what} of {len(data)} bytes, not text. "
-        "Look into it with Bash (file, strings, xxd, unzip -l)."
+        f"a is {what} ({len(data)} bytes), not text. "
+        "Inspect it with Bash (file, strings, xxd, unzip -l)."
     )
 
 
@@ -208,8 +206,8 @@ def test_an_image_is_shown_whatever_its_name(world: World, data: bytes, mime: st
 def test_an_image_that_is_too_large_is_refused(world: World) -> None:
     world.write("a.png", PNG + bytes(module.IMAGE))
     assert refused(world, "a.png") == (
-        "a.png (image/png, 3,750,108 bytes) is too large to be shown; make a smaller copy with "
-        "Bash and read that. The limit is 3,750,000 bytes."
+        "a.png (image/png, 3,750,108 bytes) is too large (limit: 3,750,000 bytes); make a "
+        "smaller copy with Bash and Read that."
     )
     assert world.blobs.held == {}
 
@@ -217,18 +215,18 @@ def test_an_image_that_is_too_large_is_refused(world: World) -> None:
 def test_a_missing_file_is_refused_with_names_like_it(world: World) -> None:
     world.write("src/settings.toml", "")
     assert refused(world, "src/setings.toml") == (
-        "There is no src/setings.toml. Did you mean src/settings.toml?"
+        "src/setings.toml does not exist. Did you mean src/settings.toml?"
     )
     assert "Did you mean src/settings.toml?" in refused(world, "src/settings.json")
-    assert refused(world, "zzz") == f"There is no zzz. Relative paths begin at {world.root}."
+    assert refused(world, "zzz") == f"zzz does not exist. Relative paths start at {world.root}."
 
 
 def test_a_folder_is_refused_with_what_it_holds(world: World) -> None:
     for number in range(12):
         world.write(f"d/{number:02}.py", "")
     assert refused(world, "d") == (
-        "d is a folder; list it with Glob or Bash ls. It holds 00.py, 01.py, 02.py, 03.py, 04.py, "
-        "05.py, 06.py, 07.py, 08.py, 09.py and 2 more."
+        "d is a folder; list it with Glob or Bash ls. It contains 00.py, 01.py, 02.py, 03.py, "
+        "04.py, 05.py, 06.py, 07.py, 08.py, 09.py and 2 more."
     )
 
 
@@ -271,7 +269,7 @@ def test_a_huge_file_that_is_no_text_is_refused(world: World) -> None:
     path = world.folder / "huge.img"
     with path.open("wb") as file:
         file.truncate(module.WHOLE + 1)
-    assert refused(world, "huge.img").startswith("huge.img is binary data of 50,000,001 bytes")
+    assert refused(world, "huge.img").startswith("huge.img is binary data (50,000,001 bytes)")
 
 
 def test_what_a_read_touches_is_said_before(world: World) -> None:

@@ -37,7 +37,7 @@ def test_a_pdf_is_read_by_page(world: World) -> None:
     path = world.write("a.pdf", data)
     assert read(world, "a.pdf") == (
         "--- page 1 of 3 ---\nHello\n"
-        "--- page 2 of 3 ---\n[no text on this page; it may be a scan]\n"
+        "--- page 2 of 3 ---\n[no text on this page; it may be scanned]\n"
         "--- page 3 of 3 ---\nWorld"
     )
     assert world.state[f"seen:{path}"] == digest(data)
@@ -84,9 +84,9 @@ def test_a_page_that_alone_has_no_room_is_read_in_parts(world: World) -> None:
 
 def test_pages_that_are_not_there_are_refused(world: World) -> None:
     world.write("a.pdf", pdf("x", "y"))
-    assert refused(world, "a.pdf", pages="5") == "The PDF has pages 1-2; '5' is not among them."
+    assert refused(world, "a.pdf", pages="5") == "The PDF has pages 1-2; '5' is out of range."
     assert refused(world, "a.pdf", pages="two") == ('pages must be like "3" or "1-5", not \'two\'.')
-    assert "not among them" in refused(world, "a.pdf", pages="2-1")
+    assert "out of range" in refused(world, "a.pdf", pages="2-1")
 
 
 def test_a_broken_pdf_is_refused(world: World) -> None:
@@ -99,7 +99,7 @@ def test_a_pdf_that_is_too_large_is_refused(world: World) -> None:
     with open(path, "ab") as file:
         file.truncate(50_000_001)
     assert refused(world, "a.pdf") == (
-        "This PDF of 50,000,001 bytes is too large; use Bash with pdftotext -f -l."
+        "This PDF (50,000,001 bytes) is too large; use Bash with pdftotext -f -l."
     )
 
 

@@ -31,7 +31,7 @@ def test_few_lines_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.spill("span-1", b"needle\n" * (MOST + 7))
     assert found(world, "needle").endswith(
-        "\n(7 more lines hold some of it.)\nRead a file at that line for what is around it."
+        "\n(7 more lines match in part.)\nRead the file at that line for its surroundings."
     )
 
 
@@ -45,9 +45,9 @@ def test_a_line_without_end_is_cut_with_a_mark(tmp_path: Path) -> None:
 def test_nothing_set_aside_and_nothing_found_are_said(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert found(world, "x1") == (
-        "Nothing was set aside in this session: all of it is in front of you."
+        "Nothing has left the context window yet: you see the whole session."
     )
     world.spill("span-1", b"hay\n")
-    assert found(world, "needle") == "Nothing that was set aside holds 'needle'."
-    with pytest.raises(Refusal, match="holds no words"):
+    assert found(world, "needle") == "No earlier message or result contains 'needle'."
+    with pytest.raises(Refusal, match="has no words"):
         found(world, "?!")

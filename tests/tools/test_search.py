@@ -161,7 +161,7 @@ def test_no_match_is_said_plainly(world: Local):
         ({"pattern": "a", "type": "nonsense"}, "ripgrep: unrecognized file type: nonsense"),
         ({"pattern": "a", "path": "gone"}, ".*/gone does not exist; .*"),
         ({"pattern": "a", "glob": "[z-a]*/x"}, "The glob .* is malformed: .*"),
-        ({"pattern": "a\0b"}, "The arguments hold a NUL character; leave it out."),
+        ({"pattern": "a\0b"}, "The arguments contain a NUL character; remove it."),
     ],
 )
 def test_what_grep_cannot_do_is_said_in_one_line(world: Local, args: dict[str, str], words: str):
@@ -236,7 +236,7 @@ def test_what_a_flood_of_bytes_leaves_out_is_said(world: Local, monkeypatch: pyt
 
 LIMIT = 2.0
 """The seconds that a search has in these tests: enough for a shell to begin, on any machine."""
-LATE = "(stopped after 2 s, so this is not all; narrow path or pattern)"
+LATE = "(stopped after 2 s, results are incomplete; narrow path or pattern)"
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_glob_reaches_what_its_pattern_names_by_way_of_dots_and_home(
     [
         ("*/../x.py", "has .. after a wildcard"),
         ("{src,..}/x.py", "has .. after a wildcard"),
-        ("{/etc/*,/usr/*}", "holds several absolute patterns"),
+        ("{/etc/*,/usr/*}", "contains several absolute patterns"),
     ],
 )
 def test_a_pattern_that_no_path_could_match_is_refused(world: Local, pattern: str, words: str):
@@ -367,7 +367,7 @@ def test_glob_says_what_may_be_wrong_with_a_pattern_that_matches_nothing(world: 
     (world.folder / "link").symlink_to("src")
     nothing = f"No file matches {{!r}} {search.LEFT_OUT}."
     folder = " src is a folder: src/** lists its files."
-    through = " link is reached through a link, and links are not followed: set path to it."
+    through = " link is a symbolic link, and links are not followed: set path to it."
     assert world.say(GLOB, pattern="src") == nothing.format("src") + folder
     assert world.say(GLOB, pattern="src/") == nothing.format("src/") + folder
     assert world.say(GLOB, pattern="link/*.py") == nothing.format("link/*.py") + through
@@ -487,7 +487,7 @@ def ruled(tmp_path: Path) -> Ruled:
     return world
 
 
-REMARK = "(files that a rule keeps from being read are left out)"
+REMARK = "(files denied by a permission rule are left out)"
 
 
 def test_a_search_shows_nothing_of_files_that_a_rule_hides(ruled: Ruled):

@@ -230,7 +230,7 @@ def test_a_rule_that_hides_files_holds_in_a_flood(broad: Large, monkeypatch: pyt
     monkeypatch.setattr(broad, "hidden", lambda path: "part_00" in path)
     lines = broad.say(GREP, **CONTENT, head_limit=1).split("\n")
     assert lines[:2] == ["part_01.txt", "2:hit 0"]
-    assert lines[-1] == "(files that a rule keeps from being read are left out)"
+    assert lines[-1] == "(files denied by a permission rule are left out)"
     assert not any("part_00" in line for line in lines)
 
 

@@ -202,7 +202,7 @@ def test_a_folder_with_a_line_break_in_its_name_is_kept(tmp_path: Path):
 def test_a_folder_that_its_command_removes_leads_back_to_the_workspace(tmp_path: Path):
     world, outcomes = bash(tmp_path, "mkdir gone; cd gone", "rmdir ../gone", "pwd")
     assert outcomes[1].changes == (Changed("cwd", world.root),)
-    assert told(outcomes[1]) == f"[The working folder is gone; back in {world.root}.]"
+    assert told(outcomes[1]) == f"[The working folder no longer exists; now in {world.root}.]"
     assert told(outcomes[2]) == world.root
 
 
@@ -212,7 +212,7 @@ def test_a_folder_that_vanished_meanwhile_leads_back_to_the_workspace(tmp_path: 
         os.rmdir(world.cwd)
         outcome = await world.call(BASH, command="pwd")
         gone = f"{world.root}/gone"
-        assert told(outcome) == f"{world.root}\n[{gone} is gone; this ran in {world.root}.]"
+        assert told(outcome) == f"{world.root}\n[{gone} is gone; ran in {world.root}.]"
         assert outcome.changes == (Changed("cwd", world.root),)
 
     play(tmp_path, scene)
@@ -240,8 +240,8 @@ def test_a_timeout_keeps_the_output_and_ends_everything(tmp_path: Path):
         if "begun" in told(outcome):
             break
     assert told(outcome).replace("Terminated\n", "") == (  # bash may find time to say that
-        f"begun\n[Timed out after {seconds} s and was ended with all it had started. "
-        "Use a longer timeout, or let it go on with on_timeout: background.]"
+        f"begun\n[Timed out after {seconds} s; all its processes were killed. "
+        "Use a longer timeout, or on_timeout: background.]"
     )
     assert outcome.error and msgspec.json.decode(outcome.detail)["interrupted"]
     assert running(f"sleep {nap}") == []
@@ -251,7 +251,7 @@ def test_what_is_left_running_is_named(tmp_path: Path):
     async def scene(world: World) -> None:
         outcome = await world.call(BASH, command="sleep 60 & echo $!")
         pid = told(outcome).partition("\n")[0]
-        assert told(outcome) == f"{pid}\n[Still running, until the session ends: process {pid}]"
+        assert told(outcome) == f"{pid}\n[Still running until the session ends: process {pid}]"
         assert not outcome.error
 
     play(tmp_path, scene)
@@ -288,7 +288,7 @@ def test_screen_effects_become_plain_text(data: bytes, text: str):
 
 
 def test_other_encodings_are_labelled():
-    remark = "The output is not UTF-8; it is shown as {}."
+    remark = "The output is not UTF-8; decoded as {}."
     assert whole(b"caf\xe9\n") == Readable("café\n", (remark.format("CP1252"),), 1)
     mixed = "zażółć gęślą jaźń ".encode() + b"\xff!"
     assert whole(mixed) == Readable(
@@ -357,11 +357,11 @@ def test_where_not_all_can_be_kept_what_is_missing_is_said(tmp_path: Path):
     shown = readable(kept, keep=partial(world.spill, "t1"))
     assert shown.lines == 600_005
     assert (
-        "All but 6,700,000 bytes in the middle, which were not kept, is in "
+        "All but 6,700,000 bytes in the middle, which were not saved, is in "
         f"{world.spilled}/t1.txt; continue with Read offset="
     ) in shown.text
     stored = (world.spilled / "t1.txt").read_text()
-    assert "first\n\n[... 6700000 bytes were not kept ...]\nlast\n" in stored
+    assert "first\n\n[... 6700000 bytes were not saved ...]\nlast\n" in stored
 
 
 def test_the_end_is_shown_also_where_little_of_it_is_in_the_tail():
@@ -380,7 +380,7 @@ def test_a_full_disk_loses_only_the_file(tmp_path: Path):
         outcome = await world.call(BASH, command="seq 20000")
         await world.processes.aclose()
         text = told(outcome)
-        assert "are left out here. It could not be kept: [Errno 28] No space left" in text
+        assert "are left out here. It could not be saved: [Errno 28] No space left" in text
         assert not outcome.error
 
     anyio.run(main)
@@ -416,7 +416,7 @@ def test_a_background_job_is_polled_to_its_end(tmp_path: Path):
                 Text(
                     "Running in the background as bash_1. You are told when it ends. "
                     "Monitor (task_id, pattern, timeout) waits for a line or the end, "
-                    "BashOutput shows new output, KillShell ends it."
+                    "BashOutput shows new output, KillShell kills it."
                 ),
             ),
             changes=(Changed("job:bash_1", "running"),),
@@ -471,8 +471,8 @@ def test_a_job_is_killed_with_what_it_started(tmp_path: Path):
         await world.call(BASH, command=f"sleep {nap}", run_in_background=True)
         first = await world.call(KILL_SHELL, shell_id="bash_1")
         second = await world.call(KILL_SHELL, shell_id="bash_2")
-        assert told(first) == "bash_1 had ended before (exit code 0)."
-        assert told(second) == "bash_2 was ended with all it had started."
+        assert told(first) == "bash_1 had already ended (exit code 0)."
+        assert told(second) == "Killed bash_2 and all processes it had started."
         assert second.changes == (Changed("job:bash_2", "killed"),)
 
     play(tmp_path, scene)
@@ -482,7 +482,7 @@ def test_a_job_is_killed_with_what_it_started(tmp_path: Path):
 def test_job_names_are_not_used_again_after_a_resume(tmp_path: Path):
     async def scene(world: World) -> None:
         world.state["job:bash_1"] = "running"
-        with pytest.raises(Refusal, match="bash_1 ended with the process that had started it"):
+        with pytest.raises(Refusal, match="bash_1 ended with an earlier Travois process"):
             await world.call(BASH_OUTPUT, bash_id="bash_1")
         begun = await world.call(BASH, command="true", run_in_background=True)
         assert "as bash_2." in told(begun)

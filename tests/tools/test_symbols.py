@@ -123,11 +123,9 @@ def test_a_star_stands_for_the_rest_of_a_name(shop: Local):
 
 
 def test_what_nothing_is_called_is_looked_for_in_other_names_and_cases(shop: Local):
-    assert shop.say(SYMBOLS, name="opena") == (
-        "No definition of 'opena'; Grep finds words in any file."
-    )
+    assert shop.say(SYMBOLS, name="opena") == ("No definition of 'opena'; Grep searches any file.")
     assert shop.say(SYMBOLS, name="_ALL") == (
-        "Nothing is called '_ALL'; names like it:\na/till.py:5 function open_all def open_all()"
+        "No symbol is named '_ALL'; similar names:\na/till.py:5 function open_all def open_all()"
     )
 
 
@@ -136,7 +134,7 @@ def test_a_kind_narrows_and_a_wide_one_means_its_likes(shop: Local):
     assert shop.say(SYMBOLS, kind="class") == (
         "a/till.py\n1 class Till class Till\n\nb/door.py\n1 class Door class Door"
     )
-    with pytest.raises(Refusal, match=r"There is no kind 'verb'; the kinds are: class, "):
+    with pytest.raises(Refusal, match=r"There is no kind 'verb'. Kinds: class, "):
         shop.run(SYMBOLS, kind="verb")
 
 
@@ -155,11 +153,11 @@ def test_a_folder_is_outlined_without_fields(world: Local):
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        ({"name": "*"}, "Say at least part of a name"),
-        ({"name": "a b"}, "A name has no blanks"),
-        ({"name": "a*", "references": True}, "references needs one whole name"),
-        ({"references": True}, "references needs one whole name"),
-        ({"path": "notes.md"}, r"notes\.md is in no language whose syntax is known"),
+        ({"name": "*"}, "Give at least part of a name"),
+        ({"name": "a b"}, "A name has no spaces"),
+        ({"name": "a*", "references": True}, "references needs one complete name"),
+        ({"references": True}, "references needs one complete name"),
+        ({"path": "notes.md"}, r"notes\.md is not in a supported language"),
         ({"path": "nowhere"}, "does not exist"),
         ({"name": "a\0b"}, "NUL"),
     ],
@@ -177,7 +175,7 @@ def test_what_cannot_be_asked_is_refused_with_a_way_out(
 def test_a_file_that_a_rule_denies_is_never_shown(shop: Local):
     rules = (parse("Read(b/**)", "deny"),)
     shop.hidden = hiding(Guard(rules=rules), "Symbols", root=shop.root)  # type: ignore[method-assign]
-    kept = "(files that a rule keeps from being read are left out)"
+    kept = "(files denied by a permission rule are left out)"
     assert shop.say(SYMBOLS, name="open") == f"a/till.py:2 method Till.open def open(self)\n{kept}"
     assert "Door" not in shop.say(SYMBOLS, name="Door", references=True).partition(";")[2]
     assert "door" not in shop.say(SYMBOLS)
@@ -211,11 +209,11 @@ def test_without_a_grammar_words_are_shown_and_what_to_install(
     )
     monkeypatch.setattr(symbols, "PARSER", (sys.executable, "-c", f"{without}; p.main()"))
     monkeypatch.setattr(syntax, "installed", lambda language: language != "go")
-    missing = "no grammar for go (pip install 'travois[code]' brings it)"
+    missing = "no grammar for go (pip install 'travois[code]')"
     shop.write("b/more.go", "package b\n// Open it\n")
     assert shop.say(SYMBOLS, name="Open") == (
         "b/door.go:3: func Open() {}\nb/more.go:2: // Open it\n"
-        f"({missing}; there any line with the word is shown)"
+        f"({missing}; for these, any line with the word is shown)"
     )
     with pytest.raises(Refusal, match=re.escape(missing)):
         shop.run(SYMBOLS, path="b/door.go")
@@ -257,7 +255,7 @@ def test_time_that_runs_out_is_said(shop: Local, monkeypatch: pytest.MonkeyPatch
         ("open.ts", "function g() {}\n" + "[" * 500_000, LEFT),
         ("narrow.ts", "function g() {}\n" + "a<" * 3000, "1 function g function g()"),
         ("line.py", "def g(): ...\nx = [" + "1," * 40_000 + "]\n", "1 function g def g()"),
-        ("empty.py", "", "No definition in empty.py; Grep finds words in any file."),
+        ("empty.py", "", "No definition in empty.py; Grep searches any file."),
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 12 else "",
 )
@@ -287,7 +285,7 @@ def test_a_parser_that_never_ends_takes_nobody_with_it(
 def test_a_line_of_five_megabytes_is_left_out(world: Local):
     world.write("huge.js", "function g(){}" + ";" * 5_000_000)
     assert world.say(SYMBOLS, path="huge.js") == (
-        f"No definition in huge.js; Grep finds words in any file.\n{LEFT}"
+        f"No definition in huge.js; Grep searches any file.\n{LEFT}"
     )
 
 

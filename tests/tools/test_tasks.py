@@ -95,9 +95,9 @@ def test_a_hook_undoes_a_new_task_and_refuses_a_completion(tmp_path: Path):
     quiet = started(tmp_path, "Build")
     world = Objecting(tmp_path)
     world.state = quiet.state
-    with pytest.raises(Refusal, match=r"taken off the list again. A hook says: not today"):
+    with pytest.raises(Refusal, match=r"was removed again. A hook said: not today"):
         world.run(TASK_CREATE, subject="Test")
-    with pytest.raises(Refusal, match=r"stays pending. A hook says: not today"):
+    with pytest.raises(Refusal, match=r"stays pending. A hook said: not today"):
         world.run(TASK_UPDATE, taskId="1", status="completed")
     assert text(world.run(TASK_LIST)) == "#1 [pending] Build"
     assert text(quiet.run(TASK_CREATE, subject="Ship")) == "Task #3 created successfully: Ship"

@@ -41,7 +41,7 @@ def test_a_list_replaces_the_one_before(tmp_path: Path):
     world = World(tmp_path)
     world.run(TODO, todos=[todo("Read", "pending")])
     outcome = world.run(TODO, todos=[])
-    assert outcome == Outcome((Text("The list is empty."),))
+    assert outcome == Outcome((Text("No todos."),))
     assert world.tasks.read() == ()
 
 
@@ -49,7 +49,7 @@ def test_several_tasks_at_once_are_taken_with_a_warning(tmp_path: Path):
     outcome = World(tmp_path).run(
         TODO, todos=[todo("Read", "in_progress"), todo("Write", "in_progress")]
     )
-    assert outcome.content == (Text("0 of 2 done. 2 are in progress at once: keep to one."),)
+    assert outcome.content == (Text("0 of 2 done. 2 are in progress: work on one at a time."),)
     assert not outcome.error
 
 
@@ -87,7 +87,7 @@ def test_a_subagent_writes_its_own_part_and_leaves_that_of_others(tmp_path: Path
     world.run(TASK_CREATE, subject="Ship it")
     world.me = "a1"
     outcome = world.run(TODO, todos=[todo("Read", "pending"), todo("Write", "pending")])
-    assert outcome == Outcome((Text("0 of 2 done. 1 tasks of other agents stay on the list."),))
+    assert outcome == Outcome((Text("0 of 2 done. 1 tasks of other agents remain on the list."),))
     world.run(TODO, todos=[todo("Write", "in_progress")])
     assert world.tasks.read() == (
         Task(id="3", content="Write", status="in_progress", owner="a1"),

@@ -46,7 +46,7 @@ def test_a_file_that_was_not_read_is_not_overwritten(world: World) -> None:
     world.write("a", "precious\n")
     assert refused(world, "a") == (
         "a exists and you have not read it; nothing was written. "
-        "Read it first, so that nothing in it gets lost; to change a part of it, use Edit."
+        "Read it first, so that nothing is lost; to change part of it, use Edit."
     )
     assert world.bytes("a") == b"precious\n"
 
@@ -128,7 +128,7 @@ def test_a_link_stays_and_is_mentioned(world: World, tmp_path: Path) -> None:
 def test_a_folder_is_not_written(world: World) -> None:
     world.write("folder/a", "")
     assert refused(world, "folder") == (
-        "folder is a folder; list it with Glob or Bash ls. It holds a."
+        "folder is a folder; list it with Glob or Bash ls. It contains a."
     )
 
 

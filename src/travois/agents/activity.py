@@ -1,4 +1,4 @@
-"""What an agent is doing, in three to five words: as a small model named it, or by rule.
+"""Short descriptions of an agent's activity, named by a small model or derived by rule.
 
 Model sees: nothing; it is for people.
 Tokens: none by rule; a name costs a request of at most about a thousand tokens to a small model.
@@ -21,13 +21,15 @@ from travois.prompt.environment import plain
 NAME = "doing"
 """The note in an agent's log with what a small model calls its work."""
 HOLDS = 60.0
-"""How many seconds such a name is shown while the agent goes on."""
-LEAST, MOST = 2, 5
+"""Seconds that such a name is shown while the agent continues."""
+LEAST = 2
+MOST = 5
 LONGEST = 40
-TASK, LAST = 600, 8
-"""How many characters of its task and how many of its last calls a small model is shown."""
+TASK = 600
+LAST = 8
+"""Characters of the task and number of last replies that a small model sees."""
 SAID = 300
-"""How many characters of what it said beside one."""
+"""Characters of the text beside a call."""
 THINKING = "Thinking about the task"
 ENDS = {
     "end": "Done with its task",
@@ -50,7 +52,7 @@ FIXED = {
     "GitDiff": "Looking at git diff",
     "GitLog": "Looking at git log",
     "GitShow": "Looking at a commit",
-    "Recall": "Searching what was said",
+    "Recall": "Searching earlier messages",
     **dict.fromkeys(("TaskCreate", "TaskUpdate"), UPDATING),
     **dict.fromkeys(("TaskGet", "TaskList"), "Looking at its tasks"),
 }
@@ -58,8 +60,8 @@ OBJECTS = {
     "Grep": ("Searching the code for", "pattern"),
     "WebSearch": ("Searching the web for", "query"),
     "Glob": ("Looking for files like", "pattern"),
-    "GitBlame": ("Looking at who wrote", "path"),
-    "Symbols": ("Looking up in the code:", "name"),
+    "GitBlame": ("Running git blame on", "path"),
+    "Symbols": ("Looking up the symbol", "name"),
     "Agent": ("Starting an agent:", "description"),
     "SendMessage": ("Writing to the agent", "to"),
 }
@@ -72,18 +74,18 @@ FILES = {
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What an agent is doing, by what its log says up to some entry."""
+    """An agent's activity as of one entry of its log."""
 
     said: str = THINKING
     last: str = THINKING
-    """What it began last, which holds again once something that it waited for has come."""
+    """The last activity, shown again once a wait is over."""
     named: str = ""
     named_at: float = 0.0
     tool: str = ""
     """The last one that it used."""
 
     def after(self, entry: Entry) -> Work:
-        """What it is doing after one more entry."""
+        """Return the activity after one more entry."""
         match entry.fact:
             case Assistant(content=content) if found := calls(content):
                 own = phrase(found[-1])
@@ -112,7 +114,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 def doing(entries: Iterable[Entry]) -> str:
-    """The last thing that an agent began, or how it ended."""
+    """Return the last thing that an agent began, or how it ended."""
     work = Work()
     for entry in entries:
         work = work.after(entry)
@@ -120,7 +122,7 @@ def doing(entries: Iterable[Entry]) -> str:
 
 
 def asked_of(entries: Sequence[Entry]) -> str:
-    """What a small model is shown of an agent, to name what it is doing."""
+    """Build the prompt that asks a small model to name an agent's activity."""
     tasks = [e.fact for e in entries if isinstance(e.fact, User) and e.fact.origin == "task"]
     task = plain(words(tasks[-1].content))[:TASK] if tasks else ""
     replies = [entry.fact for entry in entries if isinstance(entry.fact, Assistant)]
@@ -137,14 +139,14 @@ def asked_of(entries: Sequence[Entry]) -> str:
 
 
 def name_of(reply: str) -> str:
-    """The name in a small model's reply; empty if it is no name."""
+    """Return the name in a small model's reply; empty if it is no name."""
     lines = [line.strip() for line in reply.strip().splitlines() if line.strip()]
     found = plain(lines[0]).strip("\"'`.*# ").split() if len(lines) == 1 else []
     return _short(*found) if LEAST <= len(found) <= 2 * MOST else ""
 
 
 def phrase(call: Call) -> str:
-    """A call in three to five words."""
+    """Return a call in three to five words."""
     call = canonical(call)
     args = decoded(call.args)
     kind = kind_of(call.name, args)
@@ -167,7 +169,7 @@ def phrase(call: Call) -> str:
 
 
 def _listed(args: dict[str, object]) -> str:
-    """The task of a list that is worked on, as the agent itself calls it."""
+    """Return the task of a list that is worked on, as the agent itself calls it."""
     todos = args.get("todos")
     for todo in todos if is_list(todos) else ():
         if is_object(todo) and todo.get("status") == "in_progress":
@@ -177,7 +179,7 @@ def _listed(args: dict[str, object]) -> str:
 
 
 def _command(description: str, command: str) -> str:
-    """What the model calls a command, if that is short; else how it begins."""
+    """Describe a command by the model's own words if they are short, else by how it begins."""
     if 3 <= len(description.split()) <= MOST:
         return _short(description)
     several = len(command.split()) > 1

@@ -1,4 +1,4 @@
-"""Agent files: the kinds of agents that the user, the project and the machine bring along.
+"""Agent files: agent types defined by the user, the project and the machine.
 
 What comes with a folder that is not trusted may describe agents, but these choose neither their
 model nor a memory. No file gives an agent more than its parent has, whoever wrote it.
@@ -16,12 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.agents.types import FORK, Kind
-from travois.compat import codex as codex_agents
-from travois.compat import opencode as opencode_agents
+from travois.compat import codex, opencode
 from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.compat.opencode import APART
 from travois.core.errors import Fault
-from travois.files import front_matter as front
+from travois.files import front_matter
 from travois.files.front_matter import Front, nested
 from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.permissions.paths import inside
@@ -31,6 +30,7 @@ from travois.sessions.home import Home
 from travois.settings.schema import Plugin
 from travois.settings.trust import STRICT, digest, listens
 from travois.settings.validate import nearest
+from travois.tools.catalog import TOOLS
 
 # What an agent file says of its kind of agents, and what of that does not count.
 
@@ -40,14 +40,15 @@ LONGEST = 100_000
 NAME = re.compile(r"[^\W_][\w .-]{0,63}")
 SCOPES = ("user", "project", "local")
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-YES, NO = ("true", "yes", "on", "1"), ("false", "no", "off", "0", "")
+YES = ("true", "yes", "on", "1")
+NO = ("false", "no", "off", "0", "")
 USED = (
     "name", "description", "tools", "disallowedTools", "model", "permissionMode", "maxTurns",
     "memory", "background", "isolation", "omitClaudeMd", "effort", "skills", "hooks",
     "initialPrompt", "mcpServers",
 )  # fmt: skip
 UNUSED = ("autoCompactWindow", "observer", "observerMessage", "criticalSystemReminder_EXPERIMENTAL")
-"""What agents of other programs have besides and ours do not; a colour is no loss."""
+"""Keys of other programs' agent files that have no effect here."""
 
 
 class Flaw(ValueError):
@@ -59,7 +60,7 @@ class Flaw(ValueError):
 
 
 def described(told: Front, origin: str, notices: list[str], *, trusted: bool) -> Kind | None:
-    """The kind that a file describes; None if it does not, and then the user is told why."""
+    """Return the kind that a file describes; None if it does not, and then the user is told why."""
     if told.flaws:
         notices += (f"{origin}:{line}: {why}" for line, why in told.flaws)
         return None
@@ -73,7 +74,7 @@ def described(told: Front, origin: str, notices: list[str], *, trusted: bool) ->
         return kind
     for key, value in (("model", kind.model), ("memory", kind.memory)):
         if value:
-            why = f"{key} counts only in a folder that `travois trust` trusts; it is left out"
+            why = f"{key} is ignored: it needs a folder trusted with `travois trust`"
             notices.append(f"{at(origin, told, key)}: {why}")
     return replace(kind, model="", memory="")
 
@@ -105,9 +106,9 @@ def _kind(told: Front, origin: str) -> Kind:
 def _name(told: Front) -> str:
     name = _needed(told, "name")
     if not NAME.fullmatch(name):
-        raise Flaw("name", f"{name!r} is no name; use letters, digits, spaces and -_. only")
+        raise Flaw("name", f"{name!r} is not a valid name; use letters, digits, spaces, -_.")
     if name.casefold() == FORK:
-        raise Flaw("name", f"{FORK} means a copy of the conversation; choose another name")
+        raise Flaw("name", f"{FORK} is a reserved name; choose another one")
     return name
 
 
@@ -120,9 +121,9 @@ def _needed(told: Front, key: str) -> str:
 def _prompt(told: Front) -> str:
     text = told.body.strip()
     if not text:
-        raise Flaw("", "the agent is told nothing; write its instructions below the front matter")
+        raise Flaw("", "the agent has no instructions; write them below the front matter")
     if len(text) > LONGEST:
-        raise Flaw("", f"{len(text):,} characters are too many; keep below {LONGEST:,}")
+        raise Flaw("", f"the instructions have {len(text):,} characters; the limit is {LONGEST:,}")
     return text
 
 
@@ -134,26 +135,26 @@ def _mode(told: Front) -> str:
 def _choice(told: Front, key: str, among: Sequence[str]) -> str:
     word = _words(told, key)
     if word and word not in among:
-        raise Flaw(key, f"{key} cannot be {word!r}; it is one of {', '.join(among)}")
+        raise Flaw(key, f"{key} cannot be {word!r}; use one of {', '.join(among)}")
     return word
 
 
 def _yes(told: Front, key: str) -> bool:
     word = _words(told, key).lower()
     if word not in YES and word not in NO:
-        raise Flaw(key, f"{key} cannot be {word!r}; it is true or false")
+        raise Flaw(key, f"{key} cannot be {word!r}; use true or false")
     return word in YES
 
 
 def _count(told: Front, key: str) -> int:
     word = _words(told, key)
     if word and not (word.isdecimal() and int(word)):
-        raise Flaw(key, f"{key} cannot be {word!r}; it is a number from 1 on")
+        raise Flaw(key, f"{key} cannot be {word!r}; use a whole number, 1 or more")
     return int(word or 0)
 
 
 def _tools(told: Front) -> tuple[str, ...] | None:
-    """The tools that are given whole; None if all are."""
+    """Return the tools that are given whole; None if all are."""
     words = _listed(told, "tools")
     if "tools" not in told.values or "*" in words:
         return None
@@ -161,15 +162,15 @@ def _tools(told: Front) -> tuple[str, ...] | None:
 
 
 def _spawns(told: Front) -> Iterator[str]:
-    """The kinds of agents that `Agent(a, b)` names."""
+    """Return the kinds of agents that `Agent(a, b)` names."""
     for word in _listed(told, "tools"):
         name, _, among = word.rstrip(")").partition("(")
         if name in ("Agent", "Task"):
-            yield from (one for one in front.split(among) if one != "*")
+            yield from (one for one in front_matter.split(among) if one != "*")
 
 
 def _tool(word: str) -> tuple[str, bool]:
-    """The name of a tool, and whether all uses of it are meant."""
+    """Return the name of a tool, and whether all uses of it are meant."""
     name, _, use = word.partition("(")
     name = "Agent" if name == "Task" else name
     return name, name == "Agent" or use in ("", "*)")
@@ -186,43 +187,44 @@ def _words(told: Front, key: str) -> str:
 
 
 def _remarks(told: Front) -> Iterator[tuple[str, str]]:
-    """What of a file does not count, by key."""
+    """Yield each key of a file that has no effect, with the reason."""
     if (effort := _words(told, "effort")) and effort.lower() not in EFFORTS:
-        yield "effort", f"effort cannot be {effort!r}; it is one of {', '.join(EFFORTS)}"
+        yield "effort", f"effort cannot be {effort!r}; use one of {', '.join(EFFORTS)}"
     if any(":" in word for word in _listed(told, "mcpServers")):
-        yield "mcpServers", "servers count that .mcp.json or settings describe; these are left out"
+        yield "mcpServers", "MCP servers defined here are ignored; define them in .mcp.json"
     for key in told.values:
         if key in UNUSED:
-            yield key, f"{key} means nothing to agents here; it is left out"
+            yield key, f"{key} is not supported here and is ignored"
         elif key not in (*USED, "color", APART):
             near = nearest(key, USED)
             yield (
                 key,
-                f"{key} is no key of agent files" + (f"; did you mean {near}?" if near else ""),
+                f"{key} is not a key of agent files" + (f"; did you mean {near}?" if near else ""),
             )
     for key in ("tools", "disallowedTools"):
         words = _listed(told, key)
         if strange := [word for word in words if not _known(_tool(word)[0])]:
-            yield key, f"there is no tool {', '.join(strange)}; it is left out"
+            yield key, f"unknown tool {', '.join(strange)}; ignored"
         if parts := [word for word in words if not _tool(word)[1]]:
-            what = "left out" if key == "tools" else "denied whole"
-            yield key, f"{', '.join(parts)}: a tool is given whole or not, so it is {what}"
+            what = "left out" if key == "tools" else "denied entirely"
+            yield (
+                key,
+                f"{', '.join(parts)}: a tool cannot be given in part; it is {what}",
+            )
 
 
 def _known(name: str) -> bool:
-    from travois.tools.catalog import TOOLS
-
     return name in ("*", "Agent") or name.startswith("mcp__") or any(t.name == name for t in TOOLS)
 
 
 def at(origin: str, told: Front, key: str) -> str:
-    """The place of a key, as editors and people say it; the command line has no lines."""
+    """Return the place of a key, as editors and people say it; the command line has no lines."""
     return f"{origin}:{told.lines.get(key, 1)}" if told.lines else origin
 
 
 FLAG = "--agents"
 MOST = 200
-"""How many files of one folder are read."""
+"""Maximum files read from one folder."""
 
 
 class Shelf(msgspec.Struct, frozen=True):
@@ -233,13 +235,13 @@ class Shelf(msgspec.Struct, frozen=True):
     """The folder that its files may not lead out of; empty if they may."""
     trusted: bool = True
     prefix: str = ""
-    """What stands before its names: that of the plugin."""
+    """The prefix of its names: the plugin's."""
     opencode: bool = False
-    """Whether its files were written for opencode, whose words are others."""
+    """True if its files use opencode's keys."""
     places: tuple[str, ...] = ()
     """The workspace that it came with; none for the user's own."""
     agreed: frozenset[str] | None = None
-    """What the user agreed to of what the workspace asks for; None where all counts."""
+    """The approved requests of the workspace; None where all are."""
 
 
 def kinds(
@@ -255,7 +257,7 @@ def kinds(
     environ: Mapping[str, str] = os.environ,
     etc: Path = ETC,
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-    """All kinds by name, and what the user should know of files that are flawed.
+    """Return all kinds by name, and what the user should know of files that are flawed.
 
     Of several with one name the first counts: the machine's, those of the command line (`given`,
     as JSON), the project's with the nearest folder first, the user's, those of plugins, ours.
@@ -281,10 +283,10 @@ def kinds(
         "user": (OPENCODE.home(environ), CODEX.home(environ)),
     }
     for level in (level for level in theirs if level in levels):
-        own_word, (opencode, codex) = trusted or level == "user", theirs[level]
+        own_word, (opencode_place, codex_place) = trusted or level == "user", theirs[level]
         tables = (
-            *(opencode_agents.tabled(str(opencode)) if opencode else ()),
-            *(codex_agents.tabled(str(codex)) if codex else ()),
+            *(opencode.tabled(str(opencode_place)) if opencode_place else ()),
+            *(codex.tabled(str(codex_place)) if codex_place else ()),
         )
         _take(found, _tabled(tables, notices, trusted=own_word))
     for shelf in (*plugged, Shelf(str(BUILT_IN))):
@@ -293,7 +295,7 @@ def kinds(
 
 
 def narrowed(kind: Kind, parent: Mode) -> Mode:
-    """The mode of a child of this kind: its own, unless that gives more than its parent's."""
+    """Return the child's permission mode: its type's own, but no wider than its parent's."""
     modes: dict[str, Mode] = {mode: mode for mode in MODES}
     wanted = modes.get(kind.mode, parent)
     return wanted if STRICT.index(wanted) <= STRICT.index(parent) else parent
@@ -309,7 +311,7 @@ def _user(home: Home, environ: Mapping[str, str]) -> Iterator[Shelf]:
 
 
 def wishes(root: str, cwd: str) -> Iterator[str]:
-    """What the agent files of a project ask for that only trust gives, a line each."""
+    """List the requests of a project's agent files that need trust, a line each."""
     for shelf in _project(root, cwd, trusted=False):
         for kind in _shelved(shelf, []) if os.path.isdir(shelf.folder) else ():
             if kind.hooks:
@@ -334,7 +336,7 @@ def _take(found: dict[str, Kind], more: Iterator[Kind]) -> None:
 
 
 def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
-    """The kinds that lie in a folder; what is wrong with a file is told."""
+    """Return the kinds that lie in a folder; what is wrong with a file is told."""
     paths, names = sorted(markdown(shelf.folder, set())), dict[str, str]()
     paths = [shelf.folder] if os.path.isfile(shelf.folder) else paths
     if len(paths) > MOST:
@@ -343,12 +345,12 @@ def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
         try:
             text = _text(path, shelf.held)
         except OSError as error:
-            notices.append(f"{path}:1: it is not read: {error.strerror or error}")
+            notices.append(f"{path}:1: cannot be read: {error.strerror or error}")
             continue
-        told = front.read(text)
+        told = front_matter.read(text)
         if shelf.opencode and told.lines:
             name = os.path.relpath(path, shelf.folder).removesuffix(".md").replace("/", "-")
-            told = opencode_agents.adapted(told, name)
+            told = opencode.adapted(told, name)
         if told is None:
             continue
         if not told.lines and os.path.basename(path).casefold() == "readme.md":
@@ -356,14 +358,14 @@ def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
         kind = described(told, path, notices, trusted=shelf.trusted)
         if kind is not None and names.setdefault(kind.name.casefold(), path) != path:
             also = names[kind.name.casefold()]
-            notices.append(f"{at(path, told, 'name')}: {also} has the same name; rename one")
+            notices.append(f"{at(path, told, 'name')}: {also} uses the same name; rename one")
         elif kind is not None:
             hooks = _hooks(nested(text, "hooks"), path, shelf) if "hooks" in told.lines else {}
             yield replace(kind, name=f"{shelf.prefix}{kind.name}", hooks=hooks)
 
 
 def _hooks(tree: object, path: str, shelf: Shelf) -> dict[str, object]:
-    """The hooks that a file brings, as far as the user agreed to them."""
+    """Return the hooks that a file brings, as far as the user agreed to them."""
     if not _is_object(tree) or not tree:
         return {}
     agreed = shelf.agreed is None or digest(listens(path, tree, shelf.places)) in shelf.agreed
@@ -373,7 +375,7 @@ def _hooks(tree: object, path: str, shelf: Shelf) -> dict[str, object]:
 def _tabled(
     tables: Iterable[tuple[str, Front]], notices: list[str], *, trusted: bool
 ) -> Iterator[Kind]:
-    """The kinds that settings of other agents hold."""
+    """Return the kinds that settings of other agents hold."""
     for path, told in tables:
         if told.body.strip() and (kind := described(told, path, notices, trusted=trusted)):
             yield kind
@@ -382,21 +384,21 @@ def _tabled(
 def _text(path: str, held: str) -> str:
     real = os.path.realpath(path)
     if held and not inside(real, held):
-        raise OSError(f"it leads outside {held}, which `travois trust` would allow")
+        raise OSError(f"it leads outside {held}; run `travois trust` to allow that")
     return plain_text(real, opener=exactly)
 
 
 def _flagged(given: str, notices: list[str]) -> Iterator[Kind]:
-    """The kinds that were given on the command line, each as an object by its name."""
+    """Return the kinds that were given on the command line, each as an object by its name."""
     if not given:
         return
     try:
         tree: object = msgspec.json.decode(given)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise Fault(f"{FLAG} is not JSON", why=str(error)) from None
+        raise Fault(f"{FLAG} is not valid JSON", why=str(error)) from None
     if not _is_object(tree) or not all(map(_is_object, tree.values())):
         fix = f'For example: {FLAG} \'{{"tester": {{"description": "…", "prompt": "…"}}}}\''
-        raise Fault(f"{FLAG} is no JSON object of agents by name", fix=fix)
+        raise Fault(f"{FLAG} must be a JSON object of agents by name", fix=fix)
     for name, fields in tree.items():
         assert _is_object(fields)
         values = {key: _value(value) for key, value in fields.items() if value is not None}
@@ -408,8 +410,8 @@ def _flagged(given: str, notices: list[str]) -> Iterator[Kind]:
             yield replace(kind, hooks=hooks if _is_object(hooks := fields.get("hooks")) else {})
 
 
-def _value(value: object) -> front.Value:
-    """A JSON value as front matter has it."""
+def _value(value: object) -> front_matter.Value:
+    """Return a JSON value as front matter has it."""
     if isinstance(value, list):
         return tuple(str(item) for item in msgspec.convert(value, list[object]))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""How a child comes to be: out of its parent, with a log of its own."""
+"""Creation of child agents from a parent: a fork of its state with a log of its own."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from travois.sessions.session import Session
 FORK = Path(__file__).parent / "prompts" / "fork.md"
 FORKED = "fork"
 """The state of a session that is a fork: it starts no agents."""
-PLACEHOLDER = "This call is not answered here: whoever it concerns answers it elsewhere."
+PLACEHOLDER = "This call is handled elsewhere, outside this fork."
 """The result of every call that was open where a fork began: the same in all forks of a reply."""
 UNASKED = (
-    "it runs in the background, where nobody is asked; "
-    "start it in the foreground, or the user can allow it with a rule"
+    "an agent in the background cannot ask for approval; "
+    "start it in the foreground, or the user can allow this with a permission rule"
 )
 
 
 def point(parent: Agent) -> int:
-    """The entry of the parent's log that a fork begins after: the same for all of one reply."""
+    """Return the entry after which a fork begins: the same for all forks of one reply."""
     session = parent.session
     if session.view.open:
         return session.view.items[session.view.replied].seq
@@ -43,21 +43,21 @@ def point(parent: Agent) -> int:
 
 
 def branch(session: Session) -> None:
-    """Answer what was open where a fork began, and say that it is one."""
+    """Close the calls that were open where a fork began, and mark the session as a fork."""
     for call in open_calls(session.view):
         session.append(Result(call.id, (Text(PLACEHOLDER),)))
     session.append(Changed(FORKED, "yes"))
 
 
 def directive(order: Order) -> str:
-    """What a child is told to do."""
+    """Build the first prompt of a child."""
     if order.kind != "fork":
         return order.prompt
     return FORK.read_text("utf-8").strip().replace("{prompt}", order.prompt)
 
 
 def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Agent:
-    """A child with the world, rules and person of its parent, and a conversation of its own."""
+    """Create a child with its parent's world and permissions, and its own conversation."""
 
     def spill(call: str, data: bytes) -> str:
         return parent.world.spill(f"{birth.id}-{call}", data)
@@ -82,7 +82,7 @@ def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Ag
 
 
 def _join_team(parent: Agent, birth: Birth) -> Team:
-    """The team of a child: its parent's task list and courier, no children and no mail yet."""
+    """Return a child's team: its parent's task list and courier, without children or mail."""
     tasks = parent.team.tasks or SessionTasks(parent.session)
     return replace(parent.team, children=None, birth=birth, tasks=tasks, collect_mail=_no_mail)
 
@@ -113,7 +113,7 @@ class Asking:
             return await self._parent.permissions.person.decide(replace(question, summary=summary))
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
-        """A child puts no choices to the person: its parent knows what they want."""
+        """Return a child puts no choices to the person: its parent knows what they want."""
         return None
 
 

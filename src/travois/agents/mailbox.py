@@ -1,4 +1,4 @@
-"""Mail between processes: a file of letters for each recipient, which grows until all are read.
+"""Mail between processes: a file of messages for each recipient, emptied once all are read.
 
 Whoever reads keeps the ids of letters in its own log, so that a letter is delivered exactly once
 whatever is killed when. The order of a sender's letters is that of the file.
@@ -19,18 +19,17 @@ from typing import BinaryIO
 import msgspec
 
 from travois.core.errors import Fault
-from travois.sessions import blobs
-from travois.sessions import catalog as sessions
-from travois.sessions import log_line as line
+from travois.sessions import blobs, catalog, log_line
 from travois.sessions.home import Home
 
 NAME = "letters.jsonl"
 SESSION = "session"
 """The team of all sessions, in which each is called by its id."""
 LARGEST = 1_000_000
-"""How many characters a letter may have."""
-MANY, MUCH = 20, 40_000
-"""How many letters are taken at once, and about how many bytes."""
+"""Maximum characters of a message."""
+MANY = 20
+MUCH = 40_000
+"""Maximum messages per read, and approximate maximum bytes."""
 BLOCK = 1 << 16
 WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
@@ -50,14 +49,14 @@ class Mailbox:
     def __init__(self, folder: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.folder = folder
         self.taken = 0
-        """How many bytes of the file were read."""
+        """Bytes of the file read so far."""
         self.damaged = 0
-        """How many lines could not be."""
+        """Number of lines that could not be read."""
         self._path = folder / NAME
         self._clock = clock
 
     def put(self, sender: str, text: str) -> Letter:
-        """Leave a letter; when this returns, no crash of ours loses it."""
+        """Append a message; once this returns, no crash of ours loses it."""
         if len(text) > LARGEST:
             why, fix = f"it has {len(text):,} characters", "Write it to a file and send its path."
             raise Fault("The message is too long", why=why, fix=fix)
@@ -66,13 +65,13 @@ class Mailbox:
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             with _locked(self._path) as fd:
-                _append(fd, line.sealed(msgspec.json.encode(letter)))
+                _append(fd, log_line.sealed(msgspec.json.encode(letter)))
         except OSError as error:
             raise blobs.fault("The message cannot be sent", error, path=self._path) from error
         return letter
 
     def take(self) -> list[Letter]:
-        """The next letters, if there are any; to see that there are none costs one look."""
+        """Return the next letters, if there are any; to see that there are none costs one look."""
         try:
             if self._path.stat().st_size == self.taken:
                 return []
@@ -85,7 +84,7 @@ class Mailbox:
             raise blobs.fault("The mail cannot be read", error, path=self._path) from error
 
     def clear(self) -> bool:
-        """Empty the file if its letters were all taken."""
+        """Empty the file if all its messages were read."""
         with suppress(OSError), _locked(self._path, how=fcntl.LOCK_EX | fcntl.LOCK_NB) as fd:
             if os.fstat(fd).st_size == self.taken:
                 os.ftruncate(fd, 0)
@@ -94,7 +93,7 @@ class Mailbox:
         return False
 
     def _read(self, file: BinaryIO, *, size: int) -> Iterator[Letter]:
-        """Some letters from where the last ones ended; what does not end is not there yet."""
+        """Yield messages from the last position on; an unfinished line is left for later."""
         if size < self.taken:  # somebody else emptied it
             self.taken = 0
         start = file.seek(self.taken)
@@ -112,7 +111,7 @@ class Mailbox:
 
 
 def _opened(text: bytes) -> Letter | None:
-    whole, _ = line.records(text)
+    whole, _ = log_line.records(text)
     try:
         return msgspec.json.decode(whole[0], type=Letter) if whole else None
     except ValueError:
@@ -131,7 +130,7 @@ def _append(fd: int, data: bytes) -> None:
 
 
 def _mended(fd: int) -> int:
-    """Cut off what a writer that was killed left of its line; returns the size."""
+    """Cut off the partial line of a killed writer, and return the size."""
     size = end = os.fstat(fd).st_size
     while end and os.pread(fd, 1, end - 1) != b"\n":
         start = max(0, end - BLOCK)
@@ -143,7 +142,7 @@ def _mended(fd: int) -> int:
 
 @contextmanager
 def _locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
-    """The open file, while no other process changes it; closing it lets go of the lock."""
+    """Return the open file, while no other process changes it; closing it lets go of the lock."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
     try:
@@ -157,20 +156,20 @@ def _locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
 
 
 def locate(home: Home, to: str) -> Path:
-    """The folder of whoever has this address: `session:ID` or `TEAM:NAME`."""
+    """Return the folder of whoever has this address: `session:ID` or `TEAM:NAME`."""
     team, name = _parts(to)
     if team == SESSION:
-        found = sessions.find(home, name)
+        found = catalog.find(home, name)
         return home.session(found.project, found.id) / "mail"
     if name in members(home, team):
         return home.mail / team / name
-    known = ", ".join(f"{team}:{each}" for each in members(home, team)) or "nobody"
-    fix = f"In that team there is {known}; a session joins by its setting mail.address."
-    raise Fault(f"There is no {to}", fix=fix)
+    known = ", ".join(f"{team}:{each}" for each in members(home, team)) or "none"
+    fix = f"Members of that team: {known}. A session joins a team with the setting mail.address."
+    raise Fault(f"There is no mailbox {to}", fix=fix)
 
 
 def members(home: Home, team: str) -> list[str]:
-    """The names of all that ever joined a team."""
+    """Return the names of all that ever joined a team."""
     try:
         return sorted(path.name for path in (home.mail / team).iterdir() if path.is_dir())
     except OSError:
@@ -178,7 +177,7 @@ def members(home: Home, team: str) -> list[str]:
 
 
 def teams(home: Home) -> list[str]:
-    """The names of all teams."""
+    """Return the names of all teams."""
     try:
         return sorted(path.name for path in home.mail.iterdir() if path.is_dir())
     except OSError:
@@ -186,10 +185,10 @@ def teams(home: Home) -> list[str]:
 
 
 def join(home: Home, address: str) -> tuple[Path, Callable[[], None]]:
-    """Take a name in a team; gives its folder, and what lets go of it."""
+    """Join a team under a name; returns the mailbox folder and a function that leaves."""
     team, name = _parts(address)
     if team == SESSION:
-        raise Fault(f"No team can be called {SESSION!r}", fix="Change the setting mail.address.")
+        raise Fault(f"A team cannot be called {SESSION!r}", fix="Change the setting mail.address.")
     folder = home.mail / team / name
     with ExitStack() as undo:
         try:
@@ -200,10 +199,10 @@ def join(home: Home, address: str) -> tuple[Path, Callable[[], None]]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             fix = "Choose another name in the setting mail.address."
-            raise Fault(f"Another session is {address}", fix=fix) from None
+            raise Fault(f"Another session already uses {address}", fix=fix) from None
         except OSError as error:
             raise blobs.fault(
-                f"The mail of {address} cannot be kept", error, path=folder
+                f"The mailbox {address} cannot be opened", error, path=folder
             ) from error
         return folder, undo.pop_all().close
 
@@ -212,5 +211,5 @@ def _parts(address: str) -> tuple[str, str]:
     team, _, name = address.partition(":")
     if WORD.fullmatch(team) and WORD.fullmatch(name):
         return team, name
-    fix = "Addresses look like session:ID or TEAM:NAME, of letters, digits, dots and dashes."
-    raise Fault(f"{address!r} is no address", fix=fix)
+    fix = "Use session:ID or TEAM:NAME, with letters, digits, dots and dashes."
+    raise Fault(f"{address!r} is not a mail address", fix=fix)

@@ -1,4 +1,4 @@
-"""The outbox of an agent: whom it can write to, and how that gets there."""
+"""The outbox of an agent: its recipients, and how messages reach them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from travois.engine.agent import Agent
 from travois.ports.agents import Order
 from travois.ports.tool import Refusal
 
-PARENT, ALL = "parent", "all"
+PARENT = "parent"
+ALL = "all"
 SOON = "will see it at the next step"
-WOKEN = "goes on in the background with your message. Its report comes by itself."
+WOKEN = "resumes in the background with your message. Its report arrives automatically."
 
 
 class AgentOutbox:
-    """What one agent sends: to its children, whoever started it, its team, other sessions."""
+    """The outgoing messages of an agent: to children, siblings, parent, team and other sessions."""
 
     def __init__(self, agent: Agent, call: str = "") -> None:
         self._agent = agent
@@ -31,11 +32,11 @@ class AgentOutbox:
             return await courier.carry(to, text, sender=self._me)
         if (told := await self._wake(to, text)) is not None:
             return told
-        known = ", ".join((*self._near(), *self._ended(), *self._team())) or "nobody at the moment"
-        raise Refusal(f"There is no agent {to!r} that could be told. There is: {known}.")
+        known = ", ".join((*self._near(), *self._ended(), *self._team())) or "none"
+        raise Refusal(f"There is no agent {to!r}. You can write to: {known}.")
 
     async def _wake(self, to: str, text: str) -> str | None:
-        """Let an agent that has ended go on with a message; none if there is no such agent."""
+        """Resume an agent that has ended, with a message; None if there is no such agent."""
         below, above = self._agent.team.children, self._agent.team.siblings
         for crew, sender, call in ((below, PARENT, self._call), (above, self._me, "")):
             id = crew.find(to) if crew is not None else ""
@@ -51,7 +52,7 @@ class AgentOutbox:
         return None
 
     def _ended(self) -> list[str]:
-        """Our children that would go on with a message."""
+        """List our children that a message would resume."""
         if self._agent.team.children is None:
             return []
         reports = self._agent.team.children.reports().items()
@@ -64,14 +65,14 @@ class AgentOutbox:
             await self._agent.team.courier.carry(name, text, sender=self._me)
             reached.append(name)
         if not reached:
-            raise Refusal("There is nobody to tell at the moment.")
+            raise Refusal("There are no other agents to write to.")
         return f"{', '.join(reached)} {SOON}."
 
     def _team(self) -> tuple[str, ...]:
         return self._agent.team.courier.team() if self._agent.team.courier else ()
 
     def _near(self) -> list[str]:
-        """Who runs in this process: our children, our siblings, and whoever started us."""
+        """List the agents in this process: children, siblings and the parent."""
         crews = [
             crew
             for crew in (self._agent.team.children, self._agent.team.siblings)
@@ -94,8 +95,8 @@ class AgentOutbox:
         return above is not None and above.tell(to, text, sender=self._me)
 
     def _kept(self, text: str) -> str:
-        """The beginning of a long text, and the file that has all of it."""
+        """Return the beginning of a long text, and the file that has all of it."""
         session, world = self._agent.session, self._agent.world
         name = f"mail-{self._me}-{session.last.seq if session.last else 0}"
         path = world.spill(name, session.secrets.redacted(text).encode(errors="replace"))
-        return f"{text[:HEAD]}\n[{len(text):,} characters in all; the whole text is in {path}]"
+        return f"{text[:HEAD]}\n[{len(text):,} characters in total; full text in {path}]"

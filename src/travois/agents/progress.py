@@ -1,4 +1,4 @@
-"""What sub-agents are doing, for people who watch: told each time that it changed.
+"""Live progress of subagents, reported to watchers whenever it changes.
 
 By rule from the agent's own log; where somebody watches, a small model names the work now and then.
 Its requests are on the agent's record and bill like any other question beside its conversation.
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 PROMPT = Path(__file__).parent / "prompts" / "doing.md"
 PATIENCE = 20.0
-"""How many seconds a small model has for a name."""
+"""Seconds that a small model has for a name."""
 FAILURES = 2
-"""After so many requests in a row that brought no name, none is made for this agent any more."""
+"""Failed naming requests in a row after which no more are made for an agent."""
 
 
 def last_progress(id: str, entries: Sequence[Entry], *, call: str) -> AgentProgress:
-    """What an agent came to in the end, told by its log."""
+    """Return the final progress of an agent, computed from its log."""
     work, cost = Work(), spent(entries)
     for entry in entries:
         work = work.after(entry)
@@ -63,7 +63,7 @@ class Follower:
         """Set once the agent has done something since its work was named."""
 
     async def follow(self) -> None:
-        """Tell of the agent until it is cancelled."""
+        """Report the agent's progress until cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._name)
             await self._listen()
@@ -89,7 +89,7 @@ class Follower:
             self._tell(now)
 
     async def _name(self) -> None:
-        """Let a small model name the work, at most once in a while and only if it has gone on."""
+        """Have a small model name the work now and then, if the agent has made progress."""
         agent, failures = self._agent, 0
         while agent.team.naming is not None and agent.team.naming.watched and failures < FAILURES:
             await self._moved.wait()
@@ -102,7 +102,7 @@ class Follower:
 
 
 async def name_work(agent: Agent) -> str:
-    """What a small model calls the work of an agent; empty if none is known or it does not say."""
+    """Ask a small model to name an agent's activity; empty if there is none or it fails."""
     small = agent.team.naming.small() if agent.team.naming is not None else None
     if small is None:
         return ""

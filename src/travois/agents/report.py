@@ -1,4 +1,4 @@
-"""What a parent learns of a child: its last words, or what it had found when it ended otherwise.
+"""Reports from a child agent to its parent: its final message, or partial findings.
 
 Everything is told from the child's own log, so it can be told of one that died as well.
 """
@@ -33,15 +33,15 @@ from travois.ports.agents import HOOK, Report, State
 from travois.sessions.session import Session
 
 FINDINGS = 3
-"""How many of its last words stand for those that a child did not come to."""
+"""Number of last texts that stand in for a final message."""
 LISTED = 40
-"""How many changed files are named."""
+"""Maximum changed files that are named."""
 ARGUMENTS = 200
 LEAST = 500
 """A report has so many tokens even where many come in, if the window is not too small for it."""
 AROUND = 100
-"""What is put around a report when it is the result of a call."""
-DIED = "the program died while it ran"
+"""Tokens of the wrapper around a report in a tool result."""
+DIED = "Travois stopped while the agent was running"
 LAYERS = Layers()
 RESUMED = "resumed"
 """The note in a child's log where it went on after it had ended: what it cost before is paid."""
@@ -53,13 +53,13 @@ STATES: dict[EndedWhy, State] = {
     "turns": "limit",
     "budget": "limit",
 }
-"""What the end of its last turn means for a child; anything else is a failure."""
+"""The state of a child by how its last turn ended; anything else is a failure."""
 
 
 def report(
     id: str, entries: Iterable[Entry], *, state: State | None = None, why: str = ""
 ) -> Report:
-    """What a child came to, told by its log; `state` is known better than the log tells."""
+    """Build the report of a child from its log; `state` overrides what the log says."""
     told = list(entries)
     own = _own(told)
     ended = next((e.fact for e in reversed(own) if isinstance(e.fact, Ended)), None)
@@ -75,14 +75,14 @@ def report(
 
 
 def changed(entries: Sequence[Entry]) -> tuple[str, ...]:
-    """The files that were changed in these entries, the last one first."""
+    """Return the files that were changed in these entries, the last one first."""
     from travois.context.ledger import fold
 
     return tuple(file.path for file in fold(entries).files if file.state != "read")
 
 
 def spent(entries: Iterable[Entry]) -> Spent:
-    """What a session has cost since it branched off, or since it went on after its end."""
+    """Sum what a session has cost since it branched off, or since it was resumed."""
     total = Spent()
     for entry in entries:
         total = total.after(entry)
@@ -92,7 +92,7 @@ def spent(entries: Iterable[Entry]) -> Spent:
 
 
 def budget(view: View, waiting: Iterable[User], *, limit: int, layers: Layers, among: int) -> int:
-    """How many tokens the next of so many reports may take: its share of what is free.
+    """Compute the token budget of the next of several reports: its share of the free window.
 
     Half of the window stays free for what the reports lead to.
     """
@@ -106,29 +106,29 @@ def budget(view: View, waiting: Iterable[User], *, limit: int, layers: Layers, a
 
 
 def fitted(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) -> str:
-    """The text if it is short enough, else its two ends and where all of it can be read."""
+    """Return the text if it is short enough, else its two ends and where all of it can be read."""
     if estimate(text) <= tokens:
         return text
     return preview(text, path=keep(text.encode(errors="replace")), tokens=tokens, nonce=nonce)
 
 
 def _own(entries: list[Entry]) -> list[Entry]:
-    """What is the child's alone: a fork begins with all that its parent said."""
+    """Return the child's own entries: a fork begins with its parent's history."""
     first = max((n for n, e in enumerate(entries) if isinstance(e.fact, Opened)), default=0)
     return entries[first:]
 
 
 def _partial(own: list[Entry], texts: list[str], state: State, why: str) -> list[str]:
-    """What there is instead of last words."""
-    ended = "It said nothing" if state == "done" else f"It did not come to its end ({state}"
+    """Return partial findings in place of a final message."""
+    ended = "It returned no text" if state == "done" else f"It did not finish ({state}"
     parts = [f"{ended}{': ' + why if why else ''}{'' if state == 'done' else ')'}. Partial result:"]
     parts += texts[-FINDINGS:] or ["(no findings)"]
     doing = _doing(own)
-    return [*parts, f"Its last calls: {doing}"] if doing else parts
+    return [*parts, f"Last tool calls: {doing}"] if doing else parts
 
 
 def _doing(own: list[Entry]) -> str:
-    """The calls of its last reply that asked for any, and which of them had no result."""
+    """Return the calls of its last reply that asked for any, and which of them had no result."""
     asked = (calls(e.fact.content) for e in reversed(own) if isinstance(e.fact, Assistant))
     last = next((found for found in asked if found), ())
     done = {e.fact.call for e in own if isinstance(e.fact, Result) and not e.fact.error}
@@ -150,12 +150,12 @@ def _listed(files: tuple[str, ...]) -> str:
 
 
 def note(report: Report) -> User:
-    """A report as the model hears of it at a safe boundary."""
+    """Return a report as the model hears of it at a safe boundary."""
     return User(_told(report), origin="task", mail=report.id)
 
 
 def deliver(session: Session, report: Report, *, call: str) -> None:
-    """Put a report on file at once: as the result of the call that waits for it, or as a note."""
+    """Record a report: as the result of the call that waits for it, or as a message."""
     if call == HOOK:
         return
     if any(waiting.id == call for waiting in open_calls(session.view)):
@@ -171,7 +171,7 @@ def lost(
     keep: Callable[[str, bytes], str],
     layers: Layers = LAYERS,
 ) -> None:
-    """After a crash, tell of the children whose reports never came in what they had done."""
+    """After a crash, deliver reports for the children that never reported."""
     owed, epoch = list(session.owed.values()), session.view.epoch
     for number, spawned in enumerate(owed):
         entries = read(spawned.id)
@@ -189,13 +189,13 @@ def lost(
 
 
 def _fallen(id: str, entries: list[Entry], read: Callable[[str], list[Entry]]) -> Report:
-    """What a child that died with us had done, and those that worked for it."""
+    """Report what a child that died in a crash had done, with the agents below it."""
     ended = next((e.fact for e in reversed(_own(entries)) if isinstance(e.fact, Ended)), None)
     over = report(id, entries, state=None if ended else "lost", why="" if ended else DIED)
     facts = [entry.fact for entry in _own(entries)]
     gone = {fact.id for fact in facts if isinstance(fact, Finished)}
     below = (fact.id for fact in facts if isinstance(fact, Spawned) and fact.id not in gone)
-    texts = (f"Its agent {each}: {_fallen(each, read(each), read).text}" for each in below)
+    texts = (f"Subagent {each}: {_fallen(each, read(each), read).text}" for each in below)
     return replace(over, text="\n\n".join((over.text, *texts)))
 
 

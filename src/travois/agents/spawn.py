@@ -1,4 +1,4 @@
-"""Children: agents that an agent starts, waits for, hears of and stops.
+"""Child agents: starting, waiting for, messaging, resuming and stopping them.
 
 One in the foreground runs inside the call that asked for it; one in the background runs beside
 the conversation of its parent. Both end with it at the latest, and every end is told.
@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from travois.agents.child import Asking, Herald, directive, point
 from travois.agents.mail_text import mail
+from travois.agents.progress import Follower, last_progress
 from travois.agents.report import STATES, budget, deliver, fitted, note, report, spent
-from travois.context.window import fitted as layers
-from travois.context.window import limit
+from travois.context import window
 from travois.core.content import Text
 from travois.core.facts import Changed, EndedWhy, Finished, Spawned, User
 from travois.core.spending import Limits, Purse
@@ -36,12 +36,12 @@ from travois.ports.events import AgentProgress
 from travois.ports.tool import Refusal
 
 AGENT = re.compile(r"a\d+(\.\d+)*")
-"""What ids of agents look like; programs and questions beside the conversation have others."""
+"""The form of agent ids; jobs and side requests have other ids."""
 NAMED = "agent:"
 """State of a session: the id of the agent that has this name."""
 ENDS: dict[str, State] = {state: state for state in get_args(State)}
 HEAD_START = 10.0
-"""How many seconds forks of one reply wait at most for the first of them to be answered."""
+"""Maximum seconds that forks of one reply wait for the first one's answer to begin."""
 
 Hire = Callable[[Agent, Order, str], AbstractAsyncContextManager[Agent]]
 """Makes a child of that id ready for its first turn, and puts everything away after its last."""
@@ -95,18 +95,18 @@ class Children:
         return await self._launch(id, order)
 
     async def resume(self, order: Order) -> Report:
-        """Let a child that has ended go on with what it knows; it costs like one that is started.
+        """Resume a child that has ended, with its history; it costs as much as a new one.
 
         Raises `Refusal` if there is none, or if it still runs.
         """
         parent, id = self._parent, self.find(order.resume)
         if not id:
             known = ", ".join(self._reports) or "none"
-            raise Refusal(f"There is no agent {order.resume!r} to go on. There are: {known}.")
+            raise Refusal(f"There is no agent {order.resume!r} to resume. Known agents: {known}.")
         if id in self._running:
-            raise Refusal(f"Agent {id} is still running. SendMessage reaches it at its next step.")
+            raise Refusal(f"Agent {id} is still running. Use SendMessage instead.")
         if why := parent.budget.barren():
-            raise Refusal(f"Agent {id} cannot go on: {why}. Do this work yourself.")
+            raise Refusal(f"Agent {id} cannot be resumed: {why}. Do this work yourself.")
         first = parent.session.children[id]
         order = replace(order, resume=id, kind=first.kind, what=order.what or first.what)
         return await self._launch(id, order)
@@ -131,11 +131,11 @@ class Children:
         return id if AGENT.fullmatch(id) and id in session.children else ""
 
     def reports(self) -> Mapping[str, Report]:
-        """What is known of each child, by id."""
+        """Return the latest report of each child, by id."""
         return self._reports
 
     def progress(self) -> Mapping[str, AgentProgress]:
-        """What each child was doing when it was last heard of, by id; of this process only."""
+        """Return the last known progress of each child of this process, by id."""
         return self._progress
 
     def _heard_of(self, now: AgentProgress) -> None:
@@ -150,7 +150,7 @@ class Children:
         return self._reports[id]
 
     def tell(self, name: str, text: str, *, sender: str) -> bool:
-        """Put mail into the inbox of a child, by its name or id, or into our own (`parent`)."""
+        """Put mail into the inbox of a child, by its name or id, or of the parent (`parent`)."""
         letter = mail(sender, text)
         if name == "parent":
             self._parent.turn.inbox.append(letter)
@@ -192,8 +192,6 @@ class Children:
         return self._conclude(child)
 
     async def _live(self, child: Child) -> None:
-        from travois.agents.progress import Follower
-
         parent, order = self._parent, child.order
         async with self._led(order) as lead, self._hire(parent, order, child.id) as agent:
             child.agent = agent
@@ -212,7 +210,7 @@ class Children:
 
     @asynccontextmanager
     async def _led(self, order: Order) -> AsyncGenerator[anyio.Event | None]:
-        """Let the first fork of a reply go ahead, so that the others read what it had cached."""
+        """Let the first fork of a reply go first, so that the others read its prompt cache."""
         if order.kind != "fork" or order.resume:
             yield None
             return
@@ -230,8 +228,6 @@ class Children:
 
     def _conclude(self, child: Child) -> Report:
         """Write down that a child has ended, and what it cost: also while we are cancelled."""
-        from travois.agents.progress import last_progress
-
         entries = child.agent.session.history() if child.agent else []
         cost = spent(entries)
         over = report(child.id, entries, state=child.state, why=child.why)
@@ -247,14 +243,14 @@ class Children:
         return replace(over, text=self._shown(over))
 
     def _shown(self, over: Report) -> str:
-        """As much of a report as the parent has room for; the rest by reference."""
+        """Return as much of a report as the parent has room for; the rest by reference."""
         parent, view = self._parent, self._parent.session.view
         beside = sum(child.order.background for child in self._running.values())
         tokens = budget(
             view,
             parent.turn.inbox,
-            limit=limit(parent),
-            layers=layers(parent),
+            limit=window.limit(parent),
+            layers=window.fitted(parent),
             among=len(open_calls(view)) + beside + 1,
         )
         keep = partial(parent.world.spill, f"{over.id}-report")
@@ -267,7 +263,7 @@ class Children:
 
 
 def _task(order: Order) -> User:
-    """What a child is told to do, in the words of whoever wants it."""
+    """Build the message that gives a child its task."""
     if order.sender:
         return mail(order.sender, order.prompt)
     text = order.prompt if order.resume else directive(order)

@@ -61,7 +61,7 @@ class AgentTasks:
         return edit(read_stored(self._store.read()))
 
     def change(self, edit: Edit) -> Tasks:
-        """Change the list; raises `Refusal` if that cannot be done."""
+        """Change the list; raises `Refusal` if the edit is invalid."""
         try:
             value = self._store.change(edit)
         except TaskError as error:

@@ -1,4 +1,4 @@
-"""The task list of a team: one file that its members, each a process, change one at a time."""
+"""The task list of a team: one file, changed by one member process at a time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TeamTaskFile:
                 "The team's task list cannot be read", error, path=self._path
             ) from error
         except (ValueError, msgspec.MsgspecError) as error:
-            fix = f"Mend or remove {self._path}; the members' logs have the lists they saw."
+            fix = f"Repair or delete {self._path}; each member's log has the list it last saw."
             raise Fault("The team's task list is damaged", why=str(error), fix=fix) from error
         return value
 

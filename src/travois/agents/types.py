@@ -1,4 +1,4 @@
-"""Kinds of agents: what one is for, what it is told, and what it may use.
+"""Agent types: purpose, system prompt, and allowed tools.
 
 Model sees: one line for each kind in the description of the Agent tool, frozen with the tools.
 Tokens: at most 1,500.
@@ -25,11 +25,11 @@ PERSONAL = (
 )
 """Tools that need the person, whom only the agent that they talk to may call."""
 LENT = ("ToolSearch", "McpCall")
-"""What tools of servers are found and run by."""
+"""The tools that find and run MCP tools."""
 BACKGROUND = ("BashOutput", "KillShell", "Monitor", "TaskOutput", "TaskStop", "BashInput")
-"""What comes along with Bash: a command that outlives its timeout goes on in the background."""
+"""Tools granted with Bash: a command that outlives its timeout goes on in the background."""
 WIDTHS = (300, 200, 120, 80, 40)
-"""How many characters a description may have; narrower where there are many kinds."""
+"""Maximum characters of a description, reduced where there are many types."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -45,39 +45,39 @@ class Kind(msgspec.Struct, frozen=True):
     model: str = ""
     """Empty for that of its parent."""
     effort: str = ""
-    """How much it thinks; empty for as much as its parent."""
+    """Its reasoning effort; empty for its parent's."""
     skills: tuple[str, ...] = ()
     """Skills that it knows from the beginning."""
     spawns: tuple[str, ...] = ()
     """The only kinds that it may start; empty for all."""
     hooks: dict[str, object] = {}
-    """Who listens to it, as settings write it."""
+    """Its hooks, in the format of settings."""
     apart: bool = False
-    """Whether only people talk to it: no agent is told that it is there."""
+    """True if only people may start it: agents do not see it."""
     greeting: str = ""
-    """What it is told first, where a person talks to it."""
+    """Its first prompt, where a person talks to it."""
     mode: str = ""
     """Its permission mode, where that is no wider than its parent's."""
     max_turns: int = 0
     background: bool = False
     worktree: bool = False
     memory: str = ""
-    """Where it remembers things: `user`, `project`, `local`, or nowhere."""
+    """Its memory scope: `user`, `project`, `local`, or none."""
     instructions: bool = True
-    """Whether it is told what instruction files say."""
+    """True if it gets the instruction files."""
     origin: str = ""
     """The file that describes it."""
 
 
 def named(kinds: Iterable[Kind], name: str) -> Kind | None:
-    """The kind that is meant, however its name is spelt."""
+    """Return the kind that is meant, however its name is spelt."""
     wanted = name.strip().casefold()
     by_name = {kind.name.casefold(): kind for kind in kinds}
     return by_name.get(wanted) or by_name.get(ALIASES.get(wanted, ""))
 
 
 def usable(kind: Kind, names: Iterable[str]) -> tuple[str, ...]:
-    """Which of these tools an agent of this kind may use, in the same order."""
+    """Select the tools that an agent of this type may use, in the same order."""
     given, denied = ("*",) if kind.tools is None else kind.tools, (*kind.denied, *PERSONAL)
     given = (*given, *LENT) if any(word.startswith("mcp__") for word in given) else given
     given = (*given, *BACKGROUND) if _means(given, "Bash") else given
@@ -85,7 +85,7 @@ def usable(kind: Kind, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def listing(kinds: Sequence[Kind]) -> str:
-    """The kinds as a model is told of them, a line each, by name."""
+    """Return the kinds as a model is told of them, a line each, by name."""
     ordered = sorted(kinds, key=lambda kind: (kind.name.casefold(), kind.name))
     for width in WIDTHS:
         text = "\n".join(f"- {plain(kind.name)}: {_line(kind, width)}" for kind in ordered)
@@ -95,7 +95,7 @@ def listing(kinds: Sequence[Kind]) -> str:
 
 
 def _names(kinds: Sequence[Kind]) -> str:
-    """As many names as there is room for, and how many there are besides."""
+    """Return as many names as there is room for, and how many there are besides."""
     count = len(kinds)
     while True:
         rest = f", and {len(kinds) - count} more" if count < len(kinds) else ""
@@ -106,12 +106,12 @@ def _names(kinds: Sequence[Kind]) -> str:
 
 
 def _line(kind: Kind, width: int) -> str:
-    """The beginning of a description: other agents put whole dialogues behind it, with `\\n`."""
+    """Return the start of a description; some contain whole dialogues after a literal `\\n`."""
     first = kind.description.replace("\\n", "\n").strip().partition("\n")[0]
     text = plain(" ".join(first.split()))
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 
 def _means(words: Sequence[str], name: str) -> bool:
-    """Whether one of these means the tool; `mcp__server` means all tools of a server."""
+    """Return whether one of these means the tool; `mcp__server` means all tools of a server."""
     return any(fnmatchcase(name, word) or name.startswith(f"{word}__") for word in words)

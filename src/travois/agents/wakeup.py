@@ -1,4 +1,4 @@
-"""A bell at a mailbox: whoever rings it makes its owner look for mail at once.
+"""Wake-up signals between processes: a socket that makes a mailbox's owner look for mail.
 
 It is a socket in the mailbox's own folder and nothing is said through it but a password, so it
 opens no port, and even a stranger who rings brings about nothing but a look into the box.
@@ -14,23 +14,21 @@ from hmac import compare_digest
 from pathlib import Path
 from secrets import token_hex
 from struct import calcsize, unpack
-from typing import TYPE_CHECKING
 
 import anyio
+from anyio.abc import SocketAttribute, SocketStream
 
-if TYPE_CHECKING:
-    from anyio.abc import SocketStream
-
-BELL, TOKEN = "bell", "bell.token"
+BELL = "bell"
+TOKEN = "bell.token"
 PATIENCE = 2.0
-"""How many seconds either side waits for the other."""
+"""Seconds that either side waits for the other."""
 HEARD = b"heard\n"
 GONE = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
-"""What is raised when the other side is not there, or no longer."""
+"""Errors raised when the other side is gone."""
 
 
 async def listen(folder: Path, rung: Callable[[], None]) -> None:
-    """Answer the bell until cancelled; where there can be no socket, nobody will be heard."""
+    """Accept wake-ups until cancelled; does nothing where no socket can be created."""
     token = token_hex(16).encode() + b"\n"
     with suppress(OSError), _reached(folder) as at:
         _keep(folder / TOKEN, token)
@@ -43,7 +41,7 @@ async def listen(folder: Path, rung: Callable[[], None]) -> None:
 
 
 async def ring(folder: Path) -> bool:
-    """Ring the bell of a mailbox; says whether anybody heard."""
+    """Wake the owner of a mailbox; returns whether anybody answered."""
     with suppress(*GONE), _reached(folder) as at:
         token = (folder / TOKEN).read_bytes()
         with anyio.move_on_after(PATIENCE):
@@ -69,9 +67,7 @@ async def _line(stream: SocketStream, size: int) -> bytes:
 
 
 def _own(stream: SocketStream) -> bool:
-    """Whether the other side is a process of ours, where the system tells."""
-    from anyio.abc import SocketAttribute
-
+    """Return whether the other side is a process of ours, where the system tells."""
     asked = getattr(socket, "SO_PEERCRED", None)
     if asked is None:
         return True
@@ -89,7 +85,7 @@ def _keep(path: Path, token: bytes) -> None:
 
 @contextmanager
 def _reached(folder: Path) -> Generator[str]:
-    """A short way to a folder: the name of a socket may have no more than about 100 bytes."""
+    """Give a short path to a folder: a socket's name is limited to about 100 bytes."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         short = f"/proc/self/fd/{fd}"

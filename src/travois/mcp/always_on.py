@@ -1,4 +1,4 @@
-"""Servers whose tools stand in the head: what they said last is kept, so that no start waits twice.
+"""MCP servers whose tools are always loaded, with cached definitions for a fast start.
 
 A head is fixed before a server has started. So it has the definitions of the last session; if they
 are no longer true, that is told as any change of a tool is. For tools that only want to stand there
@@ -17,11 +17,11 @@ from travois.mcp.tool_cache import kept
 from travois.mcp.tools import Offer, Server, lent
 
 FIRST = 10.0
-"""How many seconds a session waits for a server that it never heard of."""
+"""Seconds that a session waits for a server with no cached tools."""
 
 
 async def stand(links: Sequence[Link], around: Surroundings, *, room: int) -> tuple[str, ...]:
-    """Let servers lend at once what stands in the head; returns what the user should know.
+    """Load the tools that belong in the head, and return notices for the user.
 
     `room` is how many tokens all tools may take, if some are to stand there only where they fit.
     """
@@ -33,7 +33,7 @@ async def stand(links: Sequence[Link], around: Surroundings, *, room: int) -> tu
             return
         link.offers = await _heard(link.server, around)
         if not link.offers:
-            why = "lent nothing in time, so its tools do not stand in the head of this session"
+            why = "did not list its tools in time, so they are not always loaded in this session"
             notices.append(f"server {link.server.name} {why}")
 
     async with anyio.create_task_group() as group:

@@ -1,4 +1,4 @@
-"""Tools that servers lend: kept out of the head, announced at the tail, found by their words.
+"""MCP tools announced to the model: kept out of the head, found by ToolSearch.
 
 What a server says of its tools is pinned when the model is first told of them. A tool whose
 definition changes later is another tool: that is said, and a person is asked before it runs.
@@ -19,24 +19,28 @@ import msgspec
 
 from travois.prompt.environment import plain
 
-OPENING, CLOSING = "<servers>\n", "\n</servers>"
+OPENING = "<servers>\n"
+CLOSING = "\n</servers>"
 HOW = (
-    "Servers lend more tools: ToolSearch tells what they do and take, McpCall runs one. "
-    "Their names are the servers' own words.\n"
+    "MCP servers offer more tools: ToolSearch shows what they do and take, McpCall runs one. "
+    "The servers chose the names.\n"
 )
 STARTING = "starting"
 ROOM = 4_000
-"""How many characters the announcement of all servers may have."""
-LINE, LONGEST = 240, 40
+"""Maximum characters of the announcement of all servers."""
+LINE = 240
+LONGEST = 40
 WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
-NAMED, DESCRIBED, ALIKE = 4.0, 1.0, 0.5
-"""What a word counts in a tool's name and in its description, and if it is only like one."""
+NAMED = 4.0
+DESCRIBED = 1.0
+ALIKE = 0.5
+"""Weights of a word in a tool's name, in its description, and if only similar."""
 LEAST = 3
-"""How many letters make words alike that begin with them."""
+"""Minimum common letters at the start of similar words."""
 
 
 class Lent(msgspec.Struct, frozen=True):
-    """One tool of a server, as the model may know of it."""
+    """A tool of an MCP server, as the model may see it."""
 
     name: str
     """As it is called here."""
@@ -48,9 +52,9 @@ class Lent(msgspec.Struct, frozen=True):
     fields: tuple[str, ...] = ()
     """The names of its arguments; those that may be left out end with a question mark."""
     room: int = 0
-    """How many characters of a result it wants to be shown; 0 if it does not say."""
+    """The result characters that it wants shown; 0 if it does not say."""
     asks: bool = False
-    """Whether it wants a person to see each use of it."""
+    """True if a person has to approve each use of it."""
 
     @property
     def digest(self) -> str:
@@ -60,7 +64,7 @@ class Lent(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the model was told of one server."""
+    """A server's state and tools as last announced to the model."""
 
     state: str = ""
     tools: dict[str, str] = {}
@@ -72,7 +76,7 @@ class Told(msgspec.Struct, frozen=True):
 def announced(
     states: Mapping[str, str], tools: Sequence[Lent], told: Mapping[str, Told]
 ) -> tuple[str, dict[str, Told]]:
-    """The note for whatever is not as it was told, and what is told then; both empty if all is."""
+    """Announce what changed since the last note, and return the new state; both may be empty."""
     after: dict[str, Told] = {}
     lines: list[str] = []
     fresh: list[Lent] = []
@@ -84,15 +88,15 @@ def announced(
         after[server] = here
         added = [tool for tool in own if tool.name not in was.tools]
         fresh += added
-        lends = f", lends {len(added)} tools" if added else ""
+        lends = f", {len(added)} tools" if added else ""
         lines.append(f"{plain(server)}: {plain(here.state)}{lends}")
         others = [tool.name for tool in own if tool.digest in {*here.changed} - {*was.changed}]
-        lines += (f"{name} is defined otherwise than before" for name in others)
+        lines += (f"{name} has a new definition" for name in others)
     return (f"{OPENING}{HOW}{_fitting(lines, fresh)}{CLOSING}" if after else ""), after
 
 
 def _after(was: Told, state: str, own: Sequence[Lent]) -> Told:
-    """What the model knows of a server once it is told; that one starts again is not told."""
+    """Return the announced state of a server after this note; a restart is not announced."""
     pinned = {tool.name: was.tools.get(tool.name, tool.digest) for tool in own}
     changed = tuple(sorted(tool.digest for tool in own if tool.digest != pinned[tool.name]))
     state = was.state if was.state and state == STARTING else state
@@ -100,7 +104,7 @@ def _after(was: Told, state: str, own: Sequence[Lent]) -> Told:
 
 
 def _fitting(lines: Sequence[str], tools: Sequence[Lent]) -> str:
-    """As much of the tools as there is room for: with their arguments, by name, or a few.
+    """Fit the tool list into the announcement: with arguments, names only, or some names.
 
     What they are for is told by a search only: that is text of the servers, at any length.
     """
@@ -122,7 +126,7 @@ def _short(field: str) -> str:
 
 
 def find(query: str, tools: Iterable[Lent], *, most: int) -> list[Lent]:
-    """The tools that a query means, the best first; `select:a,b` means these."""
+    """Find the tools that match a query, best first; `select:a,b` names them exactly."""
     known = list(tools)
     if query.startswith("select:"):
         wanted = [name.strip() for name in query.removeprefix("select:").split(",")]
@@ -136,7 +140,7 @@ def find(query: str, tools: Iterable[Lent], *, most: int) -> list[Lent]:
 
 
 def words(text: str) -> list[str]:
-    """The words of a text or of a name in code, in small letters and without a plural."""
+    """Return the words of a text or of a name in code, in small letters and without a plural."""
     return [_singular(word.casefold()) for word in WORDS.findall(text)]
 
 

@@ -1,4 +1,4 @@
-"""Servers of tools that are configured, for us or for other agents, and which of them may start.
+"""MCP server configuration, ours and of other agents, and which servers may start.
 
 A server is a program, or an address that our words go to. The user's own files may name any; one
 that comes with a workspace counts once the user has agreed to exactly what is written there.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.compat import claude as foreign
+from travois.compat import claude
 from travois.compat.config_files import loose
 from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE, PI, QWEN
 from travois.core.json import rows, string, table
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 # What an entry that names a server means, whoever's words it is in.
 
 
-SEARCHED, SHARE = "ENABLE_TOOL_SEARCH", 0.1
+SEARCHED = "ENABLE_TOOL_SEARCH"
+SHARE = 0.1
 SOCKETS = ("ws://", "wss://")
-SOCKET = "WebSockets are no part of MCP, and its SDK does not speak them; most servers speak http"
+SOCKET = "MCP does not support WebSockets; use the http address of the server"
 VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$?\{env:(\w+)\}|\{file:([^}]+)\}")
 BARE = re.compile(r"\$(\w+)")
 """A variable as Gemini may write it, too."""
@@ -47,7 +48,7 @@ Filler = Callable[[object], str]
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A server as it is written somewhere."""
+    """A server entry of a configuration file."""
 
     name: str
     tree: Json
@@ -61,7 +62,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list[str]) -> Server:
-    """What an entry means, whoever's words it is in; raises ValueError if that is nothing."""
+    """Build a server's configuration from an entry in any agent's format; raises ValueError."""
     from travois.mcp.tools import Server
 
     tree = entry.tree
@@ -78,11 +79,9 @@ def server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list
     if not argv and (tree.get("type") == "ws" or url.startswith(SOCKETS)):
         raise ValueError(SOCKET)
     if not argv and not url.startswith(("http://", "https://")):
-        raise ValueError("it has neither a command nor an http address")
+        raise ValueError("it needs a command or an http(s) address")
     if tree.get("required") is True:
-        notices.append(
-            f"{entry.origin}: server {entry.name} is required, but no prompt waits for it"
-        )
+        notices.append(f"{entry.origin}: server {entry.name}: required has no effect here")
     base = where.home.path if entry.level == "user" else where.cwd
     start, limit = _patience(tree, environ)
     return Server(
@@ -109,19 +108,19 @@ def server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list
 
 
 def _sandboxed(tree: Json, level: Level) -> bool | None:
-    """Whether it says that it runs in the sandbox; a workspace's may not say that it does not."""
+    """Return the entry's sandbox choice; a workspace's entry cannot turn the sandbox off."""
     said = tree.get("sandbox")
     return said if isinstance(said, bool) and (said or level != "project") else None
 
 
 def _standing(environ: Mapping[str, str]) -> Standing:
-    """What a word for all servers says, as other agents know it."""
+    """Read from ENABLE_TOOL_SEARCH which tools are always loaded."""
     known: dict[str, Standing] = {"false": "all", "auto": "fitting"}
     return known.get(environ.get(SEARCHED, "").partition(":")[0], "some")
 
 
 def share(environ: Mapping[str, str]) -> float:
-    """The part of the window that tools may take which stand in the head only if they fit."""
+    """Return the share of the window that tools loaded "if they fit" may take."""
     percent = environ.get(SEARCHED, "").partition(":")[2]
     return min(100, int(percent)) / 100 if percent.isdecimal() else SHARE
 
@@ -134,7 +133,7 @@ def _argv(tree: Json) -> tuple[object, ...]:
 
 
 def _kind(tree: Json, origin: str) -> Literal["http", "sse"]:
-    """How an address is spoken to; Gemini and its kin mean events by a plain one."""
+    """Return the transport of an address; Gemini and its kin mean SSE by a plain `url`."""
     events = _gemini(origin) and "httpUrl" not in tree and "type" not in tree
     old = tree.get("type") == "sse" or events
     return "sse" if old else "http"
@@ -154,7 +153,7 @@ def _headers(tree: Json, environ: Mapping[str, str], text: Filler) -> Iterator[t
 
 
 def _client(tree: Json, text: Filler) -> Iterator[tuple[str, str]]:
-    """Who we are to a server, in the words of the protocol, where an entry says so."""
+    """Yield our OAuth client credentials for a server, if an entry has them."""
     oauth = tree.get("oauth")
     if not is_tree(oauth) or not oauth.get("clientId"):
         return
@@ -188,7 +187,7 @@ def _seconds(tree: Json, key: str, default: float) -> float:
 
 
 def _patience(tree: Json, environ: Mapping[str, str]) -> tuple[float, float]:
-    """How many seconds a start and a call may take; `timeout` is of a start for opencode only."""
+    """Return the seconds for a start and a call; `timeout` means the start in opencode only."""
     said, starts = tree.get("timeout"), tree.get("type") in ("local", "remote")
     start = said if starts else environ.get("MCP_TIMEOUT")
     limit = environ.get("MCP_TOOL_TIMEOUT") if starts or said is None else said
@@ -201,7 +200,7 @@ def _milliseconds(said: object, default: float) -> float:
 
 
 def _free(tree: Json) -> Iterator[str]:
-    """The tools that Gemini trusts and Codex approves."""
+    """Return the tools that Gemini trusts and Codex approves."""
     if tree.get("trust") is True or tree.get("default_tools_approval_mode") == "approve":
         yield "*"
     for name, said in _words(tree, "tools"):
@@ -210,29 +209,29 @@ def _free(tree: Json) -> Iterator[str]:
 
 
 def _filled(text: str, environ: Mapping[str, str], entry: Entry, notices: list[str]) -> str:
-    """A text with its variables; one that is not set stays as it is written, and that is said."""
+    """Expand the variables in a text; an unset one stays as it is, with a notice."""
 
     def value(found: re.Match[str]) -> str:
         if found[4]:
             return _content(found[4], entry, notices) or found[0]
         name = found[1] or found[3]
         if name not in environ and found[2] is None:
-            notices.append(f"{entry.origin}: server {entry.name} wants {name}, which is not set")
+            notices.append(f"{entry.origin}: server {entry.name} uses {name}, which is not set")
         return environ.get(name, found[0] if found[2] is None else found[2])
 
     return VARIABLE.sub(value, text)
 
 
 def _content(name: str, entry: Entry, notices: list[str]) -> str:
-    """What a file says whose name stands for it; empty if it may not be read, and that is said."""
+    """Return the text of a file that a variable refers to; empty, with a notice, on failure."""
     try:
         if entry.level == "project":
-            raise OSError("only your own files may name it")
+            raise OSError("only your own configuration files may refer to files")
         path = os.path.join(os.path.dirname(entry.origin), os.path.expanduser(name))
         return plain_text(path).strip()
     except OSError as error:
         why = error.strerror or error
-        notices.append(f"{entry.origin}: server {entry.name} wants the file {name}: {why}")
+        notices.append(f"{entry.origin}: server {entry.name} cannot use the file {name}: {why}")
         return ""
 
 
@@ -244,40 +243,40 @@ PROJECT = ".mcp.json"
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """Servers by name or by what they are, and those of `.mcp.json` by name alone."""
+    """The settings that allow, deny or approve servers."""
 
     allowed: tuple[str, ...] = ()
     denied: tuple[str, ...] = ()
     unwanted: tuple[str, ...] = ()
     agreed: tuple[str, ...] = ()
     everything: bool = False
-    """Whether the user agreed to all servers of `.mcp.json` files."""
+    """True if the user approved all servers of `.mcp.json` files."""
 
     def settled(self, name: str, origin: str) -> bool:
-        """Whether nobody need be asked about a server of a workspace."""
+        """Return whether nobody need be asked about a server of a workspace."""
         agreed = self.everything or name in self.agreed
         return self.off(name, origin) or (_named_in(origin) and agreed)
 
     def off(self, name: str, origin: str) -> bool:
-        """Whether the user does not want a server of a workspace."""
+        """Return whether the user does not want a server of a workspace."""
         return _named_in(origin) and name in self.unwanted
 
     def refusal(self, server: Server) -> str:
-        """Why a server may not be used; empty if it may."""
+        """Return why a server may not be used; empty if it may."""
         if any(_means(text, server) for text in self.denied):
-            return "deniedMcpServers has it"
+            return "deniedMcpServers lists it"
         if self.allowed and not any(_means(text, server) for text in self._fitting(server)):
-            return "allowedMcpServers does not have it"
+            return "allowedMcpServers does not list it"
         return ""
 
     def _fitting(self, server: Server) -> tuple[str, ...]:
-        """What counts for such a server: a list that says what servers are goes before names."""
+        """Return the allow-list entries that apply: commands or URLs take precedence over names."""
         key = "serverCommand" if server.argv else "serverUrl"
         return tuple(text for text in self.allowed if key in _entry(text)) or self.allowed
 
 
 def admission(settings: Settings) -> Admission:
-    """What these settings say."""
+    """Build the policy that these settings describe."""
     return Admission(
         settings.allowed_mcp_servers,
         settings.denied_mcp_servers,
@@ -308,7 +307,8 @@ def _means(text: str, server: Server) -> bool:
     )
 
 
-GIVEN, OPEN = "--mcp-config", Admission()
+GIVEN = "--mcp-config"
+OPEN = Admission()
 ETC = Path("/etc")
 IN_HOME = (GEMINI, QWEN, CURSOR, PI)
 """Agents whose file lies in a home as it lies in a project."""
@@ -321,7 +321,7 @@ FILES = (
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The servers that count, those that wait for the user's word, and what is wrong."""
+    """The servers to use, the entries that wait for approval, and notices."""
 
     servers: tuple[Server, ...] = ()
     waiting: tuple[Entry, ...] = ()
@@ -339,14 +339,14 @@ def find(
     admission: Admission = OPEN,
     etc: Path = ETC,
 ) -> Found:
-    """All servers by name, each taken whole from the strongest place that has it."""
+    """Find all servers by name, each taken whole from the strongest source."""
     notices: list[str] = []
     entries = list(_given(given, notices))
     if only == "all":
         placed = _placed(where, environ, notices)
         entries += (entry for entry in (*placed, *plugged(plugins, where)) if entry.level in levels)
-    if (sole := next(foreign.managed(etc)).with_name("managed-mcp.json")).is_file():
-        notices += [f"{sole} names the only servers that may be used"] if entries else []
+    if (sole := next(claude.managed(etc)).with_name("managed-mcp.json")).is_file():
+        notices += [f"only the MCP servers in {sole} may be used"] if entries else []
         entries = list(_entries(sole, "mcpServers", "managed", notices))
     agreed = trust.agreed(where.home, where.trusted)
     asked = (e for e in entries if e.level == "project" and _wish(e, where) not in agreed)
@@ -364,7 +364,7 @@ def find(
             register(made.headers.items())
             servers[entry.name] = made
         except (ValueError, TypeError) as error:
-            notices.append(f"{entry.origin}: server {entry.name} is left out: {error}")
+            notices.append(f"{entry.origin}: server {entry.name} is not used: {error}")
     ordered = sorted(servers.values(), key=lambda one: one.name)
     return Found(tuple(ordered), tuple(waiting), tuple(notices))
 
@@ -372,13 +372,13 @@ def find(
 def wanted(
     where: Where, environ: Mapping[str, str], *, admission: Admission = OPEN
 ) -> tuple[str, ...]:
-    """What a workspace wants to start, a line each, with the digests of its own programs."""
+    """Describe the servers a workspace wants to start, with digests of its own programs."""
     placed = _placed(where, environ, [])
     return _lines((one for one in placed if not admission.settled(one.name, one.origin)), where)
 
 
 def wishes(plugins: tuple[Plugin, ...], where: Where) -> tuple[str, ...]:
-    """What plugins of a workspace want to start."""
+    """Describe the servers that plugins of a workspace want to start."""
     return _lines(plugged(plugins, where), where)
 
 
@@ -387,7 +387,7 @@ def _lines(entries: Iterable[Entry], where: Where) -> tuple[str, ...]:
 
 
 def plugged(plugins: tuple[Plugin, ...], where: Where) -> Iterator[Entry]:
-    """What plugins bring, each under the name of its plugin."""
+    """List the servers of plugins, each under the name of its plugin."""
     for plugin in plugins:
         level: Level = "project" if inside(plugin.folder, where.root) else "user"
         for path, servers in plugin.servers:
@@ -404,7 +404,7 @@ def _line(entry: Entry, where: Where) -> str:
 
 
 def _placed(where: Where, environ: Mapping[str, str], notices: list[str]) -> list[Entry]:
-    """What stands in files, the strongest first: local, project, user."""
+    """Read the entries of all configuration files, strongest first: local, project, user."""
     person = Path(environ.get("HOME") or "/nonexistent")
     folder = (CLAUDE.home(environ) if environ.get(CLAUDE.variable) else None) or person
     theirs = _tree(folder / ".claude.json", notices)
@@ -426,7 +426,7 @@ def _placed(where: Where, environ: Mapping[str, str], notices: list[str]) -> lis
 
 
 def own(home: Home) -> Path:
-    """Our file of the user's servers."""
+    """Return our file of the user's servers."""
     return home.path / "mcp.json"
 
 
@@ -455,7 +455,7 @@ def _given(given: tuple[str, ...], notices: list[str]) -> Iterator[Entry]:
             path = Path(text).expanduser()
             tree = _tree(path, notices)
             if not path.is_file():
-                notices.append(f"{GIVEN} {text}: there is no such file")
+                notices.append(f"{GIVEN} {text}: no such file")
         yield from _listed(tree.get("mcpServers", tree), GIVEN, "run")
 
 
@@ -472,7 +472,7 @@ def _parsed(data: bytes, path: Path, notices: list[str]) -> Json:
         text = data.decode("utf-8-sig")
         tree = _table(text) if path.suffix == ".toml" else loose(text)
     except (ValueError, RecursionError) as error:
-        notices.append(f"{path} cannot be understood, so its servers are left out: {error}")
+        notices.append(f"{path} is not valid, so its servers are not used: {error}")
         return {}
     return tree if is_tree(tree) else {}
 

@@ -1,4 +1,4 @@
-"""One server: started beside the session, kept alive, asked, and never able to hold it up."""
+"""The connection to one MCP server: transport, lifecycle, calls and change notifications."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import msgspec
 from travois.core.display_text import visible
 from travois.files.openat import make_folders
 from travois.mcp.oauth import Tokens
-from travois.mcp.remote import answer_elicitation
+from travois.mcp.remote import answer_elicitation, asked, remote
 from travois.mcp.sdk import (
     MANY,
     WORDS,
@@ -57,24 +57,24 @@ if TYPE_CHECKING:
 
 
 LONGEST = 10 << 20
-"""How many bytes one message may have."""
+"""Maximum bytes of one message."""
 VALUES = 150_000
-"""How many values one message may hold: each takes many times the room that its text does."""
+"""Maximum values in one message: each takes far more memory than its text."""
 STRING = re.compile(rb'"(?>[^"\\]++|\\.)*+"', re.DOTALL)
 """A string of JSON; without going back, which would take more memory than the message."""
 LOGGED = 1 << 20
-"""How many bytes of what one run of a server says on standard error are kept."""
+"""Maximum bytes logged of one run's standard error."""
 
 
 class Overlong(Exception):
-    """A server does not stop to speak: it is not heard any further."""
+    """A message that is too large; the server is disconnected."""
 
 
 @asynccontextmanager
 async def streams(
     start: Callable[[], Talk], *, ended: anyio.Event
 ) -> AsyncGenerator[TransportStreams]:
-    """A program as the SDK wants it; `ended` is set when it says no more."""
+    """Return a program as the SDK wants it; `ended` is set when it says no more."""
     from mcp.shared.message import SessionMessage
 
     bring, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -96,7 +96,7 @@ async def streams(
 async def _hear(
     talk: Talk, bring: MemoryObjectSendStream[SessionMessage | Exception], ended: anyio.Event
 ) -> None:
-    """Pass messages on; what is none is noise, and no reason to stop."""
+    """Pass messages on; anything else is noise and ignored."""
     try:
         async with aclosing(_messages(talk)) as messages:
             async for message in messages:
@@ -162,7 +162,7 @@ async def _say(
 
 
 class Journal:
-    """What a server says on standard error: the file of its last runs, without our secrets."""
+    """The log file of a server's standard error, limited to its last runs, secrets redacted."""
 
     def __init__(self, path: Path, secrets: Secrets) -> None:
         self._path = path
@@ -191,30 +191,30 @@ class Journal:
 
 
 ATTEMPTS = 5
-"""How often a server is started that does not stay; then it is left alone."""
+"""Maximum starts of a server that keeps failing, before it is given up."""
 STEADY = 60.0
 """After how many seconds a server counts as one that stays."""
 PAUSE = 0.5
 LOOK = 2.0
-"""How often, in seconds, it is seen whether a person has logged in elsewhere."""
+"""Seconds between checks for a login made elsewhere."""
 LOGIN = "travois mcp login"
 
 
 class Life(ABC):
-    """Whether a server can be asked, and what is done so that it can."""
+    """The lifecycle of a server: start, restart with pauses, give up, try again on demand."""
 
     def __init__(self, server: Server, tokens: Tokens, *, mode: str) -> None:
         self.server = server
         self.on = True
-        """Whether it may be used; the program that drives a session can switch it off."""
+        """True if it may be used; the program that drives a session can disable it."""
         self._tokens = tokens
         self._state: State = "starting"
         self._why = ""
         self._client: Client | None = None
         self._mode = mode
-        """How it was spoken to when that worked."""
+        """The protocol mode of the last successful connection."""
         self._resting = False
-        """Whether it is left alone until somebody wants it."""
+        """True if it was given up until somebody needs it."""
         self._wanted = anyio.Event()
         self._news = anyio.Event()
         self._ended = anyio.Event()
@@ -222,24 +222,24 @@ class Life(ABC):
 
     @abstractmethod
     async def _attempt(self, mode: str) -> str:
-        """Start it and stay with it until it ends; says why it did."""
+        """Start the server and stay connected until it ends; returns why it did."""
 
     @abstractmethod
     def _complain(self, why: str) -> None:
-        """Let the person know that it cannot be used."""
+        """Tell the person that the server is not available."""
 
     @property
     def state(self) -> State:
-        """Whether it can be asked."""
+        """The state of the connection."""
         return self._state if self.on else "failed"
 
     @property
     def why(self) -> str:
-        """What went wrong last."""
-        return self._why if self.on else "it is switched off"
+        """The reason for the last failure."""
+        return self._why if self.on else "it is disabled"
 
     async def keep(self) -> None:
-        """Keep it for a session: one that was left alone is tried again when it is wanted."""
+        """Keep the server for a session: one that was given up is tried again when needed."""
         attempts = ATTEMPTS
         while True:
             await self.run(attempts)
@@ -247,7 +247,7 @@ class Life(ABC):
             attempts = 1
 
     async def run(self, attempts: int = ATTEMPTS) -> None:
-        """Keep it running; one that does not stay is left alone."""
+        """Keep the server running; one that keeps failing is given up."""
         if why := await anyio.to_thread.run_sync(loaded):
             self._rest(why)
             return
@@ -268,12 +268,12 @@ class Life(ABC):
             self._become("starting", why)
 
     async def settled(self) -> None:
-        """Wait until it has started, or has failed to."""
+        """Wait until the server has started, or has failed to."""
         while self._state == "starting":
             await self._news.wait()
 
     async def again(self) -> None:
-        """Connect anew, whatever it does at the moment; afterwards `state` says how that went."""
+        """Reconnect, whatever the state; afterwards `state` says how that went."""
         with anyio.move_on_after(self.server.start):
             if self._client is not None:
                 self._ended.set()
@@ -293,7 +293,7 @@ class Life(ABC):
         self._become("failed", why)
 
     async def _wish(self) -> None:
-        """Wait until somebody wants it, or a person has logged in."""
+        """Wait until the server is needed, or a person has logged in."""
         granted = self._tokens.stamp
         while not self._wanted.is_set() and granted == self._tokens.stamp:
             with anyio.move_on_after(LOOK if LOGIN in self.why else float("inf")):
@@ -302,7 +302,7 @@ class Life(ABC):
         self._become("starting", self.why)
 
     async def _up(self) -> None:
-        """Wait until it can be asked, or is left alone; one that is left alone is tried again."""
+        """Wait until the server is ready or given up; one that was given up is tried again."""
         if self._client is None:
             self._resting = False
             self._wanted.set()
@@ -311,20 +311,20 @@ class Life(ABC):
 
 
 def _hopeless(why: str) -> bool:
-    """Whether to try again cannot help: nothing is there to be started, or a person must act."""
+    """Return whether a retry is useless: the program is missing, or a person must act."""
     return LOGIN in why or "no such program" in why
 
 
 T = TypeVar("T")
-DOUBT = "it is not known whether it was done, in part or at all; find out before you call it again"
-GONE = f"the connection ended after the call was sent, so {DOUBT}"
+DOUBT = "the call may have run in part or in full; check before you call it again"
+GONE = f"the connection ended after the call was sent: {DOUBT}"
 STATELESS = "2026-07-28"
 """From this version on there are no sessions, and changes have to be asked for."""
 CHANGES = frozenset(f"{what}ListChangedNotification" for what in ("Tool", "Prompt", "Resource"))
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What all servers of a session have in common."""
+    """The environment that all servers of a session share."""
 
     processes: LocalProcesses
     folders: tuple[str, ...]
@@ -337,30 +337,30 @@ class Surroundings(msgspec.Struct, frozen=True):
     cage: Callable[[tuple[str, ...]], Cage | None] = lambda shown: None
     """The sandbox for servers that run in one, which shows these folders; none if there is none."""
     sandboxed: bool = False
-    """Whether servers run in it that do not say otherwise."""
+    """True if servers run in the sandbox by default."""
 
     @property
     def lent(self) -> Path:
-        """Where it is kept what servers lent last."""
+        """The folder with the cached tool lists of servers."""
         return self.tokens.parent / "lent"
 
 
 class Running(msgspec.Struct):
-    """A call that a server is busy with."""
+    """A tool call in progress."""
 
     env: Env
     scope: anyio.CancelScope
 
 
 class Untaken(Refusal):
-    """A call that never reached its server, so that it may be made again."""
+    """A call that never reached its server, so it may be repeated."""
 
 
 class Link(Life):
-    """A server and our connection to it, whichever of the two ends first."""
+    """The connection to one MCP server."""
 
     def __init__(self, server: Server, around: Surroundings, *, mode: str = "") -> None:
-        """`mode` is the era of the protocol, where one is not to find that out."""
+        """Take a protocol era as `mode`, if it need not be detected."""
         super().__init__(server, Tokens(around.tokens, server), mode=mode)
         self.about = ""
         self.era = ""
@@ -380,14 +380,14 @@ class Link(Life):
         self._calls: list[Running] = []
 
     async def call(self, tool: str, args: dict[str, Any], env: Env) -> Answered:
-        """Run a tool; one that a server never heard of, as it was not there, is run once more."""
+        """Run a tool; a call that never reached the server is repeated once."""
         try:
             return await self._called(tool, args, env)
         except Untaken:
             return await self._called(tool, args, env)
 
     async def _called(self, tool: str, args: dict[str, Any], env: Env) -> Answered:
-        """Run a tool; it may take as long as it shows signs of life."""
+        """Run a tool; the time limit starts anew with each sign of progress."""
         client = await self._connected()
 
         async def shown(progress: float, total: float | None, message: str | None) -> None:
@@ -407,17 +407,17 @@ class Link(Life):
             finally:
                 self._calls.remove(running)
         raise Refusal(
-            f"{self.server.name} said nothing for {self.server.limit:g} s; it was told to stop, "
-            f"and {DOUBT}."
+            f"{self.server.name} did not respond for {self.server.limit:g} s, so the call was "
+            f"cancelled: {DOUBT}."
         )
 
     async def resources(self) -> tuple[tuple[str, str], ...]:
-        """What it has to read."""
+        """List the server's resources."""
         found = await self._in_time((await self._connected()).list_resources())
         return tuple((one.uri, one.title or one.name) for one in found.resources[:MANY])
 
     async def read(self, uri: str) -> Answered:
-        """Something that it has; only the server itself ever looks at the address."""
+        """Read a resource; only the server itself interprets the address."""
         client = await self._connected()
 
         async def asked() -> Answered:
@@ -428,18 +428,18 @@ class Link(Life):
         return await self._in_time(asked())
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> str:
-        """A text that it has ready."""
+        """Return a prompt with its arguments filled in."""
         found = await self._in_time((await self._connected()).get_prompt(name, dict(args)))
         blocks = (msgspec.json.decode(json(one.content), type=Item) for one in found.messages)
         return "\n\n".join(block.text for block in blocks if block.text)
 
     async def _connected(self) -> Client:
-        """The connection; one that is lost is waited for."""
+        """Return the client; wait for a lost connection to come back."""
         with anyio.move_on_after(self.server.start if self.on else 0):
             await self._up()
         if self._client is None or not self.on:
             raise Refusal(
-                f"The server {self.server.name} cannot be used: {self.why or self.state}."
+                f"The MCP server {self.server.name} is not available: {self.why or self.state}."
             )
         return self._client
 
@@ -449,7 +449,7 @@ class Link(Life):
         raise Refusal(f"{self.server.name} did not answer within {self.server.limit:g} s.")
 
     async def _tried(self, asked: Awaitable[T]) -> T:
-        """What it answers; whatever goes wrong with that is for the model to know."""
+        """Await an answer; turn every failure into a `Refusal` that the model can act on."""
         over = self._over
         try:
             return await asked
@@ -465,10 +465,10 @@ class Link(Life):
         raise Refusal(f"{self.server.name}: {lost}.")
 
     def _complain(self, why: str) -> None:
-        self._around.complain(f"server {self.server.name} cannot be used: {why}")
+        self._around.complain(f"MCP server {self.server.name} is not available: {why}")
 
     async def _attempt(self, mode: str) -> str:
-        """Start it and stay with it until it ends; says why it did."""
+        """Start the server and stay connected until it ends; returns why it did."""
         self._ended, self._changed, self._over = anyio.Event(), anyio.Event(), anyio.Event()
         self._untaken = False
         with anyio.CancelScope() as scope:
@@ -514,7 +514,7 @@ class Link(Life):
         keep(self.server, self._around.lent, self.offers)
 
     async def _relearn(self, client: Client) -> None:
-        """Ask again for what it has when it says that this changed, however often it does."""
+        """List tools, prompts and resources again whenever the server says they changed."""
         while True:
             await self._changed.wait()
             await anyio.sleep(PAUSE)
@@ -526,14 +526,14 @@ class Link(Life):
                 continue
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changes where that has to be asked for, also after the line was lost."""
+        """Subscribe to changes where the protocol requires it, and again after a loss."""
         for lost in range(ATTEMPTS):
             with suppress(*failures()):
                 await self._overhear(client)
             await anyio.sleep(PAUSE * 2**lost)
 
     async def _overhear(self, client: Client) -> None:
-        """Nothing is told of what changed before, so that is seen once."""
+        """Read change events; list everything once first, as earlier changes are not reported."""
         async with client.listen(
             tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
         ) as events:
@@ -547,13 +547,13 @@ class Link(Life):
         await anyio.lowlevel.checkpoint()
 
     def move(self, folders: tuple[str, ...]) -> None:
-        """Let it know that the workspace is these folders, if it was not."""
+        """Set the workspace folders, and tell the server if they changed."""
         if folders != self._folders:
             self._folders = folders
             self._moved.set()
 
     async def _follow(self, client: Client) -> None:
-        """Tell it of each move; without sessions there is no such word, and it asks anyway."""
+        """Notify the server of each folder change, where the protocol has sessions."""
         from mcp_types import RootsListChangedNotification
 
         while True:
@@ -570,7 +570,7 @@ class Link(Life):
         )
 
     async def _elicited(self, context: object, params: Any) -> Any:
-        """Put a question of the server to the person for whose sake it works."""
+        """Put a server's question to the person for whose call it works."""
         from mcp_types import ElicitResult
 
         if not self._calls:
@@ -590,7 +590,6 @@ class Link(Life):
             command = Command(server.argv, folder, server.env, cage=self._sandbox())
             return streams(lambda: around.processes.talk(command, log=log.add), ended=self._ended)
         from travois.mcp.oauth_provider import Granted
-        from travois.mcp.remote import asked, remote
 
         auth = Granted(server, self._tokens) if self._tokens.path.exists() else None
         headers = await asked(server, around.processes) if server.helper else {}
@@ -599,25 +598,25 @@ class Link(Life):
         )
 
     def _sandbox(self) -> Cage | None:
-        """The sandbox of a server that wants one; raises OSError where it cannot have it."""
+        """Return the profile of a sandboxed server; raises OSError where none is available."""
         said, around = self.server.sandbox, self._around
         wanted = around.sandboxed if said is None else said
         cage = around.cage(find_folders(*self.server.argv)) if wanted else None
         if wanted and cage is None:
-            raise OSError(ENOTSUP, "it is to run in the sandbox, and there is none here")
+            raise OSError(ENOTSUP, "it must run in the sandbox, which is not available here")
         return cage
 
     def _forget(self) -> None:
-        """It knows nothing of us any more, so it did nothing of what was asked last."""
+        """Note that the server lost our session, so the last request had no effect."""
         self._ended.set()
         self._untaken = True
 
     def _last_words(self) -> str:
         if self.server.url:
-            return "the connection to it ended"
-        return f"it ended; `travois mcp logs {self.server.name}` shows what it said"
+            return "the connection ended"
+        return f"it exited; see `travois mcp logs {self.server.name}`"
 
 
 def links(servers: tuple[Server, ...], around: Surroundings) -> tuple[Link, ...]:
-    """A link for each server; nothing is started yet."""
+    """Create a connection for each server; nothing is started yet."""
     return tuple(Link(server, around) for server in servers)

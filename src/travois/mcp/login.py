@@ -1,9 +1,10 @@
-"""A login by browser: the server's page asks the person, and what they grant comes back to us."""
+"""OAuth login in a browser, with a callback on this machine."""
 
 from __future__ import annotations
 
 import os
 import sys
+import webbrowser
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult
 
 PATIENCE = 300.0
-LATE = "nobody let Travois in for five minutes"
+LATE = "nobody completed the login within five minutes"
 PAGE = "<!doctype html><title>Travois</title><p>{}\n"
 HEAD = "HTTP/1.1 {}\r\ncontent-type: text/html\r\ncontent-length: {}\r\nconnection: close\r\n\r\n"
 SCREENS = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
@@ -58,7 +59,7 @@ async def _let_in(server: Server, folder: Path, show: Callable[[str], None]) -> 
 
 
 class Door:
-    """Where the browser comes back to, and what it brings."""
+    """The local endpoint that the browser returns to after a login."""
 
     def __init__(self, port: int, show: Callable[[str], None]) -> None:
         self.port = port
@@ -73,14 +74,14 @@ class Door:
 
         there = urlsplit(url)
         if there.scheme != "https" and there.hostname not in LOCAL:
-            raise OAuthFlowError(f"its page to log in is not safe: {there.scheme}://{there.netloc}")
+            raise OAuthFlowError(f"its login page is not secure: {there.scheme}://{there.netloc}")
         self._state = parse_qs(there.query).get("state", [""])[0]
-        self._show(f"Open this page to let Travois in:\n{url}")
+        self._show(f"Open this page to log in:\n{url}")
         if sys.platform == "darwin" or any(os.environ.get(name) for name in SCREENS):
-            await anyio.to_thread.run_sync(_browse, url, abandon_on_cancel=True)
+            await anyio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
 
     async def answer(self, stream: SocketStream) -> None:
-        """Take what a browser brings; whoever does not know the state is not ours."""
+        """Handle a connection from a browser; requests without our state are rejected."""
         gone = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
         with suppress(*gone):  # browsers open more connections than they use
             async with stream:
@@ -91,7 +92,7 @@ class Door:
         asked = urlsplit(line.split(" ")[1] if " " in line else "")
         brought = {key: values[0] for key, values in parse_qs(asked.query).items()}
         ours = asked.path == "/callback" and brought.get("state") == self._state != ""
-        page = PAGE.format("You can close this page." if ours else "This is not what we wait for.")
+        page = PAGE.format("You can close this page." if ours else "This login was not expected.")
         head = HEAD.format("200 OK" if ours else "400 Bad Request", len(page))
         await stream.send((head + page).encode())
         if ours:
@@ -99,15 +100,15 @@ class Door:
             self._came.set()
 
     async def returned(self) -> AuthorizationCodeResult:
-        """What the browser brings back to this machine."""
+        """Wait for the authorization code that the browser brings back."""
         from mcp.client.auth import OAuthFlowError
         from mcp.shared.auth import AuthorizationCodeResult
 
         await self._came.wait()
         brought = self._brought
         if "code" not in brought:
-            why = brought.get("error_description") or brought.get("error", "it gave no reason")
-            raise OAuthFlowError(f"it did not let us in: {why}")
+            why = brought.get("error_description") or brought.get("error", "no reason given")
+            raise OAuthFlowError(f"the server refused the login: {why}")
         return AuthorizationCodeResult(
             code=brought["code"], state=brought.get("state"), iss=brought.get("iss")
         )
@@ -115,7 +116,7 @@ class Door:
 
 @asynccontextmanager
 async def waiting(server: Server, show: Callable[[str], None]) -> AsyncGenerator[Door]:
-    """Listen on this machine for a browser, before anybody is sent anywhere."""
+    """Listen for the browser's callback before the person is sent anywhere."""
     async with await _listener(server) as listener, anyio.create_task_group() as group:
         door = Door(listener.extra(SocketAttribute.local_port), show)  # noqa: S610 - not Django's
         group.start_soon(listener.serve, door.answer)
@@ -124,7 +125,7 @@ async def waiting(server: Server, show: Callable[[str], None]) -> AsyncGenerator
 
 
 async def _listener(server: Server) -> MultiListener[SocketStream]:
-    """At the usual port, or at any if that is taken and nothing says that it must be this one."""
+    """Listen on the usual port, or on any other if it is taken and none is required."""
     try:
         return await anyio.create_tcp_listener(
             local_host="127.0.0.1", local_port=server.port or PORT
@@ -133,9 +134,3 @@ async def _listener(server: Server) -> MultiListener[SocketStream]:
         if server.port:
             raise
         return await anyio.create_tcp_listener(local_host="127.0.0.1")
-
-
-def _browse(url: str) -> None:
-    from webbrowser import open as show
-
-    show(url)

@@ -1,4 +1,4 @@
-"""The files with what logins gave, for their owner only."""
+"""Files with stored OAuth logins, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
 PORT = 8976
-"""Where a login comes back to, on this machine only."""
+"""The default local port of the login callback."""
 Show = Callable[[str], Awaitable[None]]
 Code = Callable[[], Awaitable["AuthorizationCodeResult"]]
 
 
 def wanted(server: Server) -> str:
-    """What a person has to do who is not let in."""
-    return f"it wants you to log in: run `travois mcp login {server.name}`"
+    """Return the hint that a login is required, with the command for it."""
+    return f"login required: run `travois mcp login {server.name}`"
 
 
 class Pair(msgspec.Struct):
-    """What a login leaves behind, as the SDK writes it."""
+    """A stored login, as the SDK writes it."""
 
     tokens: msgspec.Raw = msgspec.Raw(b"null")
     client: msgspec.Raw = msgspec.Raw(b"null")
     scope: str = ""
-    """What we were once refused for the lack of."""
+    """Scopes that a server found missing before."""
 
 
 class Tokens:
-    """What a login to one server gave."""
+    """The stored OAuth tokens and client registration of one server."""
 
     def __init__(self, folder: Path, server: Server) -> None:
         name = blake2b(server.url.encode(errors="replace"), digest_size=12).hexdigest()
@@ -45,7 +45,7 @@ class Tokens:
         self._known = server.client
 
     async def get_tokens(self) -> OAuthToken | None:
-        """The tokens, if there are any."""
+        """Return the tokens, if there are any."""
         from mcp.shared.auth import OAuthToken
 
         kept = bytes(self._read().tokens)
@@ -56,7 +56,7 @@ class Tokens:
         self._write(msgspec.structs.replace(self._read(), tokens=_raw(tokens.model_dump_json())))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """Who we are to the server: what its owner gave us, or what we became by asking."""
+        """Return our client registration: configured by the server's owner, or registered by us."""
         from mcp.shared.auth import OAuthClientInformationFull
 
         if self._known:
@@ -71,7 +71,7 @@ class Tokens:
 
     @property
     def scope(self) -> str:
-        """What a login has to ask for besides."""
+        """Additional scopes for the next login."""
         return self._read().scope
 
     def lacks(self, scope: str) -> None:
@@ -82,7 +82,7 @@ class Tokens:
 
     @property
     def stamp(self) -> int:
-        """When it was written last; nought if there is none."""
+        """The time of the last change in nanoseconds; 0 if there is no file."""
         return self.path.stat().st_mtime_ns if self.path.exists() else 0
 
     def forget(self) -> bool:
@@ -107,7 +107,7 @@ class Tokens:
 
 
 class Coming(Tokens):
-    """What a login under way will give: until it succeeds, the last one is kept as it is."""
+    """The tokens of a login in progress: until it succeeds, the stored ones stay."""
 
     def __init__(self, folder: Path, server: Server) -> None:
         super().__init__(folder, server)

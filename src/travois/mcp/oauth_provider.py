@@ -1,4 +1,4 @@
-"""What a login gave us: shown at the door, renewed where it can be, and kept for its owner only.
+"""The OAuth provider for MCP servers: uses stored tokens and refreshes them.
 
 This module needs the SDK, so only what speaks to a server imports it.
 """
@@ -22,13 +22,16 @@ from travois.core.display_text import visible
 from travois.mcp.oauth import PORT, Code, Show, Tokens, wanted
 from travois.mcp.tools import Server
 
-FORBIDDEN, LACKING, LONGEST = 403, "insufficient_scope", 100
-LOOKS, PAUSE = 20, 0.1
-"""How often, and after how many seconds each, it is seen what another session got."""
+FORBIDDEN = 403
+LACKING = "insufficient_scope"
+LONGEST = 100
+LOOKS = 20
+PAUSE = 0.1
+"""Number of checks for another session's tokens, and seconds between them."""
 
 
 class Asking(OAuthClientMetadata):
-    """What we ask for at a login: what the server says, and what it refused us before."""
+    """The client metadata of a login, with scopes that the server refused before."""
 
     _besides: str = PrivateAttr("")
 
@@ -37,13 +40,13 @@ class Asking(OAuthClientMetadata):
         self._besides = scope
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """The SDK sets the scope in the middle of a login, before anything is asked for."""
+        """Return the SDK sets the scope in the middle of a login, before anything is asked for."""
         wider = union_scopes(value, self._besides or None) if name == "scope" else value
         super().__setattr__(name, wider)
 
 
 class Granted(OAuthClientProvider):
-    """Lets us in with what is kept; where that cannot be renewed, a person must log in again."""
+    """An OAuth provider with stored tokens; if they cannot be refreshed, a new login is needed."""
 
     def __init__(
         self,
@@ -61,20 +64,20 @@ class Granted(OAuthClientProvider):
         super().__init__(server.url, about, kept, show or self._refuse, code or self._never)
         self._attended = show is not None
         self._tried: OAuthToken | None = None
-        """What is to be renewed; none if a person is asked."""
+        """The tokens being refreshed; None during a login."""
         self._kept = kept
         self._wanted = wanted(server)
-        self._lost = f"its login no longer holds; {self._wanted}"
+        self._lost = f"the login has expired; {self._wanted}"
 
     def heed(self, response: httpx2.Response) -> None:
-        """Where a login grants too little, the person must grant more; they are not asked here."""
+        """Raise PermissionError where a login lacks a scope: the user must log in again."""
         lacking = extract_field_from_www_auth(response, "error") == LACKING
         if self._attended or response.status_code != FORBIDDEN or not lacking:
             return
         scope = extract_scope_from_www_auth(response) or ""
         self._kept.lacks(scope)
-        what = f" (it lacks {visible(scope)[:LONGEST]})" if scope else ""
-        raise PermissionError(f"its login does not allow that{what}; {self._wanted}")
+        what = f" (missing scope: {visible(scope)[:LONGEST]})" if scope else ""
+        raise PermissionError(f"the login does not allow this{what}; {self._wanted}")
 
     async def _refuse(self, url: str) -> None:
         raise OAuthFlowError(self._lost)
@@ -83,7 +86,7 @@ class Granted(OAuthClientProvider):
         raise OAuthFlowError(self._lost)
 
     async def _perform_authorization(self) -> httpx2.Request:
-        """Renew what is kept, which another session may have done already; else ask the person."""
+        """Refresh the stored tokens, unless another session has; else ask the person."""
         kept = None if self._attended else await self.context.storage.get_tokens()
         self.context.current_tokens, self._tried = kept, kept
         if self.context.can_refresh_token():
@@ -95,12 +98,12 @@ class Granted(OAuthClientProvider):
         if self._tried is None:
             await super()._handle_token_response(response)
         elif response.is_server_error:
-            raise OAuthFlowError(f"its login cannot be renewed: HTTP {response.status_code}")
+            raise OAuthFlowError(f"the login cannot be renewed: HTTP {response.status_code}")
         elif not (await self._handle_refresh_response(response) or await self._found(self._tried)):
             raise OAuthFlowError(self._lost)
 
     async def _found(self, tried: OAuthToken) -> bool:
-        """Whether another session was quicker to renew it: what that one got is ours, too."""
+        """Return whether another session renewed the tokens first; if so, adopt them."""
         for _ in range(LOOKS):
             found = await self.context.storage.get_tokens()
             if found is not None and found != tried:

@@ -1,4 +1,4 @@
-"""Servers at an address: the way there, with what lets us in."""
+"""MCP servers at an address: HTTP transports, headers, and questions to the user."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     Value = str | int | float | bool | list[str] | None
 
 
-REFUSED, UNKNOWN = frozenset((401, 403)), 404
-REFUSAL = "it refuses the Authorization that is configured for it"
+REFUSED = frozenset((401, 403))
+UNKNOWN = 404
+REFUSAL = "it rejects the configured Authorization header"
 SESSION = "mcp-session-id"
 PATIENCE = 10.0
-"""How many seconds a command has that prints headers."""
+"""Seconds that a headers command may take."""
 
 
 @asynccontextmanager
@@ -45,7 +46,7 @@ async def remote(
     forgotten: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[TransportStreams]:
-    """The way to a server by HTTP.
+    """Return the way to a server by HTTP.
 
     `forgotten` is called when it knows nothing of us any more, `ended` when its line is cut.
     """
@@ -89,7 +90,7 @@ async def remote(
 async def _watched(
     read: ReadStream[SessionMessage | Exception], ended: Callable[[], None]
 ) -> AsyncGenerator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
-    """The same messages; that there will be no more is told, which the SDK keeps to itself."""
+    """Pass messages on, and report the end of the stream, which the SDK does not."""
     bring, heard = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
 
     async def pass_on() -> None:
@@ -105,7 +106,7 @@ async def _watched(
 
 
 async def asked(server: Server, processes: Processes) -> dict[str, str]:
-    """The headers that a command of the user's prints; raises OSError if it prints none."""
+    """Return the headers that a command of the user's prints; raises OSError if it prints none."""
     known = {"MCP_SERVER_NAME": server.name, "MCP_SERVER_URL": server.url}
     env = known | {f"CLAUDE_CODE_{name}": value for name, value in known.items()}
     command = Command(("/bin/sh", "-c", server.helper), server.cwd, env, stderr="apart")
@@ -113,22 +114,24 @@ async def asked(server: Server, processes: Processes) -> dict[str, str]:
     try:
         return msgspec.json.decode(done.output.joined(), type=dict[str, str])
     except msgspec.DecodeError:
-        why = f"its headersHelper printed no JSON of headers (exit {done.status})"
+        why = f"its headersHelper did not print headers as JSON (exit code {done.status})"
         raise OSError(why) from None
 
 
 # What a server wants to know from the person: shown as its question, answered by them alone.
 
 
-DECLINE, DONE, AGREE = "Decline", "Done", "Agree"
+DECLINE = "Decline"
+DONE = "Done"
+AGREE = "Agree"
 LONGEST = 1_000
 MOST = 4
-"""How many questions are put to a person at once."""
-WARNING = "This is a question of a server, not of Travois: give it no keys or passwords."
+"""Maximum questions asked at once."""
+WARNING = "This question comes from an MCP server: do not enter keys or passwords."
 
 
 async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
-    """The answer to what a server asks: a hook's, else the person's, which hooks may change."""
+    """Answer a server's question by a hook, else by the person; hooks may change it."""
     schema, url, id = None, "", ""
     if params.mode == "url":
         url, id = params.url, params.elicitation_id or ""
@@ -144,7 +147,7 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
 
 
 def _answered(heard: Heard) -> ElicitResult | None:
-    """The answer that hooks give in the person's place, if they give one."""
+    """Return the answer that hooks give in the person's place, if they give one."""
     from mcp_types import ElicitResult
 
     if heard.block:
@@ -154,7 +157,7 @@ def _answered(heard: Heard) -> ElicitResult | None:
 
 
 async def _by_person(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
-    """The person's answer; nobody's answer is none."""
+    """Return the person's answer; nobody's answer is none."""
     from mcp_types import ElicitResult
 
     fields = {} if params.mode == "url" else table(table(params.requested_schema).get("properties"))
@@ -179,7 +182,7 @@ async def _by_person(server: str, params: ElicitRequestParams, env: Env) -> Elic
 
 
 def _choice(head: str, name: str, shape: dict[str, object]) -> Choice:
-    """One field of a form, with the answers that its schema names."""
+    """Build the choice for one field of a form, with the answers its schema lists."""
     label = _clean(string(shape.get("title")) or name)
     about = _clean(string(shape.get("description")))
     named = [str(one) for one in rows(shape.get("enum"))]

@@ -1,4 +1,4 @@
-"""What everything that speaks through the SDK needs: the SDK, its failures, and their words."""
+"""The MCP SDK behind small helpers: import, error classification, and listing with limits."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from mcp import Client
 
 PAGES = 50
-"""How many pages of a list are asked for."""
+"""Maximum pages requested of one list."""
 MANY = 2_000
-"""How many tools one server may lend."""
+"""Maximum tools of one server."""
 WORDS = 300
-ABSENT = "the SDK is not installed; `pip install 'travois[mcp]'` brings it"
+ABSENT = "the MCP SDK is not installed: pip install 'travois[mcp]'"
 
 
 def loaded() -> str:
-    """Bring the SDK in, beside all else; says why that cannot be."""
+    """Import the SDK; returns why that fails, or an empty text."""
     try:
         import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
@@ -38,7 +38,7 @@ def loaded() -> str:
 
 
 def failures() -> tuple[type[Exception], ...]:
-    """Whatever a server, or the way to it, can make the SDK raise."""
+    """Return the exceptions that a server or its transport can make the SDK raise."""
     import httpx2
     from mcp.client.auth import OAuthFlowError
     from mcp.shared.exceptions import MCPError
@@ -49,20 +49,20 @@ def failures() -> tuple[type[Exception], ...]:
 
 
 def cause(error: BaseException) -> BaseException:
-    """The first thing that went wrong."""
+    """Return the first thing that went wrong."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     return cause(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
 
 
 def worded(error: BaseException) -> str:
-    """The first thing that went wrong, on one line."""
+    """Return the first thing that went wrong, on one line."""
     first = cause(error)
     return visible(" ".join((str(first) or type(first).__name__).split()))[:WORDS]
 
 
 def closed(error: BaseException) -> bool:
-    """Whether the way to the server is gone, and not only one answer."""
+    """Return whether the way to the server is gone, and not only one answer."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import CONNECTION_CLOSED
 
@@ -73,7 +73,7 @@ def closed(error: BaseException) -> bool:
 
 
 def doubtful(error: BaseException) -> bool:
-    """Whether what failed so may have been done all the same."""
+    """Return whether what failed so may have been done all the same."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import INTERNAL_ERROR, PARSE_ERROR
 
@@ -82,7 +82,7 @@ def doubtful(error: BaseException) -> bool:
 
 
 def unreached(error: BaseException) -> bool:
-    """Tell whether nobody was there to take a tool call.
+    """Return whether a tool call never reached a server.
 
     That a request after it found nobody, as one for changes does, says nothing of the call.
     """
@@ -98,12 +98,12 @@ def unreached(error: BaseException) -> bool:
 
 
 def json(value: BaseModel) -> str:
-    """A value of the SDK as it goes over the wire."""
+    """Return a value of the SDK as it goes over the wire."""
     return value.model_dump_json(by_alias=True, exclude_none=True)
 
 
 async def offers(client: Client) -> tuple[Offer, ...]:
-    """All tools, page by page, as the server tells of them."""
+    """Return all tools, page by page, as the server tells of them."""
     found: list[Offer] = []
     cursor: str | None = None
     for _ in range(PAGES):
@@ -119,7 +119,7 @@ async def offers(client: Client) -> tuple[Offer, ...]:
 
 
 async def prompts(client: Client) -> tuple[Prompt, ...]:
-    """The texts that a server has ready."""
+    """Return the texts that a server has ready."""
     listed = (await client.list_prompts()).prompts[:MANY]
     return tuple(
         Prompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))
@@ -128,7 +128,7 @@ async def prompts(client: Client) -> tuple[Prompt, ...]:
 
 
 async def held(client: Client) -> tuple[str, ...]:
-    """The addresses of what a server has to read; those that a person can type."""
+    """Return the addresses of what a server has to read; those that a person can type."""
     try:
         listed = (await client.list_resources()).resources[:MANY]
     except failures():

@@ -1,4 +1,4 @@
-"""What servers said last of their tools, for the heads of sessions that cannot wait for them."""
+"""A cache of each server's last tool list, so that a session start need not wait for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from travois.mcp.tools import Offer, Server
 
 
 def keep(server: Server, folder: Path, offers: tuple[Offer, ...]) -> None:
-    """Remember what a server lends, where any of it may stand in a head."""
+    """Cache a server's tool list, if any of it may be always loaded."""
     path = _path(server, folder)
     if server.standing == "some" and not any(offer.always for offer in offers):
         path.unlink(missing_ok=True)
@@ -23,7 +23,7 @@ def keep(server: Server, folder: Path, offers: tuple[Offer, ...]) -> None:
 
 
 def kept(server: Server, folder: Path) -> tuple[Offer, ...]:
-    """What it lent last; nothing if it was never heard of."""
+    """Read the server's last tool list; empty if there is none."""
     try:
         return msgspec.json.decode(_path(server, folder).read_bytes(), type=tuple[Offer, ...])
     except (OSError, msgspec.DecodeError):

@@ -1,4 +1,4 @@
-"""Tools of servers: ToolSearch finds them, McpCall runs them; and what servers have to read.
+"""MCP tools: ToolSearch finds them, McpCall runs them, and two tools read resources.
 
 These four stand in the head of every request, and nothing that a server says does.
 """
@@ -44,24 +44,25 @@ from travois.tools.tool_search import (
 
 
 LONGEST = 64
-"""How many characters providers let a tool's name have."""
+"""Maximum characters of a tool name that providers accept."""
 TOLD = 2_048
-"""How many characters of a description the model is told."""
+"""Maximum characters of a description for the model."""
 MAX_DECLARED_CHARS = 500_000
-"""How many characters a tool may say that it brings, so that all of them are shown."""
-ALWAYS, SIZE = "anthropic/alwaysLoad", "anthropic/maxResultSizeChars"
+"""Maximum result size that a tool may declare, in characters."""
+ALWAYS = "anthropic/alwaysLoad"
+SIZE = "anthropic/maxResultSizeChars"
 MEETS = "anthropic/requiresUserInteraction"
 LEAST_CHARS = 2
 """A token stands for at least so many characters in most texts."""
 AROUND = 100
 """The tokens kept for what a provider puts around a result."""
 PICTURE = 5_000_000
-EMPTY = "It brought nothing."
+EMPTY = "(empty result)"
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Offer(msgspec.Struct, frozen=True, rename="camel"):
-    """One tool as its server tells of it."""
+    """A tool as its server describes it."""
 
     name: str
     description: str | None = ""
@@ -70,17 +71,17 @@ class Offer(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def always(self) -> bool:
-        """Whether it wants to stand in the head of every request."""
+        """True if the tool asks to be loaded in every request."""
         return self._said(ALWAYS) is True
 
     @property
     def asks(self) -> bool:
-        """Whether it wants a person to see each use of it."""
+        """True if a person has to approve each use of it."""
         return self._said(MEETS) is True
 
     @property
     def room(self) -> int:
-        """How many characters of its results it wants to be shown; 0 if it does not say."""
+        """The number of result characters that it wants shown; 0 if it does not say."""
         size = self._said(SIZE)
         return max(0, min(MAX_DECLARED_CHARS, size)) if isinstance(size, int) else 0
 
@@ -113,7 +114,7 @@ class Item(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Answered(msgspec.Struct, frozen=True, rename="camel"):
-    """What a server answered to a call."""
+    """The result of a tool call."""
 
     content: tuple[Item, ...] = ()
     structured_content: msgspec.Raw = msgspec.Raw(b"null")
@@ -131,7 +132,7 @@ def foreign(
     *,
     taken: Collection[str] = (),
 ) -> tuple[AnyTool, ...]:
-    """The tools of a server, under names that nobody else has."""
+    """Wrap a server's tools, under names that no other tool has."""
     found: dict[str, AnyTool] = {}
     for offer in offers:
         name = named(server, offer.name, taken={*taken, *found})
@@ -140,7 +141,7 @@ def foreign(
 
 
 def named(server: str, tool: str, *, taken: Collection[str] = ()) -> str:
-    """`mcp__server__tool`, as providers take it; what is too long or taken gets a mark."""
+    """Return `mcp__server__tool` as providers accept it; long or taken names get a suffix."""
     name = f"mcp__{UNSAFE.sub('_', server)}__{UNSAFE.sub('_', tool)}"
     if len(name) <= LONGEST and name not in taken:
         return name
@@ -149,7 +150,7 @@ def named(server: str, tool: str, *, taken: Collection[str] = ()) -> str:
 
 
 def described(text: str) -> str:
-    """A description as the model is told: not too long, and nothing in it unseen."""
+    """Return a description for the model: shortened, without invisible characters."""
     shown = "\n".join(visible(line) for line in text.strip().splitlines())
     return shown if len(shown) <= TOLD else f"{shown[: TOLD - 1]}…"
 
@@ -171,7 +172,7 @@ def _tool(server: str, offer: Offer, call: Caller, *, name: str) -> AnyTool:
 
 
 def _schema(raw: msgspec.Raw) -> str:
-    """As compact as it can be; providers want it to be that of an object."""
+    """Return a compact schema; providers require one of type object."""
     told = table(msgspec.json.decode(raw))
     return msgspec.json.encode({**told, "type": "object"}).decode()
 
@@ -182,7 +183,7 @@ def _brief(args: dict[str, Any]) -> str:
 
 
 def outcome(answered: Answered, env: Env, id: str, *, wish: int = 0) -> Outcome:
-    """A server's answer as the model sees it; what has no room is in a file.
+    """Return a server's answer as the model sees it; what has no room is in a file.
 
     `wish` is how many characters the tool says that it brings: all of them are shown if that is
     free.
@@ -240,7 +241,7 @@ BLANK = re.compile("__+")
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server as it is configured: a program to start, or an address."""
+    """The configuration of an MCP server: a program to start, or an address."""
 
     name: str
     kind: Literal["stdio", "http", "sse"] = "stdio"
@@ -255,20 +256,20 @@ class Server(msgspec.Struct, frozen=True):
     helper: str = ""
     """A command that prints more headers, each time that a connection is made."""
     client: dict[str, str] = {}
-    """Who we are to it, where its owner said so beforehand."""
+    """Our OAuth client registration, where the server's owner provided one."""
     port: int = 0
-    """Where a login has to come back to; 0 if that does not matter."""
+    """The required port of the login callback; 0 for any."""
     standing: Standing = "some"
-    """Which of its tools stand in the head: those that want to, all if there is room, or all."""
+    """The tools that are always loaded: those that ask for it, all if they fit, or all."""
     start: float = 30.0
-    """How many seconds it may take to start."""
+    """Seconds that a start may take."""
     limit: float = 300.0
-    """How many seconds a call may stay silent."""
+    """Seconds that a call may go without progress."""
     only: tuple[str, ...] = ()
     """The tools that are wanted; all if none is named."""
     without: tuple[str, ...] = ()
     sandbox: bool | None = None
-    """Whether it runs in the sandbox; none for what the settings say of all servers."""
+    """True to run in the sandbox; None for the default of all servers."""
     free: tuple[str, ...] = ()
     """The tools that the user's own files let run unasked; a star for all."""
 
@@ -278,12 +279,12 @@ class Server(msgspec.Struct, frozen=True):
         return BLANK.sub("_", UNSAFE.sub("_", self.name)).strip("_")[: LONGEST // 3] or "server"
 
     def wants(self, tool: str) -> bool:
-        """Whether a tool of it is to be used."""
+        """Return whether a tool of it is to be used."""
         return tool not in self.without and (not self.only or tool in self.only)
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """A text that a server has ready, and what it wants to be told for it."""
+    """A prompt that a server offers, and its arguments."""
 
     name: str
     description: str = ""
@@ -291,24 +292,24 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 class Lender(Protocol):
-    """One server, whatever becomes of it while the session runs."""
+    """An MCP server while the session runs."""
 
     @property
     def server(self) -> Server: ...
 
     @property
     def state(self) -> State:
-        """Whether it can be asked."""
+        """The state of the connection."""
         ...
 
     @property
     def why(self) -> str:
-        """What went wrong last."""
+        """The reason for the last failure."""
         ...
 
     @property
     def about(self) -> str:
-        """What it says of itself."""
+        """The server's own instructions."""
         ...
 
     @property
@@ -324,7 +325,7 @@ class Lender(Protocol):
         ...
 
     def move(self, folders: tuple[str, ...]) -> None:
-        """Let it know that the workspace is these folders, if it was not."""
+        """Set the workspace folders, and tell the server if they changed."""
         ...
 
     async def call(self, tool: str, args: dict[str, Any], env: Env) -> Answered:
@@ -332,22 +333,22 @@ class Lender(Protocol):
         ...
 
     async def resources(self) -> tuple[tuple[str, str], ...]:
-        """The addresses of what it has, each with a word on it; raises `Refusal`."""
+        """Return the resources, each with its address and title; raises `Refusal`."""
         ...
 
     async def read(self, uri: str) -> Answered:
-        """One of these; raises `Refusal`."""
+        """Read a resource; raises `Refusal`."""
         ...
 
     async def prompt(self, name: str, args: Mapping[str, str]) -> str:
-        """A text that it has ready; raises `Refusal`."""
+        """Return a prompt with its arguments filled in; raises `Refusal`."""
         ...
 
 
 def lent(
     lenders: Iterable[Lender], *, hidden: Callable[[str], bool] = lambda name: False
 ) -> dict[str, Lent]:
-    """All tools of all servers by name, in an order that hangs on nothing but the names."""
+    """Collect all tools of all servers by name, in an order that depends only on the names."""
     ordered, found = sorted(lenders, key=lambda one: one.server.name), dict[str, Lent]()
     for lender, key in zip(ordered, _keys(ordered), strict=True):
         offers = {offer.name: offer for offer in reversed(lender.offers)}
@@ -359,7 +360,7 @@ def lent(
 
 
 def _keys(lenders: Iterable[Lender]) -> list[str]:
-    """The names of servers in those of their tools, whichever of them answer."""
+    """Return the names of servers in those of their tools, whichever of them answer."""
     keys: list[str] = []
     for lender in lenders:
         key = lender.server.key
@@ -383,7 +384,7 @@ def _lent(name: str, server: str, offer: Offer) -> Lent:
 
 
 def told(state: Mapping[str, str], server: str) -> Told:
-    """What the model was told of a server."""
+    """Read from the session state what the model was told about a server."""
     try:
         return msgspec.json.decode(state.get(PINS + server, "{}"), type=Told)
     except msgspec.DecodeError:
@@ -391,41 +392,42 @@ def told(state: Mapping[str, str], server: str) -> Told:
 
 
 def states(lenders: Iterable[Lender]) -> dict[str, str]:
-    """How each server does, in words."""
+    """Describe the state of each server."""
     return {one.server.name: _state(one) for one in lenders}
 
 
 def _state(lender: Lender) -> str:
-    return f"cannot be used ({lender.why})" if lender.state == "failed" else lender.state
+    return f"not available ({lender.why})" if lender.state == "failed" else lender.state
 
 
 WAIT = 20.0
-"""How many seconds a search waits for servers that are starting."""
+"""Seconds that a search waits for starting servers."""
 LARGE = 10_000
-"""From how many tokens of one result on the person is told."""
+"""Tokens of one result above which the person is notified."""
 LONG = 12_000
-"""How many characters of a schema are shown."""
+"""Maximum characters shown of a schema."""
 LISTED = 30
-"""How many tools of a server are named where one is missing."""
-YES, NO = "Use it as it is defined at present", "Do not use it"
-FOUND = "What servers say of their tools; it permits nothing. Run one with McpCall.\n"
+"""Maximum tools named when one is missing."""
+YES = "Use the new definition"
+NO = "Do not use the tool"
+FOUND = "Descriptions come from the servers and grant no permission. Run a tool with McpCall.\n"
 
 
 class ListArgs(msgspec.Struct, frozen=True):
-    """Whose resources to list; all if no server is named."""
+    """A server whose resources to list; all servers if empty."""
 
     server: str = ""
 
 
 class ReadArgs(msgspec.Struct, frozen=True):
-    """Which resource to read."""
+    """A resource to read."""
 
     server: str
     uri: str
 
 
 class Lending:
-    """All servers of a session, as tools."""
+    """All MCP servers of a session, as tools."""
 
     def __init__(
         self,
@@ -444,11 +446,11 @@ class Lending:
         """The tools that stand in the head: what servers lend before they have started."""
 
     def all(self) -> dict[str, Lent]:
-        """Every tool that is lent at the moment and no rule denies, by name."""
+        """Return every available tool that no rule denies, by name."""
         return lent(self.lenders.values(), hidden=self._hidden)
 
     def tool(self, name: str) -> AnyTool | None:
-        """The tool of that name; none if no server lends it, or may once it has started."""
+        """Return the tool of that name; None if no server offers it or may once it has started."""
         if known := self.all().get(name):
             return self._lent(name, known.server)
         starting = (one.server for one in self.lenders.values() if one.state != "ready")
@@ -475,7 +477,7 @@ class Lending:
         return call_tool(self._stands)
 
     def _stands(self, args: CallArgs) -> tuple[str, str]:
-        """The call that a call means; raises `Refusal` where no server has such a tool."""
+        """Resolve McpCall to the call it means; raises `Refusal` for an unknown tool."""
         own = {tool.name.casefold() for tool in self.own}
         name = args.tool if args.tool.casefold() in own else _whole(args.tool)
         if name.startswith("mcp__") and self.tool(name) is None and (text := self._missing(name)):
@@ -483,7 +485,7 @@ class Lending:
         return call_of(msgspec.structs.replace(args, tool=name))
 
     def _missing(self, name: str) -> str:
-        """What the server that a name begins with has instead, nearest first."""
+        """Say that a tool does not exist, and list its server's tools, closest matches first."""
         for lender in self.lenders.values():
             start = f"mcp__{lender.server.key}__"
             there = [known for known in self.all() if known.startswith(start)]
@@ -491,15 +493,15 @@ class Lending:
                 near = sorted(there, key=lambda n: -SequenceMatcher(None, n, name).ratio())
                 more = f", and {len(near) - LISTED} more" if len(near) > LISTED else ""
                 tools = ", ".join(near[:LISTED]) + more
-                return f"{lender.server.name} has no tool {name!r}. Nearest first: {tools}."
+                return f"{lender.server.name} has no tool {name!r}. Closest matches first: {tools}."
         servers = ", ".join(sorted(self.lenders))
-        return f"There is no tool {name!r}. Servers: {servers or 'none'}; ToolSearch finds tools."
+        return f"There is no tool {name!r}. MCP servers: {servers or 'none'}. Try ToolSearch."
 
     @property
     def _list(self) -> AnyTool:
         return Tool[ListArgs](
             name="ListMcpResources",
-            description="List what servers have to read.",
+            description="List the resources of MCP servers.",
             args=ListArgs,
             access=lambda args, here: self._access(args.server),
             run=self._resources,
@@ -510,7 +512,7 @@ class Lending:
     def _read(self) -> AnyTool:
         return Tool[ReadArgs](
             name="ReadMcpResource",
-            description="Read something that a server has, by its address there.",
+            description="Read a resource of an MCP server by its URI.",
             args=ReadArgs,
             access=lambda args, here: self._access(args.server),
             run=self._resource,
@@ -525,11 +527,11 @@ class Lending:
         starting = await self._settled()
         known = (*self.all().values(), *own_entries(self.own))
         hits = find(args.query, known, most=args.max_results)
-        more = [f"Still starting, try again later: {', '.join(starting)}."] if starting else []
-        more += [f"{n} cannot be used: {o.why}." for n, o in self.lenders.items() if o.why]
+        more = [f"Still starting; try again later: {', '.join(starting)}."] if starting else []
+        more += [f"{n} is not available: {o.why}." for n, o in self.lenders.items() if o.why]
         if not hits:
             names = ", ".join(sorted(self.lenders))
-            return said("\n".join((f"No tool fits {args.query!r}. Servers: {names}.", *more)))
+            return said("\n".join((f"No tool matches {args.query!r}. Servers: {names}.", *more)))
         lent_ = [hit for hit in hits if hit.server]
         about, changes = self._introduced(lent_, env)
         shown = (_show_tool(hit) if hit.server else shown_tool(hit) for hit in hits)
@@ -544,7 +546,7 @@ class Lending:
         return [name for name, one in self.lenders.items() if one.state == "starting"]
 
     def _introduced(self, hits: Sequence[Lent], env: Env) -> tuple[list[str], tuple[Changed, ...]]:
-        """What servers say of themselves, once in a conversation."""
+        """Introduce servers with their own instructions, once in a conversation."""
         fresh = sorted({tool.server for tool in hits if not env.state.get(f"{ABOUT}{tool.server}")})
         told = [(name, self.lenders[name].about) for name in fresh if self.lenders[name].about]
         lines = [
@@ -562,13 +564,13 @@ class Lending:
             lender = self.lenders[server]
             await lender.settled()
             if (tool := self.all().get(name)) is None:
-                raise Refusal(f"{name} is not there: {lender.why or 'ToolSearch tells what is'}.")
+                raise Refusal(f"{name} is not available: {lender.why or 'use ToolSearch'}.")
             _fits(tool, args)
             changes = await _agreed(tool, env)
             answered = await lender.call(tool.tool, args, env)
             found = outcome(answered, env, id, wish=tool.room)
             if (size := sum(map(block_tokens, found.content))) > LARGE:
-                self.warn(f"{name} brought about {size:,} tokens")
+                self.warn(f"{name} returned about {size:,} tokens")
             return replace(found, changes=changes)
 
         return Tool[Any](
@@ -595,14 +597,14 @@ class Lending:
             lines += (
                 f"{lender.server.name} {visible(uri)} {visible(t)}"[:TOLD] for uri, t in found
             )
-        return said("\n".join(lines) or "The servers have nothing to read.")
+        return said("\n".join(lines) or "The MCP servers have no resources.")
 
     async def _resource(self, args: ReadArgs, env: Env, id: str) -> Outcome:
         return outcome(await self._lender(args.server).read(args.uri), env, id)
 
     def _lender(self, name: str) -> Lender:
         if name not in self.lenders:
-            raise Refusal(f"There is no server {name!r}. There are: {', '.join(self.lenders)}.")
+            raise Refusal(f"There is no MCP server {name!r}. Available: {', '.join(self.lenders)}.")
         return self.lenders[name]
 
 
@@ -614,26 +616,26 @@ def _whole(name: str) -> str:
 
 
 def _fits(tool: Lent, args: dict[str, Any]) -> None:
-    """Refuse what cannot be meant; patterns are the server's to judge, which wrote them."""
+    """Refuse invalid arguments; patterns are left to the server."""
     if wrong := flaws(args, msgspec.json.decode(tool.schema), patterns="skipped"):
         why = "; ".join(wrong[:MOST])[:TOLD]
-        raise Refusal(f"{tool.name} was not run: {why}. It takes: {tool.schema[:LONG]}")
+        raise Refusal(f"{tool.name} was not run: {why}. Its input schema: {tool.schema[:LONG]}")
 
 
 async def _agreed(tool: Lent, env: Env) -> tuple[Changed, ...]:
-    """Ask about a tool that is not what the conversation first knew it as; the answer is kept."""
+    """Ask about a tool whose definition changed; the answer is kept for the session."""
     known = told(env.state, tool.server)
     pinned = known.tools.get(tool.name, tool.digest)
     if pinned == tool.digest:
         return ()
-    what = f"{tool.server} defines {tool.name} otherwise than before: {visible(tool.description)}"
+    what = f"{tool.server} changed the definition of {tool.name}: {visible(tool.description)}"
     choice = Choice(what[:TOLD], (Option(YES), Option(NO)), header="Changed tool")
     try:
         answer = await env.choose((choice,))
     except Unanswered:
-        answer = ("nobody was there to ask",)
+        answer = ("nobody was available to ask",)
     if answer != (YES,):
-        raise Refusal(f"{tool.name} changed since it was first seen and was not run: {answer[0]}.")
+        raise Refusal(f"{tool.name} has changed and was not run: {answer[0]}.")
     kept = replace(known, tools={**known.tools, tool.name: tool.digest})
     return (Changed(f"{PINS}{tool.server}", msgspec.json.encode(kept).decode()),)
 

@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True):
     after: bytes | None
     patch: Patch | None = None
     known: bool = False
-    """Whether the model has seen the file as it was."""
+    """True if the model has read the file in its previous state."""
 
 
 def _parse(text: str) -> list[FileChange]:
@@ -65,7 +65,7 @@ async def _apply(args: PatchArgs, env: Env, call: str) -> Outcome:
     except (Stale, OSError) as error:
         for step in reversed(done):
             await _made(_undone(step), env)
-        why = "another program changed it just now" if isinstance(error, Stale) else str(error)
+        why = "another program has just changed it" if isinstance(error, Stale) else str(error)
         raise Refusal(f"Nothing was changed: {steps[len(done)].path}: {why}.") from None
     shown = [f"{step.sign} {short(step.path, env)}" for step in steps]
     patches = [step.patch for step in steps if step.patch is not None]
@@ -80,23 +80,23 @@ async def _apply(args: PatchArgs, env: Env, call: str) -> Outcome:
 
 
 async def _planned(change: FileChange, before: list[Step], env: Env) -> list[Step]:
-    """What is to be done for one file, after what the patch says before."""
+    """Plan the change of one file, after the earlier parts of the patch."""
     path = absolute(change.path, env.cwd)
     if any(step.path == path for step in before):
-        raise Refusal(f"The patch names {change.path} twice; put its chunks into one part.")
+        raise Refusal(f"The patch contains {change.path} twice; put its chunks into one section.")
     stat = await env.files.stat(path)
     if change.kind == "add":
         return [await _added(change, path, stat, env)]
     stat = await existing(path, env)
     if stat.size > LIMIT:
-        raise Refusal(f"{short(path, env)} is too large to be patched here.")
+        raise Refusal(f"{short(path, env)} is too large to patch.")
     data = await env.files.read(path)
     if change.kind == "delete":
         return [Step("D", path, data, None)]
     known = env.state.get(f"seen:{path}") == digest(data)
     source = decode(data)
     if source is None:
-        raise Refusal(f"{short(path, env)} is not text; it cannot be patched.")
+        raise Refusal(f"{short(path, env)} is not a text file and cannot be patched.")
     from travois.tools.patch_grammar import apply_chunks
 
     text = apply_chunks(source.text, change.chunks, short(path, env))
@@ -106,7 +106,7 @@ async def _planned(change: FileChange, before: list[Step], env: Env) -> list[Ste
     if target == path:
         return [Step("M", path, data, after, patch, known)]
     if await env.files.stat(target) is not None:
-        raise Refusal(f"{short(target, env)} exists already; {change.path} was not moved there.")
+        raise Refusal(f"{short(target, env)} already exists; nothing was changed.")
     return [Step("D", path, data, None), Step("A", target, None, after, patch, known=True)]
 
 
@@ -119,7 +119,7 @@ async def _added(change: FileChange, path: str, stat: Stat | None, env: Env) -> 
     if data and env.state.get(f"seen:{path}") != digest(data):
         raise Refusal(
             f"{short(path, env)} exists and you have not read it; nothing was changed. Use "
-            "'*** Update File:' for a part of it, or read it first."
+            "'*** Update File:' to change part of it, or Read it first."
         )
     old = decode(data)
     return Step("M", path, data, after, compare(path, old.text if old else "", change.text), True)
@@ -149,8 +149,8 @@ APPLY_PATCH = Tool(
     name="ApplyPatch",
     description=(
         "Change files with a patch: *** Begin Patch, then *** Update File: PATH with chunks of "
-        "lines behind a blank, - or +, each below @@ and an enclosing line where that helps; "
-        "*** Add File: PATH with + lines; *** Delete File: PATH; at last *** End Patch."
+        "lines that start with a space, - or +, each under @@ and an enclosing line if needed; "
+        "*** Add File: PATH with + lines; *** Delete File: PATH; finally *** End Patch."
     ),
     args=PatchArgs,
     access=_access,

@@ -1,4 +1,4 @@
-"""All tools, in the order in which models are told of them."""
+"""The catalog of all tools, in the order in which models see them."""
 
 from __future__ import annotations
 
@@ -17,32 +17,26 @@ from travois.tools import (
     tasks,
     worktree,
 )
-from travois.tools import agent as message
-from travois.tools import edit as write
-from travois.tools import interaction as plan
-from travois.tools import knowledge as recall
-from travois.tools.shell import background
-from travois.tools.shell import background as jobs
-from travois.tools.shell import bash as shell
-from travois.tools.web import fetch as web
-from travois.tools.web import search as websearch
+from travois.tools.shell import background, bash
+from travois.tools.web.fetch import FETCH
+from travois.tools.web.search import SEARCH
 
 TOOLS: tuple[AnyTool, ...] = (
-    shell.BASH,
+    bash.BASH,
     read.READ,
     edit.EDIT,
-    write.WRITE,
+    edit.WRITE,
     search.GREP,
     search.GLOB,
     symbols.SYMBOLS,
     edit.MULTI_EDIT,
     apply_patch.APPLY_PATCH,
     notebook.NOTEBOOK_EDIT,
-    jobs.BASH_OUTPUT,
-    jobs.KILL_SHELL,
-    jobs.MONITOR_JOB,
-    jobs.TASK_OUTPUT,
-    jobs.TASK_STOP,
+    background.BASH_OUTPUT,
+    background.KILL_SHELL,
+    background.MONITOR_JOB,
+    background.TASK_OUTPUT,
+    background.TASK_STOP,
     background.BASH_INPUT,
     git.STATUS,
     git.DIFF,
@@ -54,16 +48,16 @@ TOOLS: tuple[AnyTool, ...] = (
     tasks.TASK_UPDATE,
     tasks.TASK_GET,
     tasks.TASK_LIST,
-    web.FETCH,
-    websearch.SEARCH,
-    recall.RECALL,
+    FETCH,
+    SEARCH,
+    knowledge.RECALL,
     knowledge.REMEMBER,
     agent.AGENT,
     agent.AGENT_STOP,
-    message.SEND_MESSAGE,
+    agent.SEND_MESSAGE,
     interaction.ASK,
-    plan.ENTER_PLAN,
-    plan.PLAN,
+    interaction.ENTER_PLAN,
+    interaction.PLAN,
     worktree.ENTER_WORKTREE,
     worktree.EXIT_WORKTREE,
     knowledge.SKILL,

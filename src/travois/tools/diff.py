@@ -1,4 +1,4 @@
-"""What changed between two versions of a text, for programs and in few words."""
+"""Differences between two versions of a text: structured for programs, and as a short excerpt."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from travois.tools.text import lines, shown
 
 CONTEXT = 3
 COMPARABLE = 1_000_000
-"""Up to this many pairs of lines, a fine comparison is worth its time."""
+"""Maximum pairs of lines for a detailed comparison."""
 LINES = 400
 EXCERPT = 8
 WIDTH = 200
@@ -29,7 +29,7 @@ class Hunk(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Patch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a call did to a file, as user interfaces want it."""
+    """The change of one file, in the shape that user interfaces expect."""
 
     type: Literal["create", "update"]
     file_path: str
@@ -39,12 +39,12 @@ class Patch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     truncated: bool = False
 
     def json(self) -> str:
-        """The text that goes into a result's detail."""
+        """Return the text that goes into a result's detail."""
         return encoded(self).decode()
 
 
 def compare(path: str, before: str | None, after: str) -> Patch:
-    """How a file came from one text to another; None means that there was none."""
+    """Compare two versions of a file; `before` is None for a new file."""
     new = lines(shown(after))
     if before is None:
         return Patch("create", path, added=len(new), removed=0)
@@ -62,7 +62,7 @@ def compare(path: str, before: str | None, after: str) -> Patch:
 
 
 def excerpt(patch: Patch) -> str:
-    """The changed lines as they stand, numbered, with one line around them; long ones cut."""
+    """Return the changed lines, numbered, with one line of context; long ones are cut."""
     rows = [row for hunk in patch.structured_patch for row in _rows(hunk)]
     if len(rows) > EXCERPT:
         head = EXCERPT - 3

@@ -1,4 +1,4 @@
-"""Edit and MultiEdit: replacing text in a file, and nothing else.
+"""Edit, MultiEdit and Write: changing text files.
 
 A file that the model has not read may be edited where `old_string` stands in it to the letter: who
 can quote a text knows it. A file that has changed since the model read it is edited as it is now,
@@ -50,23 +50,23 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Which parts of a text become what, and how alike they were to what was sought."""
+    """The splices of an edit, and how closely the text matched."""
 
     splices: tuple[Splice, ...]
     how: Literal["exact", "folded", "lines"] = "exact"
 
 
 def plan(text: str, change: Change, *, forgiving: bool) -> Plan:
-    """How to make this change; raises `Refusal` where it is not clear what is meant."""
+    """Plan one change; raises `Refusal` where its meaning is not clear."""
     if change.old_string == change.new_string:
-        raise Refusal("old_string and new_string are the same; there is nothing to change.")
+        raise Refusal("old_string and new_string are the same, so there is nothing to change.")
     if not change.old_string:
         return _fill(text, change)
     if flatten(change.old_string).text == flatten(change.new_string).text:
         return _line_ends(text, change)
     found = find(text, change.old_string)
     if not found.matches or not (forgiving or found.how == "exact"):
-        numbered = " Leave out the line numbers." if NUMBERED.match(change.old_string) else ""
+        numbered = " Omit the line numbers." if NUMBERED.match(change.old_string) else ""
         advice = nearest(text, change.old_string)
         raise Refusal(f"old_string is not in the file.{numbered} {advice}")
     return Plan(_splices(text, change, _chosen(text, change, found)), found.how)
@@ -75,20 +75,20 @@ def plan(text: str, change: Change, *, forgiving: bool) -> Plan:
 def _fill(text: str, change: Change) -> Plan:
     if text:
         raise Refusal(
-            "old_string is empty, which only fits an empty or missing file. "
-            "Quote the text to replace, or use Write to replace everything."
+            "old_string is empty, which only works for an empty or missing file. "
+            "Quote the text to replace, or use Write to replace the whole file."
         )
     return Plan((Splice(0, 0, change.new_string),))
 
 
 def _line_ends(text: str, change: Change) -> Plan:
-    """A change of nothing but line ends is meant to the letter."""
+    """Return a change of nothing but line ends is meant to the letter."""
     matches, at = list[Match](), text.find(change.old_string)
     while at >= 0:
         matches.append(Match(at, at + len(change.old_string)))
         at = text.find(change.old_string, matches[-1].end)
     if not matches:
-        raise Refusal("old_string is not in the file with these line ends.")
+        raise Refusal("old_string is not in the file with these line endings.")
     chosen = _chosen(text, change, Found(tuple(matches), "exact"))
     return Plan(tuple(Splice(match.start, match.end, change.new_string) for match in chosen))
 
@@ -101,11 +101,11 @@ def _chosen(text: str, change: Change, found: Found) -> list[Match]:
     numbers = [line_number(text, match.start) for match in found.matches[:NAMED]]
     places = ", ".join(map(str, numbers)) + (", ..." if len(found.matches) > NAMED else "")
     if found.how == "exact":
-        advice = "Add lines around it to say which one is meant, or set replace_all."
-        raise Refusal(f"old_string is there {len(found.matches)} times (lines {places}). {advice}")
+        advice = "Include surrounding lines to make it unique, or set replace_all."
+        raise Refusal(f"old_string occurs {len(found.matches)} times (lines {places}). {advice}")
     raise Refusal(
-        f"old_string is not in the file to the letter, and {len(found.matches)} places are like "
-        f"it (lines {places}). Quote the one that is meant exactly, with lines around it."
+        f"old_string is not in the file exactly, and {len(found.matches)} places are similar "
+        f"(lines {places}). Quote the one you mean exactly, with surrounding lines."
     )
 
 
@@ -119,8 +119,8 @@ def _splices(text: str, change: Change, matches: list[Match]) -> tuple[Splice, .
         new = replaced(text, match, old=change.old_string, new=change.new_string, ending=ending)
         if new is None:
             raise Refusal(
-                "old_string fits only with less indentation, and new_string has a line with too "
-                "little of it. Quote the file's own indentation in both."
+                "old_string matches only with less indentation, and a line of new_string has too "
+                "little to remove. Use the file's own indentation in both."
             )
         made.append(Splice(match.start, match.end, new))
     return tuple(made)
@@ -131,14 +131,14 @@ LIMIT = 50_000_000
 LARGE = 500_000
 T = TypeVar("T")
 FORGIVEN = {
-    "folded": " Matched although quotes, dashes or spaces differ; the file's own were kept.",
-    "lines": " Matched although indentation or blanks at line ends differ; new_string was fitted.",
+    "folded": " Matched despite different quotes, dashes or spaces; the file's own were kept.",
+    "lines": " Matched despite different indentation or trailing spaces; new_string was adjusted.",
 }
 OUTSIDE = (
-    " The file had changed since you read it; the edit was made to its current content. "
+    " The file had changed since you read it; the edit was applied to its current content. "
     "Read it again before you rely on the rest."
 )
-UNREAD = " You have not read the file as it is now: Read it first."
+UNREAD = " You have not read the file in its current state: Read it first."
 
 
 class EditArgs(msgspec.Struct, frozen=True):
@@ -182,7 +182,7 @@ async def _change(path: str, changes: Sequence[Change], *, env: Env) -> Outcome:
                 return await _attempt(full, changes, env=env)
             except Stale:
                 await anyio.sleep(attempt * 0.002)
-    raise Refusal(f"Another program keeps changing {short(full, env)}; nothing was changed by you.")
+    raise Refusal(f"Another program keeps changing {short(full, env)}; your edit was not made.")
 
 
 async def _attempt(path: str, changes: Sequence[Change], *, env: Env) -> Outcome:
@@ -206,7 +206,7 @@ async def _attempt(path: str, changes: Sequence[Change], *, env: Env) -> Outcome
 
 
 async def _in_time(work: Callable[[], T], size: int) -> T:
-    """The outcome of some work on a text of this size, without keeping everyone else waiting."""
+    """Do some work on a text of this size without blocking the event loop."""
     if size < LARGE:
         return work()
     return await to_thread.run_sync(work, abandon_on_cancel=True)
@@ -216,25 +216,25 @@ async def _source(path: str, stat: Stat | None, *, env: Env) -> Decoded:
     if stat is None:
         return Decoded(b"", "", Encoding("utf-8"))
     if stat.size > LIMIT:
-        raise Refusal(f"{short(path, env)} is too large to edit here; use Bash with sed or ed.")
+        raise Refusal(f"{short(path, env)} is too large for Edit; use Bash with sed or ed.")
     source = decode(await env.files.read(path))
     if source is None:
-        raise Refusal(f"{short(path, env)} is not text; it cannot be edited here.")
+        raise Refusal(f"{short(path, env)} is not a text file and cannot be edited.")
     return source
 
 
 def _edited(source: Decoded, changes: Sequence[Change], *, known: bool) -> Edited:
-    """The source after all changes; raises `Refusal` if one of them cannot be made."""
+    """Return the source after all changes; raises `Refusal` if one of them cannot be made."""
     edited = Edited(source)
     for number, change in enumerate(changes, 1):
         try:
             edited = _step(edited, change, known=known)
         except Refusal as refusal:
             several = len(changes) > 1
-            which = f"Edit {number} of {len(changes)} failed, nothing was changed: "
+            which = f"Edit {number} of {len(changes)} failed; nothing was changed: "
             raise Refusal(f"{which if several else ''}{refusal}{'' if known else UNREAD}") from None
     if edited.result.data == source.data:
-        raise Refusal("The edits undo each other; there is nothing to change.")
+        raise Refusal("The edits cancel each other out; nothing was changed.")
     return edited
 
 
@@ -244,8 +244,8 @@ def _step(edited: Edited, change: Change, *, known: bool) -> Edited:
         result = splice(edited.result, made.splices)
     except UnicodeEncodeError as error:
         encoding, bad = edited.result.encoding, error.object[error.start : error.end]
-        words = f"The file is {encoding.label}, which cannot hold {bad!r}; use other characters"
-        raise Refusal(f"{words} or convert the file with Bash iconv first.") from error
+        words = f"The file is {encoding.label}, which cannot encode {bad!r}; use other characters"
+        raise Refusal(f"{words} or convert the file first (Bash: iconv).") from error
     forgiven = (FORGIVEN[made.how],) if made.how in FORGIVEN else ()
     return Edited(result, edited.places + len(made.splices), edited.forgiven + forgiven)
 
@@ -259,8 +259,8 @@ def _describe_edit(edited: Edited, name: str, *, created: bool) -> str:
 EDIT = Tool(
     name="Edit",
     description=(
-        "Replace old_string, quoted exactly from the file without line numbers, by new_string. It "
-        "must occur once unless replace_all is set. An empty old_string creates the file."
+        "Replace old_string, quoted exactly from the file without line numbers, with new_string. "
+        "It must be unique unless replace_all is set. An empty old_string creates the file."
     ),
     args=EditArgs,
     access=lambda args, here: writes(args.file_path, here),
@@ -269,7 +269,7 @@ EDIT = Tool(
 )
 MULTI_EDIT = Tool(
     name="MultiEdit",
-    description="Several Edits of one file, made in order: all of them or none.",
+    description="Apply several edits to one file in order: all or none.",
     args=MultiEditArgs,
     access=lambda args, here: writes(args.file_path, here),
     run=_multi_edit,
@@ -296,7 +296,7 @@ async def _write(args: WriteArgs, env: Env, call: str) -> Outcome:
         except Stale as stale:
             raise Refusal(
                 f"{short(path, env)} was changed by another program just now; nothing was written. "
-                "Read it and decide again."
+                "Read it again first."
             ) from stale
 
 
@@ -320,12 +320,12 @@ def _check(path: str, is_now: str, *, known: bool, env: Env) -> None:
     if known or seen == is_now:
         return
     why = "has changed since you read it" if seen else "exists and you have not read it"
-    advice = "Read it first, so that nothing in it gets lost; to change a part of it, use Edit."
+    advice = "Read it first, so that nothing is lost; to change part of it, use Edit."
     raise Refusal(f"{short(path, env)} {why}; nothing was written. {advice}")
 
 
 def _encoded(content: str, old: Decoded | None) -> tuple[bytes, str]:
-    """The content as the old file would hold it, and a remark on that."""
+    """Return the content as the old file would hold it, and a remark on that."""
     encoding = Encoding(old.encoding.codec, old.encoding.bom) if old else Encoding("utf-8")
     kinds = endings(old.text) if old else []
     remark = encoding.label
@@ -351,8 +351,8 @@ def _describe_write(patch: Patch, name: str, *, digested: str) -> Outcome:
 WRITE = Tool(
     name="Write",
     description=(
-        "Create a file, with its folders, or replace all of it. An existing file must have been "
-        "Read. Prefer Edit for changes."
+        "Create a file and its folders, or replace a whole file. Read an existing file first. "
+        "Prefer Edit for changes."
     ),
     args=WriteArgs,
     access=lambda args, here: writes(args.file_path, here),

@@ -1,4 +1,4 @@
-"""GitStatus, GitDiff, GitLog, GitShow, GitBlame: a repository in few words."""
+"""GitStatus, GitDiff, GitLog, GitShow and GitBlame: compact views of a repository."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class Where(Protocol):
 
 
 class Repository(msgspec.Struct, frozen=True):
-    """Where the repository is, and the filters that its own configuration names."""
+    """A repository's location, and the filters that its own configuration defines."""
 
     top: str
     folder: str
     filters: tuple[str, ...]
 
     def env(self) -> dict[str, str]:
-        """The environment in which those filters do nothing."""
+        """Return the environment in which those filters do nothing."""
         values = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
         pairs = [(f"filter.{f}.{key}", value) for f in self.filters for key, value in values]
         named = {"GIT_CONFIG_COUNT": str(len(pairs))} if pairs else {}
@@ -84,12 +84,12 @@ class Repository(msgspec.Struct, frozen=True):
 
 
 async def find(env: Where) -> Repository:
-    """The repository around the working folder; refused if it claims files beyond its own."""
+    """Find the repository around the working folder; refuse one that claims other files."""
     words = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
     found = _answer(env, await _run(env, words, QUIET)).output.joined().split(b"\n")
     top, folder = os.fsdecode(found[0]), os.fsdecode(found[1])
     if await env.files.stat(os.path.join(top, ".git")) is None:
-        raise Refusal(f"The settings of {folder} claim the files of {top}; it is not read.")
+        raise Refusal(f"Not read: the git settings in {folder} point at files in {top}.")
     return Repository(top, folder, await _filters(env))
 
 
@@ -99,7 +99,7 @@ async def ask(env: Where, repo: Repository, words: Sequence[str]) -> Completed:
 
 
 def within(env: Where, repo: Repository, paths: Sequence[str]) -> tuple[str, ...]:
-    """The paths in full, if they lie in the repository: `git diff` would compare any two others."""
+    """Return full paths inside the repository: `git diff` would compare any two others."""
     for path in paths:
         full = absolute(path, env.cwd)
         linked = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
@@ -109,13 +109,13 @@ def within(env: Where, repo: Repository, paths: Sequence[str]) -> tuple[str, ...
 
 
 def text(done: Completed) -> str:
-    """What git said, or its beginning if it said too much."""
+    """Decode the output of git, or its beginning if it was too long."""
     whole = done.output.head if done.output.missing else done.output.joined()
     return whole.decode(errors="replace")
 
 
 async def _filters(env: Where) -> tuple[str, ...]:
-    """The names of the filters that the user has not set up for all repositories."""
+    """Return the names of the filters that the user has not set up for all repositories."""
     pattern = r"^filter\..*\.(clean|smudge|process)$"
     words = ("config", "--null", "--show-scope", "--name-only", "--get-regexp", pattern)
     done = await _run(env, words, QUIET)
@@ -128,7 +128,7 @@ async def _filters(env: Where) -> tuple[str, ...]:
 
 async def _run(env: Where, words: Sequence[str], added: dict[str, str]) -> Completed:
     if any("\0" in word for word in words):
-        raise Refusal("The arguments hold a NUL character; leave it out.")
+        raise Refusal("The arguments contain a NUL character; remove it.")
     argv = (*HARMLESS, *words)
     command = Command(argv, env.cwd, added, keep=KEEP, stderr="apart", wary=env.wary)
     return await env.processes.run(command, timeout=SECONDS)
@@ -136,7 +136,7 @@ async def _run(env: Where, words: Sequence[str], added: dict[str, str]) -> Compl
 
 def _answer(env: Where, done: Completed) -> Completed:
     if done.timed_out:
-        raise Refusal(f"git took more than {SECONDS:g} s; ask for less.")
+        raise Refusal(f"git took more than {SECONDS:g} s; narrow the request.")
     if done.status == 0:
         return done
     errors = done.errors.head.decode(errors="replace").strip() or "it failed"
@@ -145,7 +145,7 @@ def _answer(env: Where, done: Completed) -> Completed:
     if "not a git repository" in fatal:
         raise Refusal(f"{env.cwd} is not inside a git repository.")
     partial = "lazy fetching" in errors or "promisor" in errors
-    advice = " (this clone is partial: fetch what is missing with Bash)" if partial else ""
+    advice = " (partial clone: fetch the missing objects with Bash)" if partial else ""
     raise Refusal(f"git: {fatal.removeprefix('fatal: ')[:300]}{advice}")
 
 
@@ -178,7 +178,7 @@ class StatusArgs(msgspec.Struct, frozen=True):
 
 
 class DiffArgs(msgspec.Struct, frozen=True):
-    """Which changes to show."""
+    """The changes to show."""
 
     staged: bool = False
     commit: str = ""
@@ -187,7 +187,7 @@ class DiffArgs(msgspec.Struct, frozen=True):
 
 
 class LogArgs(msgspec.Struct, frozen=True):
-    """Which commits to list."""
+    """The commits to list."""
 
     n: int = 20
     path: str = ""
@@ -197,14 +197,14 @@ class LogArgs(msgspec.Struct, frozen=True):
 
 
 class ShowArgs(msgspec.Struct, frozen=True):
-    """Which commit, or which file of it."""
+    """A commit, or one file of it."""
 
     rev: str
     path: str = ""
 
 
 class BlameArgs(msgspec.Struct, frozen=True):
-    """Which lines of which file."""
+    """A file and a range of lines."""
 
     path: str
     start: int = 0
@@ -218,7 +218,7 @@ async def _status(args: StatusArgs, env: Env, call: str) -> Outcome:
     heads, changes = _parted(text(done).split("\0")[:-1])
     lines = [_branch(heads), *await _underway(env, repo), *(changes[:PATHS] or ["clean"])]
     if len(changes) > PATHS:
-        lines.append(f"(and {len(changes) - PATHS} more; `git status FOLDER` shows a part)")
+        lines.append(f"(and {len(changes) - PATHS} more; list a part with Bash: git status FOLDER)")
     return said("\n".join([*lines, *_remarks(env, repo)]))
 
 
@@ -232,7 +232,7 @@ async def _diff(args: DiffArgs, env: Env, call: str) -> Outcome:
     found = text(await ask(env, repo, words))
     if not found:
         return said("Nothing is staged." if args.staged else "No changes (untracked files aside).")
-    shown = _bounded(env, call, found, hint="stat=true lists the files, paths narrows")
+    shown = _bounded(env, call, found, hint="stat=true lists files, paths narrows")
     return said("\n".join([shown, *_remarks(env, repo)]))
 
 
@@ -249,7 +249,7 @@ async def _log(args: LogArgs, env: Env, call: str) -> Outcome:
     if not lines:
         return said("No commit matches.")
     if len(lines) > count:
-        lines[count:] = [f"(older ones: rev={lines[count].split()[0]})"]
+        lines[count:] = [f"(older commits: rev={lines[count].split()[0]})"]
     return said("\n".join(map(_clipped, lines)))
 
 
@@ -263,9 +263,9 @@ async def _show(args: ShowArgs, env: Env, call: str) -> Outcome:
     end = () if args.path else ("--",)  # without it git says which path is missing
     done = await ask(env, repo, (*words, what, *end))
     if b"\0" in done.output.head:
-        raise Refusal(f"{what} is binary ({done.output.total} bytes); only text can be shown.")
+        raise Refusal(f"{what} is binary ({done.output.total} bytes); only text is shown.")
     found = text(done) or f"{what} is empty."
-    return said(_bounded(env, call, found, hint="path= shows one file as it was then"))
+    return said(_bounded(env, call, found, hint="path shows one file as of this commit"))
 
 
 async def _blame(args: BlameArgs, env: Env, call: str) -> Outcome:
@@ -275,11 +275,11 @@ async def _blame(args: BlameArgs, env: Env, call: str) -> Outcome:
     words = ("blame", "--no-textconv", "--porcelain", span, "--", *paths)
     done = await ask(env, repo, words)
     found = "\n".join(_grouped(text(done))) or f"{args.path} is empty."
-    return said(_bounded(env, call, found, hint="start and end narrow"))
+    return said(_bounded(env, call, found, hint="narrow with start and end"))
 
 
 def _parted(records: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """What status says of the branch, and the changed paths in its short form."""
+    """Split the output of `git status` into branch headers and changed paths in short form."""
     heads, changes, rest = dict[str, str](), list[str](), iter(records)
     for record in rest:
         match record[0]:
@@ -319,11 +319,11 @@ def _apart(upstream: str, counts: str) -> str:
         case [ahead, behind]:
             return f"ahead {ahead[1:]}, behind {behind[1:]} of {upstream}"
         case _:
-            return f"{upstream} is not there"
+            return f"upstream {upstream} is gone"
 
 
 async def _underway(env: Env, repo: Repository) -> list[str]:
-    """What the repository is in the middle of."""
+    """List the operations in progress, such as a merge or rebase."""
     found: list[str] = []
     for mark, what in UNDERWAY.items():
         if await env.files.stat(os.path.join(repo.folder, mark)):
@@ -335,14 +335,14 @@ def _remarks(env: Env, repo: Repository) -> Iterable[str]:
     if os.path.realpath(env.cwd) != repo.top:
         yield f"(paths are relative to {repo.top})"
     if repo.filters:
-        yield f"(filters of this repository were not run: {', '.join(repo.filters)})"
+        yield f"(filters of this repository not run: {', '.join(repo.filters)})"
 
 
 LINE = re.compile(r"[0-9a-f]{40,64} \d+ (\d+)")
 
 
 def _grouped(porcelain: str) -> Iterable[str]:
-    """Blame with each commit named once above its lines."""
+    """Yield blame lines, with each commit named once above its lines."""
     about, sha, number, last = dict[str, dict[str, str]](), "", "", ""
     for line in porcelain.split("\n")[:-1]:
         if line.startswith("\t"):
@@ -366,7 +366,7 @@ def _commit(sha: str, about: Mapping[str, str]) -> str:
 
 
 def _bounded(env: Env, call: str, text: str, *, hint: str) -> str:
-    """The beginning of a long text, with a copy of the whole for Read."""
+    """Return the beginning of a long text, with a copy of the whole for Read."""
     lines = text.removesuffix("\n").split("\n")
     clipped = list(map(_clipped, lines))
     count = most_that_fits(
@@ -375,7 +375,7 @@ def _bounded(env: Env, call: str, text: str, *, hint: str) -> str:
     if clipped[:count] == lines:
         return "\n".join(lines)
     path = env.spill(call, text.encode())
-    told = f"({count:,} of {len(lines):,} lines; {hint}; all: Read {path})"
+    told = f"({count:,} of {len(lines):,} lines; {hint}; full output: Read {path})"
     return "\n".join([*clipped[:count], told])
 
 
@@ -390,7 +390,7 @@ def _rev(rev: str) -> str:
 
 
 def _reads(here: Here, *paths: str) -> tuple[Access, ...]:
-    """The workspace, the shell's folder, and what is named."""
+    """Return the workspace, the shell's folder, and what is named."""
     named = (absolute(path, here.cwd) for path in paths if path)
     return tuple(Access("read", path) for path in dict.fromkeys((here.root, here.cwd, *named)))
 
@@ -407,8 +407,8 @@ STATUS = Tool(
 DIFF = Tool(
     name="GitDiff",
     description=(
-        "Unstaged changes; with staged, what will be committed; with commit (or A..B), the "
-        "difference to it. stat lists files only."
+        "Unstaged changes; with staged, staged ones; with commit (or A..B), the difference "
+        "from it. stat lists files only."
     ),
     args=DiffArgs,
     access=lambda args, here: _reads(here, *args.paths),
@@ -428,7 +428,7 @@ LOG = Tool(
 
 SHOW = Tool(
     name="GitShow",
-    description="One commit with its changes, or with path that file as it was at rev.",
+    description="One commit with its changes, or with path, that file as of rev.",
     args=ShowArgs,
     access=lambda args, here: _reads(here, args.path),
     run=_show,

@@ -1,4 +1,4 @@
-"""AskUserQuestion: what only the person can decide."""
+"""AskUserQuestion, plan mode and TodoWrite: tools that involve the user."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from travois.permissions.access import Access
 from travois.ports.tool import Outcome, Refusal, Tool, said
 from travois.ports.world import Choice, Env, Option, Unanswered
 
-NOBODY_ANSWERED = (
-    "Nobody answered. Decide it yourself, and say in your reply what you took for granted."
-)
+NOBODY_ANSWERED = "Nobody answered. Decide yourself, and state your assumptions in your reply."
 
 
 class Offer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -68,7 +66,7 @@ def _detail(answers: dict[str, str]) -> str:
 ASK = Tool(
     name="AskUserQuestion",
     description=(
-        "Ask the user to choose what only they can decide; the option that you would take first. "
+        "Ask the user to decide what only they can; put the option you recommend first. "
         "They may also answer in their own words."
     ),
     args=AskArgs,
@@ -81,16 +79,16 @@ ASK = Tool(
 # EnterPlanMode and ExitPlanMode: plan first, and work once the person agrees to the plan.
 
 
-YES = Option("Yes", "begin; what changes anything is still asked about")
-EDITS = Option("Yes, and accept edits", "begin; edits in the workspace are not asked about")
-NO = Option("No, keep planning", "or say what should be different")
-READY = Choice("Is this the plan to carry out?", (YES, EDITS, NO), header="Plan")
+YES = Option("Yes", "start; other changes still need approval")
+EDITS = Option("Yes, and accept edits", "start; edits in the workspace need no approval")
+NO = Option("No, keep planning", "or say what to change")
+READY = Choice("Carry out this plan?", (YES, EDITS, NO), header="Plan")
 AFTER = {YES.label: "default", EDITS.label: "accept-edits"}
-NOBODY_TO_AGREE = "Nobody is there to agree to the plan: give it as your answer, and end here."
+NOBODY_TO_AGREE = "No one is available to approve the plan: give it as your answer and stop."
 
 
 ENTERED = (
-    "Plan mode holds: read and search, and change nothing. Ask the user what is open with "
+    "Plan mode is on: read and search, but change nothing. Clear up open questions with "
     "AskUserQuestion, then present your plan with ExitPlanMode."
 )
 
@@ -104,27 +102,27 @@ async def _enter(args: EnterPlanArgs, env: Env, call: str) -> Outcome:
 
 
 class PlanArgs(msgspec.Struct, frozen=True):
-    """What is to be done, as markdown."""
+    """A plan as markdown."""
 
     plan: str
 
 
 async def _present(args: PlanArgs, env: Env, call: str) -> Outcome:
     if env.mode != "plan":
-        raise Refusal("There is no plan mode to leave: go on with the work.")
+        raise Refusal("Plan mode is not on: continue with the work.")
     try:
         (answer,) = await env.choose((READY,), plan=args.plan)
     except Unanswered:
         raise Refusal(NOBODY_TO_AGREE) from None
     if (mode := AFTER.get(answer)) is None:
-        wish = "" if answer == NO.label else f" They say: {answer}"
-        return said(f"The user wants to go on planning.{wish} Plan mode holds.")
-    told = f"The user agreed to the plan. The mode is {mode}: carry it out."
+        wish = "" if answer == NO.label else f" They said: {answer}"
+        return said(f"The user wants to keep planning.{wish} Plan mode stays on.")
+    told = f"The user approved the plan. The permission mode is {mode}: carry it out."
     return said(told, changes=(Changed(MODE, mode),))
 
 
 def kept_in(folder: str) -> Tool[PlanArgs]:
-    """The same tool, which keeps each plan that was agreed to as a file."""
+    """Return the same tool, which keeps each plan that was agreed to as a file."""
 
     async def present(args: PlanArgs, env: Env, call: str) -> Outcome:
         outcome = await _present(args, env, call)
@@ -134,7 +132,7 @@ def kept_in(folder: str) -> Tool[PlanArgs]:
             try:
                 await env.files.replace(path, f"{args.plan}\n".encode(), expect=None)
             except OSError as error:
-                lost = Text(f"It could not be kept as {path}: {error.strerror}")
+                lost = Text(f"The plan could not be saved to {path}: {error.strerror}")
                 return msgspec.structs.replace(outcome, content=(*outcome.content, lost))
         return outcome
 
@@ -144,7 +142,7 @@ def kept_in(folder: str) -> Tool[PlanArgs]:
 ENTER_PLAN = Tool(
     name="EnterPlanMode",
     description=(
-        "Ask to plan before anything is changed, where several ways are open or much depends on it."
+        "Ask to plan before changing anything, when there are several ways or much is at stake."
     ),
     args=EnterPlanArgs,
     access=lambda args, here: (Access("spawn", "plan mode"),),
@@ -155,11 +153,11 @@ ENTER_PLAN = Tool(
 
 PLAN = Tool(
     name="ExitPlanMode",
-    description="In plan mode only: put your finished plan to the user, who must agree to it.",
+    description="In plan mode only: present your finished plan to the user for approval.",
     args=PlanArgs,
     access=lambda args, here: (),
     run=_present,
-    summary=lambda args: "A plan to agree to",
+    summary=lambda args: "Plan for approval",
 )
 
 
@@ -189,11 +187,11 @@ async def _write(args: TodoArgs, env: Env, call: str) -> Outcome:
     for occasion in _news(desk.read(), desk.preview(edit)):
         heard = await env.hear(occasion)
         if why := heard.block or heard.stop:
-            raise Refusal(f"The list stays as it was. A hook says: {why}")
+            raise Refusal(f"The list was not changed. A hook said: {why}")
     after = desk.change(edit)
     mine = [task for task in after if task.owner == desk.me]
     others = len(after) - len({task.id for task in mine} | _named(after, args.todos))
-    kept = f" {others} tasks of other agents stay on the list." if others else ""
+    kept = f" {others} tasks of other agents remain on the list." if others else ""
     return said(_told(args.todos) + kept)
 
 
@@ -221,10 +219,10 @@ def _news(before: Tasks, after: Tasks) -> Iterator[TaskCreated | TaskCompleted]:
 
 def _told(todos: tuple[Todo, ...]) -> str:
     if not todos:
-        return "The list is empty."
+        return "No todos."
     done = sum(todo.status == "completed" for todo in todos)
     busy = sum(todo.status == "in_progress" for todo in todos)
-    note = f" {busy} are in progress at once: keep to one." if busy > 1 else ""
+    note = f" {busy} are in progress: work on one at a time." if busy > 1 else ""
     return f"{done} of {len(todos)} done.{note}"
 
 
@@ -232,7 +230,7 @@ TODO = Tool(
     name="TodoWrite",
     description=(
         "Replace your task list. Use it for work of three or more steps; keep one task in_progress "
-        "and mark each completed as soon as it is."
+        "and mark each as completed as soon as it is done."
     ),
     args=TodoArgs,
     access=lambda args, here: (),

@@ -1,4 +1,4 @@
-"""Recall: finding again what was set aside when the window grew too small."""
+"""Recall, Remember and Skill: earlier messages, memory and skills."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from travois.ports.tool import Here, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 
 MOST = 20
-"""How many lines are shown at most."""
+"""Maximum lines shown."""
 WIDE = 300
 MANY = 5_000
 LARGE = 1 << 20
 
 
 class RecallArgs(msgspec.Struct, frozen=True):
-    """What to look for in the parts of this conversation that were set aside."""
+    """A query for the parts of this conversation that left the context window."""
 
     query: Annotated[str, msgspec.Meta(description="words or names, as they were written")]
 
@@ -41,21 +41,21 @@ class Hit(msgspec.Struct, frozen=True):
 async def _recall(args: RecallArgs, env: Env, call: str) -> Outcome:
     wanted = {word for word in re.findall(r"[\w./#-]+", args.query.casefold()) if len(word) > 1}
     if not wanted:
-        raise Refusal("The query holds no words. Give names or words as they were written.")
+        raise Refusal("The query has no words. Give names or words as they were written.")
     if not env.kept or await env.files.stat(env.kept) is None:
-        return said("Nothing was set aside in this session: all of it is in front of you.")
+        return said("Nothing has left the context window yet: you see the whole session.")
     hits = [hit for path in await _files(env) for hit in await _hits(path, wanted, env)]
     if not hits:
-        return said(f"Nothing that was set aside holds {args.query!r}.")
+        return said(f"No earlier message or result contains {args.query!r}.")
     best = sorted(hits, key=lambda hit: -hit.words)[:MOST]
-    more = f"\n({len(hits) - MOST} more lines hold some of it.)" if len(hits) > MOST else ""
+    more = f"\n({len(hits) - MOST} more lines match in part.)" if len(hits) > MOST else ""
     return said(
-        "\n".join(_shown(best)) + more + "\nRead a file at that line for what is around it."
+        "\n".join(_shown(best)) + more + "\nRead the file at that line for its surroundings."
     )
 
 
 async def _files(env: Env) -> list[str]:
-    """What was set aside, the newest first."""
+    """List the offloaded files, newest first."""
     names = await env.files.names(env.kept, limit=MANY)
     paths = [os.path.join(env.kept, name) for name in names if not name.endswith("/")]
     stats = [(await env.files.stat(path), path) for path in paths]
@@ -81,7 +81,7 @@ def _nothing(args: RecallArgs, here: Here) -> tuple[Access, ...]:
 
 RECALL = Tool(
     name="Recall",
-    description="Search parts of this conversation that were set aside (old messages, results).",
+    description="Search old messages and results that no longer fit in the context window.",
     args=RecallArgs,
     access=_nothing,
     run=_recall,
@@ -93,19 +93,19 @@ RECALL = Tool(
 
 
 class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What to keep, or the name of what to forget."""
+    """A memory to save, or the name of one to forget."""
 
     text: str = ""
     type: Type = "feedback"
     scope: Annotated[
-        Literal["", "project", "user"], msgspec.Meta(description="user: in all their projects")
+        Literal["", "project", "user"], msgspec.Meta(description="user: all projects")
     ] = ""
-    forget: Annotated[str, msgspec.Meta(description="name of one to drop")] = ""
+    forget: Annotated[str, msgspec.Meta(description="name of a memory to drop")] = ""
 
 
 async def _remember(args: RememberArgs, env: Env, call: str) -> Outcome:
     if env.memory is None:
-        raise Refusal("Memory is switched off here. Tell the user.")
+        raise Refusal("Memory is off here. Tell the user.")
     if args.forget:
         return said(await env.memory.forget(args.forget))
     if not args.text.strip():
@@ -115,7 +115,7 @@ async def _remember(args: RememberArgs, env: Env, call: str) -> Outcome:
 
 REMEMBER = Tool(
     name="Remember",
-    description="Keep for later sessions what the user asks to remember.",
+    description="Save what the user asks to remember for later sessions.",
     args=RememberArgs,
     access=lambda args, here: (),
     run=_remember,
@@ -127,7 +127,7 @@ REMEMBER = Tool(
 
 
 class SkillArgs(msgspec.Struct, frozen=True):
-    """Which skill, and what it should be about."""
+    """A skill and its arguments."""
 
     name: str
     args: str = ""

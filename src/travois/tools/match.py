@@ -1,4 +1,4 @@
-"""Where a piece of text stands in a file, and what takes its place.
+"""Search and replacement of text in a file, exact first and lenient if that fails.
 
 The text is first sought as it is, line ends apart. Only if it is nowhere, the search forgives what
 models garble: special spaces, quotes and dashes, blanks at line ends, and an indentation that is
@@ -33,7 +33,7 @@ class Shift(msgspec.Struct, frozen=True):
     more: str = ""
 
     def indent(self, indent: str) -> str | None:
-        """The indentation after the shift; None if there is too little of it."""
+        """Return the indentation after the shift; None if there is too little of it."""
         if self.unit:
             indent = indent.replace(self.unit, self.becomes)
         if not indent.startswith(self.less):
@@ -41,7 +41,7 @@ class Shift(msgspec.Struct, frozen=True):
         return self.more + indent[len(self.less) :]
 
     def line(self, line: str) -> str | None:
-        """The line after the shift; a blank line stays as it is."""
+        """Return the line after the shift; a blank line stays as it is."""
         if not line.strip():
             return line
         before = indent_of(line)
@@ -50,13 +50,13 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 def indent_of(line: str) -> str:
-    """The spaces and tabs that a line begins with."""
+    """Return the spaces and tabs that a line begins with."""
     found = INDENT.match(line)
     return found[0] if found else ""
 
 
 def shift_between(old: Sequence[str], new: Sequence[str]) -> Shift | None:
-    """The one shift that turns each indentation of `old` into its partner in `new`."""
+    """Return the one shift that turns each indentation of `old` into its partner in `new`."""
     shifts = (_shift(old[0], new[0], unit, becomes) for unit, becomes in UNITS)
     fitting = [shift for shift in shifts if shift is not None and _fits(shift, old, new)]
     return min(fitting, key=lambda shift: len(shift.less) + len(shift.more), default=None)
@@ -76,7 +76,8 @@ def _fits(shift: Shift, old: Sequence[str], new: Sequence[str]) -> bool:
 
 
 BLANKS = "\u00a0\u1680\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-SINGLE, DOUBLE = "\u2018\u2019\u201a\u201b\u2032", "\u201c\u201d\u201e\u201f\u2033"
+SINGLE = "\u2018\u2019\u201a\u201b\u2032"
+DOUBLE = "\u201c\u201d\u201e\u201f\u2033"
 DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
 FOLD = str.maketrans(
     BLANKS + SINGLE + DOUBLE + DASHES,
@@ -85,7 +86,7 @@ FOLD = str.maketrans(
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 FED_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 COMPARABLE = 250_000
-"""Up to this many pairs of lines, it is worth looking for lines that stay in the middle."""
+"""Maximum pairs of lines to compare in full."""
 
 
 class Match(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def find(text: str, needle: str) -> Found:
-    """Where `needle` stands in `text`: as it is, else in a forgiving way."""
+    """Find every match of `needle` in `text`: exact if possible, else lenient."""
     flat, sought = flatten(text), flatten(needle).text
     exact = _occurrences(flat, flat.text, sought)
     if exact or not sought.strip():
@@ -117,7 +118,7 @@ def find(text: str, needle: str) -> Found:
 
 
 def apart(matches: Sequence[Match]) -> list[Match]:
-    """Those matches, from the first on, that do not overlap the one before."""
+    """Drop matches that overlap the one before."""
     kept = list[Match]()
     for match in matches:
         if not kept or match.start >= kept[-1].end:
@@ -126,7 +127,7 @@ def apart(matches: Sequence[Match]) -> list[Match]:
 
 
 def replaced(text: str, match: Match, *, old: str, new: str, ending: str) -> str | None:
-    """What takes the place of a match; None if `new` cannot follow the indentation there."""
+    """Return the replacement of a match; None if `new` cannot follow the indentation there."""
     span = text[match.start : match.end]
     if span == old and "\n" not in new:
         return new
@@ -146,7 +147,7 @@ def replaced(text: str, match: Match, *, old: str, new: str, ending: str) -> str
 
 
 def _occurrences(flat: Flat, text: str, needle: str) -> tuple[Match, ...]:
-    """Every place of the needle, overlapping ones too: two ways to read are one too many."""
+    """Return every place of the needle, overlapping ones too: two ways to read are one too many."""
     found = list[Match]()
     at = text.find(needle) if needle else -1
     while at >= 0:
@@ -156,7 +157,7 @@ def _occurrences(flat: Flat, text: str, needle: str) -> tuple[Match, ...]:
 
 
 def _blocks(flat: Flat, text: str, needle: str) -> Iterator[Match]:
-    """Whole lines that are the needle's but for blanks at their ends and a common shift."""
+    """Yield blocks of lines equal to the needle but for trailing blanks and a common shift."""
     wanted, there = needle.removesuffix("\n").split("\n"), text.split("\n")
     bodies, found = [line.strip(" \t") for line in wanted], [line.strip(" \t") for line in there]
     first = next(index for index, body in enumerate(bodies) if body)
@@ -177,7 +178,7 @@ def _indents(block: Sequence[str]) -> list[str]:
 
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """Which lines stay and which are replaced by which, as `SequenceMatcher` says it."""
+    """Yield the opcodes between two lists of lines, as `SequenceMatcher` gives them."""
     head = _alike(old, new)
     tail = _alike(old[head:][::-1], new[head:][::-1])
     i, j, k, m = head, len(old) - tail, head, len(new) - tail
@@ -194,7 +195,7 @@ def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int,
 
 
 def _merged(old: str, new: str, *, kept: str, ending: str) -> str:
-    """The new text, but with the file's own characters where old and new begin or end alike."""
+    """Return the new text, keeping the file's own characters where both texts agree."""
     flat = flatten(kept)
     text = new.replace("\n", ending)
     if flat.text.translate(FOLD) != old.translate(FOLD):
@@ -206,7 +207,7 @@ def _merged(old: str, new: str, *, kept: str, ending: str) -> str:
 
 
 def _alike(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many items two sequences share at their beginning."""
+    """Count the items that two sequences share at the beginning."""
     pairs = zip(one, other, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
@@ -216,7 +217,7 @@ def _alike(one: Sequence[str], other: Sequence[str]) -> int:
 
 LINES = 50_000
 CHARACTERS = 2_000_000
-"""How much of a file is searched: advice must not take longer than reading the file again."""
+"""Part of a file that is searched: advice must be faster than reading the file again."""
 WINDOW = 12
 WIDTH = 200
 ALIKE = 0.4
@@ -224,21 +225,21 @@ ODD = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u00a0\u00ad\u200b-\u200f\u2028\u2029\
 
 
 def nearest(text: str, needle: str) -> str:
-    """The lines most like the needle, and the first difference, with odd characters escaped."""
+    """Describe the lines most like the needle, and the first difference."""
     there, wanted = lines(text[:CHARACTERS])[:LINES], lines(needle)
     index = max(range(len(wanted)), key=lambda i: len(wanted[i].strip()), default=-1)
     best = _closest(there, wanted[index]) if index >= 0 else -1
     if best < 0:
-        return "Nothing in the file is like it."
+        return "Nothing in the file is similar."
     top = max(best - index, 0)
     block = there[top : top + min(len(wanted), WINDOW)]
     rows = (f"{top + i + 1}\t{_visible(line)}" for i, line in enumerate(block))
     difference = _difference(wanted, there, top)
-    return "\n".join(("The nearest lines (odd characters escaped):", *rows, difference)).rstrip()
+    return "\n".join(("Most similar lines (odd characters escaped):", *rows, difference)).rstrip()
 
 
 def _closest(there: list[str], sought: str) -> int:
-    """The number of the line that shares most with the one sought; -1 if none shares much."""
+    """Return the index of the line that shares most with the needle; -1 if none does."""
     wanted = _triples(sought)
     best, score = -1, ALIKE
     for index, line in enumerate(there):
@@ -252,7 +253,7 @@ def _closest(there: list[str], sought: str) -> int:
 
 
 def _triples(line: str) -> set[str]:
-    """Its runs of three characters, blind to case, blanks and typography."""
+    """Return the line's character trigrams, ignoring case, spaces and typography."""
     plain = f" {''.join(line.translate(FOLD).lower().split())} "
     return {plain[i : i + 3] for i in range(max(len(plain) - 2, 1))}
 
@@ -267,7 +268,7 @@ def _difference(wanted: list[str], there: list[str], top: int) -> str:
 
 
 def _visible(line: str) -> str:
-    """The line with tabs, odd characters and blanks at its end escaped, and cut if long."""
+    """Return the line with tabs, odd characters and blanks at its end escaped, and cut if long."""
     body = line.rstrip(" ")
     ends = body.replace("\t", "\\t") + "\\x20" * min(len(line) - len(body), 8)
     plain = ODD.sub(lambda found: f"\\u{ord(found[0]):04x}", shown(ends))

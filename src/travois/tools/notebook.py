@@ -1,4 +1,4 @@
-"""NotebookEdit: one cell of a notebook, and not a byte of any other.
+"""NotebookEdit: changing one cell of a notebook without touching the others.
 
 The notebook's JSON is not written anew: only the values that change are, in the style of the file.
 A code cell that is replaced loses its outputs, which are those of another text.
@@ -26,7 +26,7 @@ LIMIT = 50_000_000
 
 
 class NotebookEditArgs(msgspec.Struct, frozen=True):
-    """What to do with which cell."""
+    """A cell, and the change to make."""
 
     notebook_path: str
     new_source: str = ""
@@ -55,7 +55,7 @@ async def _change(path: str, args: NotebookEditArgs, *, env: Env) -> Outcome:
     source = decode(data)
     sheet = sheet_of(source.text) if source else None
     if source is None or sheet is None:
-        raise Refusal(f"{short(path, env)} is no notebook that can be read; use Edit on its text.")
+        raise Refusal(f"{short(path, env)} is not a readable notebook; use Edit on its text.")
     index = _index(sheet, args)
     made, what = _planned(sheet, index, args)
     result = splice(source, made)
@@ -69,26 +69,26 @@ async def _change(path: str, args: NotebookEditArgs, *, env: Env) -> Outcome:
 
 
 def _planned(sheet: Sheet, index: int, args: NotebookEditArgs) -> tuple[list[Splice], str]:
-    """What to change in the text, and that in words."""
-    from travois.tools import notebook_cells as sheets
+    """Return the splices for the edit, and a description of it."""
+    from travois.tools import notebook_cells
 
     if args.edit_mode == "insert":
         kind = args.cell_type or "code"
-        made = sheets.insert(sheet, index + 1, source=args.new_source, cell_type=kind)
+        made = notebook_cells.insert(sheet, index + 1, source=args.new_source, cell_type=kind)
         return made, f"Inserted a {kind} cell as cell {index + 1}"
     if index < 0:
-        raise Refusal("Say which cell is meant: cell_id, or cell_number counted from 0.")
+        raise Refusal("Give cell_id, or cell_number counted from 0.")
     if args.edit_mode == "delete":
-        return sheets.delete(sheet, index), f"Deleted cell {index}"
+        return notebook_cells.delete(sheet, index), f"Deleted cell {index}"
     kind = args.cell_type or sheet.notebook.cells[index].cell_type
-    if sheets.unchanged(sheet, index, source=args.new_source, cell_type=kind):
-        raise Refusal(f"Cell {index} is like this already; there is nothing to change.")
-    made = sheets.replace(sheet, index, source=args.new_source, cell_type=kind)
+    if notebook_cells.unchanged(sheet, index, source=args.new_source, cell_type=kind):
+        raise Refusal(f"Cell {index} already has this content; nothing to change.")
+    made = notebook_cells.replace(sheet, index, source=args.new_source, cell_type=kind)
     return made, f"Replaced cell {index}"
 
 
 def _index(sheet: Sheet, args: NotebookEditArgs) -> int:
-    """The number of the cell that is meant, from 0; -1 if none was named."""
+    """Return the number of the cell that is meant, from 0; -1 if none was named."""
     cells = sheet.notebook.cells
     if args.cell_id:
         numbered = NUMBERED.fullmatch(args.cell_id)
@@ -100,19 +100,19 @@ def _index(sheet: Sheet, args: NotebookEditArgs) -> int:
         number = args.cell_number
     if number >= len(cells):
         known = ", ".join(cell.id or f"cell-{i}" for i, cell in enumerate(cells[:50]))
-        raise Refusal(f"There is no such cell. The cells are: {known or 'none'}.")
+        raise Refusal(f"There is no such cell. Cells: {known or 'none'}.")
     return max(number, -1)
 
 
 def _changed(path: str, env: Env) -> str:
-    return f"You have not read {short(path, env)} as it is now; nothing was changed. Read it first."
+    return f"{short(path, env)} has changed or was not read; nothing was changed. Read it first."
 
 
 NOTEBOOK_EDIT = Tool(
     name="NotebookEdit",
     description=(
-        "Replace, insert (after the cell named; none: first) or delete a cell of a notebook that "
-        "was Read. Name it by cell_id, or by cell_number from 0."
+        "Replace, insert (after the given cell; none: first) or delete a cell of a notebook you "
+        "have Read. Give cell_id, or cell_number from 0."
     ),
     args=NotebookEditArgs,
     access=lambda args, here: writes(args.notebook_path, here),

@@ -1,4 +1,4 @@
-"""A notebook's cells: as a model reads them, and as places in its JSON text."""
+"""A notebook's cells: as a model reads them, and as positions in the JSON text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from travois.tools.match import indent_of
 from travois.tools.text import Place, Splice, fit_parts, shown
 
 OUTPUT = 2_000
-"""How many characters of one output are shown."""
+"""Maximum characters shown of one output."""
 BLANK = re.compile(r"[ \t\r\n]*")
 ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -24,7 +24,7 @@ Words = str | list[str]
 
 
 class Output(msgspec.Struct, frozen=True):
-    """What a cell brought when it ran."""
+    """An output of a cell."""
 
     output_type: str = ""
     text: Words = ""
@@ -52,14 +52,14 @@ class Notebook(msgspec.Struct, frozen=True):
 
 
 class Span(NamedTuple):
-    """Where a JSON value stands in a text."""
+    """The position of a JSON value in a text."""
 
     start: int
     end: int
 
 
 def parse(text: str) -> Notebook | None:
-    """The notebook in this text; None if it is none."""
+    """Return the notebook in this text; None if it is none."""
     try:
         return msgspec.json.decode(text.encode(errors="replace"), type=Notebook)
     except msgspec.DecodeError:
@@ -67,12 +67,12 @@ def parse(text: str) -> Notebook | None:
 
 
 def joined(words: Words) -> str:
-    """Text that notebooks write as one string or as a list of lines."""
+    """Join text that notebooks store as one string or as a list of lines."""
     return words if isinstance(words, str) else "".join(words)
 
 
 def show(text: str, start: Place, limit: int, *, room: Room) -> str:
-    """The cells from a place on with shortened outputs; empty if this is no notebook."""
+    """Return the cells from a place on with shortened outputs; empty if this is no notebook."""
     notebook = parse(text)
     if notebook is None:
         return ""
@@ -89,7 +89,7 @@ def show(text: str, start: Place, limit: int, *, room: Room) -> str:
 
 
 def members(text: str, at: int) -> dict[str, Span]:
-    """The values of the JSON object that begins here, by name."""
+    """Return the values of the JSON object that begins here, by name."""
     found = dict[str, Span]()
     at = _skip(text, at + 1)
     while text[at] != "}":
@@ -101,7 +101,7 @@ def members(text: str, at: int) -> dict[str, Span]:
 
 
 def elements(text: str, at: int) -> list[Span]:
-    """The values of the JSON array that begins here."""
+    """Return the values of the JSON array that begins here."""
     found = list[Span]()
     at = _skip(text, at + 1)
     while text[at] != "]":
@@ -153,7 +153,7 @@ def _plain(value: msgspec.Raw) -> str:
 
 
 def _short(text: str) -> str:
-    """Plain text without colours, its middle left out if it is long."""
+    """Return plain text without colors, shortened in the middle if it is long."""
     text = ESCAPE.sub("", text).rstrip("\n")
     if len(text) <= OUTPUT:
         return text
@@ -169,7 +169,7 @@ ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How a JSON text is laid out: `unit` is a step of indentation, None if all is on one line."""
+    """The layout of a JSON text: `unit` is one step of indentation, None if all is on one line."""
 
     unit: str | None
     newline: str
@@ -178,7 +178,7 @@ class Style(msgspec.Struct, frozen=True):
     ascii: bool
 
     def render(self, value: object, *, base: str) -> str:
-        """A value in this style, for a line that is indented by `base`."""
+        """Return a value in this style, for a line that is indented by `base`."""
         comma = self.comma if self.unit is None else ","
         text = json.dumps(
             value,
@@ -200,7 +200,7 @@ class Sheet(msgspec.Struct, frozen=True):
 
 
 def sheet_of(text: str) -> Sheet | None:
-    """The notebook in this text with its places; None if it is none."""
+    """Return the notebook in this text with its places; None if it is none."""
     notebook = parse(text)
     if notebook is None:
         return None
@@ -209,7 +209,7 @@ def sheet_of(text: str) -> Sheet | None:
 
 
 def replace(sheet: Sheet, index: int, *, source: str, cell_type: str) -> list[Splice]:
-    """Give a cell another source, and perhaps another type; what it brought is forgotten."""
+    """Replace a cell's source, and perhaps its type; its outputs are cleared."""
     span = sheet.cells[index]
     parts = members(sheet.text, span.start)
     if cell_type != sheet.notebook.cells[index].cell_type or "source" not in parts:
@@ -223,7 +223,7 @@ def replace(sheet: Sheet, index: int, *, source: str, cell_type: str) -> list[Sp
 
 
 def insert(sheet: Sheet, index: int, *, source: str, cell_type: str) -> list[Splice]:
-    """A cell of its own, to stand at this index."""
+    """Return a cell of its own, to stand at this index."""
     style, cells = sheet.style, sheet.cells
     base = _indent(sheet.text, cells[0].start) if cells else (style.unit or "") * 2
     made = style.render(_made(sheet, index, source=source, cell_type=cell_type), base=base)
@@ -238,7 +238,7 @@ def insert(sheet: Sheet, index: int, *, source: str, cell_type: str) -> list[Spl
 
 
 def delete(sheet: Sheet, index: int) -> list[Splice]:
-    """Take a cell out, with the comma that parted it from its neighbour."""
+    """Delete a cell, with the comma beside it."""
     cells = sheet.cells
     if index + 1 < len(cells):
         return [Splice(cells[index].start, cells[index + 1].start, "")]
@@ -278,7 +278,7 @@ def _made(sheet: Sheet, index: int, *, source: str, cell_type: str) -> dict[str,
 
 
 def _run(cell_type: str) -> dict[str, object]:
-    """What a code cell has before it has run."""
+    """Return the fields of a code cell that has not run."""
     return {"outputs": [], "execution_count": None} if cell_type == "code" else {}
 
 
@@ -290,7 +290,7 @@ def _unused_id(sheet: Sheet, seed: str) -> str:
 
 
 def _apart(sheet: Sheet, base: str) -> str:
-    """What stands between two cells."""
+    """Return the text between two cells."""
     if len(sheet.cells) > 1:
         return sheet.text[sheet.cells[0].end : sheet.cells[1].start]
     style = sheet.style
@@ -302,11 +302,11 @@ def _lines(source: str) -> list[str]:
 
 
 def _indent(text: str, at: int) -> str:
-    """The indentation of the line on which this character stands."""
+    """Return the indentation of the line on which this character stands."""
     return indent_of(text[text.rfind("\n", 0, at) + 1 : at])
 
 
 def unchanged(sheet: Sheet, index: int, *, source: str, cell_type: str) -> bool:
-    """Whether a cell is like this already."""
+    """Return whether a cell is like this already."""
     cell = sheet.notebook.cells[index]
     return (joined(cell.source), cell.cell_type) == (source, cell_type)

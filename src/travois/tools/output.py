@@ -1,4 +1,4 @@
-"""What a program wrote, as a model can read it: decoded, without screen effects, and bounded."""
+"""Program output made readable for a model: decoded, without terminal codes, and shortened."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from travois.context.tool_results import clip_ends, left_out, measure
 from travois.ports.world import Captured
-from travois.tools import text as texts
+from travois.tools.text import decode, shown
 
 TOKENS = 8_000
-"""How much a model sees of an output that no call asked for."""
+"""Tokens shown of an output that no call asked for."""
 MARKER = 120
 """The tokens for what is said in place of the middle."""
 LOOK = 256 * 1024
-"""How many bytes of a long output are looked at, at each end."""
+"""Bytes examined at each end of a long output."""
 ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"
     r"|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?"
@@ -49,7 +49,7 @@ Keep = Callable[[bytes], str]
 
 
 def readable(output: Captured, *, tokens: int = TOKENS, keep: Keep | None = None) -> Readable:
-    """The output if it is short, else its two ends, what is missing, and where to read that.
+    """Return the output if it is short, else its two ends, what is missing, and where to read that.
 
     All numbers are those of the output as the program wrote it.
     """
@@ -68,8 +68,8 @@ def readable(output: Captured, *, tokens: int = TOKENS, keep: Keep | None = None
     )
     unit = "bytes" if part is None else "characters"
     if part is None:  # the middle is not at hand as text: what is shown is counted as it was
-        shown = len((clipped.head + clipped.tail).encode(errors="surrogatepass"))
-        clipped = replace(clipped, characters=max(0, total - shown))
+        ends = len((clipped.head + clipped.tail).encode(errors="surrogatepass"))
+        clipped = replace(clipped, characters=max(0, total - ends))
     missing = left_out(clipped, total=total, lines=output.lines, unit=unit)
     gap = f"[{missing}. {_kept(output, keep, line=clipped.next)}".rstrip() + "]\n"
     head = clipped.head if clipped.head.endswith("\n") else f"{clipped.head}\n"
@@ -77,7 +77,7 @@ def readable(output: Captured, *, tokens: int = TOKENS, keep: Keep | None = None
 
 
 def _ends(output: Captured) -> tuple[Part, Part]:
-    """The beginning and the end of an output that is too long to be looked at as a whole."""
+    """Return the beginning and the end of an output that is too long to be looked at as a whole."""
     end = output.tail if output.missing else output.head[-LOOK:] + output.tail
     front = _part(_uncut(output.head[:LOOK], "end"))
     return front, _part(_uncut(end[-LOOK:], "start"))
@@ -90,39 +90,39 @@ def _kept(output: Captured, keep: Keep | None, *, line: int = 1) -> str:
         what = "The first part of it" if output.is_capped else "All of it"
         return f"{what} is in {output.file}; {onward}"
     if keep is None:
-        return "It was not kept."
+        return "It was not saved."
     data, what = output.joined(), "All of it is"
     if output.missing:
-        gap = b"\n[... %d bytes were not kept ...]\n" % output.missing
+        gap = b"\n[... %d bytes were not saved ...]\n" % output.missing
         data = output.head + gap + output.tail
-        what = f"All but {output.missing:,} bytes in the middle, which were not kept, is"
+        what = f"All but {output.missing:,} bytes in the middle, which were not saved, is"
     try:
         path = keep(data)
     except OSError as error:
-        return f"It could not be kept: {error}."
+        return f"It could not be saved: {error}."
     return f"{what} in {path}; {onward}"
 
 
 def _part(data: bytes) -> Part:
     nul = "NUL bytes are shown as \\0" if b"\0" in data else ""
-    decoded = texts.decode(data)
+    decoded = decode(data)
     if decoded is None and nul:
-        decoded = texts.decode(data.replace(b"\0", b"\\0"))
+        decoded = decode(data.replace(b"\0", b"\\0"))
     elif nul:
         nul = ""
     if decoded is None or (nul and decoded.encoding.codec != "utf-8"):
         return Part(None)
-    plain = plain_text(texts.shown(decoded.text))
+    plain = plain_text(shown(decoded.text))
     strange = len(CONTROL.findall(plain))
     if strange > len(plain) / 50:
         return Part(None)
     label = decoded.encoding.label
-    said = f"The output is not UTF-8; it is shown as {label}" if label else ""
+    said = f"The output is not UTF-8; decoded as {label}" if label else ""
     return Part(CONTROL.sub(_visible, plain) if strange else plain, said or nul)
 
 
 def plain_text(text: str) -> str:
-    """The text as it stands on a screen in the end: no colours, last state of each line."""
+    """Return the text as it stands on a screen in the end: no colours, last state of each line."""
     if "\x1b" in text:
         text = ESCAPE.sub("", text)
     if "\x08" in text:
@@ -138,7 +138,7 @@ def _visible(match: re.Match[str]) -> str:
 
 
 def _uncut(data: bytes, side: str) -> bytes:
-    """The bytes without a UTF-8 character that was cut in two on that side."""
+    """Return the bytes without a UTF-8 character that was cut in two on that side."""
     if side == "start":
         return re.sub(rb"\A[\x80-\xbf]{1,3}", b"", data)
     return re.sub(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z", b"", data)

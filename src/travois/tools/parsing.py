@@ -1,4 +1,4 @@
-"""Sources are read in a process of their own: a parser that hangs on one takes nobody with it.
+"""A subprocess that parses source files, so that a hanging parser stops nothing else.
 
 Grammars are programs of others, and some never end on what is no valid source. Nothing but the end
 of their process stops them.
@@ -16,7 +16,7 @@ import msgspec
 from travois.tools import syntax
 
 PATIENCE = 3.0
-"""How many seconds one source may take."""
+"""Seconds that one source may take."""
 PARTED = re.compile(r"\.|::|#|->")
 
 
@@ -44,7 +44,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return re.compile(rf"(?:.*\.)?{outer}{self.expression}", re.IGNORECASE if self.loose else 0)
 
     def near(self, data: bytes, language: str) -> bool:
-        """Whether there is a line that may define it, as far as the language shows that."""
+        """Return whether there is a line that may define it, as far as the language shows that."""
         flags = re.IGNORECASE if self.loose else 0
         line = syntax.grammars()[language].near.replace("NAME", f"(?:{self.expression})")
         defines, text = re.compile(line, flags), data.decode(errors="replace")
@@ -64,7 +64,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What to tell of sources: what they define, what of it has this name, or where it is used."""
+    """A parse job: list definitions, find definitions of a name, or find its uses."""
 
     what: Literal["outline", "definitions", "uses"]
     wanted: Wanted
@@ -72,7 +72,7 @@ class Task(msgspec.Struct, frozen=True):
     sources: tuple[Source, ...] = ()
 
     def lines(self, source: Source) -> Iterable[str]:
-        """What there is to tell of one; where the grammar is missing, any line with the word."""
+        """Return the result lines for one source; any line with the word if it has no grammar."""
         known = syntax.installed(source.language)
         if self.what == "uses" or (self.what == "definitions" and not known):
             return (_use(one) for one in syntax.mentions(*self._about(source), self.wanted.last))
@@ -95,7 +95,7 @@ def _row(one: syntax.Symbol) -> str:
 
 
 def told(task: Task, source: Source) -> list[str] | None:
-    """What there is to tell of one source; none if it cannot be parsed."""
+    """Return the result lines for one source; None if it cannot be parsed."""
     try:
         return list(task.lines(source))
     except syntax.Unparsed:
@@ -103,7 +103,7 @@ def told(task: Task, source: Source) -> list[str] | None:
 
 
 def main() -> None:
-    """Do the task that comes in: a line of JSON goes out for each source, as soon as it is done."""
+    """Run the task from standard input; write a line of JSON for each source when it is done."""
     import faulthandler
 
     task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Task)

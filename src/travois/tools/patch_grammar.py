@@ -1,4 +1,4 @@
-"""The patch grammar that OpenAI's models know: several files in one text, found by their context.
+"""The patch format of OpenAI's models: several files in one text, located by context.
 
 `*** Begin Patch`, then for each file `*** Add File:`, `*** Delete File:` or `*** Update File:` with
 chunks of lines behind a blank, `-` or `+`, and `*** End Patch`. A chunk has no line numbers: it is
@@ -17,7 +17,9 @@ import msgspec
 from travois.ports.tool import Refusal
 from travois.tools.match import nearest
 
-BEGIN, END, END_OF_FILE = "*** Begin Patch", "*** End Patch", "*** End of File"
+BEGIN = "*** Begin Patch"
+END = "*** End Patch"
+END_OF_FILE = "*** End of File"
 FILE = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+?)\s*$")
 MOVE = re.compile(r"\*\*\* Move to: (.+?)\s*$")
 DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-")
@@ -36,12 +38,12 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What a patch does to one file."""
+    """The part of a patch for one file."""
 
     kind: Literal["add", "delete", "update"]
     path: str
     text: str = ""
-    """What a new file holds."""
+    """The content of a new file."""
     move: str = ""
     chunks: tuple[Chunk, ...] = ()
 
@@ -52,13 +54,13 @@ def parse_patch(text: str) -> tuple[FileChange, ...]:
     while lines and not lines[0].strip():
         lines.pop(0)
     if not lines or lines[0].strip() != BEGIN:
-        raise Refusal(f"This is no patch: its first line must be '{BEGIN}'.")
+        raise Refusal(f"Not a patch: the first line must be '{BEGIN}'.")
     ends = [n for n, line in enumerate(lines) if line.strip() == END]
     if not ends:
-        raise Refusal(f"The patch has no end: its last line must be '{END}'.")
+        raise Refusal(f"The patch is incomplete: the last line must be '{END}'.")
     found = tuple(_changes(lines[1 : ends[-1]]))
     if not found:
-        raise Refusal("The patch names no file; begin a part with '*** Update File: PATH'.")
+        raise Refusal("The patch names no file; start a section with '*** Update File: PATH'.")
     return found
 
 
@@ -79,7 +81,7 @@ def _change(kind: str, path: str, body: list[str]) -> FileChange:
         case "Add":
             if wrong := next((line for line in body if line and line[0] != "+"), ""):
                 raise Refusal(
-                    f"In the new file {path}, this line does not begin with +: {wrong!r}."
+                    f"In the new file {path}, this line does not start with +: {wrong!r}."
                 )
             return FileChange("add", path, "".join(f"{line[1:]}\n" for line in body if line))
         case "Delete":
@@ -88,7 +90,7 @@ def _change(kind: str, path: str, body: list[str]) -> FileChange:
             move = MOVE.match(body[0]) if body else None
             chunks = tuple(_chunks(path, body[1:] if move else body))
             if not chunks and move is None:
-                raise Refusal(f"The patch changes nothing in {path}: it has no lines for it.")
+                raise Refusal(f"The patch changes nothing in {path}: the section is empty.")
             return FileChange("update", path, move=move[1] if move else "", chunks=chunks)
 
 
@@ -110,7 +112,7 @@ def _chunks(path: str, lines: list[str]) -> Iterator[Chunk]:
             _take(line, old, new)
         else:
             raise Refusal(
-                f"In the patch of {path}, this line begins with none of ' -+@': {line!r}."
+                f"In the patch of {path}, this line must start with one of ' -+@': {line!r}."
             )
     while old and new and not old[-1] and not new[-1] and lines and not lines[-1]:
         # Blank lines between two files of a patch are not lines of the first one.
@@ -144,7 +146,7 @@ def apply_chunks(text: str, chunks: Sequence[Chunk], path: str) -> str:
 
 
 def _fitted(lines: Sequence[str], chunk: Chunk, start: int) -> list[str]:
-    """The new lines of a chunk; those that it keeps stay as they stand in the file."""
+    """Return the new lines of a chunk; those that it keeps stay as they stand in the file."""
     kept, made, taken = lines[start : start + len(chunk.old)], list[str](), 0
     for line in chunk.new:
         rest = chunk.old[taken:]
@@ -157,11 +159,13 @@ def _fitted(lines: Sequence[str], chunk: Chunk, start: int) -> list[str]:
 
 
 def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
-    """Where a chunk belongs, from line `at` on."""
+    """Find the line at which a chunk applies, from line `at` on."""
     for anchor in chunk.anchors:
         found = _sought(lines, (anchor,), at)
         if found < 0:
-            raise Refusal(f"Nothing was changed: {which} is below {anchor!r}, which is not there.")
+            raise Refusal(
+                f"Nothing was changed: {which} needs the line {anchor!r}, which is missing."
+            )
         at = found + 1
     if not chunk.old:
         return at if chunk.anchors else len(lines)
@@ -176,7 +180,7 @@ def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
 
 
 def _sought(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
-    """The first line from `at` on where these stand; less and less exactly, else -1."""
+    """Return the first line from `at` on where these stand; less and less exactly, else -1."""
     for same in (str, str.rstrip, str.strip, _plain):
         sought = [same(line) for line in wanted]
         there = [same(line) for line in lines[at:]]
@@ -187,6 +191,6 @@ def _sought(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
 
 
 def _plain(line: str) -> str:
-    """A line without what a model may have written in simpler signs."""
+    """Return a line without what a model may have written in simpler signs."""
     text = unicodedata.normalize("NFKC", line).translate(DASHES | QUOTES)
     return text.strip()

@@ -1,4 +1,4 @@
-"""Where a path that a model wrote leads, and what to say when it leads nowhere."""
+"""Paths in tool arguments: resolving, displaying, and helpful errors for missing files."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ MANY = 5_000
 
 
 def absolute(path: str, cwd: str) -> str:
-    """The path without `~`, dots and doubled slashes; links are not followed.
+    """Return the path without `~`, dots and doubled slashes; links are not followed.
 
     What is judged is what is opened: `link/..` means the folder that holds the link.
     """
     if "\0" in path:
         shown = plain(path)
-        raise Refusal(f"{shown} has a NUL character, which no path can hold. Leave it out.")
+        raise Refusal(f"{shown} contains a NUL character; remove it from the path.")
     full = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
     return "/" + full.lstrip("/")
 
 
 def reads(path: str, here: Here) -> tuple[Access, ...]:
-    """That a call reads one file."""
+    """Return the access of a call that reads one file."""
     _check_path(path)
     return (Access("read", absolute(path, here.cwd)),)
 
 
 def writes(path: str, here: Here) -> tuple[Access, ...]:
-    """That a call changes one file."""
+    """Return the access of a call that changes one file."""
     _check_path(path)
     return (Access("write", absolute(path, here.cwd)),)
 
@@ -39,24 +39,24 @@ def writes(path: str, here: Here) -> tuple[Access, ...]:
 def _check_path(path: str) -> None:
     """Raise for a path that no file can have."""
     if "\0" in path:
-        raise Refusal(f"{plain(path)} cannot be the path of a file: it has a NUL character")
+        raise Refusal(f"{plain(path)} is not a valid path: it contains a NUL character")
 
 
 def short(path: str, env: Env) -> str:
-    """The path as a person would write it: from the workspace on, where it is inside."""
+    """Return the path as a person would write it: from the workspace on, where it is inside."""
     inside = path.startswith(env.root.rstrip("/") + "/")
     return plain(os.path.relpath(path, env.root) if inside else path)
 
 
 def plain(path: str) -> str:
-    """The path with escapes for what would not be seen, or would play tricks on a screen."""
+    """Return the path with escapes for what would not be seen, or would play tricks on a screen."""
     if path.isprintable():
         return path
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
 
 
 async def existing(path: str, env: Env) -> Stat:
-    """What the file is; a folder, a device or nothing is refused."""
+    """Return the stat of a file; refuse folders, devices and missing files."""
     stat = await env.files.stat(path)
     if stat is None:
         raise Refusal(await _missing(path, env))
@@ -68,7 +68,7 @@ async def existing(path: str, env: Env) -> Stat:
 
 
 def linked(stat: Stat | None) -> str:
-    """A remark on where a link leads; empty if it is none."""
+    """Return a remark on where a link leads; empty if it is none."""
     return f" (a link to {plain(stat.link)})" if stat and stat.link and not stat.private else ""
 
 
@@ -76,11 +76,11 @@ async def _missing(path: str, env: Env) -> str:
     folder, name = os.path.split(path)
     stat = await env.files.stat(folder)
     if stat is None or stat.kind != "folder":
-        return f"There is no {short(path, env)}: not even the folder {plain(folder)} exists."
+        return f"{short(path, env)} does not exist, nor does the folder {plain(folder)}."
     similar = _similar(name, await env.files.names(folder, limit=MANY))
     near = [short(os.path.join(folder, other), env) for other in similar]
-    hint = f" Did you mean {' or '.join(near)}?" if near else f" Relative paths begin at {env.cwd}."
-    return f"There is no {short(path, env)}.{hint}"
+    hint = f" Did you mean {' or '.join(near)}?" if near else f" Relative paths start at {env.cwd}."
+    return f"{short(path, env)} does not exist.{hint}"
 
 
 def _similar(name: str, names: list[str]) -> list[str]:
@@ -96,5 +96,5 @@ def _similar(name: str, names: list[str]) -> list[str]:
 async def _folder(path: str, env: Env) -> str:
     names = await env.files.names(path, limit=MANY)
     more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    inside = f" It holds {plain(', '.join(names[:FEW]))}{more}." if names else " It is empty."
+    inside = f" It contains {plain(', '.join(names[:FEW]))}{more}." if names else " It is empty."
     return f"{short(path, env)} is a folder; list it with Glob or Bash ls.{inside}"

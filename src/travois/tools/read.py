@@ -1,4 +1,4 @@
-"""Read: what is in a file, as text with line numbers, as an image, or page by page."""
+"""Read: text with line numbers, images, PDF text and notebooks."""
 
 from __future__ import annotations
 
@@ -71,17 +71,17 @@ CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
 
 
 def image_type(head: bytes) -> str:
-    """The media type of an image that models can see; empty if it is none."""
+    """Return the media type of an image that models can see; empty if it is none."""
     return next((mime for at, start, mime in IMAGES if head.startswith(start, at)), "")
 
 
 def kind(head: bytes) -> str:
-    """What a file that is no text seems to be."""
+    """Describe the kind of a binary file by its first bytes."""
     return next((name for at, start, name in KINDS if head.startswith(start, at)), "binary data")
 
 
 def garbled(head: bytes) -> bool:
-    """Whether there are too many control characters for a text."""
+    """Return whether there are too many control characters for a text."""
     return len(head) - len(head.translate(None, CONTROLS)) > len(head) // 10
 
 
@@ -90,13 +90,13 @@ def garbled(head: bytes) -> bool:
 
 AT_ONCE = 20
 RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
-EMPTY = "[no text on this page; it may be a scan]"
+EMPTY = "[no text on this page; it may be scanned]"
 BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a malformed document can make a parser raise."""
+"""Errors that a malformed document can make a parser raise."""
 
 
 def pages_of(data: bytes, wanted: str, *, column: int, room: Room) -> str:
-    """The pages named like `3` or `1-5`, each under a mark; all if none are and they are few."""
+    """Return the pages named like `3` or `1-5`, each under a heading; all by default."""
     import logging
 
     from pypdf import PdfReader
@@ -114,14 +114,14 @@ def pages_of(data: bytes, wanted: str, *, column: int, room: Room) -> str:
 
 
 def _range(wanted: str, count: int) -> tuple[int, int]:
-    """The first and the last page asked for, as far as they exist."""
+    """Return the first and the last page asked for, as far as they exist."""
     said = RANGE.fullmatch(wanted.strip()) if wanted else None
     if wanted and said is None:
         raise Refusal(f'pages must be like "3" or "1-5", not {wanted!r}.')
     first = int(said[1]) if said else 1
     last = int(said[2] or count) if said and said[2] is not None else first if said else count
     if not 1 <= first <= min(last, count):
-        raise Refusal(f"The PDF has pages 1-{count}; {wanted!r} is not among them.")
+        raise Refusal(f"The PDF has pages 1-{count}; {wanted!r} is out of range.")
     return first, min(last, count, first + AT_ONCE - 1)
 
 
@@ -143,13 +143,13 @@ WHOLE = 50_000_000
 """Larger files are read in parts, and are not known as a whole afterwards."""
 PART = 4_000_000
 IMAGE = 3_750_000
-"""What providers take once it is encoded."""
+"""The largest image that providers accept once it is encoded."""
 EIGHT_BIT = ("cp1252", "latin-1")
 NAMES = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 
 
 class ReadArgs(msgspec.Struct, frozen=True):
-    """Which file, and which part of it."""
+    """A file, and the part of it to read."""
 
     file_path: str
     offset: int = 0
@@ -177,7 +177,7 @@ async def _read(args: ReadArgs, env: Env, call: str) -> Outcome:
 async def _pages(data: bytes, args: ReadArgs, *, size: int, room: Room) -> Outcome:
 
     if size > len(data):
-        raise Refusal(f"This PDF of {size:,} bytes is too large; use Bash with pdftotext -f -l.")
+        raise Refusal(f"This PDF ({size:,} bytes) is too large; use Bash with pdftotext -f -l.")
     wanted = partial(pages_of, data, args.pages, column=max(args.column, 1), room=room)
     return said(await to_thread.run_sync(wanted, abandon_on_cancel=True))
 
@@ -185,8 +185,8 @@ async def _pages(data: bytes, args: ReadArgs, *, size: int, room: Room) -> Outco
 def _image(data: bytes, mime: str, stat: Stat, *, path: str, env: Env) -> Outcome:
     if stat.size > IMAGE:
         raise Refusal(
-            f"{short(path, env)} ({mime}, {stat.size:,} bytes) is too large to be shown; make a "
-            f"smaller copy with Bash and read that. The limit is {IMAGE:,} bytes."
+            f"{short(path, env)} ({mime}, {stat.size:,} bytes) is too large (limit: {IMAGE:,} "
+            "bytes); make a smaller copy with Bash and Read that."
         )
     name = short(path, env)
     image = Media("image", mime, env.blobs.put(data), size=len(data), name=name)
@@ -216,7 +216,7 @@ def _lines(source: Decoded, args: ReadArgs, room: Room) -> Outcome:
     page.close()
     total = source.text.count(feed) + (not source.text.endswith(feed))
     if not page.lines:
-        raise Refusal(f"The file has only {total} lines; offset {args.offset} is behind its end.")
+        raise Refusal(f"The file has only {total} lines; offset {args.offset} is past the end.")
     fitted = _fitted(page)
     notes = list(_oddities(source))
     if page.first.column > 1 or fitted.next.line <= total:
@@ -232,7 +232,7 @@ def _page(args: ReadArgs, room: Room, feed: str) -> Page:
 def _fitted(page: Page) -> Fitted:
     if page.missed:
         line, column = page.first
-        raise Refusal(f"Line {line} is shorter than column {column}; leave column out to read it.")
+        raise Refusal(f"Line {line} is shorter than column {column}; omit column to read it.")
     return page.fit()
 
 
@@ -252,11 +252,11 @@ def _oddities(source: Decoded) -> Iterator[str]:
         yield f"encoding: {source.encoding.label}"
     kinds = endings(source.text)
     if len(kinds) > 1:
-        yield f"mixed line ends: {', '.join(NAMES[kind] for kind in kinds)}"
+        yield f"mixed line endings: {', '.join(NAMES[kind] for kind in kinds)}"
 
 
 async def _part(path: str, head: bytes, args: ReadArgs, *, size: int, env: Env) -> Outcome:
-    """Some lines of a file that is too large to be held in memory."""
+    """Return some lines of a file that is too large to be held in memory."""
     encoding = detect(head)
     if encoding is None or _garbled(encoding, head):
         raise Refusal(_binary(short(path, env), head, size))
@@ -283,8 +283,8 @@ def _garbled(encoding: Encoding, data: bytes) -> bool:
 
 
 def _binary(name: str, head: bytes, size: int) -> str:
-    advice = "Look into it with Bash (file, strings, xxd, unzip -l)."
-    return f"{name} is {kind(head)} of {size:,} bytes, not text. {advice}"
+    advice = "Inspect it with Bash (file, strings, xxd, unzip -l)."
+    return f"{name} is {kind(head)} ({size:,} bytes), not text. {advice}"
 
 
 READ = Tool(

@@ -31,7 +31,7 @@ MAX_ALTERNATIVES = 200
 
 
 class PathFilter(msgspec.Struct, frozen=True):
-    """Which paths some patterns mean, and what ripgrep is told so that it looks at few others."""
+    """The paths that some globs match, and ignore rules that keep ripgrep from other folders."""
 
     wanted: tuple[re.Pattern[str], ...] = ()
     barred: tuple[re.Pattern[str], ...] = ()
@@ -39,7 +39,7 @@ class PathFilter(msgspec.Struct, frozen=True):
     """Lines of an ignore file that leaves out nothing that is wanted; empty if all may be."""
 
     def fits(self, path: str) -> bool:
-        """Whether one of the patterns matches the path, and none of those with a `!`."""
+        """Return whether one of the patterns matches the path, and none of those with a `!`."""
         if self.wanted and not any(pattern.fullmatch(path) for pattern in self.wanted):
             return False
         return not any(pattern.fullmatch(path) for pattern in self.barred)
@@ -62,7 +62,7 @@ def path_filter(patterns: str) -> PathFilter:
 
 
 def split(patterns: str) -> list[str]:
-    """Several patterns in one word, parted by commas or blanks outside braces."""
+    """Split several patterns at commas or spaces outside braces."""
     tokens = TOKEN.findall(patterns)
     braces, depth, parts = _balanced(tokens), 0, [""]
     for token in tokens:
@@ -75,7 +75,7 @@ def split(patterns: str) -> list[str]:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """What a path must match in full; a pattern without a slash matches in every folder."""
+    """Compile a glob for full matches; a pattern without a slash matches in every folder."""
     tokens = TOKEN.findall(_anchored(pattern))
     braces, depth, parts = _balanced(tokens), 0, list[str]()
     for token in tokens:
@@ -90,7 +90,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def fixed_head(pattern: str) -> tuple[str, str]:
-    """Part a pattern at the last slash before anything that is not literal."""
+    """Split a pattern at the last slash before its first wildcard."""
     found = LITERAL.match(pattern)
     literal = found[0] if found else ""
     cut = len(pattern) if literal == pattern else len(literal)
@@ -99,7 +99,7 @@ def fixed_head(pattern: str) -> tuple[str, str]:
 
 
 def alternatives(pattern: str) -> list[tuple[str, ...]] | None:
-    """The tokens of each pattern that the braces of one stand for; none if these are too many."""
+    """Expand braces into the tokens of each alternative; None if there are too many."""
     tokens = TOKEN.findall(_anchored(pattern))
     if not _balanced(tokens):
         return [tuple(tokens)]
@@ -157,7 +157,7 @@ def _balanced(tokens: Sequence[str]) -> bool:
 
 
 def _rules(patterns: Sequence[str]) -> str:
-    """Ignore everything but the folders on the way to what the patterns name, and that."""
+    """Build ignore rules for everything but the patterns and the folders that lead to them."""
     lines = dict.fromkeys(["*"] if patterns else [])
     for pattern in patterns:
         found = alternatives(pattern)
@@ -169,7 +169,7 @@ def _rules(patterns: Sequence[str]) -> str:
 
 
 def _exceptions(tokens: Sequence[str]) -> Iterator[str]:
-    """What must not be ignored for the sake of one pattern without braces."""
+    """Yield the ignore-file exceptions that one pattern without braces needs."""
     parts = _parts(tokens)
     crossing = [any(token.startswith("**") for token in part) for part in parts]
     deep = any(crossing)
@@ -190,7 +190,7 @@ def _exceptions(tokens: Sequence[str]) -> Iterator[str]:
 
 
 def _parts(tokens: Sequence[str]) -> list[list[str]]:
-    """The tokens of each part of the path."""
+    """Return the tokens of each part of the path."""
     parts: list[list[str]] = [[]]
     for token in tokens:
         if token in ("/", "\\/"):
@@ -204,7 +204,7 @@ def _parts(tokens: Sequence[str]) -> list[list[str]]:
 
 
 def _loosened(part: Sequence[str]) -> str:
-    """A pattern that matches at least as much, in the few signs that every dialect has.
+    """Return a pattern that matches at least as much, in the few signs that every dialect has.
 
     Ripgrep's `?` is one byte, so it stands only for what is one.
     """
@@ -230,8 +230,8 @@ RG = (
 )
 SECONDS = 30.0
 MAX_BYTES = 16 * 1024 * 1024
-"""How much of an unordered answer is read before it is asked for in order."""
-KEPT_BACK = "\n(files that a rule keeps from being read are left out)"
+"""Bytes read of an unordered answer before an ordered one is requested."""
+KEPT_BACK = "\n(files denied by a permission rule are left out)"
 BINARY = re.compile(
     rb"(.*?): ((?:WARNING: stopped|binary file matches).* byte around offset \d+\))"
 )
@@ -251,28 +251,28 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """What ripgrep is asked, and where."""
+    """A query for ripgrep, and the folder to run it in."""
 
     folder: str
-    """Where it runs: an absolute path."""
+    """The folder to run in: an absolute path."""
     target: str
-    """What it searches: that folder, or a file by its path from there."""
+    """The search target: that folder, or a file by its relative path."""
     base: str
-    """What goes before its paths, so that they lead there from the shell's folder."""
+    """The prefix that makes its paths relative to the shell's folder."""
     options: tuple[str, ...]
     is_lines: bool = False
-    """Whether it is asked for lines of files, and not for files."""
+    """True to search for lines, False to list files."""
     filter: PathFilter = PathFilter()
 
     def fits(self, path: str) -> bool:
-        """Whether the patterns mean this file; one that was named may be meant by its name."""
+        """Return whether the patterns match this file; a named file may match by its base name."""
         if self.target == "./" or not self.filter.wanted:
             return self.filter.fits(path)
         return any(map(self.filter.fits, (path.lstrip("/"), os.path.basename(path))))
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Which rows of an answer are kept; reading ends with the first one beyond them."""
+    """The range of rows to keep; reading ends with the first row beyond it."""
 
     first: int
     count: int
@@ -280,29 +280,29 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What ripgrep found, as far as it was read."""
+    """The rows that ripgrep found, as far as they were read."""
 
     rows: tuple[Row, ...]
     first: int
-    """How many rows come before these."""
+    """The number of rows before these."""
     known: int
-    """How many there are at least, with those that were not kept."""
+    """The minimum number of rows, including those not kept."""
     is_whole: bool
-    """Whether that is how many there are."""
+    """True if that number is exact."""
     timed_out: bool
     has_hidden: bool
     unreadable: str
 
     @property
     def total(self) -> str:
-        """How many rows there are, in words that are true."""
+        """The number of rows, in words: "at least" or "more than" where it is not exact."""
         if self.is_whole:
             return str(self.known)
         return f"at least {self.known}" if self.timed_out else f"more than {self.known - 1}"
 
     def remarks(self) -> str:
-        """What the model should know of what is not here; empty if all is."""
-        late = f"\n(stopped after {SECONDS:g} s, so this is not all; narrow path or pattern)"
+        """Return notes on what is missing from the rows; empty if nothing is."""
+        late = f"\n(stopped after {SECONDS:g} s, results are incomplete; narrow path or pattern)"
         return (
             (late if self.timed_out else "")
             + self.unreadable
@@ -311,7 +311,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 async def spot(env: Env, path: str) -> tuple[str, Stat]:
-    """A path as ripgrep and the model should see it (short inside the working folder).
+    """Return a path as ripgrep and the model should see it (short inside the working folder).
 
     Ripgrep follows no links but one that it is given by name, so it is given where that led.
     """
@@ -325,7 +325,7 @@ async def spot(env: Env, path: str) -> tuple[str, Stat]:
 
 
 def query_at(env: Env, place: str, stat: Stat, *options: str) -> Query:
-    """A question about a place that `spot` found."""
+    """Return a question about a place that `spot` found."""
     if stat.kind != "folder":
         return Query(env.cwd, place, "", options)
     folder = os.path.normpath(os.path.join(env.cwd, place))
@@ -371,7 +371,7 @@ class Reader:
         self.window = window
         self.rows: list[Row] = []
         self.known = 0
-        """How many rows were seen that may be shown."""
+        """The number of rows seen that may be shown."""
         self.has_hidden = False
         self._env = env
         self._size = 0
@@ -385,7 +385,7 @@ class Reader:
         return all(map(self._add, self._records(records)))
 
     def answer(self, done: Completed, *, least: int = 0) -> Answer:
-        """What was found."""
+        """Build the answer from the rows read so far."""
         return Answer(
             rows=tuple(self.rows),
             first=self.window.first,
@@ -397,7 +397,7 @@ class Reader:
         )
 
     def _records(self, records: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        """Each path and what is said of it; a path may hold the end of a line."""
+        """Return each path and what is said of it; a path may hold the end of a line."""
         if not self.query.is_lines:
             yield from ((path, b"") for path in records)
             return
@@ -427,7 +427,7 @@ class Reader:
         return True
 
     def _shown_path(self, path: bytes) -> str | None:
-        """The path as it is shown; none for a file that is not meant or that a rule hides."""
+        """Return the path to show; None for a file that is excluded or denied."""
         if path not in self._shown:
             self._shown = {path: self._judged(os.fsdecode(path.removeprefix(b"./")))}
         return self._shown[path]
@@ -447,7 +447,7 @@ async def _run(env: Env, reader: Reader, *, timeout: float) -> Completed:
     rules = ("--ignore-file=/dev/stdin",) if query.filter.rules else ()
     argv = (*RG, *rules, *query.options, "--", query.target)
     if any("\0" in word for word in argv):
-        raise Refusal("The arguments hold a NUL character; leave it out.")
+        raise Refusal("The arguments contain a NUL character; remove it.")
     stdin = query.filter.rules.encode()
     command = Command(argv, cwd=query.folder, stdin=stdin, stderr="apart")
     try:
@@ -468,7 +468,7 @@ def _complaint(text: str) -> str:
 
 
 def _unreadable(env: Env, query: Query, errors: bytes) -> str:
-    """Words on what could not be read; nothing is said of what a rule hides."""
+    """Describe what could not be read, without naming what a rule hides."""
     found = list[str]()
     for path, why, number in UNREADABLE.findall(errors):
         name = os.fsdecode(path.removeprefix(b"./"))
@@ -482,12 +482,12 @@ def _unreadable(env: Env, query: Query, errors: bytes) -> str:
 
 
 def shown(path: str) -> str:
-    """A path as the model sees it, bytes that are no text as escapes."""
+    """Return a path as the model sees it, bytes that are no text as escapes."""
     return plain(os.fsencode(path).decode(errors="backslashreplace"))
 
 
 def where(path: str) -> str:
-    """Words that say where, if a place was named."""
+    """Return " in PATH" if a path was given."""
     return f" in {plain(path)}" if path else ""
 
 
@@ -497,13 +497,13 @@ LINES = 250
 FILES = 100
 LEFT_OUT = "(ignored files and .git are left out)"
 MAX_ROWS = 10_000
-"""Up to this many rows are all found and counted; of more, only a page is."""
+"""Maximum rows found and counted in full; beyond that, only one page is."""
 MAX_SORTED = 20_000
-"""Up to this many files are asked when they were changed; that takes about 0.1 s."""
+"""Maximum files whose change time is looked up, which takes about 0.1 s."""
 
 
 class GrepArgs(msgspec.Struct, frozen=True):
-    """What to look for, where, and what to show of it."""
+    """A pattern, where to search, and what to show."""
 
     pattern: str
     path: str = ""
@@ -521,7 +521,7 @@ class GrepArgs(msgspec.Struct, frozen=True):
 
 
 class GlobArgs(msgspec.Struct, frozen=True):
-    """Which files to list."""
+    """The files to list."""
 
     pattern: str
     path: str = ""
@@ -553,7 +553,7 @@ async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
     folder, pattern = _rooted(args)
     place, stat = await spot(env, folder)
     if stat.kind != "folder":
-        raise Refusal(f"{folder} is not a folder; leave path out to search the working folder.")
+        raise Refusal(f"{folder} is not a folder; omit path to search the working folder.")
     _check(pattern)
     query = msgspec.structs.replace(
         query_at(env, place, stat, "--files", "--null"), filter=_path_filter(pattern)
@@ -567,7 +567,7 @@ async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
 
 
 async def _listed(env: Env, answer: Answer) -> list[str]:
-    """The lines of a listing, and how many files there are if it does not name all."""
+    """Return the lines of a listing, and how many files there are if it does not name all."""
     paths, order = [row.path for row in answer.rows], "by path"
     if answer.is_whole or answer.timed_out:
         times = await env.files.modified([os.path.join(env.cwd, path) for path in paths])
@@ -580,7 +580,7 @@ async def _listed(env: Env, answer: Answer) -> list[str]:
 
 
 async def _hint(env: Env, query: Query, pattern: str) -> str:
-    """What may be wrong with a pattern that matched nothing: a folder, or a link on its way."""
+    """Suggest why a pattern matched nothing: it names a folder, or a link is in the way."""
     literal = LITERAL.fullmatch(pattern)
     name = (pattern if literal else fixed_head(pattern)[0]).strip("/")
     stat = await env.files.stat(absolute(os.path.join(".", name), query.folder))
@@ -588,7 +588,7 @@ async def _hint(env: Env, query: Query, pattern: str) -> str:
         return ""
     name = shown(os.path.join(query.base, name).rstrip("/") or query.folder)
     if stat.link and not env.hidden(stat.link):
-        return f" {name} is reached through a link, and links are not followed: set path to it."
+        return f" {name} is a symbolic link, and links are not followed: set path to it."
     return f" {name} is a folder: {name}/** lists its files." if literal else ""
 
 
@@ -627,7 +627,7 @@ def _path_filter(patterns: str) -> PathFilter:
 
 
 def _rooted(args: GlobArgs) -> tuple[str, str]:
-    """Folder and pattern; one that is absolute or begins with `..` brings its own folder."""
+    """Split a glob into folder and pattern; an absolute one or one with `..` has its own folder."""
     pattern = os.path.expanduser(args.pattern)
     head, rest = fixed_head(pattern)
     if pattern.startswith("/"):
@@ -638,12 +638,12 @@ def _rooted(args: GlobArgs) -> tuple[str, str]:
 
 
 def _check(pattern: str) -> None:
-    """Refuse what no path could match: it would look as if there were no such file."""
+    """Refuse a pattern that no path can match, so that the result does not mislead."""
     found = alternatives(pattern) or ()
     if any(".." in "".join(tokens).split("/") for tokens in found):
         raise Refusal(f"{pattern!r} has .. after a wildcard; set path to that folder instead.")
     if any(tokens[:1] == ("/",) for tokens in found):
-        raise Refusal(f"{pattern!r} holds several absolute patterns; call Glob once for each.")
+        raise Refusal(f"{pattern!r} contains several absolute patterns; call Glob once for each.")
 
 
 def _limit(args: GrepArgs) -> int:
@@ -651,7 +651,7 @@ def _limit(args: GrepArgs) -> int:
 
 
 def _page(args: GrepArgs, answer: Answer) -> str:
-    """As many rows from `offset` on as may be shown, and how to see the others."""
+    """Return as many rows from `offset` on as may be shown, and how to see the others."""
     first = max(args.offset, 0)
     rows = answer.rows[first - answer.first :][: _limit(args)]
     if not rows:
@@ -701,7 +701,7 @@ def _line(args: GrepArgs, row: Row, before: Row | None) -> str:
 GREP = Tool(
     name="Grep",
     description=(
-        "Search file contents with a ripgrep regex. Default output: paths of matching files, by "
+        "Search file contents with a ripgrep regex. Default output: matching files sorted by "
         "path; output_mode content shows lines, grouped by file. Ignored files are skipped. "
         "multiline lets . match newlines."
     ),

@@ -1,4 +1,4 @@
-"""Symbols: definitions and uses of a name, and the outline of files, by syntax and not by text.
+"""Symbols: definitions and references of a name, and outlines of files, by syntax.
 
 There is no index to keep: ripgrep finds the files in which a name can be, and only these are
 parsed. What it cannot say is which of two things of the same name is meant.
@@ -26,16 +26,18 @@ LARGEST = 1_000_000
 WIDEST = 10_000
 """A source with a longer line was not written by hand."""
 SAMPLE = 8_000
-"""How many bytes tell whether a file is text."""
-LINES, BYTES = 250, 20_000
+"""Bytes examined to tell text from binary."""
+LINES = 250
+BYTES = 20_000
 MADE = re.compile(rb"(?i)@generated\b|\bdo not edit\b")
 MAX_FILES = 50_000
-BATCH, KEEP = 200, 32 * 1024 * 1024
+BATCH = 200
+KEEP = 32 * 1024 * 1024
 PARSER = (sys.executable, "-I", "-m", "travois.tools.parsing")
 
 
 class SymbolsArgs(msgspec.Struct, frozen=True):
-    """Which name, where, and whether its definitions or its uses are wanted."""
+    """A name, where to search, and whether to find definitions or references."""
 
     name: str = ""
     path: str = ""
@@ -45,10 +47,10 @@ class SymbolsArgs(msgspec.Struct, frozen=True):
 
 
 class Looked(msgspec.Struct):
-    """What was found, and what there is to say of the files that were looked at."""
+    """The files of a search, the rows found, and how far it got."""
 
     place: str
-    """Whether they are a folder's, or the one that was asked about."""
+    """The kind of place: a folder, or the file that was asked about."""
     files: list[str]
     unfinished: str = ""
     rows: list[Row] = []
@@ -56,7 +58,7 @@ class Looked(msgspec.Struct):
     passed: int = 0
 
     def remarks(self) -> Iterator[str]:
-        """What the model should know besides."""
+        """Yield notes on what the result leaves out."""
         languages = {syntax.language_of(path) for path in self.files}
         lacking = [name for name in sorted(languages) if not syntax.installed(name)]
         yield self.unfinished
@@ -65,7 +67,7 @@ class Looked(msgspec.Struct):
         if self.done < len(self.files):
             yield f"\n(only {self.done} of {len(self.files)} files in {SECONDS:g} s; narrow path)"
         if lacking:
-            yield f"\n({_lacking(lacking)}; there any line with the word is shown)"
+            yield f"\n({_lacking(lacking)}; for these, any line with the word is shown)"
 
 
 async def _symbols(args: SymbolsArgs, env: Env, call: str) -> Outcome:
@@ -86,42 +88,42 @@ async def _symbols(args: SymbolsArgs, env: Env, call: str) -> Outcome:
     loose = Wanted(args.name, loose=True)
     looked = await _sources(env, place, stat, *_holding(loose))
     looked = await _look(env, looked, Task("definitions", loose, kinds))
-    return _told(args, looked, note=f"Nothing is called {args.name!r}; names like it:\n")
+    return _told(args, looked, note=f"No symbol is named {args.name!r}; similar names:\n")
 
 
 def _kinds(kind: str) -> tuple[str, ...]:
-    """The kinds that are meant: whoever says function or class need not know the language."""
+    """Return the symbol kinds to search; "function" and "class" cover all languages."""
     wide = {"function": syntax.FUNCTIONS, "class": syntax.CLASSES, "": syntax.KINDS}
     if kind not in (*wide, *syntax.KINDS):
-        raise Refusal(f"There is no kind {kind!r}; the kinds are: {', '.join(syntax.KINDS)}.")
+        raise Refusal(f"There is no kind {kind!r}. Kinds: {', '.join(syntax.KINDS)}.")
     return wide.get(kind, (kind,))
 
 
 def _check(wanted: Wanted, args: SymbolsArgs, place: str, *, stat: Stat) -> None:
     if args.name and not re.search(r"\w", wanted.last):
-        raise Refusal("Say at least part of a name; without a name, the outline of path is shown.")
+        raise Refusal("Give at least part of a name, or no name for the outline of path.")
     if args.references and (not args.name or "*" in args.name):
-        raise Refusal("references needs one whole name.")
+        raise Refusal("references needs one complete name.")
     if re.search(r"\s", args.name):
-        raise Refusal("A name has no blanks; Grep finds text of any kind.")
+        raise Refusal("A name has no spaces; use Grep for any other text.")
     if stat.kind == "folder":
         return
     language = syntax.language_of(place)
     if not language:
-        raise Refusal(f"{plain(place)} is in no language whose syntax is known; use Grep or Read.")
+        raise Refusal(f"{plain(place)} is not in a supported language; use Grep or Read.")
     if not args.name and not syntax.installed(language):
         raise Refusal(f"{_lacking((language,))}; use Grep or Read.")
 
 
 def _holding(wanted: Wanted) -> tuple[str, ...]:
-    """What ripgrep is asked so that it names each file that has the word."""
+    """Return the ripgrep options that list each file with the word."""
     case = ("--ignore-case",) if wanted.loose else ()
     word = rf"\b{{start-half}}(?:{wanted.expression})\b{{end-half}}"
     return (*case, "--files-with-matches", "--regexp", word)
 
 
 async def _sources(env: Env, place: str, stat: Stat, *options: str) -> Looked:
-    """The files of known languages that ripgrep names, in order, but those that a rule hides."""
+    """List the files of known languages that ripgrep names, without denied ones."""
     if stat.kind != "folder":
         hidden = env.hidden(absolute(place, env.cwd))
         return Looked(stat.kind, [] if hidden else [place], KEPT_BACK if hidden else "")
@@ -130,12 +132,12 @@ async def _sources(env: Env, place: str, stat: Stat, *options: str) -> Looked:
     answer = await list_files(env, query, count=MAX_FILES)
     more = answer.remarks()
     if not answer.is_whole and not answer.timed_out:
-        more = f"\n(there are more than {len(answer.rows)} such files; narrow path){more}"
+        more = f"\n(more than {len(answer.rows)} files; narrow path){more}"
     return Looked(stat.kind, sorted(row.path for row in answer.rows), more)
 
 
 async def _look(env: Env, looked: Looked, task: Task) -> Looked:
-    """Do the task on each file, as far as time allows; bad files are passed over."""
+    """Run the task on each file, as far as time allows; unreadable files are skipped."""
     with anyio.move_on_after(SECONDS):
         while looked.done < len(looked.files):
             batch = await _batch(env, looked)
@@ -151,7 +153,7 @@ async def _look(env: Env, looked: Looked, task: Task) -> Looked:
 
 
 async def _batch(env: Env, looked: Looked) -> list[tuple[str, Source | None]]:
-    """The next files, as many as go well together."""
+    """Return the next files, as many as go well together."""
     batch, size = list[tuple[str, Source | None]](), 0
     for path in looked.files[looked.done : looked.done + BATCH]:
         data = await _source(env, path, looked.place)
@@ -163,7 +165,7 @@ async def _batch(env: Env, looked: Looked) -> list[tuple[str, Source | None]]:
 
 
 async def _parsed(env: Env, task: Task) -> list[list[str] | None]:
-    """What a process of its own tells of each source; one that ended it is passed over."""
+    """Parse sources in a subprocess; skip a source that crashes it."""
     told = list[list[str] | None]()
     while len(told) < len(task.sources):
         rest = msgspec.msgpack.encode(replace(task, sources=task.sources[len(told) :]))
@@ -177,7 +179,7 @@ async def _parsed(env: Env, task: Task) -> list[list[str] | None]:
 
 
 async def _source(env: Env, path: str, place: str) -> bytes | None:
-    """The text of a file; none if it is not one that people write, or cannot be read."""
+    """Return the text of a file; none if it is not one that people write, or cannot be read."""
     try:
         data = await env.files.read(absolute(path, env.cwd), limit=LARGEST + 1)
     except OSError:
@@ -189,17 +191,17 @@ async def _source(env: Env, path: str, place: str) -> bytes | None:
 
 
 def _lacking(languages: Sequence[str]) -> str:
-    return f"no grammar for {', '.join(languages)} (pip install 'travois[code]' brings it)"
+    return f"no grammar for {', '.join(languages)} (pip install 'travois[code]')"
 
 
 def _told(args: SymbolsArgs, looked: Looked, *, note: str = "") -> Outcome:
-    """A page of what was found; an outline names each file once."""
+    """Return a page of what was found; an outline names each file once."""
     rows, first = looked.rows, max(args.offset, 0)
     remarks = "".join(looked.remarks())
     if not rows:
         of = f" of {args.name!r}" if args.name else ""
         what = "use" if args.references else "definition"
-        return said(f"No {what}{of}{where(args.path)}; Grep finds words in any file.{remarks}")
+        return said(f"No {what}{of}{where(args.path)}; Grep searches any file.{remarks}")
     if first >= len(rows):
         return said(f"There are only {len(rows)} results; offset {first} is past the last.")
     lines = _fitting(rows[first : first + LINES], outline=not args.name)
@@ -237,7 +239,7 @@ SYMBOLS = Tool(
     name="Symbols",
     description=(
         "Find code by syntax: definitions of a name (also Class.method, part*), its references "
-        "(not in strings or comments), or without name the outline of path."
+        "(not in strings or comments), or, without a name, the outline of path."
     ),
     args=SymbolsArgs,
     access=lambda args, here: reads(args.path, here),

@@ -1,4 +1,4 @@
-"""What a source file defines, and where it uses a name: read from its syntax tree.
+"""Definitions and uses of names in a source file, read from its syntax tree.
 
 What a language calls a definition is data (`grammars.toml`). The grammars are an extra; a language
 that is not installed is named, and never guessed at.
@@ -24,15 +24,17 @@ TABLE = Path(__file__).with_name("grammars.toml")
 CLASSES = ("class", "interface", "struct", "enum", "trait", "union")
 FUNCTIONS = ("function", "method")
 LOCALS = ("variable", "constant", "field", "prototype")
-"""What counts only outside functions."""
+"""Kinds that count only outside functions."""
 AROUND = (*CLASSES, *FUNCTIONS, "module", "type", "scope", "closed")
-"""What has others in it."""
+"""Kinds that contain other definitions."""
 KINDS = (*CLASSES, *FUNCTIONS, *LOCALS, "type", "typedef", "module", "macro")
 NAMES = re.compile(r"identifier|name|constant|variable|symbol|^word$|^preproc_arg$")
 """Kinds of leaves that are names; a macro's text is one leaf."""
 SIGNATURE = 160
-PATIENCE, PIECE, UNRULY = 1.0, 16 * 1024, 10_000
-"""How many seconds one file may take, how it is fed, and how much may stand in one error."""
+PATIENCE = 1.0
+PIECE = 16 * 1024
+UNRULY = 10_000
+"""Seconds for one file, bytes per parser read, and children of an error node."""
 ASCII = bytes(byte if byte < 128 else ord("_") for byte in range(256))
 """For grammars whose scanners read beyond their tables at other characters."""
 
@@ -42,7 +44,7 @@ class Unparsed(Exception):
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """What is known of a language."""
+    """A language: its grammar package, file endings and definition nodes."""
 
     module: str
     endings: str
@@ -87,7 +89,7 @@ class Found(msgspec.Struct, frozen=True):
 
 @cache
 def grammars() -> dict[str, Grammar]:
-    """All languages, by name."""
+    """Return all languages, by name."""
     from tomllib import loads
 
     return msgspec.convert(loads(TABLE.read_text("utf-8")), dict[str, Grammar])
@@ -95,18 +97,18 @@ def grammars() -> dict[str, Grammar]:
 
 @cache
 def endings() -> dict[str, str]:
-    """The language of each file ending."""
+    """Return the language of each file ending."""
     return {end: name for name, found in grammars().items() for end in found.endings.split()}
 
 
 def language_of(path: str) -> str:
-    """The language that a path speaks of; empty if it is none of ours."""
+    """Return the language that a path speaks of; empty if it is none of ours."""
     return endings().get(path.rpartition(".")[2].lower(), "")
 
 
 @cache
 def installed(language: str) -> bool:
-    """Whether the grammar is there."""
+    """Return whether the grammar is there."""
     from importlib.util import find_spec
 
     return find_spec(grammars()[language].module) is not None
@@ -133,7 +135,7 @@ def _query(found: Grammar) -> str:
 
 
 def symbols(data: bytes, language: str) -> tuple[Symbol, ...]:
-    """All that a source defines, in order; local variables are nobody else's business."""
+    """Return all that a source defines, in order; local variables are nobody else's business."""
     return _symbols(data, _root(data, language), language)
 
 
@@ -161,7 +163,7 @@ def _symbols(data: bytes, root: Node, language: str) -> tuple[Symbol, ...]:
 
 
 def _definitions(data: bytes, root: Node, language: str) -> list[Found]:
-    """What the query finds, outer before inner."""
+    """Return the nodes that the query finds, outer before inner."""
     from tree_sitter import QueryCursor
 
     rows = list[tuple[int, int, int, Found]]()
@@ -177,7 +179,7 @@ def _definitions(data: bytes, root: Node, language: str) -> list[Found]:
 
 
 def _kind(kind: str, inside: str) -> str:
-    """The kind of a definition in view of what it stands in; empty for what is local."""
+    """Return the kind of a definition in view of what it stands in; empty for what is local."""
     if inside in (*FUNCTIONS, "closed"):
         return "" if kind in LOCALS else kind
     if inside in (*CLASSES, "scope"):
@@ -186,14 +188,14 @@ def _kind(kind: str, inside: str) -> str:
 
 
 def _plain(data: bytes, name: Node) -> str:
-    """A name as it is told; empty if it goes over lines, as only what is broken does."""
+    """Return a name as it is told; empty if it goes over lines, as only what is broken does."""
     text = data[name.start_byte : name.end_byte].decode(errors="replace").strip("@$:#\"'")
     text = re.sub(r"(?<=\w)<[^<>]*>| ", "", text).replace("\\", ".").replace("::", ".")
     return "" if "\n" in text else text
 
 
 def _signature(data: bytes, node: Node, name: Node, *, kind: str) -> str:
-    """How a definition begins: from the line of its name on, without what it is made of."""
+    """Return the beginning of a definition, from the line of its name up to its body."""
     first = max(node.start_byte, data.rfind(b"\n", 0, name.start_byte) + 1)
     body = _body(node)
     last = body.start_byte if body is not None and body.start_byte > first else node.end_byte
@@ -210,7 +212,7 @@ def _body(node: Node) -> Node | None:
 
 
 def _root(data: bytes, language: str) -> Node:
-    """The syntax tree; raises `Unparsed` for what takes too long.
+    """Return the syntax tree; raises `Unparsed` for what takes too long.
 
     The parser is fed piece by piece, so that it can be stopped between two of them.
     """
@@ -228,7 +230,7 @@ def _root(data: bytes, language: str) -> Node:
 
 
 def _unruly(root: Node) -> bool:
-    """Whether an error holds so much that each look into it would go through all of that."""
+    """Return whether an error holds so much that each look into it would go through all of that."""
     waiting = [root] if root.has_error else []
     while waiting:
         node = waiting.pop()
@@ -239,7 +241,7 @@ def _unruly(root: Node) -> bool:
 
 
 def mentions(data: bytes, language: str, word: str) -> tuple[Mention, ...]:
-    """Where a source uses a name: not where a string or a comment merely has the word."""
+    """Find where a source uses a name, not counting strings and comments."""
     places = [match.start() for match in worded(word).finditer(data)]
     known: tuple[Symbol, ...] = ()
     if places and installed(language):
@@ -270,7 +272,7 @@ def _mentions(data: bytes, places: Iterable[int], known: tuple[Symbol, ...]) -> 
 
 
 def _starts(data: bytes) -> list[int]:
-    """Where each line begins. Asking nodes for it would crash us with tree-sitter 0.26.0."""
+    """Return the start of each line. Asking nodes for it crashes with tree-sitter 0.26.0."""
     return [0, *(match.end() for match in re.finditer(b"\n", data))]
 
 

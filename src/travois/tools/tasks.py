@@ -1,4 +1,4 @@
-"""TaskCreate, TaskGet, TaskUpdate, TaskList: a task list that agents work through together."""
+"""TaskCreate, TaskGet, TaskUpdate and TaskList: a task list that agents share."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class TaskCreateArgs(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TaskGetArgs(msgspec.Struct, frozen=True):
-    """Which task to show."""
+    """A task to show."""
 
     task: Id = msgspec.field(name="taskId")
 
 
 class TaskUpdateArgs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which task to change, and what of it."""
+    """A task, and the fields to change."""
 
     task: Id = msgspec.field(name="taskId")
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
@@ -79,7 +79,7 @@ async def _create(args: TaskCreateArgs, env: Env, call: str) -> Outcome:
     heard = await env.hear(TaskCreated(task.id, task.content))
     if why := heard.block or heard.stop:
         env.tasks.change(lambda tasks: edit_task(tasks, task.id, TaskEdit(status="deleted")))
-        raise Refusal(f"Task #{task.id} was taken off the list again. A hook says: {why}")
+        raise Refusal(f"Task #{task.id} was removed again. A hook said: {why}")
     return said(f"Task #{task.id} created successfully: {task.content}", detail=_detail(task))
 
 
@@ -89,7 +89,7 @@ async def _update(args: TaskUpdateArgs, env: Env, call: str) -> Outcome:
     if args.status == "completed" != old.status:
         heard = await env.hear(TaskCompleted(id, args.subject or old.content))
         if why := heard.block or heard.stop:
-            raise Refusal(f"Task #{id} stays {old.status}. A hook says: {why}")
+            raise Refusal(f"Task #{id} stays {old.status}. A hook said: {why}")
 
     def apply(tasks: Tasks) -> Tasks:
         if args.status == "in_progress" and args.owner is None:
@@ -197,7 +197,7 @@ def _detail(task: Task) -> str:
 
 TASK_CREATE = Tool(
     name="TaskCreate",
-    description="Put a task on the list that you share with your agents and your team.",
+    description="Add a task to the list you share with your agents and team.",
     args=TaskCreateArgs,
     access=lambda args, here: (),
     run=_create,
@@ -208,7 +208,7 @@ TASK_CREATE = Tool(
 TASK_UPDATE = Tool(
     name="TaskUpdate",
     description=(
-        "Change a task: in_progress claims it for you, completed frees the tasks that it blocks."
+        "Change a task: in_progress claims it for you, completed unblocks dependent tasks."
     ),
     args=TaskUpdateArgs,
     access=lambda args, here: (),
@@ -219,7 +219,7 @@ TASK_UPDATE = Tool(
 
 TASK_GET = Tool(
     name="TaskGet",
-    description="Show all that is known of one task.",
+    description="Show all details of one task.",
     args=TaskGetArgs,
     access=lambda args, here: (),
     run=_get,
@@ -229,7 +229,7 @@ TASK_GET = Tool(
 
 TASK_LIST = Tool(
     name="TaskList",
-    description="List all tasks with their status, owner and what blocks them.",
+    description="List all tasks with status, owner and blockers.",
     args=TaskListArgs,
     access=lambda args, here: (),
     run=_list,

@@ -1,4 +1,4 @@
-"""Bytes as text and back, so that bytes which nobody edits stay as they are."""
+"""Decoding, encoding and paging of text, without changing bytes that nobody edits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NEAR = 4096
 
 
 class Encoding(msgspec.Struct, frozen=True):
-    """How some bytes are text: a codec, a mark in front, and what becomes of bad bytes."""
+    """A text encoding: codec, byte order mark, and how invalid bytes are handled."""
 
     codec: str
     bom: bytes = b""
@@ -39,14 +39,14 @@ class Encoding(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """What a reader should know of it; empty for plain UTF-8."""
+        """The encoding's name for a reader; empty for plain UTF-8."""
         if self.errors == "surrogateescape":
             return "UTF-8 with invalid bytes, shown as \\xNN"
         bom = " with BOM" if self.bom and self.codec == "utf-8" else ""
         return "" if self.codec == "utf-8" and not bom else self.codec.upper() + bom
 
     def encode(self, text: str) -> bytes:
-        """The bytes of some text, without the mark; raises UnicodeEncodeError."""
+        """Return the bytes of some text, without the mark; raises UnicodeEncodeError."""
         return text.encode(self.codec, self.errors)
 
 
@@ -67,7 +67,7 @@ class Splice(NamedTuple):
 
 
 def decode(data: bytes) -> Decoded | None:
-    """These bytes as text, or None if they are none."""
+    """Return these bytes as text, or None if they are none."""
     encoding = detect(data)
     if encoding == Encoding("utf-8") and not _is_utf8(data, final=True):
         encoding = _guessed(data)
@@ -81,7 +81,7 @@ def decode(data: bytes) -> Decoded | None:
 
 
 def detect(data: bytes) -> Encoding | None:
-    """The encoding of these bytes (or of a file that begins with them); None if not text."""
+    """Return the encoding of these bytes (or of a file that begins with them); None if not text."""
     for bom, codec in BOMS:
         if data.startswith(bom):
             return _marked(bom, codec, data)
@@ -93,7 +93,7 @@ def detect(data: bytes) -> Encoding | None:
 
 
 def splice(source: Decoded, splices: Sequence[Splice]) -> Decoded:
-    """The source with these parts replaced, in order and apart; all other bytes are its own."""
+    """Replace these parts, in order and without overlap; all other bytes stay the same."""
     encode, data, text = source.encoding.encode, source.data, source.text
     at, byte = 0, len(source.encoding.bom)
     parts, words = [data[:byte]], list[str]()
@@ -109,12 +109,12 @@ def splice(source: Decoded, splices: Sequence[Splice]) -> Decoded:
 
 
 def shown(text: str) -> str:
-    """The text with bytes that are no characters made visible."""
+    """Return the text with bytes that are no characters made visible."""
     return SURROGATE.sub(_escape, text)
 
 
 def lines(text: str) -> list[str]:
-    """The lines of a text without their ends; a last line that is empty is none.
+    """Return the lines of a text without their ends; a last line that is empty is none.
 
     A lone carriage return ends a line only where there is no line feed at all, so that line
     numbers agree with those of other tools.
@@ -127,19 +127,19 @@ def lines(text: str) -> list[str]:
 
 
 def line_number(text: str, index: int) -> int:
-    """The number of the line on which this character stands, counted from 1."""
+    """Return the number of the line on which this character stands, counted from 1."""
     return text.count("\n" if "\n" in text else "\r", 0, index) + 1
 
 
 def endings(text: str) -> list[str]:
-    """The kinds of line ends in use, the most frequent first."""
+    """Return the kinds of line ends in use, the most frequent first."""
     crlf = text.count("\r\n")
     counts = {"\n": text.count("\n") - crlf, "\r\n": crlf, "\r": text.count("\r") - crlf}
     return sorted((kind for kind in counts if counts[kind]), key=lambda kind: -counts[kind])
 
 
 def ending_near(text: str, start: int, end: int, *, usual: str) -> str:
-    """The line end that fits here: the most frequent in this span and at both its borders."""
+    """Return the most frequent line ending in this span and at its borders."""
     floor = max(start - NEAR, 0)
     first = max(text.rfind("\n", floor, start), text.rfind("\r", floor, start), floor)
     first -= text[max(first - 1, 0) : first + 1] == "\r\n"
@@ -153,15 +153,15 @@ class Flat(msgspec.Struct, frozen=True):
 
     text: str
     pairs: tuple[int, ...]
-    """Where the line ends of two characters are."""
+    """The positions of two-character line endings."""
 
     def back(self, index: int) -> int:
-        """The position in the original of this one."""
+        """Return the position in the original of this one."""
         return index + bisect_left(self.pairs, index)
 
 
 def flatten(text: str) -> Flat:
-    """The text as a model sees it."""
+    """Return the text as a model sees it."""
     if "\r" not in text:
         return Flat(text, ())
     pairs = tuple(m.start() - i for i, m in enumerate(re.finditer("\r\n", text)))
@@ -175,7 +175,7 @@ def _marked(bom: bytes, codec: str, data: bytes) -> Encoding:
 
 
 def _wide(sample: bytes) -> Encoding | None:
-    """UTF-16 without a mark, known by the zeros that every other byte of plain text is."""
+    """Detect UTF-16 without a byte order mark by the zero bytes of plain text."""
     units = len(sample) // 2
     low, high = sample[: units * 2 : 2].count(0), sample[1 : units * 2 : 2].count(0)
     for zeros, others, codec in ((high, low, "utf-16-le"), (low, high, "utf-16-be")):
@@ -185,7 +185,7 @@ def _wide(sample: bytes) -> Encoding | None:
 
 
 def _is_utf8(data: bytes, *, final: bool = False) -> bool:
-    """Whether this is UTF-8, but for a character that the end of a sample may have cut."""
+    """Return whether this is UTF-8, but for a character that the end of a sample may have cut."""
     if data.isascii():
         return True
     try:
@@ -196,7 +196,7 @@ def _is_utf8(data: bytes, *, final: bool = False) -> bool:
 
 
 def _declared(data: bytes) -> Encoding | None:
-    """What the text says of itself in its first lines, if that is true."""
+    """Return the encoding that the first lines declare, if the text really has it."""
     said = re.search(DECLARED, b"\n".join(data[:1024].split(b"\n")[:2]))
     if said is None:
         return None
@@ -210,7 +210,7 @@ def _declared(data: bytes) -> Encoding | None:
 
 
 def _guessed(data: bytes) -> Encoding:
-    """Broken UTF-8 if much of what is not ASCII makes sense as such (it never does by chance)."""
+    """Guess an 8-bit encoding, or broken UTF-8 if most non-ASCII bytes make sense as UTF-8."""
     text = data.decode("utf-8", "surrogateescape")
     bad = len(SURROGATE.findall(text))
     odd = sum(map(len, re.findall(r"[^\x00-\x7f]+", text)))
@@ -246,7 +246,7 @@ class Place(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What a page shows, and where the next one begins."""
+    """The text of a page, and where the next one begins."""
 
     text: str
     next: Place
@@ -289,7 +289,7 @@ class Page:
         """The line that is being read."""
         self.full = False
         self.open = False
-        """Whether the last of the lines goes on behind what was taken of it."""
+        """True if the last line continues beyond what was taken."""
         self._limit = limit
         self._room = room
         self._feed = feed
@@ -316,7 +316,7 @@ class Page:
 
     @property
     def missed(self) -> bool:
-        """Whether the line was shorter than the column to begin at."""
+        """True if the line was shorter than the column to begin at."""
         return self._skip_chars > 0
 
     def fit(self) -> Fitted:
@@ -341,7 +341,7 @@ class Page:
         return shown("\n".join(f"{number}\t{line}" for number, line in lines))
 
     def _size(self, count: int) -> int:
-        """The tokens of so many lines; more than there is room for if the tool's cap says so.
+        """Count the tokens of so many lines, scaled so that the tool's cap holds too.
 
         The cap counts the file's own text, as nobody who asks for a file asks for numbers.
         """
@@ -353,7 +353,7 @@ class Page:
         return round(max(size, own))
 
     def _skip_lines(self, text: str) -> int:
-        """Where the first wanted line begins in this part; its end if it does not."""
+        """Return where the first wanted line begins in this part, or its end."""
         passed = text.count(self._feed)
         if self.number + passed < self.first.line:
             self.number += passed

@@ -1,4 +1,4 @@
-"""ToolSearch and McpCall: finding tools that no head names, and running one of them.
+"""ToolSearch and McpCall: finding tools that are not loaded, and running them.
 
 Rare tools of ours are left out of the head of every request, as all tools of servers are. A search
 tells what they take; then a model calls one by its name or, where its provider lets it call only
@@ -18,22 +18,21 @@ from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
 from travois.ports.world import Env
 
 MOST = 5
-"""How many tools a search shows."""
-SEARCH, CALL = "ToolSearch", "McpCall"
-OURS = "Call one by its name, or with McpCall.\n"
+"""Default number of tools in a search result."""
+SEARCH = "ToolSearch"
+CALL = "McpCall"
+OURS = "Call a tool by its name, or with McpCall.\n"
 
 
 class SearchArgs(msgspec.Struct, frozen=True):
-    """What a tool should do."""
+    """A description of the tool to find."""
 
-    query: Annotated[
-        str, msgspec.Meta(description="words for what it does, or select:NAME,NAME for known ones")
-    ]
+    query: Annotated[str, msgspec.Meta(description="what the tool does, or select:NAME,NAME")]
     max_results: Annotated[int, msgspec.Meta(ge=1, le=25)] = MOST
 
 
 class CallArgs(msgspec.Struct, frozen=True):
-    """Which tool to run, with what."""
+    """A tool to run, and its arguments."""
 
     tool: str
     arguments: dict[str, Any] = {}
@@ -46,12 +45,12 @@ def search_tool(
     names = ", ".join(sorted(tool.name for tool in tools))
     return Tool[SearchArgs](
         name=SEARCH,
-        description="Find more tools by what they do; shows what each one takes."
+        description="Find more tools by what they do; shows their arguments."
         + (f" Among them: {names}." if names else ""),
         args=SearchArgs,
         access=lambda args, here: (),
         run=run,
-        summary=lambda args: f"Look for a tool: {args.query}",
+        summary=lambda args: f"Search tools: {args.query}",
     )
 
 
@@ -81,7 +80,7 @@ def own_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
         hits = find(args.query, own_entries(rare), most=args.max_results)
         if not hits:
             names = ", ".join(sorted(tool.name for tool in rare))
-            return said(f"No tool fits {args.query!r}. There are: {names}.")
+            return said(f"No tool matches {args.query!r}. Tools: {names}.")
         return said(OURS + "\n".join(shown_tool(hit) for hit in hits))
 
     return (search_tool(rare, search), call_tool(call_of)) if rare else ()

@@ -1,4 +1,4 @@
-"""EnterWorktree and ExitWorktree: a session that moves into a git worktree, and back."""
+"""EnterWorktree and ExitWorktree: moving a session into a git worktree, and back."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from travois.ports.world import Env
 
 
 class EnterArgs(msgspec.Struct, frozen=True):
-    """What to call a new worktree, or where one is that is there."""
+    """The name of a new worktree, or the path of an existing one."""
 
     name: str = ""
     path: Annotated[str, msgspec.Meta(description="an existing worktree of this repository")] = ""
 
 
 class ExitArgs(msgspec.Struct, frozen=True):
-    """What becomes of the worktree."""
+    """How to leave the worktree."""
 
     action: Literal["keep", "remove"] = "keep"
     discard_changes: bool = False
@@ -29,13 +29,13 @@ class ExitArgs(msgspec.Struct, frozen=True):
 
 async def _enter(args: EnterArgs, env: Env, call: str) -> Outcome:
     if moved := where_moved(env.state.get(WORKTREE, "")):
-        raise Refusal(f"The session works in the worktree {moved.path}. Leave it first.")
+        raise Refusal(f"The session is in the worktree {moved.path}. Use ExitWorktree first.")
     if args.name and args.path:
-        raise Refusal("Give either name, for a new worktree, or path, for one that is there.")
+        raise Refusal("Give name for a new worktree or path for an existing one, not both.")
     moved = await _worktrees(env).enter(args.name, path=args.path)
     return said(
-        f"The session works in {moved.root} now, on branch {moved.branch}. "
-        "ExitWorktree goes back and keeps or removes it.",
+        f"Now working in {moved.root} on branch {moved.branch}. "
+        "ExitWorktree returns and keeps or removes the worktree.",
         changes=(_state(moved), Changed("cwd", moved.root)),
     )
 
@@ -43,21 +43,21 @@ async def _enter(args: EnterArgs, env: Env, call: str) -> Outcome:
 async def _exit(args: ExitArgs, env: Env, call: str) -> Outcome:
     moved = where_moved(env.state.get(WORKTREE, ""))
     if moved is None:
-        raise Refusal("The session is not in a worktree that EnterWorktree moved it to.")
+        raise Refusal("The session is not in a worktree entered with EnterWorktree.")
     back = (Changed(WORKTREE, ""), Changed("cwd", moved.back))
     if args.action == "keep":
-        kept = f"The worktree {moved.path} stays, on branch {moved.branch}."
-        return said(f"The session works in {moved.back} again. {kept}", changes=back)
+        kept = f"The worktree {moved.path} is kept, on branch {moved.branch}."
+        return said(f"Back in {moved.back}. {kept}", changes=back)
     if not moved.own:
-        raise Refusal(f"{moved.path} was there before this session: use action keep.")
+        raise Refusal(f"{moved.path} existed before this session: use action keep.")
     await _worktrees(env).remove(moved, discard=args.discard_changes)
-    told = f"The session works in {moved.back} again. Removed {moved.path} and {moved.branch}."
+    told = f"Back in {moved.back}. Removed {moved.path} and {moved.branch}."
     return said(told, changes=back)
 
 
 def _worktrees(env: Env) -> Worktrees:
     if env.worktrees is None:
-        raise Refusal("Only the session that the user talks to can move to a worktree.")
+        raise Refusal("Only the main session can move to a worktree.")
     return env.worktrees
 
 
@@ -66,15 +66,13 @@ def _state(moved: Moved) -> Changed:
 
 
 def _removal(args: ExitArgs) -> tuple[Access, ...]:
-    """Losing work is asked about whatever the mode is."""
+    """Return the access of a removal; losing work needs approval in every mode."""
     return (Access("spawn", "the removal of a worktree", asks=args.discard_changes),)
 
 
 ENTER_WORKTREE = Tool(
     name="EnterWorktree",
-    description=(
-        "Only if the user asks for a worktree: make a git worktree and work there from here on."
-    ),
+    description=("Only if the user asks for a worktree: create a git worktree and work there."),
     args=EnterArgs,
     access=lambda args, here: (Access("spawn", "work in a git worktree"),),
     run=_enter,
@@ -84,13 +82,13 @@ ENTER_WORKTREE = Tool(
 
 EXIT_WORKTREE = Tool(
     name="ExitWorktree",
-    description="Leave the worktree of EnterWorktree and go back; keep or remove it.",
+    description="Leave the worktree from EnterWorktree; keep or remove it.",
     args=ExitArgs,
     access=lambda args, here: _removal(args) if args.action == "remove" else (),
     run=_exit,
     summary=lambda args: (
         f"Leave the git worktree and {args.action} it"
-        f"{' with changes that are nowhere else' if args.discard_changes else ''}"
+        f"{' and discard its changes' if args.discard_changes else ''}"
     ),
     deferred=True,
 )

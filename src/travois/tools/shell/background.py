@@ -1,4 +1,4 @@
-"""BashOutput, KillShell, Monitor, TaskOutput and TaskStop: what goes on in the background."""
+"""BashOutput, KillShell, Monitor, TaskOutput, TaskStop and BashInput: background jobs."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from travois.tools.shell.bash import (
 
 LONGEST = 3_600_000
 BLOCK = 30_000
-"""How many milliseconds TaskOutput waits if nothing is said."""
+"""Default milliseconds that TaskOutput waits."""
 MONITOR = 300_000
-INTERRUPTED = "The wait ended early: there is something new for you."
+INTERRUPTED = "The wait ended early: you have a new message."
 
 
 class OutputArgs(msgspec.Struct, frozen=True):
-    """Which background job, and which lines of its output."""
+    """A background job, and a filter for its output."""
 
     bash_id: str
     filter: Annotated[str, msgspec.Meta(description="regex: only lines that match")] = ""
@@ -49,21 +49,21 @@ class OutputArgs(msgspec.Struct, frozen=True):
 
 
 class KillArgs(msgspec.Struct, frozen=True):
-    """Which background job to end."""
+    """A background job to kill."""
 
     shell_id: str
 
 
 class MonitorArgs(msgspec.Struct, frozen=True):
-    """Which background command to wait for, and for what."""
+    """A background command, and a line to wait for."""
 
     task_id: str
-    pattern: Annotated[str, msgspec.Meta(description="regex for a line; empty: its end")] = ""
+    pattern: Annotated[str, msgspec.Meta(description="regex for a line; empty: until it ends")] = ""
     timeout: Annotated[int, msgspec.Meta(description="ms", gt=0, le=LONGEST)] = MONITOR
 
 
 class TaskOutputArgs(msgspec.Struct, frozen=True):
-    """Which background command or agent, and whether to wait for its end."""
+    """A background command or agent, and whether to wait until it ends."""
 
     task_id: str
     block: bool = True
@@ -71,7 +71,7 @@ class TaskOutputArgs(msgspec.Struct, frozen=True):
 
 
 class TaskStopArgs(msgspec.Struct, frozen=True):
-    """Which background command or agent to stop."""
+    """A background command or agent to stop."""
 
     task_id: str
 
@@ -93,7 +93,7 @@ async def _new_output(
     remarks: tuple[str, ...] = (),
     most: int = 0,
 ) -> Outcome:
-    """What a job has said since it was last asked, and how it stands."""
+    """Show a job's unread output and its status."""
     status, output = job.status, job.fresh()
     if pattern and output.total:
         from travois.tools.output import plain_text
@@ -120,10 +120,10 @@ async def _stop_job(job: Job, env: Env) -> Outcome:
     before = job.status
     await job.kill()
     if before is None:
-        text = f"{job.id} was ended with all it had started."
+        text = f"Killed {job.id} and all processes it had started."
         text = join_parts(text, "", [*env.processes.notices()])
         return said(text, changes=(Changed(f"job:{job.id}", "killed"),))
-    text = f"{job.id} had ended before ({describe_status(before)})."
+    text = f"{job.id} had already ended ({describe_status(before)})."
     return said(text, changes=status_change(env, job.id, before))
 
 
@@ -165,7 +165,7 @@ async def _task_output(args: TaskOutputArgs, env: Env, call: str) -> Outcome:
 
 
 async def _agent_output(id: str, agents: Agents, env: Env, *, seconds: float) -> Outcome:
-    """The report of an agent, waited for at most so long."""
+    """Return the report of an agent, waited for at most so long."""
     until, before = anyio.current_time() + seconds, agents.reports()[id].state
     while agents.reports()[id].state == "running" and not env.has_mail:
         if (left := until - anyio.current_time()) <= 0:
@@ -174,7 +174,7 @@ async def _agent_output(id: str, agents: Agents, env: Env, *, seconds: float) ->
     report = agents.reports()[id]
     if report.state == "running":
         early = f" [{INTERRUPTED}]" if env.has_mail else ""
-        return said(f"Agent {id} is still running; its report comes by itself.{early}")
+        return said(f"Agent {id} is still running; its report arrives automatically.{early}")
     if before == "running":  # what it came to is on its way as a message of its own
         return said(f"[agent {id}: {report.state}] Its report follows.")
     return said(f"[agent {id}: {report.state}]\n{report.text}")
@@ -186,13 +186,13 @@ async def _task_stop(args: TaskStopArgs, env: Env, call: str) -> Outcome:
         return await _stop_job(_task(env, id), env)
     before = agents.reports()[id].state
     if before != "running":
-        return said(f"Agent {id} had ended already ({before}).")
+        return said(f"Agent {id} had already ended ({before}).")
     await agents.stop(id)
-    return said(f"Stopped agent {id}. What it had found comes as its report.")
+    return said(f"Stopped agent {id}. Its partial report will follow.")
 
 
 def _task(env: Env, id: str) -> Job:
-    """The background command of that id; raises `Refusal` that names what there is."""
+    """Return the background command of that id; raises `Refusal` that names what there is."""
     try:
         return find_job(env, id)
     except Refusal:
@@ -219,17 +219,17 @@ BASH_OUTPUT = Tool(
 )
 KILL_SHELL = Tool(
     name="KillShell",
-    description="End a background Bash job and all it started.",
+    description="Kill a background Bash job and all it started.",
     args=KillArgs,
     access=_nothing,
     run=_kill,
-    summary=lambda args: f"End {args.shell_id}",
+    summary=lambda args: f"Kill {args.shell_id}",
 )
 MONITOR_JOB = Tool(
     name="Monitor",
     description=(
-        "Wait until a background command prints a line that matches a regex, or ends. Looks at "
-        "output that was not read yet and at all that follows; shows the new output."
+        "Wait until a background command prints a line that matches a regex, or ends. Checks "
+        "unread output and all that follows; shows the new output."
     ),
     args=MonitorArgs,
     access=_nothing,
@@ -272,7 +272,7 @@ SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox"
 
 
 class InputArgs(msgspec.Struct, frozen=True):
-    """Which program, what to type, and how long to wait for what it says."""
+    """A program, the text to type, and how long to wait for output."""
 
     id: str
     text: Annotated[
@@ -314,7 +314,7 @@ async def _type(job: Job, text: str) -> None:
         raise Refusal(f"{job.id} has no terminal to type into. Start it with Bash and tty: true.")
     data = text.replace("\r\n", "\n").replace("\n", "\r").encode(errors="replace")  # as Enter does
     if len(data) > MOST:
-        raise Refusal(f"text is longer than {MOST:,} bytes. Put it into a file.")
+        raise Refusal(f"text is longer than {MOST:,} bytes. Write it to a file.")
     try:
         await job.send(data)
     except OSError as error:
@@ -322,7 +322,7 @@ async def _type(job: Job, text: str) -> None:
 
 
 def _access(args: InputArgs, here: Here) -> tuple[Access, ...]:
-    """What typing amounts to: the command that runs the program, with the text as its input.
+    """Return the accesses of typing: the program's command, with the text as its input.
 
     What can change and reach nothing takes any input, and stopping a program needs no leave.
     """
@@ -353,8 +353,8 @@ def _summary(args: InputArgs) -> str:
 BASH_INPUT = Tool(
     name="BashInput",
     description=(
-        "Type into a program that Bash started with tty, and show what it says: until it is quiet, "
-        "a line matches, or wait_ms is over. Without text, wait for its end."
+        "Type into a program that Bash started with tty, and show its output until it is quiet, "
+        "a line matches, or wait_ms is over. Without text, wait until it ends."
     ),
     args=InputArgs,
     access=_access,

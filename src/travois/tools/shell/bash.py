@@ -1,4 +1,4 @@
-"""Bash: commands in the foreground, in the background, and with a terminal.
+"""Bash: commands in the foreground, in the background, and in a terminal.
 
 A shell lives for one call. Its working folder outlives it: the shell tells us aside where it
 stands when it ends.
@@ -37,13 +37,13 @@ REMARKS = 100
 """The tokens kept for what is said beside an output."""
 KEEP_JOB = 512 * 1024
 TICK = 0.25
-"""How often a long wait looks whether somebody has something to say to the model."""
+"""Seconds between checks for new messages during a long wait."""
 BATCH = 0.05
-"""How long output is collected before it is looked at."""
+"""Seconds that output is collected before it is examined."""
 QUIET = 0.5
-"""How many seconds without output mean that a program waits to be typed to."""
+"""Seconds without output after which a program counts as waiting for input."""
 LONGEST_LINE = 64 * 1024
-"""How much of an unfinished line is kept to be looked at once more."""
+"""Bytes kept of an unfinished line for the next look."""
 HIDDEN = msgspec.Meta(extra_json_schema={"x-hidden": True})
 """An argument that is accepted and not told: some models send it, others need not know."""
 
@@ -52,7 +52,7 @@ Why = Literal["ended", "matched", "quiet", "timeout", "mail"]
 
 
 class Ran(msgspec.Struct, frozen=True, rename="camel"):
-    """How a command ended, for programs."""
+    """The result of a command, for programs."""
 
     exit_code: int | None
     interrupted: bool
@@ -61,13 +61,13 @@ class Ran(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Detached(Ran, frozen=True, rename="camel"):
-    """How a command stands that goes on in the background, for programs."""
+    """The result of a command that goes on in the background, for programs."""
 
     background_task_id: str = ""
 
 
 def show_output(output: Captured, env: Env, call: str, *, most: int = 0) -> Readable:
-    """As much of an output as there is room for; all of it is kept if that is not all."""
+    """Return as much of an output as there is room for; all of it is kept if that is not all."""
     from travois.tools.output import readable
 
     room = env.room.tokens - REMARKS
@@ -76,18 +76,18 @@ def show_output(output: Captured, env: Env, call: str, *, most: int = 0) -> Read
 
 
 def join_parts(headline: str, body: str, remarks: list[str]) -> str:
-    """A headline, a body, and remarks in brackets, without the empty ones."""
+    """Return a headline, a body, and remarks in brackets, without the empty ones."""
     parts = (headline, body.strip("\n"), *(f"[{remark}]" for remark in remarks))
     return "\n".join(part for part in parts if part) or "(no output)"
 
 
 def exit_code(status: int) -> int:
-    """The exit code that a shell would show."""
+    """Return the exit code that a shell would show."""
     return status if status >= 0 else 128 - status
 
 
 def signal_name(number: int) -> str:
-    """The name of a signal."""
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -95,24 +95,24 @@ def signal_name(number: int) -> str:
 
 
 def status_change(env: Env, id: str, status: int | None) -> tuple[Changed, ...]:
-    """The fact that a job has another status than the log says; nothing if it has not."""
+    """Return the fact that a job has another status than the log says; nothing if it has not."""
     change = Changed(f"job:{id}", describe_status(status))
     return () if env.state.get(change.what) == change.value else (change,)
 
 
 def find_job(env: Env, id: str) -> Job:
-    """The job of that id; a bare number will do. Raises `Refusal`."""
+    """Return the job of that id; a bare number will do. Raises `Refusal`."""
     jobs = env.processes.jobs()
     name = f"bash_{id}" if id.isdigit() else id
     if name in jobs:
         return jobs[name]
     if f"job:{name}" in env.state:
-        raise Refusal(f"{name} ended with the process that had started it. Start it again.")
+        raise Refusal(f"{name} ended with an earlier Travois process. Start it again.")
     raise Refusal(f"There is no job {id!r}. Jobs: {', '.join(jobs) or 'none'}.")
 
 
 async def matching_lines(data: bytes, env: Env, *, pattern: str, name: str) -> Captured:
-    """The lines that match. Ripgrep looks for them: no pattern can make it hang.
+    """Return the lines that match. Ripgrep looks for them: no pattern can make it hang.
 
     Raises `Refusal` for a pattern that is none, also where there is nothing to look at.
     """
@@ -139,7 +139,7 @@ class LineWatch:
         """The first line that matched."""
 
     async def found(self) -> bool:
-        """Whether a line has matched by now."""
+        """Return whether a line has matched by now."""
         from travois.tools.output import plain_text
 
         if self.following is not None:
@@ -191,7 +191,7 @@ async def wait_for_job(
 def show_job(
     job: Job, env: Env, call: str, *, most: int, why: Why = "ended", until: str = ""
 ) -> Outcome:
-    """What a program said since it was last asked, and how it ended if it did."""
+    """Show a program's unread output, and its exit status if it has ended."""
     status = job.status if job.over else None
     output = job.fresh()
     body = show_output(output, env, call, most=most)
@@ -215,16 +215,16 @@ LONGEST = 600_000
 KEEP = 4 * 1024 * 1024
 LATER = (
     "You are told when it ends. Monitor (task_id, pattern, timeout) waits for a line or the end, "
-    "BashOutput shows new output, KillShell ends it."
+    "BashOutput shows new output, KillShell kills it."
 )
 FIRST = 10.0
-"""How many seconds a program with a terminal has for its first words, unless the call says."""
+"""Default seconds that a program in a terminal has for its first output."""
 TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1"}
 """Plain lines are what a model can read: no cursor, no colours, no pager."""
 GLIMPSE = 2_000
 GLIMPSES = 0.1
 ARGUMENT = 30_000
-"""How many characters fit one argument, whatever they are: the kernel's limit is 128 KiB."""
+"""Characters that always fit into one argument: the kernel's limit is 128 KiB."""
 SHELLS = (
     "/bin/bash",
     "/usr/bin/bash",
@@ -254,16 +254,16 @@ class BashArgs(msgspec.Struct, frozen=True):
     description: str = ""
     run_in_background: bool = False
     on_timeout: Literal["background", "stop"] = "background"
-    tty: Annotated[bool, msgspec.Meta(description="a terminal; BashInput types")] = False
+    tty: Annotated[bool, msgspec.Meta(description="use a terminal; type with BashInput")] = False
     sandbox: Annotated[
         Literal["on", "write", "network", "off"],
-        msgspec.Meta(description="what a command failed for the lack of; the user is asked"),
+        msgspec.Meta(description="grant what the sandbox denied; needs approval"),
     ] = "on"
     max_output_tokens: Annotated[int, HIDDEN] = 0
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where the shell stands from here on, and what the model should know of that."""
+    """The shell's working folder after a command, with a remark for the model."""
 
     cwd: str
     remark: str = ""
@@ -301,7 +301,10 @@ async def _run(args: BashArgs, env: Env, call: str) -> tuple[Completed, Place]:
     """Run the command where the shell stands, or in the workspace if that folder is gone."""
     glimpse = _glimpse(env)
     detach_as = partial(_next_job_id, env) if args.on_timeout == "background" else None
-    for place in (Place(env.cwd), Place(env.root, f"{env.cwd} is gone; this ran in {env.root}.")):
+    for place in (
+        Place(env.cwd),
+        Place(env.root, f"{env.cwd} is gone; ran in {env.root}."),
+    ):
         command = replace(_command(args, place.cwd, env=env), whole=_whole(env, call))
         try:
             done = await env.processes.run(
@@ -316,13 +319,13 @@ async def _run(args: BashArgs, env: Env, call: str) -> tuple[Completed, Place]:
 
 
 def _whole(env: Env, call: str) -> str:
-    """The file for an output that is too large to be held; empty where none can be kept."""
+    """Return the file for an output that is too large to be held; empty where none can be kept."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in call)
     return os.path.join(env.kept, f"{name}.txt") if env.kept else ""
 
 
 def _command(args: BashArgs, cwd: str, *, env: Env, keep: int = KEEP) -> Command:
-    """The shell that runs this text. A long one is handed over in pieces and put together there."""
+    """Build the shell command; a long text is passed in pieces and joined in the shell."""
     text = args.command
     pieces = [text[at : at + ARGUMENT] for at in range(0, len(text), ARGUMENT)] or [""]
     names = "".join(f"${{{number}}}" for number in range(1, len(pieces) + 1))
@@ -355,16 +358,19 @@ def _glimpse(env: Env) -> Callable[[bytes], None]:
 
 
 def _place(done: Completed, env: Env, *, start: Place) -> Place:
-    """Where the shell said it stood last. It says nothing when it was killed or replaced."""
+    """Read the shell's last working folder; it reports none when it was killed or replaced."""
     told = done.aside.split(b"\0")[:-1]
     if not told:
         return Place(start.cwd)
     try:
         cwd = told[-1].removesuffix(b"\n").decode()
     except UnicodeDecodeError:
-        return Place(start.cwd, f"The folder's name is not UTF-8; still in {start.cwd}.")
+        return Place(
+            start.cwd,
+            f"The folder's name is not UTF-8; still in {start.cwd}.",
+        )
     if not cwd:
-        return Place(env.root, f"The working folder is gone; back in {env.root}.")
+        return Place(env.root, f"The working folder no longer exists; now in {env.root}.")
     if cwd == os.path.realpath(start.cwd) or not os.path.isabs(cwd):
         return Place(start.cwd)
     return Place(cwd, f"Working folder: {cwd}")
@@ -381,17 +387,17 @@ def _headline(done: Completed) -> str:
 def _endings(done: Completed, args: BashArgs) -> Iterator[str]:
     if done.timed_out:
         yield (
-            f"Timed out after {args.timeout / 1000:g} s and was ended with all it had started. "
-            "Use a longer timeout, or let it go on with on_timeout: background."
+            f"Timed out after {args.timeout / 1000:g} s; all its processes were killed. "
+            "Use a longer timeout, or on_timeout: background."
         )
     if done.cut:
         yield (
-            f"Ended with all it had started after {done.output.total:,} bytes of output. "
-            "Send such an output to a file, or through head, tail or grep."
+            f"Killed after {done.output.total:,} bytes of output. "
+            "Redirect the output to a file, or pipe it through head, tail or grep."
         )
     if done.left_running:
         pids = ", ".join(map(str, done.left_running))
-        yield f"Still running, until the session ends: process {pids}"
+        yield f"Still running until the session ends: process {pids}"
 
 
 async def _background(args: BashArgs, env: Env) -> Outcome:
@@ -403,14 +409,14 @@ async def _background(args: BashArgs, env: Env) -> Outcome:
         raise Refusal(f"{error.strerror or error}.") from None
     said = f"Running in the background as {id}. {LATER}"
     if args.timeout != DEFAULT:
-        said += "\n[It has no time limit there: the timeout was not used.]"
+        said += "\n[Background commands have no time limit: timeout was ignored.]"
     if env.cage is not None and env.cage.backend == "full":
-        said += f"\n[{PRIVATE_TMP}; on disk, what it leaves there is in {env.cage.temp}.]"
+        said += f"\n[{PRIVATE_TMP}; on disk it is {env.cage.temp}.]"
     return Outcome((Text(said),), changes=(Changed(f"job:{id}", RUNNING),))
 
 
 def _detached(args: BashArgs, env: Env, call: str, *, done: Completed) -> Outcome:
-    """What there is to say of a command that goes on in the background."""
+    """Show a command that goes on in the background."""
     body = show_output(done.output, env, call, most=args.max_output_tokens)
     limit = f"Still running after {args.timeout / 1000:g} s, so it was not stopped but goes on"
     remarks = [*body.remarks, f"{limit} in the background as {done.job}. {LATER}"]
@@ -441,14 +447,16 @@ async def _start_terminal(args: BashArgs, env: Env, call: str) -> Outcome:
     outcome = show_job(job, env, call, most=args.max_output_tokens)
     if job.over:
         return replace(outcome, changes=(), error=job.status != 0)
-    how = f"BashInput (id: {job.id}, text) types to it, KillShell ends it. You are told if it ends."
-    told = Text(f"[Open as {job.id}, with a terminal. {how}]")
+    how = (
+        f"BashInput (id: {job.id}, text) types into it, KillShell kills it. You are told if it ends"
+    )
+    told = Text(f"[Running as {job.id} in a terminal. {how}.]")
     change = Changed(f"job:{job.id}", RUNNING)
     return replace(outcome, content=(*outcome.content, told), changes=(change,))
 
 
 def _next_job_id(env: Env) -> str:
-    """A name that no job of this session has had, also before it was resumed."""
+    """Return a name that no job of this session has had, also before it was resumed."""
     taken = {*env.processes.jobs(), *(name.removeprefix("job:") for name in env.state)}
     number = 1
     while f"bash_{number}" in taken:
@@ -461,7 +469,7 @@ def _access(args: BashArgs, here: Here) -> tuple[Access, ...]:
 
 
 def _executes(args: BashArgs) -> tuple[Access, ...]:
-    """What a command touches besides what its text says."""
+    """Return the accesses of a command besides what its text implies."""
     line = Access("exec", args.command)
     match args.sandbox:
         case "on" | "write":
@@ -479,8 +487,8 @@ def _summary(args: BashArgs) -> str:
 BASH = Tool(
     name="Bash",
     description=(
-        "Run a bash command. The working folder persists between calls, nothing else does. "
-        "No stdin, and no terminal without tty. Long output is cut and kept in a file. "
+        "Run a bash command. Only the working folder persists between calls. "
+        "No stdin, and no terminal without tty. Long output is cut and saved to a file. "
         "run_in_background for servers and watchers: you are told when they end. "
         "Prefer Read, Edit, Grep, Glob over cat, sed, grep, find."
     ),

@@ -1,4 +1,4 @@
-"""What the model is told when the sandbox had a part in how a command ended."""
+"""Explanations for the model when the sandbox affected how a command ended."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from travois.sandbox.denial import Denial, find_denial, find_port
 from travois.sandbox.disk_facts import LocalDisk
 from travois.tools.paths import plain
 
-MORE = "If it must, call again with sandbox:"
+MORE = "If needed, call again with sandbox:"
 WITHIN = (
-    "only commands in the sandbox that do not use the machine's network reach it. "
-    "Call without sandbox: network or off, or start the server with the same."
+    "only sandboxed commands without the machine's network can reach it. "
+    "Call without sandbox: network or off, or start the server the same way."
 )
-SHOW = "the user can show it with the setting sandbox.filesystem.allowRead"
+SHOW = "the user can allow it with the setting sandbox.filesystem.allowRead"
 SHOWN = 3
-"""How many new entries of /tmp are named."""
+"""Maximum new entries of /tmp that are named."""
 MISSING = re.compile(r"no such file|enoent|does not exist|not found|cannot find", re.IGNORECASE)
 TMP_PATH = re.compile(r"/(?:var/)?tmp/[^\s'\"‘’`:;,|&<>()]+")
 
@@ -45,19 +45,19 @@ def _mounted_in_tmp(shown: tuple[str, ...]) -> frozenset[str]:
 
 
 def tell_new_entries(cage: Cage | None, before: frozenset[str]) -> Iterator[str]:
-    """Say where on disk the entries are that a command has left in the private /tmp."""
+    """Report where on disk the entries are that a command left in the private /tmp."""
     made = sorted(list_tmp(cage) - before)
     if cage is None or not made:
         return
     paths = ", ".join(plain(os.path.join(cage.temp, name)) for name in made[:SHOWN])
     more = f" and {len(made) - SHOWN} more there" if len(made) > SHOWN else ""
-    yield f"{PRIVATE_TMP}; on disk, what this command left there is {paths}{more}."
+    yield f"{PRIVATE_TMP}; on disk, this command left {paths}{more}."
 
 
 def tell_denial(
     done: Completed, text: str, cage: Cage | None, *, cwd: str, line: str
 ) -> Iterator[str]:
-    """Say what the sandbox kept a command from; nothing if it failed for another reason."""
+    """Explain what the sandbox denied a command; nothing if it failed for another reason."""
     if port := find_port(text, done.session_ports):
         yield f"The server at port {port} runs in the sandbox's own network: {WITHIN}"
     if cage is None:
@@ -82,12 +82,12 @@ def _describe(denial: Denial, cage: Cage) -> str:
             only = f"lets this command write only in {places} and {temp}"
             return f"The sandbox {only}{where}. {MORE} off."
         case "pinned":
-            return f"The sandbox keeps commands from changing {target}. {MORE} off."
+            return f"The sandbox does not let commands change {target}. {MORE} off."
         case "read":
             return f"The sandbox hides {target} from commands; {SHOW}. {MORE} off."
         case "rights":
             of = f" that {target} needs" if target else ""
-            return f"In the sandbox no program has the rights of root{of}. {MORE} off."
+            return f"No program in the sandbox has root rights{of}. {MORE} off."
         case "network" if cage.network == "listed":
             which = f", not {target}" if target else ""
             only = "lets this command reach only the hosts on the user's list, through a proxy"
@@ -98,7 +98,7 @@ def _describe(denial: Denial, cage: Cage) -> str:
 
 
 def _tell_missing(done: Completed, text: str, cage: Cage, *, line: str) -> Iterator[str]:
-    """Say which /tmp holds a file that a command looked for in the other one."""
+    """Explain which /tmp holds a file that a command looked for in the other one."""
     lines = [said for said in text.splitlines() if MISSING.search(said)]
     found = (path.rstrip(".") for said in lines for path in TMP_PATH.findall(said))
     for path in list(dict.fromkeys(found))[:SHOWN]:
@@ -108,7 +108,7 @@ def _tell_missing(done: Completed, text: str, cage: Cage, *, line: str) -> Itera
         private = os.path.normpath(os.path.join(cage.temp, os.path.relpath(path, root)))
         here, there = os.path.lexists(path), os.path.lexists(private)
         if cage.backend == "full" and here and not there:
-            own = f"it cannot see the machine's own {path}, but Read can."
+            own = f"they cannot see the machine's own {path}, but Read can."
             yield f"{PRIVATE_TMP} for commands: {own}"
         elif cage.backend == "partial" and there and not here:
             yield f"{path} of this session is {private} on disk; /tmp is the machine's own here."

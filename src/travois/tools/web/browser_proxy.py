@@ -1,4 +1,4 @@
-"""The browser's only way out: a proxy on this machine that judges every address it is asked for.
+"""The browser's only way out: a SOCKS proxy that checks every address.
 
 Redirects, frames, pictures, sockets and workers all pass here, so nothing that a page does leads
 to a private network. A name is looked up once, and the connection goes to an address that was
@@ -23,14 +23,14 @@ from travois.providers.http.fetch import Lookup, lookup
 from travois.sandbox.network import PATIENCE, Asked, attend, dialled, plain, reachable
 
 LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
-"""How this machine is called by those who mean it."""
+"""Names and addresses of this machine."""
 REMEMBERED = 20
 SessionSocket = Callable[[int], socket.socket | None]
 """A TCP socket in the network of the session's commands; none if they share none."""
 
 
 class Gate:
-    """Lets the browser reach the open internet, and this machine while `local` says so."""
+    """A proxy that lets the browser reach the internet, and this machine while `local` says so."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class Gate:
         self._inward = WeakSet[Tcp]()
 
     async def serve(self) -> None:
-        """Let connections through until this is cancelled."""
+        """Serve connections until cancelled."""
         with self._listener:
             await attend(self._listener, self._reach, refuse=self._refuse)
 
     def turn_away(self) -> None:
-        """End what leads to this machine: a browser keeps connections for whoever comes next."""
+        """Close connections to this machine: a browser would reuse them for the next page."""
         for inward in tuple(self._inward):
             inward.hang_up()
 
@@ -73,11 +73,11 @@ class Gate:
             return inward
         found = [address for address in await self._found(name, asked) if reachable(address)]
         if not found:
-            raise PermissionError(f"{name} is in a private network, which may not be reached")
+            raise PermissionError(f"{name} is in a private network, which is not allowed")
         return await dialled(name, found, asked.port)
 
     async def _served_by_session(self, port: int) -> Tcp | None:
-        """A connection to a server that a command of the session started, if there is one."""
+        """Connect to a server that a command of the session started, if any."""
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             try:
                 found = await anyio.to_thread.run_sync(self._session, family)
@@ -92,7 +92,7 @@ class Gate:
             return (str(ip_address(name)),)
         host = plain(asked.host)
         if not host:
-            raise PermissionError(f"{name[:100]!a} is not the name of a host")
+            raise PermissionError(f"{name[:100]!a} is not a host name")
         try:
             return tuple(await self._addresses(host, asked.port))
         except (OSError, UnicodeError):
@@ -100,7 +100,7 @@ class Gate:
 
 
 async def _connects(made: socket.socket, place: tuple[str, int]) -> bool:
-    """Whether a socket could be connected; it is closed if not."""
+    """Return whether a socket could be connected; it is closed if not."""
     made.setblocking(False)
     code = made.connect_ex(place)
     if code == errno.EINPROGRESS:

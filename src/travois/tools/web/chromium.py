@@ -1,4 +1,4 @@
-"""Chromium by Playwright, in a thread with a loop of its own.
+"""Chromium driven by Playwright, in a thread with its own event loop.
 
 It has a profile that is thrown away, knows nothing of our environment, and gets out only through
 the gate. It hangs on pipes: when we die, however that happens, it dies too.
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from travois.core.errors import Fault
 from travois.process.environment import bare
@@ -30,7 +31,6 @@ from travois.tools.web.browser import BrowserArgs, Seen
 from travois.tools.web.browser_proxy import LOOPBACK, Gate, SessionSocket
 
 if TYPE_CHECKING:
-    from anyio.from_thread import BlockingPortal
     from playwright.async_api import (
         Dialog,
         Download,
@@ -48,12 +48,15 @@ if TYPE_CHECKING:
 
 LOOK = Path(__file__).with_name("browser.js")
 ROOM = 400_000
-"""How many characters of a page are read."""
-FRAMES, NEWS = 12, 10
-SHORT, LONG = 5_000, 20_000
-"""How many milliseconds an element and a page may take."""
-MOMENT, RESTLESS = 0.1, 30
-"""How many seconds a moment has, and for how many of them a page is waited for."""
+"""Maximum characters read of a page."""
+FRAMES = 12
+NEWS = 10
+SHORT = 5_000
+LONG = 20_000
+"""Milliseconds that an element and a page may take."""
+MOMENT = 0.1
+RESTLESS = 30
+"""Length of a waiting step in seconds, and the maximum number of steps."""
 LASTING = ("eventsource", "websocket", "media", "ping")
 """Requests that may go on for as long as a page is open."""
 FAREWELL = 5.0
@@ -66,11 +69,11 @@ ARGS = (
     "--disable-features=WebRtcHideLocalIpsWithMdns,MediaRouter,OptimizationHints",
     "--disable-quic",
 )
-"""What would pass by the proxy."""
+"""Switches that disable what would bypass the proxy."""
 
 
 class Window:
-    """One run of the browser, from its start to its end."""
+    """One run of the browser, with its pages."""
 
     def __init__(self, path: str, gate: Gate, *, visible: bool, env: Mapping[str, str]) -> None:
         self._path = path
@@ -84,7 +87,7 @@ class Window:
         self._accept = False
         self._before: tuple[str, set[str]] = ("", set())
         self._heading = ""
-        """Where the page in front is, or is about to be."""
+        """The URL of the page in front, or the one it is navigating to."""
         self._pending: set[Request] = set()
         self._driver: Playwright | None = None
         self._pages: list[Page] = []
@@ -117,13 +120,13 @@ class Window:
         await context.new_page()
 
     def _environment(self) -> dict[str, str]:
-        """What it needs to run; its home is nowhere, so that it leaves nothing there."""
+        """Return the browser's environment; its home does not exist, so that it leaves no files."""
         shown = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XAUTHORITY")
         screen = {k: v for k, v in self._env.items() if k in shown} if self._visible else {}
         return {**bare(self._env), **screen, "HOME": "/nonexistent"}
 
     async def close(self) -> None:
-        """End it, by force if it must be."""
+        """Close the browser, by force if necessary."""
         with anyio.move_on_after(FAREWELL):
             if self._driver is not None:
                 await self._driver.stop()
@@ -131,12 +134,12 @@ class Window:
 
     @property
     def url(self) -> str:
-        """Where the page in front is."""
+        """The URL of the page in front."""
         return self._page.url if self._pages and self._page.url.startswith("http") else ""
 
     @property
     def open_still(self) -> bool:
-        """Whether there is any page."""
+        """True if any page is open."""
         return bool(self._pages)
 
     @property
@@ -146,14 +149,14 @@ class Window:
         return self._pages[-1]
 
     def named(self, ref: str) -> str:
-        """What the page, as it was last told, calls the element of that number."""
+        """Return the name of the element with that number, as last shown."""
         _, lines = self._before
         number = re.escape(ref.strip("[] "))
         wanted = re.compile(rf'\[{number}\] (\w+ "(?:[^"\\]|\\.)*")')
         return next((found[1] for line in lines if (found := wanted.search(line))), "")
 
     def local(self) -> bool:
-        """Whether all that is open is on this machine: only then may pages reach it."""
+        """Return whether all that is open is on this machine: only then may pages reach it."""
         urls = {self._heading, *(page.url for page in self._pages[:-1])} - {"about:blank"}
         return bool(urls) and all(map(_loopback, urls))
 
@@ -163,7 +166,7 @@ class Window:
             self._gate.turn_away()
 
     async def act(self, args: BrowserArgs) -> Seen:
-        """Do one thing, and look at the page."""
+        """Perform one action, and view the page."""
         self._news, self._accept = [], args.accept
         self._gate.refused.clear()
         self._pending.clear()
@@ -188,7 +191,7 @@ class Window:
         return await self._look(whole=args.action in ("navigate", "read"))
 
     async def picture(self) -> bytes:
-        """What is in view, as JPEG."""
+        """Return a screenshot of the viewport as JPEG."""
         self._asked_for()
         return await self._page.screenshot(type="jpeg", quality=80, timeout=LONG)
 
@@ -207,7 +210,7 @@ class Window:
 
     def _why(self, error: Error) -> str:
         if "Download is starting" in error.message:
-            return "it is a download; fetch it with Bash, as by curl -o"
+            return "it is a download; fetch it with Bash (curl -o)"
         return "; ".join(self._gate.refused) or first_line(error.message)
 
     async def _type(self, args: BrowserArgs) -> None:
@@ -239,8 +242,8 @@ class Window:
     async def _look(self, *, whole: bool) -> Seen:
         page = self._page
         if page.url.startswith("chrome-error:"):
-            why = "; ".join(self._gate.refused) or "there is no answer"
-            raise OSError(f"the page that it led to could not be opened: {why}")
+            why = "; ".join(self._gate.refused) or "no response"
+            raise OSError(f"the next page could not be opened: {why}")
         self._asked_for()
         title, texts = "", list[str]()
         for number, frame in enumerate(page.frames[:FRAMES]):
@@ -255,20 +258,20 @@ class Window:
         return Seen(page.url, title, shown, whole, (*self._news, *self._gate.refused))
 
     def _asked_for(self) -> None:
-        """Show nothing of a host that nobody was asked about, wherever a page may lead."""
+        """Refuse to show a host that nobody approved, wherever a page may lead."""
         url = self._page.url
         if url != "about:blank" and _host(url.removeprefix("blob:")) not in self._hosts:
-            raise PermissionError(f"the page led to {url[:500]}. To go on there, navigate to it.")
+            raise PermissionError(f"the page led to {url[:500]}. To continue, navigate to it.")
 
     async def _element(self, ref: str) -> ElementHandle:
         frame, _, number = ref.strip("[] ").rpartition(":")
         if not number.isdecimal() or not (frame or "0").isdecimal():
-            raise OSError(f"{ref!r} is not a number in brackets that the page shows")
+            raise OSError(f"{ref!r} is not an element number on the page")
         frames = self._page.frames
         found = frames[int(frame or 0)] if int(frame or 0) < len(frames) else self._page.main_frame
         element = (await found.evaluate_handle(FIND, int(number))).as_element()
         if element is None:
-            raise OSError(f"there is no [{ref}] on the page any more: read it again")
+            raise OSError(f"[{ref}] is no longer on the page: read the page again")
         return element
 
     # --- what pages do by themselves -------------------------------------------------------------
@@ -285,9 +288,9 @@ class Window:
         self._pending.discard(request)
 
     def _follow(self, page: Page) -> None:
-        """A page came to the front: the first one, or a window that another opened."""
+        """Return a page came to the front: the first one, or a window that another opened."""
         if self._pages:
-            self._tell(f"a window opened and is in front: {page.url[:200]}")
+            self._tell(f"a new window opened and is now in front: {page.url[:200]}")
         self._pages.append(page)
         self._turn(page.url)
         page.on("dialog", self._answer)
@@ -305,23 +308,23 @@ class Window:
         self._pages.remove(page)
         if front and self._pages:
             self._turn(self._page.url)
-            self._tell(f"the window closed; in front is {self._page.url[:200]}")
+            self._tell(f"the window closed; now in front: {self._page.url[:200]}")
 
     async def _answer(self, dialog: Dialog) -> None:
         from playwright.async_api import Error
 
         accept = self._accept or dialog.type in ("alert", "beforeunload")
-        done = "accepted" if accept else "dismissed; accept says OK to it"
-        self._tell(f"the page asked by a dialog: {dialog.message[:300]!r}, {done}")
+        done = "accepted" if accept else "dismissed (set accept to accept it)"
+        self._tell(f"the page showed a dialog: {dialog.message[:300]!r}, {done}")
         with suppress(Error):
             await (dialog.accept() if accept else dialog.dismiss())
 
     def _download(self, download: Download) -> None:
-        self._tell(f"a download was refused: {download.url[:500]}; fetch it with Bash")
+        self._tell(f"a download was blocked: {download.url[:500]}; fetch it with Bash")
 
 
 async def _read(frame: Frame, prefix: str) -> tuple[str, str]:
-    """The title and the text of a frame; nothing of one that cannot be read."""
+    """Return the title and the text of a frame; nothing of one that cannot be read."""
     from playwright.async_api import Error
 
     script = LOOK.read_text("utf-8")
@@ -343,7 +346,7 @@ def _loopback(url: str) -> bool:
 
 
 def first_line(message: str) -> str:
-    """The first line of what Playwright says, and why an element could not be used."""
+    """Return the first line of what Playwright says, and why an element could not be used."""
     first, *log = re.sub(r"\x1b\[[0-9;]*m", "", message).strip().splitlines() or [""]
     why = next((line.strip(" -") for line in log if UNUSABLE.search(line)), "")
     said = re.sub(r"^(\w+\.\w+): ", "", first)
@@ -353,20 +356,20 @@ def first_line(message: str) -> str:
 T = TypeVar("T")
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 PATIENCE = 45.0
-"""After so many seconds the browser is taken to hang, and is ended."""
-ROOT = "the browser has no sandbox of its own, since Travois runs as root"
+"""Seconds after which the browser counts as hung and is stopped."""
+ROOT = "the browser runs without its own sandbox because Travois runs as root"
 
 
 def program(path: str = "") -> str:
-    """The browser on this machine; raises `Fault` if it cannot be used."""
+    """Return the path of the browser; raises `Fault` if there is none."""
     if find_spec("playwright") is None:
         fix = "pip install 'travois[browser]', or set browser.enabled to false."
         raise Fault("The browser needs Playwright, which is not installed", fix=fix)
     names = (os.path.expanduser(path),) if path else PROGRAMS
     if found := next(filter(None, map(which, names)), None):
         return found
-    fix = "Install Chromium with your system's packages, or set browser.path; none is downloaded."
-    raise Fault(f"There is no browser: {', '.join(names)}", fix=fix)
+    fix = "Install Chromium from your system's packages, or set browser.path."
+    raise Fault(f"No browser found: {', '.join(names)}", fix=fix)
 
 
 def driver_problem() -> str:
@@ -408,23 +411,23 @@ class Chromium:
 
     @property
     def url(self) -> str:
-        """Where the page in front is; empty if there is none."""
+        """The URL of the page in front; empty if there is none."""
         return self._window.url if self._window else ""
 
     def named(self, ref: str) -> str:
-        """What the page calls the element of that number."""
+        """Return the name of the element with that number."""
         return self._window.named(ref) if self._window else ""
 
     async def act(self, args: BrowserArgs) -> Seen:
-        """Do one thing, and look at the page."""
+        """Perform one action, and view the page."""
         return await self._within(lambda window: window.act(args))
 
     async def picture(self) -> bytes:
-        """What is in view, as JPEG."""
+        """Return a screenshot of the viewport as JPEG."""
         return await self._within(lambda window: window.picture())
 
     async def aclose(self) -> None:
-        """End the browser and its thread."""
+        """Close the browser and its thread."""
         if self._portal is None:
             return
         with anyio.CancelScope(shield=True):
@@ -434,7 +437,7 @@ class Chromium:
         self._portal = None
 
     async def _within(self, work: Callable[[Window], Awaitable[T]]) -> T:
-        """Do something in the browser's thread, one thing at a time."""
+        """Run work in the browser's thread, one action at a time."""
         async with self._lock:
             if self._portal is None:
                 self._portal = await anyio.to_thread.run_sync(self._begin)
@@ -445,8 +448,6 @@ class Chromium:
                 future.cancel()
 
     def _begin(self) -> BlockingPortal:
-        from anyio.from_thread import start_blocking_portal
-
         portal = self._stack.enter_context(start_blocking_portal(name="travois-browser"))
         self._gate = Gate(
             lambda: bool(self._window and self._window.local()),
@@ -468,12 +469,12 @@ class Chromium:
                 return await work(self._window)
         except TimeoutError:
             await self._end()
-            raise OSError(f"the browser hung for {PATIENCE:g} s and was ended") from None
+            raise OSError(f"the browser hung for {PATIENCE:g} s and was stopped") from None
         except Error as error:
             what = first_line(error.message)
             if GONE.search(what):
                 await self._end()
-                what = f"the browser is gone ({what}); navigate starts it afresh"
+                what = f"the browser stopped ({what}); navigate starts it again"
             raise OSError(what) from None
 
     async def _opened(self) -> Window:
@@ -497,5 +498,5 @@ class Chromium:
 
 
 def _hush() -> None:
-    """Keep off the screen what Playwright leaves unheard when its driver dies."""
+    """Silence the errors that Playwright leaves unhandled when its driver dies."""
     get_running_loop().set_exception_handler(lambda loop, context: None)

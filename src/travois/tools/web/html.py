@@ -1,4 +1,4 @@
-"""HTML as markdown, or as plain words: only what a reader would see of the page's own content.
+"""HTML to markdown or plain words: only the visible content of a page.
 
 Parsing takes time that grows with the square of a hostile page, so it happens in a program of its
 own that can be killed: `python -P -m travois.tools.web.html CHARSET <page >text`.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+from html import unescape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ DEPTH = 20_000
 
 
 def markdown(body: bytes, *, charset: str) -> str:
-    """The page as markdown."""
+    """Return the page as markdown."""
     from markdownify import MarkdownConverter
 
     soup = _soup(body, charset)
@@ -35,9 +36,7 @@ def markdown(body: bytes, *, charset: str) -> str:
 
 
 def words(body: bytes, *, charset: str) -> str:
-    """The page without its tags, in one pass over its bytes."""
-    from html import unescape
-
+    """Return the page without its tags, in one pass over its bytes."""
     first, *pieces = body.split(b"<")
     kept, skipped = [first], b""
     for piece in pieces:
@@ -54,7 +53,7 @@ def words(body: bytes, *, charset: str) -> str:
 
 
 def _soup(body: bytes, charset: str) -> BeautifulSoup:
-    """The page as a tree, without an XML declaration (at which the parser would warn) or noise."""
+    """Parse the page, without an XML declaration (the parser would warn) and noise."""
     from bs4 import BeautifulSoup
 
     body = re.sub(rb"^\s*<\?xml[^>]*>", b"", body, count=1)
@@ -81,7 +80,7 @@ def _content(soup: BeautifulSoup) -> BeautifulSoup | Tag:
 
 
 def _tidied(text: str) -> str:
-    """Without trailing spaces and runs of empty lines."""
+    """Remove trailing spaces and runs of empty lines."""
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", lines).strip()
 

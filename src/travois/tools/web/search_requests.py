@@ -1,4 +1,4 @@
-"""Searching the web: how a provider is asked to do it.
+"""Web search through a model provider.
 
 The provider searches in a request of its own, beside the conversation. So the conversation's head
 stays as it is, every call is judged like any other, and what was found is shown as a result.
@@ -16,13 +16,14 @@ from travois.core.facts import AnyFact, Assistant, Entry, Epoch, User
 from travois.core.view import project
 from travois.engine.agent import Agent, Small
 from travois.engine.budget import Exhausted
+from travois.engine.fork import beside
 from travois.ports.web_search import Found, Wanted
 from travois.providers.replies import Problem, Reply
 from travois.providers.web_search import Hit, asking, merged
 
 PROMPT = Path(__file__).parent / "prompts" / "search.md"
 PAUSES = 5
-"""How often a provider may pause before it has answered."""
+"""Maximum pauses of a provider before its answer."""
 
 
 class Searcher(msgspec.Struct, frozen=True):
@@ -35,9 +36,7 @@ class Searcher(msgspec.Struct, frozen=True):
 
 
 async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
-    """What the provider's search brings; its cost is on record as a request beside."""
-    from travois.engine.fork import beside
-
+    """Search through the provider; the request is recorded beside the conversation."""
     card = by.small.card
     params = asking(card.protocol, by.tool, only=wanted.only, never=wanted.never)
     price = replace(card.price, search=by.price)
@@ -51,23 +50,23 @@ async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
         try:
             reply = await beside(replace(agent, model=by.small.model), view, what="search")
         except (Problem, Exhausted) as problem:
-            raise OSError(f"{card.name} could not search: {problem}") from None
+            raise OSError(f"{card.name} could not search the web: {problem}") from None
         said, hits = f"{said}\n{_words(reply)}".strip(), merged((*hits, *reply.hits))
         if reply.stop != "pause" or not reply.content:
             return Found(hits, said)
         facts.append(Assistant(reply.content, reply.stop))
-    raise OSError(f"{card.name} paused its search again and again")
+    raise OSError(f"{card.name} kept pausing its web search")
 
 
 def _asked(wanted: Wanted) -> str:
-    """The query with its limits in words, for those who know no other way to say them."""
+    """Return the query with its limits in words, for those who know no other way to say them."""
     only = f"\nOnly pages of: {', '.join(wanted.only)}" if wanted.only else ""
     never = f"\nNo pages of: {', '.join(wanted.never)}" if wanted.never else ""
     return f"{wanted.query}{only}{never}"
 
 
 def _words(reply: Reply) -> str:
-    """All words, also those that cite and are therefore the provider's own blocks."""
+    """Return all words, also those that cite and are therefore the provider's own blocks."""
     return "".join(
         block.text
         for block in reply.content
