@@ -93,7 +93,7 @@ def test_the_bwrap_in_use_is_named_and_said_to_be_the_bundled_one(
         (places / "bin" / program).symlink_to(f"/usr/bin/{program}")
     monkeypatch.setenv("PATH", str(places / "bin"))
     found = told(capsys)["bubblewrap"]
-    assert found["why"] == f"{bundled_bwrap()} (the copy that comes with Travois)"
+    assert found["why"] == f"{bundled_bwrap()} (bundled with Travois)"
 
 
 def test_a_copy_to_try_commands_in_is_promised_only_where_one_can_be_made(

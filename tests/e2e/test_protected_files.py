@@ -105,7 +105,7 @@ def test_instructions_that_code_changes_are_put_back_and_the_way_is_shown(progra
     (work / "Makefile").write_text(f"{recipe}echo evil > .github/workflows/x.yml; echo built\n")
     (told,) = ask(program, use("Bash", command="make x"), flags=AUTO)
     assert "built" in told
-    assert "put back: .github/workflows/x.yml, AGENTS.md, sub/CLAUDE.md." in told
+    assert "restored: .github/workflows/x.yml, AGENTS.md, sub/CLAUDE.md." in told
     assert "use Edit or Write" in told
     assert (work / "AGENTS.md").read_text() == "be kind\n"
     assert (work / "sub/CLAUDE.md").read_text() == "be brief\n"
@@ -126,4 +126,4 @@ def test_another_branch_brings_its_own_instructions(program: Program) -> None:
     lines = ("git checkout -q -", "git merge -q other && python3 -c 1")
     told = ask(program, *(use("Bash", command=line) for line in lines), flags=AUTO)
     assert (program.folder / "AGENTS.md").read_text() == "two\n"
-    assert not any("put back" in text for text in told), told
+    assert not any("were restored" in text for text in told), told

@@ -95,7 +95,7 @@ def test_only_the_files_or_only_the_conversation(program: Program) -> None:
     shutil.rmtree(program.home / "snapshots")
     lost = program.run("rewind", "--to", "0", "--yes")
     assert (lost.code, files(program)) == (2, AFTER_TWO)
-    assert lost.err.endswith("  Use --conversation-only.\n")
+    assert lost.err.endswith("  Use --conversation-only to rewind the conversation alone.\n")
     assert program.run("rewind", "--to", "0", "--conversation-only", "--yes").code == 0
     assert program.run("rewind", "--undo", "--yes").code == 0
 
@@ -116,7 +116,7 @@ def test_a_dry_run_and_a_list_change_nothing(program: Program) -> None:
     absent = program.run("rewind", "--to", "9", "--yes")
     assert (absent.code, absent.err.splitlines()[0]) == (
         2,
-        "travois: There is no turn 9 to go back to: 2 turns stand",
+        "travois: Turn 9 not found: the conversation has 2 turns",
     )
 
 

@@ -117,7 +117,7 @@ def test_a_port_is_blamed_on_the_sandbox_only_if_somebody_listens(full: Program)
         port = str(server.getsockname()[1])
         line = f"exec 3<>/dev/tcp/127.0.0.1/{port}"
         (said,) = play(full, call("Bash", command=line), flags=OFFLINE)
-        assert f"no network in the sandbox and cannot reach port {port} of this machine" in said
+        assert f"no network in the sandbox and cannot reach port {port} on this machine" in said
         (said,) = play(full, call("Bash", command=line))
         assert not remarked(said)
 

@@ -272,12 +272,12 @@ def test_the_end_is_noticed_without_help_of_the_kernel(monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("command", "kind", "words"),
     [
-        (Command(("no-such-program",), "/"), errno.ENOENT, "there is no such program"),
-        (Command(("/bin/true",), "/no/such"), errno.ENOENT, "no folder /no/such"),
-        (Command(("/etc/passwd",), "/"), errno.EACCES, "it may not be run"),
+        (Command(("no-such-program",), "/"), errno.ENOENT, "no such program"),
+        (Command(("/bin/true",), "/no/such"), errno.ENOENT, "folder /no/such does not exist"),
+        (Command(("/etc/passwd",), "/"), errno.EACCES, "permission denied; is it executable?"),
         (Command(("/bin/echo", "x" * 200_000), "/"), errno.E2BIG, "arguments are too long"),
         (Command(("/bin/echo", "a\0b"), "/"), errno.EINVAL, "a NUL character"),
-        (Command(("/bin/echo", "\ud800"), "/"), errno.EINVAL, "half a character"),
+        (Command(("/bin/echo", "\ud800"), "/"), errno.EINVAL, "invalid text"),
     ],
 )
 def test_a_program_that_cannot_start_says_why(command: Command, kind: int, words: str):

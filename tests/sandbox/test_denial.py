@@ -248,7 +248,7 @@ def test_a_port_of_this_machine_is_missed_only_if_somebody_listens_there() -> No
     ):
         assert denial(said) is None, said
         found = denial(said, disk=FakeDisk(ports=(8080,)))
-        assert found == Denial("network", "port 8080 of this machine"), said
+        assert found == Denial("network", "port 8080 on this machine"), said
     assert denial("connect to 10.0.0.1 port 22: Connection refused") is None
 
 

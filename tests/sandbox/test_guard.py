@@ -267,7 +267,7 @@ def test_a_leave_does_not_count_beside_a_command_that_has_none(place: Scene) -> 
         pinned = tuple(each for each in place.cage.pinned if each != path)
         line = place.sh("echo {} > .mcp.json", cage=place.but(pinned=pinned, lifted=(path,)))
         await processes.run(line, timeout=SECONDS)
-        assert "another command runs that may not change it" in processes.notices()[0]
+        assert "another running command may not change it" in processes.notices()[0]
         assert not os.path.exists(path)
         go()
         await processes.jobs()["a"].wait()

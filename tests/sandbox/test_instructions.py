@@ -110,7 +110,7 @@ def test_no_way_of_writing_changes_one(place: Scene, way: str, mode: Mode) -> No
     before = look(place.work)
     told = act(place, in_turn(WRITES[way], FILES), mode=mode)
     assert look(place.work) == before
-    assert len(told) == 1 and "put back" in told[0], told
+    assert len(told) == 1 and "were restored" in told[0], told
 
 
 def test_none_is_removed_where_the_index_is_in_two_files(place: Scene) -> None:
@@ -118,7 +118,7 @@ def test_none_is_removed_where_the_index_is_in_two_files(place: Scene) -> None:
     before = look(place.work)
     told = act(place, "rm AGENTS.md sub/deep/er/GEMINI.md")
     assert look(place.work) == before
-    assert len(told) == 1 and "put back" in told[0], told
+    assert len(told) == 1 and "were restored" in told[0], told
 
 
 @BACKENDS
@@ -143,7 +143,7 @@ def test_the_message_says_what_to_do_and_where_the_content_is(place: Scene, mode
 
     (told,) = anyio.run(main)
     (copy,) = kept.glob("replaced/*/AGENTS.md")
-    assert "put back: AGENTS.md. What the command wrote is in" in told
+    assert "restored: AGENTS.md. The command's versions are in" in told
     assert str(copy.parent) in told and "use Edit or Write" in told and "Edit(AGENTS.md)" in told
     assert copy.read_text() == "mine"
 
@@ -202,7 +202,7 @@ def test_what_a_rule_names_may_change_and_nothing_else(place: Scene, rule: str) 
     cage = place.but(unasked=Unasked(patterns, known.names))
     (told,) = act(place, "printf new | tee AGENTS.md CLAUDE.md", cage=cage)
     assert (place.work / "AGENTS.md").read_text() == "new"
-    assert "put back: CLAUDE.md." in told
+    assert "restored: CLAUDE.md." in told
 
 
 @BACKENDS
@@ -271,7 +271,7 @@ def test_what_a_user_edits_beside_a_program_in_the_background_stays(place: Scene
         await processes.run(place.sh("true", cage=place.but(unasked=None)), timeout=SECONDS)
         await job.kill()
         (told,) = processes.notices()
-        assert "put back: QWEN.md." in told
+        assert "restored: QWEN.md." in told
 
     play("full", one)
     assert (place.work / "AGENTS.md").read_text() == "mine\n"

@@ -115,7 +115,7 @@ def run(door: Door, text: str) -> subprocess.CompletedProcess[str]:
 
 
 def unlisted(host: str) -> str:
-    return f"{host} is not on the list of hosts that commands may reach; the user can put it there"
+    return f"{host} is not on the list of allowed hosts; the user can add it"
 
 
 PROXY = "${http_proxy#http}"
@@ -255,7 +255,7 @@ def test_disguises_are_refused(words: str, answer: str, refused: str) -> None:
         door = net.open(("example.org", "*.example.org"))
         done = run(door, raw(known(words, door)))
     assert done.stdout.split()[1] == answer
-    assert door.refused == (f"{refused} is not the name of a host; commands reach hosts by name",)
+    assert door.refused == (f"{refused} is not a host name; commands can reach hosts only by name",)
 
 
 @caged
@@ -265,7 +265,7 @@ def test_a_barred_host_is_refused_with_all_below_it_whatever_the_list_says() -> 
         door = net.open(("*",), ("example.org",))
         words = "; ".join(f"curl -sS http://{h}/" for h in ("example.org", "a.example.org"))
         run(door, words)
-    barred = "is among the hosts that commands may not reach"
+    barred = "is on the list of blocked hosts"
     assert door.refused == (f"example.org {barred}", f"a.example.org {barred}")
 
 
@@ -356,7 +356,7 @@ def test_hosts_that_are_not_there_are_told() -> None:
         nobody = run(net.open(("example.org",)), "curl -s http://example.org/")
     with network() as net:
         silent = run(net.open(("example.org",)), "curl -s http://example.org:1/")
-    assert nobody.stdout == "there is no host example.org\n"
+    assert nobody.stdout == "host example.org not found\n"
     assert silent.stdout == "example.org does not answer on port 1\n"
 
 

@@ -463,7 +463,7 @@ def test_what_a_killed_process_left_is_swept_away_and_nothing_that_is_in_use(pla
 def test_where_there_can_be_no_copy_that_is_said(tmp_path: Path) -> None:
     async def main() -> None:
         room = Room(tmp_path, LocalProcesses(walls=Walls("partial", "")))
-        with pytest.raises(OSError, match="no copy to try this in"):
+        with pytest.raises(OSError, match="trying a command in a copy needs namespaces"):
             await room.attempt("true")
         assert room.left() == ["temp"]
 

@@ -310,9 +310,9 @@ def test_without_walls_nothing_runs(behind: Walls | None):
     async def main() -> None:
         with scene() as place:
             processes = LocalProcesses(walls=behind)
-            with pytest.raises(OSError, match="there is no sandbox here"):
+            with pytest.raises(OSError, match="no sandbox is available here"):
                 await processes.run(place.sh("touch made"), timeout=SECONDS)
-            with pytest.raises(OSError, match="there is no sandbox here"):
+            with pytest.raises(OSError, match="no sandbox is available here"):
                 await processes.start(place.sh("touch made"), id="job")
             await processes.aclose()
             assert os.listdir(place.work) == []
@@ -372,7 +372,7 @@ def test_a_bwrap_that_a_program_could_have_written_is_not_used():
 
         async def main() -> None:
             processes = LocalProcesses(walls=msgspec.structs.replace(behind, bwrap=str(own)))
-            with pytest.raises(OSError, match="lies where programs can write"):
+            with pytest.raises(OSError, match="is in a folder that programs can write to"):
                 await processes.run(place.sh("true"), timeout=SECONDS)
             await processes.aclose()
 
@@ -383,9 +383,9 @@ def test_a_bwrap_that_a_program_could_have_written_is_not_used():
 @pytest.mark.parametrize(
     ("argv", "cwd", "kind", "words"),
     [
-        (("no-such-program",), "", errno.ENOENT, "there is no such program"),
-        (("/bin/true",), "/no/such", errno.ENOENT, "no folder /no/such"),
-        (("/etc/passwd",), "", errno.EACCES, "it may not be run"),
+        (("no-such-program",), "", errno.ENOENT, "no such program"),
+        (("/bin/true",), "/no/such", errno.ENOENT, "folder /no/such does not exist"),
+        (("/etc/passwd",), "", errno.EACCES, "permission denied; is it executable?"),
         (("/bin/echo", "x" * 200_000), "", errno.E2BIG, "arguments are too long"),
         (("/bin/echo", "a\0b"), "", errno.EINVAL, "a NUL character"),
     ],

@@ -358,7 +358,7 @@ def test_old_snapshots_make_room_and_what_they_shared_stays(work: Path) -> None:
     for number in range(12):
         (work / "README").write_text(f"{number}\n")
         last = few.take("x", remarks=told)
-    assert told == ["The 2 oldest snapshots were dropped to make room."]
+    assert told == ["Removed the 2 oldest snapshots to make room."]
     before = disk(work)
     shutil.rmtree(work)
     fresh = keeper(work)
@@ -377,7 +377,7 @@ def test_snapshots_stay_within_their_bound(work: Path) -> None:
     for _ in range(8):
         (work / "noise").write_bytes(os.urandom(2 << 20))
         few.take("x", remarks=told)
-    assert any("oldest snapshots were dropped" in text for text in told)
+    assert any("oldest snapshots to make room" in text for text in told)
     home = work.parent.parent / "home"
     assert sum(p.stat().st_size for p in home.rglob("*.db*")) <= room + (3 << 20)
 
@@ -388,7 +388,7 @@ def test_what_is_too_large_is_said_and_left_alone(work: Path) -> None:
         file.truncate(scan.BIG + 1)
     few = keeper(work)
     name = few.take("x", remarks=told)
-    assert told == [f"Snapshots do not cover {work}/huge: too large, or not readable."]
+    assert told == [f"Snapshots do not cover {work}/huge: too large or unreadable."]
     (work / "huge").unlink()
     then, now = few.find(name), few.find(few.take("y"))
     assert then is not None
@@ -443,10 +443,12 @@ def test_a_snapshot_that_cannot_be_taken_is_told_to_the_user_and_the_model(work:
     assert not (work / "notes.txt").exists()
     notes = [words(f.content) for f in facts(one, User) if f.origin == "note"]
     assert notes == [
-        "No snapshot could be taken before this: File exists. It cannot be undone by a rewind."
+        "No snapshot was taken before this call: File exists. A rewind cannot undo it."
     ]
     warned = [delta.text for delta in shown if isinstance(delta, Warned)]
-    assert warned == ["No snapshot could be taken, so no rewind to here: File exists"]
+    assert warned == [
+        "No snapshot was taken, so a rewind cannot restore files to here: File exists"
+    ]
 
 
 def test_the_question_names_what_a_rewind_does_not_restore(work: Path) -> None:

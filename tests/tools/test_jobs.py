@@ -179,7 +179,7 @@ def test_many_lines_arrive_whole_and_a_line_that_cannot_is_refused(tmp_path: Pat
     async def scene(world: World) -> None:
         await world.call(BASH, command="stty -echo; echo up; cat > got", tty=True)
         await world.call(BASH_INPUT, id="bash_1", text=lines)
-        with pytest.raises(Refusal, match="longer than the 4,095 bytes"):
+        with pytest.raises(Refusal, match="exceeds the terminal's limit of 4,095 bytes"):
             await world.call(BASH_INPUT, id="bash_1", text="x" * 5_000 + "\n")
         ended = await world.call(BASH_INPUT, id="bash_1", text="\x04", until="no such line")
         assert told(ended).startswith("exit code 0")

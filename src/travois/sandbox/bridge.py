@@ -1,11 +1,11 @@
-"""Runs inside a cage: hands a door of its network to the proxy outside, then becomes the command.
+"""A helper program that passes a listening socket out to the proxy, then becomes the command.
 
-The command learns of the door by variables, in which this fills in the port: the network may be
-shared with other commands, so no number is free for certain.
+The command finds the proxy through variables, in which this fills in the port: the network may be
+shared with other commands, so no port number is certain to be free.
 
-A listening socket belongs to the network that it was made in, whoever holds it: the proxy accepts
-outside what knocks inside. So nothing of ours stays inside, and the command's end is its own.
-Only the standard library is to be had here, and only its quickest parts.
+A listening socket belongs to the network that it was created in, in whatever process it is: the
+proxy outside accepts connections made inside. So none of our processes stays inside, and the
+command's exit status is its own. Only the fastest parts of the standard library are imported here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import signal
 import sys
 
 VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-"""How programs learn of a proxy: its address, whose port is 0 until this knows it."""
+"""Variables by which programs find a proxy; this program fills in the port, which is 0 before."""
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
     rights = listener.fileno().to_bytes(4, sys.byteorder)
     outside.sendmsg([b"."], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
     outside.close()
-    # Python ignores these; what comes after it should not.
+    # Python ignores these signals, and exec keeps that: the command must get the defaults.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:

@@ -1,7 +1,7 @@
-"""A cage as mounts and namespaces: what `bwrap` is told to build.
+"""The full sandbox as mounts and namespaces: building the arguments of `bwrap`.
 
-Mounts go from the top of the tree down, so that what lies deeper wins. The whole disk is there and
-read-only; some places are covered, and the workspace is laid over that.
+Mounts go from the top of the tree down, so that deeper ones win. The whole disk is visible
+read-only; some places are covered, and the workspace is mounted over that.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from travois.permissions.paths import inside
 from travois.permissions.sandbox_profile import TMP, Cage
 from travois.sandbox.hidden_files import find_own_below_tmp, real_path
 
-# Putting back a protected link, which no mount can hold.
+# Restoring a protected link, which no mount can hold.
 
 
 def relink(path: str, target: str, *, temp: str) -> None:
-    """Put a link back that a program has replaced; what took its place goes into `temp`."""
+    """Restore a link that a program has replaced; what took its place moves into `temp`."""
     with suppress(OSError):
         if os.readlink(path) == target:
             return
@@ -37,26 +37,30 @@ NAMESPACES = (
     *("--new-session", "--die-with-parent", "--cap-drop", "ALL"),
 )
 OPTIONAL = ("--disable-userns",)
-"""Since 0.8. Without it, only the filter keeps programs from opening namespaces of their own."""
+"""Arguments since bwrap 0.8. Without them, only the filter keeps programs from opening
+namespaces."""
 DISK = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
-"""To user 0, with or without capabilities, a writable /proc is a way to change the kernel."""
+"""The whole disk, read-only. For user 0, a writable /proc is a way to change the kernel."""
 RUN = ("/run", "/var/run")
 SYSTEM = ("/run/current-system", "/run/booted-system")
-"""Where some systems keep all of their programs."""
+"""The folders in /run where some systems keep all of their programs."""
 ANSWERS = "/etc/resolv.conf"
 COPIES = "--tmp-overlay"
-"""Since 0.11, and not on every disk: a folder with changes that go with the program."""
+"""The argument since bwrap 0.11, not on every disk, for a folder whose changes are dropped."""
 FEATURES = ((*OPTIONAL, COPIES), OPTIONAL, ())
-"""What a bwrap may know, the best first."""
+"""The sets of optional arguments that a bwrap may know, the best first."""
 ROOM = str(512 * 1024 * 1024)
-"""How much a program may write to the `.cache` of a hidden home, which is memory."""
+"""The bytes that a program may write to the `.cache` of a hidden home, which is in memory."""
 
 Way = Literal["temp", "empty", "write", "show", "copy", "scratch", "home", "hold", "pin", "hide"]
-"""What becomes of a path. The last three only change what could be seen, so below a covered place
-there is nothing to do; a home and what is shown are there whatever lies above."""
+"""The effect of a mount on a path.
+
+The last three only change what could be seen, so they are not needed below a covered place; a home
+and shown paths exist whatever lies above them.
+"""
 COVERS = ("temp", "empty", "hide", "home", "scratch")
 SEEN = ("", "show", "copy")
-"""Where what is to be shown can be read already."""
+"""The kinds below which a shown path is readable already."""
 
 
 def arguments(
@@ -66,11 +70,11 @@ def arguments(
     known: Iterable[str] = OPTIONAL,
     net: Literal["own", "session"] = "own",
 ) -> list[str]:
-    """What to tell bwrap, but for the filter and the program.
+    """Return the arguments for bwrap, without the filter and the program.
 
-    What is pinned should be what `settle` gave; what of it is not there is not held. `known` are
-    those of the optional words that this bwrap knows. A program without the machine's network gets
-    one of its own, unless bwrap is started in that of the session.
+    Pinned paths should come from `resolve_pins`; missing ones are not held. `known` are the
+    optional arguments of this bwrap. A program without the machine's network gets one of its own,
+    unless bwrap is started in that of the session.
     """
     options = [word for word in known if word in OPTIONAL]
     alone = cage.network != "on" and net == "own"
@@ -81,11 +85,12 @@ def arguments(
 
 
 def mounts(cage: Cage, *, known: Iterable[str] = ()) -> list[str]:
-    """The mounts that make the disk what this cage shows of it."""
+    """Return the mounts that make the disk look as this profile demands."""
     words_known = frozenset(known)
     ways = _ways(cage, copies=COPIES in words_known)
     built: dict[str, Way] = {}
     words: list[str] = []
+    # bwrap mounts in this order: an outer path that came later would hide the inner ones.
     for path in sorted(ways, key=lambda path: path.count("/")):
         way = ways[path]
         over = next((one for one in _parents(path) if one in built), "")
@@ -102,7 +107,7 @@ def mounts(cage: Cage, *, known: Iterable[str] = ()) -> list[str]:
 
 
 def _home_link(cage: Cage, built: dict[str, Way]) -> tuple[str, ...]:
-    """The link by which the environment names a hidden home, where that is hidden as well."""
+    """Return the link that names a hidden home in the environment, where it is hidden as well."""
     name = os.path.normpath(os.environ.get("HOME", ""))
     parent = os.path.dirname(name)
     if name == cage.home or real_path(name) != cage.home or not os.path.isabs(name):
@@ -113,16 +118,16 @@ def _home_link(cage: Cage, built: dict[str, Way]) -> tuple[str, ...]:
 
 
 def _is_done(way: Way, above: str) -> bool:
-    """Whether what lies above a path has already made of it what it is to be."""
+    """Return whether a mount above a path already has the effect wanted for the path."""
     if way in ("hold", "pin", "hide"):
         return above in COVERS
     return way == "show" and above in SEEN
 
 
 def _is_needed(path: str, way: Way) -> bool:
-    """Whether there is anything to do for a path.
+    """Return whether a path needs a mount.
 
-    Nothing is hidden in an empty folder, or in what we may not use anyway.
+    An empty folder, or one that we may not use anyway, has nothing to hide.
     """
     if way in ("temp", "home", "scratch"):
         return True
@@ -138,9 +143,9 @@ def _is_needed(path: str, way: Way) -> bool:
 
 
 def _is_open_to_us(path: str) -> bool:
-    """Whether we could use a file that is to be hidden: a mount on any other changes nothing.
+    """Return whether we could use a file: hiding any other changes nothing.
 
-    An owner can change who may. A socket that cannot be written cannot be connected to.
+    An owner can change the mode. A socket that cannot be written cannot be connected to.
     """
     if os.access(path, os.R_OK) or os.access(path, os.W_OK):
         return True
@@ -151,16 +156,16 @@ def _is_open_to_us(path: str) -> bool:
 
 
 def _between(path: str, over: str) -> Iterator[str]:
-    """Make the folders between a covered place and what is shown in it, closed like the former."""
+    """Yield the folders between a covered place and a path shown in it, closed like the former."""
     for folder in reversed([one for one in _parents(path) if one.startswith(f"{over}/")]):
         yield from ("--perms", "0555", "--dir", folder)
 
 
 def settle(cage: Cage, after: ExitStack) -> Cage:
-    """The cage with what is pinned as real paths that are there.
+    """Return the profile with its pins as existing real paths.
 
-    What is missing is left out: nothing can be mounted on it without a trace, so it is checked
-    when the command is over. A link cannot be held by a mount: it is put back then.
+    Missing ones are left out: nothing can be mounted on them without a trace, so they are checked
+    when the command is over. A link cannot be held by a mount: it is restored then.
     """
     roots = [] if cage.profile == "look" else _real((*cage.folders, *cage.writable))
     pinned: dict[str, None] = {}
@@ -176,13 +181,13 @@ def settle(cage: Cage, after: ExitStack) -> Cage:
 
 
 def _link(path: str, root: str) -> str:
-    """The first part of a path that is a link; empty if none is."""
+    """Return the first part of a path that is a link; empty if none is."""
     parts = [path, *(one for one in _parents(path) if one.startswith(root + "/"))]
     return next((part for part in reversed(parts) if os.path.islink(part)), "")
 
 
 def _ways(cage: Cage, *, copies: bool = False) -> dict[str, Way]:
-    """What becomes of which path; of two wishes for one path the later one holds."""
+    """Return the kind of mount for each path; of two for one path the later one counts."""
     open_: Way = "show" if cage.profile == "look" else "write"
     more = () if cage.profile == "look" else cage.writable
     roots = [path for path in _real((*cage.folders, *more)) if os.path.exists(path)]
@@ -213,13 +218,13 @@ def _ways(cage: Cage, *, copies: bool = False) -> dict[str, Way]:
 
 
 def _named(paths: Iterable[str]) -> list[str]:
-    """What is there of some paths, by their own names and by where links lead from them."""
+    """Return the paths that exist, by their own names and by the targets of their links."""
     there = list(filter(os.path.exists, paths))
     return list(dict.fromkeys((*there, *map(real_path, there))))
 
 
 def _is_copied(path: str, home: str) -> bool:
-    """Whether changes to a cache can be kept apart: tried for the disk of the home alone."""
+    """Return whether a cache can get a throw-away overlay: tested only on the home's disk."""
     try:
         return os.path.isdir(path) and os.stat(path).st_dev == os.stat(home).st_dev
     except OSError:
@@ -227,6 +232,7 @@ def _is_copied(path: str, home: str) -> bool:
 
 
 def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
+    """Return the bwrap arguments of one mount."""
     match way:
         case "temp":
             return ("--bind", temp, path)
@@ -247,15 +253,15 @@ def _mount(path: str, way: Way, temp: str) -> tuple[str, ...]:
 
 
 def _emptied(path: str) -> tuple[str, ...]:
-    """An empty folder that nothing can be put into; a read-only mount would cost ten times as much.
+    """Mount an empty, unwritable folder; a read-only mount would cost ten times as much.
 
-    Whoever changes its mode fills only a piece of memory that goes with the program.
+    A program that changes its mode fills only memory that goes with the program.
     """
     return ("--perms", "0555", "--tmpfs", path)
 
 
 def sockets() -> tuple[str, ...]:
-    """The sockets that have a place on this disk."""
+    """List the Unix sockets that have a path on this disk."""
     with suppress(OSError), open("/proc/net/unix", "rb") as table:
         rows = (line.split(None, 7) for line in table.read().splitlines())
         named = {os.fsdecode(row[7]) for row in rows if len(row) == 8 and row[7].startswith(b"/")}
@@ -264,14 +270,14 @@ def sockets() -> tuple[str, ...]:
 
 
 def _covered(cage: Cage, roots: list[str]) -> Iterator[str]:
-    """Sockets of others: on a read-only mount they could still be talked to."""
+    """Yield the sockets of others: even on a read-only mount they could be connected to."""
     found = sockets() if cage.sockets is None else cage.sockets
     outside = (path for path in found if not _within(path, roots))
     yield from (path for path in outside if all(map(_open, _parents(path))))
 
 
 def _open(folder: str) -> bool:
-    """Whether we could look into a folder without special rights: behind walls there are none."""
+    """Return whether we could enter a folder without special rights: the sandbox has none."""
     try:
         found = os.stat(folder)
     except OSError:
@@ -288,6 +294,6 @@ def _within(path: str, roots: Iterable[str]) -> bool:
 
 
 def _parents(path: str) -> Iterator[str]:
-    """From the nearest up."""
+    """Yield the folders above a path, from the nearest up."""
     while (path := os.path.dirname(path)) != "/":
         yield path

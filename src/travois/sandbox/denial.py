@@ -1,4 +1,4 @@
-"""What the sandbox kept a program from, judged by what the program said and what it was granted.
+"""Finding what the sandbox denied a failed program, from its error messages and its profile.
 
 An error alone proves nothing: files have permissions of their own. So the path that an error names
 is compared with what the sandbox granted, and with what the user could do without one.
@@ -17,17 +17,17 @@ from travois.permissions.paths import inside, plain
 from travois.permissions.sandbox_profile import TMP, Cage
 
 READ_ONLY = ("read-only file system", "erofs")
-"""Only ever said of a mount: the sandbox's, unless the disk itself is mounted read-only."""
+"""Said only of a mount: the sandbox's, unless the disk itself is mounted read-only."""
 FORBIDDEN = ("permission denied", "operation not permitted", "eacces", "eperm")
-"""Said of files that lack a permission, with and without a sandbox."""
+"""Said of files that lack a permission, inside and outside a sandbox."""
 UNPERMITTED = ("operation not permitted", "eperm")
 DATABASE = ("readonly database", "unable to open database")
 BUSY = ("device or resource busy", "ebusy")
-"""What removing or renaming a path says on which the sandbox has mounted something."""
+"""Said when a program removes or renames a path on which the sandbox has mounted something."""
 MISSING = ("no such file or directory", "enoent")
-"""What is said of a path below a folder that the sandbox hides."""
+"""Said of a path below a folder that the sandbox hides."""
 MAKES = re.compile(r"\b(?:creat|touch|mkdir|make directory|writing|copy|move|link)", re.IGNORECASE)
-"""Words of errors about a path that was to be made."""
+"""Words of errors about a path that was to be created."""
 OFFLINE = (
     *("could not resolve host", "network is unreachable", "name or service not known"),
     *("temporary failure in name resolution", "eai_again", "enotfound", "getaddrinfo"),
@@ -36,7 +36,7 @@ OFFLINE = (
     *("dial tcp: lookup", "could not resolve proxy", "no route to host"),
 )
 UNROOTED = ("no new privileges", "effective uid is not 0")
-"""What sudo says where no program may gain rights."""
+"""Said by sudo where no program may gain rights."""
 OWNERSHIP = re.compile(r"chown|chgrp|mknod|ownership|owner |setting permissions|setxattr")
 QUOTED = re.compile(r"(?<!\w)'([^']+)'(?!\w)|\"([^\"]+)\"|‘([^’]+)’|`([^`']+)[`']")
 TRAILING = re.compile(r"(?:: | @ \S+ - | - |, (?:[a-z]+ )?)([^:,'\"]+)$")
@@ -57,57 +57,57 @@ NO_NETWORK = _any_of(*OFFLINE)
 NOBODY_THERE = _any_of("connection refused", "econnrefused")
 NO_SOCKET = re.compile(rf"socket.*(?:{'|'.join(FORBIDDEN)})", re.IGNORECASE)
 LINES = 200
-"""How many lines with a sign are looked at, from the last on."""
+"""The most lines with an error sign that are examined, from the last one."""
 WIDE = 2_000
 
 Kind = Literal["write", "pinned", "read", "rights", "network"]
 
 
 class Denial(msgspec.Struct, frozen=True):
-    """Something that the sandbox did not let a program do, though the user could."""
+    """An access that the sandbox denied a program, though the user has it."""
 
     kind: Kind
     target: str = ""
-    """The path or host; empty if the program did not say."""
+    """The path or host; empty if the program did not name it."""
 
 
 class Disk(Protocol):
-    """What the user could do with paths and ports of this machine without a sandbox."""
+    """The paths and ports of this machine that the user could use without a sandbox."""
 
     @property
     def is_root(self) -> bool:
-        """Whether permissions of files do not hold for the user."""
+        """Whether the user is root, whom file permissions do not bind."""
         ...
 
     def real(self, path: str) -> str:
-        """The path with its links followed."""
+        """Resolve the links of a path."""
         ...
 
     def may(self, path: str, need: Literal["read", "write"]) -> bool:
-        """Whether permissions let the user read it; or change, make or remove it."""
+        """Return whether permissions let the user read a path; or change, create or remove it."""
         ...
 
     def needs_root(self, path: str) -> bool:
-        """Whether the user may open it only because permissions do not hold for root."""
+        """Return whether the user may open a path only because root bypasses permissions."""
         ...
 
     def is_read_only(self, path: str) -> bool:
-        """Whether it is on a disk that is mounted read-only."""
+        """Return whether a path is on a disk that is mounted read-only."""
         ...
 
     def is_program(self, path: str) -> bool:
-        """Whether it is there and may be executed."""
+        """Return whether a path is an executable file."""
         ...
 
     def listens(self, port: int) -> bool:
-        """Whether some program of this machine listens at the port."""
+        """Return whether a program of this machine listens on the port."""
         ...
 
 
 def find_denial(text: str, cage: Cage, *, cwd: str, disk: Disk, line: str = "") -> Denial | None:
-    """Return what the sandbox kept a failed program from; none if it failed for another reason.
+    """Return what the sandbox denied a failed program; None if it failed for another reason.
 
-    `text` is what the program said, `line` the command line that started it.
+    `text` is the program's output, `line` the command line that started it.
     """
     found = (one for one in reversed(text.splitlines()) if SIGN.search(one[:WIDE]))
     for number, said in enumerate(found):
@@ -119,8 +119,9 @@ def find_denial(text: str, cage: Cage, *, cwd: str, disk: Disk, line: str = "") 
 
 
 def _denied(said: str, cage: Cage, *, cwd: str, disk: Disk, line: str) -> Denial | None:
+    """Explain one line of output that contains an error sign."""
     sign = SIGN.search(said)
-    assert sign is not None, "only lines with a sign are looked at"
+    assert sign is not None, "only lines with an error sign are examined"
     word = sign[0].lower()
     if word in UNROOTED:
         return Denial("rights")
@@ -157,7 +158,7 @@ def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Deni
     if cage.backend == "partial" or grant == "pinned":
         return Denial(kind, path) if changeable else None
     # With mounts, a write that only the sandbox forbids fails as read-only. What is left are the
-    # special rights of root, which nobody has in there.
+    # special rights of root, which no program in the sandbox has.
     owning = disk.is_root and bool(OWNERSHIP.search(said))
     return Denial("rights", path) if disk.needs_root(path) or owning else None
 
@@ -168,7 +169,7 @@ def _hidden(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Denia
         return Denial("read", path)
     above = dirname(path)
     if word in MISSING and above != cage.home and granted(cage, above) == "none":
-        # Whoever reads what is not there would fail as well if nothing were hidden.
+        # Reading a missing file would fail in the same way if nothing were hidden.
         return Denial("read", above) if MAKES.search(said) and disk.may(above, "read") else None
     makes = word in (*FORBIDDEN, *READ_ONLY) and disk.may(path, "write")
     return Denial("write", path) if makes else None
@@ -183,13 +184,13 @@ def _nameless(word: str, cage: Cage, named: list[str]) -> Denial | None:
 
 
 def granted(cage: Cage, path: str) -> Literal["none", "read", "pinned", "write"]:
-    """What a cage lets programs do with a real path; of two folders the deeper one decides."""
+    """Return the access that a profile grants to a real path; the deepest listed folder decides."""
     work: Literal["read", "write"] = "read" if cage.profile == "look" else "write"
     ways: dict[str, Literal["none", "read", "pinned", "write"]] = {"/": "read"}
     if cage.backend == "full":
         ways |= {**dict.fromkeys(TMP, "write"), "/run": "none", "/dev/shm": "write"}  # noqa: S108
     ways |= dict.fromkeys((*cage.folders, *cage.writable), work)
-    if cage.backend == "full":  # without mounts, what is pinned is put back afterwards
+    if cage.backend == "full":  # without mounts, pinned files are restored afterwards
         ways |= dict.fromkeys((*cage.pinned, *cage.git_written), "pinned")
     ways |= dict.fromkeys(cage.hidden, "none")
     if cage.backend == "full" and cage.home in cage.hidden:
@@ -202,7 +203,7 @@ def granted(cage: Cage, path: str) -> Literal["none", "read", "pinned", "write"]
 
 
 def _paths(before: str, after: str) -> Iterator[str]:
-    """Yield what may be the path that an error line is about, by where it stands to the sign."""
+    """Yield the candidates for the path that an error line is about, by their place in the line."""
     if quoted := _quoted(after):
         yield from quoted
         return
@@ -225,7 +226,7 @@ def _quoted(text: str) -> list[str]:
 
 
 def _not_executable(said: str, path: str, full: str, *, disk: Disk, line: str) -> bool:
-    """Whether a shell says that a file is no program, not that it could not be written."""
+    """Return whether a shell says that a file is not executable, not that it cannot be written."""
     shell = re.match(r"(?:/\S*/)?(?:ba|da|z|k)?sh: ", said)
     redirected = re.search(rf">[>|&]?\s*['\"]?{re.escape(path)}", line)
     return bool(shell) and not redirected and not disk.is_program(full)
@@ -241,6 +242,7 @@ def find_port(text: str, ports: Collection[int]) -> int:
 
 
 def _unreachable(text: str, cage: Cage, *, disk: Disk) -> Denial | None:
+    """Find an error in the output that the missing network explains."""
     if cage.network == "on":
         return None
     for said in (line[:WIDE] for line in text.lower().splitlines()):
@@ -250,7 +252,7 @@ def _unreachable(text: str, cage: Cage, *, disk: Disk) -> Denial | None:
             continue
         local = LOOPBACK.search(said)
         if local and disk.listens(int(local[1])):
-            return Denial("network", f"port {local[1]} of this machine")
+            return Denial("network", f"port {local[1]} on this machine")
         if not local and not NOBODY_THERE.search(said):
             host = HOST.search(said)
             return Denial("network", host[1] if host else "")

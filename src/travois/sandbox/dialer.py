@@ -1,7 +1,7 @@
-"""Runs in the network of a session: opens sockets there and passes them out.
+"""A helper program inside the session's network that opens sockets there and passes them out.
 
-A socket belongs to the network that it was made in, whoever holds it. Only the standard library is
-to be had here, and only its quickest parts.
+A socket belongs to the network that it was created in, in whatever process it is. Only the fastest
+parts of the standard library are imported here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 
 
 def main() -> None:
-    """Answer each byte on standard input, a socket family, by a socket; end with the input."""
+    """Answer each byte on standard input, a socket family, with a socket; end with the input."""
     line = _socket.socket(fileno=0)
     while asked := line.recv(1):
         made = _socket.socket(asked[0], _socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""What the user could do with paths and ports of this machine if there were no sandbox."""
+"""The paths and ports of this machine that the user could use without a sandbox."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ LISTENING = "0A"
 
 
 class LocalDisk:
-    """This machine, asked at the moment."""
+    """This machine's disk and ports, looked up at the moment of the question."""
 
     @property
     def is_root(self) -> bool:
-        """Whether permissions of files do not hold for the user."""
+        """Whether the user is root, whom file permissions do not bind."""
         return os.geteuid() == 0
 
     def real(self, path: str) -> str:
-        """The path with its links followed."""
+        """Resolve the links of a path."""
         try:
             return os.path.realpath(path)
         except (OSError, ValueError):
             return path
 
     def may(self, path: str, need: Literal["read", "write"]) -> bool:
-        """Whether permissions let the user read it; or change, make or remove it."""
+        """Return whether permissions let the user read a path; or change, create or remove it."""
         there, above = _existing(path), _existing(os.path.dirname(path))
         if need == "read":
             return there == path and os.access(path, os.R_OK)
         return os.access(there, os.W_OK) or os.access(above, os.W_OK | os.X_OK)
 
     def needs_root(self, path: str) -> bool:
-        """Whether the user may open it only because permissions do not hold for root."""
+        """Return whether the user may open a path only because root bypasses permissions."""
         if not self.is_root:
             return False
         folders = [path]
@@ -41,18 +41,18 @@ class LocalDisk:
         return any(_locked(folder) for folder in folders)
 
     def is_read_only(self, path: str) -> bool:
-        """Whether it is on a disk that is mounted read-only."""
+        """Return whether a path is on a disk that is mounted read-only."""
         try:
             return bool(os.statvfs(_existing(path)).f_flag & os.ST_RDONLY)
         except OSError:
             return False
 
     def is_program(self, path: str) -> bool:
-        """Whether it is there and may be executed."""
+        """Return whether a path is an executable file."""
         return os.path.isfile(path) and os.access(path, os.X_OK)
 
     def listens(self, port: int) -> bool:
-        """Whether some program of this machine listens at the port."""
+        """Return whether a program of this machine listens on the port."""
         wanted = f":{port:04X}"
         for table in ("/proc/net/tcp", "/proc/net/tcp6"):
             try:
@@ -66,14 +66,14 @@ class LocalDisk:
 
 
 def _existing(path: str) -> str:
-    """The path, or the nearest folder above it that is there."""
+    """Return the path, or the nearest existing folder above it."""
     while not os.path.lexists(path) and path not in ("/", ""):
         path = os.path.dirname(path)
     return path or "/"
 
 
 def _locked(path: str) -> bool:
-    """Whether user 0 without special rights could neither enter nor open it."""
+    """Return whether root without its special rights could neither enter nor open a path."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,6 +1,6 @@
-"""Runs around a sandbox: enters a user namespace and a network, then becomes the program.
+"""A helper program that enters a user and a network namespace, then becomes the command.
 
-For machines without `nsenter`. Only the standard library is to be had here.
+It replaces `nsenter` where that is missing. Only the standard library is imported here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 
 
 def main() -> None:
-    """`enter.py USER NETWORK PROGRAM WORD...`: the first two are files of namespaces."""
+    """`enter.py USER NETWORK PROGRAM WORD...`: the first two are namespace files."""
     user, network, *argv = sys.argv[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     try:
@@ -21,7 +21,7 @@ def main() -> None:
             if libc.setns(fd, 0):
                 number = ctypes.get_errno()
                 raise OSError(number, os.strerror(number))
-        # Python ignores these; what comes after it should not.
+        # Python ignores these signals, and exec keeps that: the command must get the defaults.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.execv(argv[0], argv)  # noqa: S606 - to become it is the point

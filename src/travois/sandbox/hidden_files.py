@@ -1,7 +1,7 @@
-"""What commands do not see of this machine, and what of that they need all the same.
+"""The paths of this machine that commands do not see, and the exceptions that programs need.
 
-Commands see the system. Covered are the home folder, the homes of others, and every folder at the
-top of the disk that is no part of a system: volumes, and projects that are not the workspace.
+Commands see the system. Covered are the home folder, other people's homes, and every top-level
+folder that is not part of a system: volumes, and projects other than the workspace.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SYSTEM = frozenset(
         *("/usr", "/var", TMP[0]),
     )
 )
-"""Folders at the top of the disk that belong to a system; all others are somebody's files."""
+"""Top-level folders that belong to the system; all others contain somebody's files."""
 PRIVATE = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/security/opasswd"),
     *("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/pki/tls/private"),
@@ -39,32 +39,32 @@ PRIVATE = (
     *("/var/backups", "/var/mail", "/var/spool", "/var/log", "/var/crash", "/var/www", "/boot"),
     *("/usr/local/etc/ssl/private", "/opt/containerd"),
 )
-"""Credentials and the data of services, which the permissions of a user may not keep from root."""
+"""Credentials and data of services, which file permissions may not keep from root."""
 KEYS = re.compile(r"ssh_host_\w+_key|.*\.(?:key|keytab|pem\.key|p12|pfx)")
-"""Private keys among the files of a service in /etc."""
+"""Names of private keys among the files of a service in /etc."""
 CLOSED = {"/etc": 1, "/opt": 0, "/var/lib": 0}
-"""Where what only root may read is looked for, and how many folders deep."""
+"""Folders searched for files that only root may read, with the depth of the search."""
 PREFIXES = ("lib", "lib64", "libexec", "share", "conda-meta", "pyvenv.cfg")
-"""What lies beside the `bin` of a program that needs more than itself."""
+"""Names beside the `bin` of a program that needs more than itself."""
 LINKED = ("/usr/local/bin", "/usr/local/sbin")
-"""Folders on PATH in which a person puts links to programs elsewhere."""
+"""Folders on PATH in which people put links to programs elsewhere."""
 MANY = 2_000
 CREDENTIAL = re.compile(
     r"token|auth|passw|secret|credential|api.?key|private.?key|_key\b|extraheader|login|cookie"
     r"|://[^/\s]*@|<server>|\bhelper\s*=\s*['\"]?!|-----BEGIN",
     re.IGNORECASE,
 )
-"""Words that settings of a tool chain have only where they name a credential."""
+"""Words that occur in tool chain settings only where they name a credential."""
 LARGEST = 256 * 1024
 GIT_FILES = re.compile(
     r"^\s*(?:path|excludesfile|attributesfile|template)\s*=\s*\"?(.+?)\"?\s*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""Settings of git that name another file: includes, and lists of what to ignore."""
+"""Git settings that name another file: includes, and lists of what to ignore."""
 
 
 def find_homes() -> tuple[str, ...]:
-    """Return the folders that may be the user's home: by the environment, and by the system."""
+    """Return the user's home folders, according to the environment and to the system."""
     found = [os.path.realpath(os.path.expanduser("~"))]
     with suppress(ImportError, KeyError):
         from pwd import getpwuid
@@ -74,12 +74,12 @@ def find_homes() -> tuple[str, ...]:
 
 
 def _is_system(path: str) -> bool:
-    """Whether a folder is a system's own, as the homes of its services are: `/`, `/usr/sbin`."""
+    """Return whether a folder belongs to the system, as the homes of its services do."""
     return path in SYSTEM or path in ("/", "/nonexistent") or inside(path, "/usr")
 
 
 def find_covered() -> tuple[str, ...]:
-    """Return the places that commands do not see unless they are part of what a session is for."""
+    """Return the places that commands do not see unless they belong to the session."""
     with suppress(OSError), os.scandir("/") as entries:
         tops = sorted(one.path for one in entries if one.path not in SYSTEM and _covers(one))
         return tuple(dict.fromkeys((*find_homes(), *tops, *_private())))
@@ -93,7 +93,7 @@ def _covers(entry: os.DirEntry[str]) -> bool:
 
 
 def _private() -> Iterator[str]:
-    """What holds credentials in the folders of the system, as far as we may read it."""
+    """Yield the paths with credentials in system folders, as far as we may read them."""
     yield from (path for path in PRIVATE if os.access(path, os.R_OK))
     if os.geteuid() == 0:
         for folder, depth in CLOSED.items():
@@ -101,7 +101,7 @@ def _private() -> Iterator[str]:
 
 
 def _closed(folder: str, depth: int) -> Iterator[str]:
-    """What others than its owner may not read, unless it is empty; and what is called a key."""
+    """Yield non-empty paths that only their owner may read, and files named like keys."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
@@ -121,7 +121,7 @@ def _is_public(entry: os.DirEntry[str]) -> bool:
 
 
 def find_programs(covered: Collection[str]) -> tuple[str, ...]:
-    """Return what is to be shown of covered places for the programs on PATH and for our own."""
+    """Return the folders in covered places that programs on PATH and our own code need."""
     own = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), PACKAGE)
     folders = dict.fromkeys(plain(path) for path in os.get_exec_path() if os.path.isabs(path))
     hidden = [path for path in folders if _is_covered(path, covered)]
@@ -137,7 +137,7 @@ def _is_covered(path: str, covered: Collection[str]) -> bool:
 
 
 def _links(folder: str, covered: Collection[str]) -> Iterator[str]:
-    """The programs that links in a folder lead to, with all that belongs to them."""
+    """Yield the programs that links in a folder lead to, with their installations."""
     targets = dict[str, None]()
     with suppress(OSError), os.scandir(folder) as entries:
         links = (one.path for one in islice(entries, MANY) if one.is_symlink())
@@ -148,9 +148,10 @@ def _links(folder: str, covered: Collection[str]) -> Iterator[str]:
 
 
 def _prefix(folder: str, covered: Collection[str]) -> str:
-    """The folder of a whole installation by its folder of programs; empty if it is none.
+    """Return the installation that a folder of programs belongs to; empty if it is none.
 
-    A home is none, and a repository, which may have a `bin` too, holds more than programs.
+    A home is none, and neither is a repository: it may have a `bin` too, but contains more than
+    programs.
     """
     above = os.path.dirname(folder)
     if os.path.basename(folder) not in ("bin", "sbin") or above in covered:
@@ -161,12 +162,12 @@ def _prefix(folder: str, covered: Collection[str]) -> str:
 
 
 def find_settings(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some files of settings that hold no credential."""
+    """Return the settings files that contain no credential."""
     return tuple(path for path in paths if holds_credential(path) is False)
 
 
 def holds_credential(path: str) -> bool | None:
-    """Whether a file of settings seems to hold a credential; None if there is no such file."""
+    """Return whether a settings file seems to contain a credential; None if it is missing."""
     try:
         with open(path, "rb") as file:
             text = file.read(LARGEST + 1)
@@ -176,7 +177,7 @@ def holds_credential(path: str) -> bool | None:
 
 
 def find_git_files(settings: Iterable[str], home: str) -> tuple[str, ...]:
-    """Return the files that git's settings name and that hold no credential."""
+    """Return the files that git's settings name and that contain no credential."""
     found = list[str]()
     for path in settings:
         if os.path.basename(path) in (".gitconfig", "config") and "git" in path:
@@ -193,18 +194,18 @@ def _expanded(name: str, folder: str, home: str) -> str:
 
 
 def find_own_below_tmp() -> tuple[str, ...]:
-    """Return the folders below /tmp that hold this program: part of it runs in the sandbox."""
+    """Return the folders below /tmp that contain this program: part of it runs in the sandbox."""
     python = os.path.dirname(os.path.realpath(sys.executable))
     return _below_tmp((sys.prefix, sys.base_prefix, python, PACKAGE))
 
 
 def find_programs_below_tmp() -> tuple[str, ...]:
-    """Return the folders below /tmp that hold this program, its libraries and those on PATH."""
+    """Return the folders below /tmp that contain this program, its libraries and those on PATH."""
     return tuple(dict.fromkeys((*find_own_below_tmp(), *_below_tmp(sys.path + os.get_exec_path()))))
 
 
 def _below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
-    """Of these folders, those below /tmp; where a link leads to one, under both names."""
+    """Return the folders that lie below /tmp; if a link leads to one, under both names."""
     named = filter(os.path.isabs, paths)
     both = (one for path in named for one in (os.path.normpath(path), os.path.realpath(path)))
     roots = {*TMP, *map(os.path.realpath, TMP)}
@@ -212,7 +213,7 @@ def _below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(path for path in below if path not in roots and os.path.isdir(path))
 
 
-# Where the files of a configured program lie, so that its sandbox can show them.
+# The folders of a configured program's files, which its sandbox shows.
 
 
 WORD = re.compile(r"[^\s'\"=;|&()<>{},`]+")
@@ -248,7 +249,7 @@ _KNOWN = _Known()
 def remember_folders() -> Generator[None]:
     """Look up each folder once in this thread until the block ends.
 
-    Nothing is remembered from one command to the next, which may have made other links.
+    Nothing is cached from one command to the next, since a command may change links.
     """
     earlier = _KNOWN.paths
     _KNOWN.paths = {} if earlier is None else earlier

@@ -1,9 +1,9 @@
-"""Walls for machines that give us no namespaces: rules on files, and a filter on calls.
+"""The partial sandbox for machines without namespaces: Landlock rules and a seccomp filter.
 
-Rules only ever allow, and hold for everything below a path. What is hidden is therefore left out by
-allowing its siblings one by one: beside it nothing can be made anew. For what is pinned that would
-cost too much, since it stands at the top of every workspace and in `.git`: it can be written, and
-`guard` restores it afterwards.
+Landlock rules only allow, and apply to everything below a path. So a hidden path is left out by
+allowing its siblings one by one, and no new file can be created next to it. For pinned files, which
+are at the top of every workspace and in `.git`, that would be too strict: they can be written, and
+`guard` restores them afterwards.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from travois.permissions.sandbox_profile import Cage
 from travois.sandbox.hidden_files import real_path
 
 if TYPE_CHECKING:
-    import ctypes
     from subprocess import Popen
 
 
-# Calls into the kernel that no program in a cage has a use for, refused by a filter.
+# System calls that no sandboxed program needs, refused by a filter.
 
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
@@ -38,10 +37,10 @@ SETUID, CREATE = 0o4000, 0o100
 NAMESPACES = 0x7E020000
 """The flags of `clone` that open a namespace."""
 TERMINAL_TRICKS = (0x5412, 0x541C)
-"""TIOCSTI and TIOCLINUX: typing into a terminal."""
+"""TIOCSTI and TIOCLINUX, which type into a terminal."""
 MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 FOREIGN = 0x40000000
-"""Calls of x86_64 from here on are those of another set, x32."""
+"""The first number of the x32 system calls on x86_64."""
 
 REFUSED = """
 ptrace 101 117, process_vm_readv 310 270, process_vm_writev 311 271, kcmp 312 272,
@@ -55,51 +54,54 @@ kexec_file_load 320 294, reboot 169 142, swapon 167 224, swapoff 168 225, acct 1
 settimeofday 164 170, clock_settime 227 112, syslog 103 116, fanotify_init 300 262
 """
 ABSENT = "clone3 435 435, openat2 437 437"
+"""System calls whose flags are in memory, where no filter can read them: programs fall back to the
+older ones on ENOSYS."""
 BITS = f"""
 clone 56 220 0 {NAMESPACES}, chmod 90 - 1 {SETUID}, fchmod 91 52 1 {SETUID},
 fchmodat 268 53 2 {SETUID}, fchmodat2 452 452 2 {SETUID}, mknod 133 - 1 {SETUID},
 mknodat 259 33 2 {SETUID}, creat 85 - 1 {SETUID}
 """
-"""Refused if an argument has one of these bits: name, numbers, which argument, bits."""
+"""System calls refused if an argument has one of these bits: name, numbers, argument, bits."""
 OPENS = "open 2 - 1 2, openat 257 56 2 3"
-"""Make files: name, numbers, which argument has the flags, which the mode."""
+"""System calls that create files: name, numbers, the argument with the flags, the one with the
+mode."""
 SHARED = """
 shmget 29 194, shmctl 31 195, shmat 30 196, semget 64 190, semctl 66 191, semop 65 193,
 semtimedop 220 192, msgget 68 186, msgctl 71 187, msgsnd 69 189, msgrcv 70 188, mq_open 240 180,
 mq_unlink 241 181
 """
-"""Memory, semaphores and queues that all programs of a machine share unless mounts and namespaces
-part them."""
+"""System V and POSIX IPC, shared by all programs of a machine unless namespaces separate them."""
 OTHERS = """
 prlimit64 302 261 0 0, setpriority 141 140 0 0 1 0, ioprio_set 251 30 0 1 1 0,
 sched_setaffinity 203 122 0 0, sched_setscheduler 144 119 0 0, sched_setparam 142 118 0 0,
 sched_setattr 314 274 0 0, migrate_pages 256 238 0 0, move_pages 279 239 0 0
 """
-"""May be about other programs: refused unless arguments have the values by which a program means
-itself. Name, numbers, then pairs of an argument and its value."""
+"""System calls that can target other processes: refused unless arguments have the values that mean
+the caller itself. Name, numbers, then pairs of an argument and its value."""
 METADATA = """
 chmod 90 -, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, chown 92 -, fchown 93 55,
 lchown 94 -, fchownat 260 54, utime 132 -, utimes 235 -, futimesat 261 -, utimensat 280 88,
 setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14, lremovexattr 198 15,
 fremovexattr 199 16, setxattrat 463 463, removexattrat 466 466, file_setattr 469 469
 """
-"""Change what a disk keeps of a file besides its bytes, which Landlock has no rules about."""
+"""System calls that change a file's metadata, for which Landlock has no rules."""
 ATTRIBUTES = (0x40086602, 0x40046602, 0x401C5820, 0x40087602)
-"""The same by `ioctl`: flags such as immutable, projects, and versions of files."""
+"""The `ioctl` requests that change metadata: flags such as immutable, projects, and versions."""
 IOCTL, SOCKET, PAIR = "ioctl 16 29", "socket 41 198", "socketpair 53 199"
 SOCK_STREAM, SOCK_SEQPACKET = 1, 5
 SOCK_FLAGS = (0, 0x800, 0x80000, 0x80800)
-"""SOCK_NONBLOCK and SOCK_CLOEXEC, which come with a kind of socket."""
+"""SOCK_NONBLOCK and SOCK_CLOEXEC, which are combined with a socket type."""
 
 Step = tuple[int, int, int, int]
 
 
 def socket_families(network: str, *, own_net: bool, profile: str = "work") -> tuple[int, ...]:
-    """The kinds of sockets that a program may open.
+    """Return the socket families that a program may open.
 
-    A net of its own has nobody to talk to but the commands of its session, so it may; path names
-    lead to sockets of others unless mounts hide them, so without mounts those are closed. Mounts
-    leave those in the workspace open, where who only looks could have others change things.
+    In a network of its own it can only reach the commands of its session, so inet sockets are
+    allowed. Unix sockets by path lead to other programs unless mounts hide them, so without mounts
+    they are refused. Mounts leave those in the workspace open, and a read-only command could have
+    another program make changes through one.
     """
     if own_net and profile == "look":
         return (AF_INET, AF_INET6)
@@ -115,11 +117,11 @@ def program(
     alone: bool = True,
     read_only: bool = False,
 ) -> bytes:
-    """The filter for this machine; raises OSError on one that we know no numbers of.
+    """Build the seccomp filter for this machine. Raises OSError on an unknown architecture.
 
-    `refusal` is the error by which other sockets than these fail. A program that is not `alone`
-    shares namespaces with all others of the machine. One that is `read_only` may change no modes,
-    times, owners or attributes either, wherever a file is.
+    Opening another socket fails with the error `refusal`. A program that is not `alone` shares
+    namespaces with all others of the machine. One that is `read_only` may not change modes, times,
+    owners or attributes either, wherever a file is.
     """
     machine = os.uname().machine
     if machine not in MACHINES:
@@ -141,7 +143,8 @@ def _calls(
     others: tuple[list[int], ...],
     tricks: tuple[int, ...],
 ) -> Iterator[Step]:
-    """Refuse calls by their number and their plain arguments."""
+    """Refuse system calls by their number and their plain arguments."""
+    # The same number is another call on another architecture, so that is checked first.
     yield (LOAD, 0, 0, MACHINE)
     yield from _unless(SAME, MACHINES[machine], _refuse(errno.ENOSYS))
     yield (LOAD, 0, 0, NUMBER)
@@ -164,7 +167,7 @@ def _calls(
 
 
 def _openings(machine: str, sockets: tuple[int, ...], refused: list[Step]) -> Iterator[Step]:
-    """Refuse sockets of other kinds, and end with leave for all other calls."""
+    """Refuse other socket families, and end by allowing every other call."""
     for number, *_ in _table(SOCKET, machine):
         yield from _when(SAME, number, [*_sockets(sockets), *refused])
     if AF_UNIX not in sockets:
@@ -174,7 +177,7 @@ def _openings(machine: str, sockets: tuple[int, ...], refused: list[Step]) -> It
 
 
 def _pairs() -> Iterator[Step]:
-    """Let pairs be made that only lead to each other: datagrams could go to any path."""
+    """Allow socket pairs that lead only to each other: a datagram socket could send to any path."""
     yield _argument(1)
     for kind in (SOCK_STREAM, SOCK_SEQPACKET):
         for flags in SOCK_FLAGS:
@@ -189,6 +192,7 @@ def _only(pairs: list[int]) -> Iterator[Step]:
 
 
 def _sockets(kinds: tuple[int, ...]) -> Iterator[Step]:
+    """Allow sockets of these families."""
     yield _argument(0)
     for kind in kinds:
         yield from _when(SAME, kind, [_end()])
@@ -198,7 +202,7 @@ def _sockets(kinds: tuple[int, ...]) -> Iterator[Step]:
 
 
 def _table(text: str, machine: str) -> Iterator[list[int]]:
-    """The numbers of calls on this machine, each with what else its row says."""
+    """Yield the numbers of the calls on this machine, each with the rest of its row."""
     column = list(MACHINES).index(machine) + 1
     for row in text.split(","):
         words = row.split()
@@ -215,7 +219,7 @@ def _unless(test: int, value: int, then: list[Step]) -> list[Step]:
 
 
 def _argument(which: int) -> Step:
-    """The low half of an argument, which is all that the kernel itself looks at here."""
+    """Load the low half of an argument, which is all the kernel itself looks at here."""
     return (LOAD, 0, 0, ARGUMENTS + 8 * which)
 
 
@@ -227,25 +231,25 @@ def _end() -> Step:
     return (RETURN, 0, 0, ALLOW)
 
 
-# The few calls into the kernel that Python has no names for.
+# System calls without a Python wrapper.
 
 
 PR_SET_SECCOMP, PR_SET_SECUREBITS, PR_SET_NO_NEW_PRIVS = 22, 28, 38
 SECCOMP_MODE_FILTER = 2
 NO_ROOT = 0b11
-"""Securebits: being user 0 gives no capabilities, and that cannot be undone."""
+"""Securebits: user 0 has no capabilities, irrevocably."""
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 LANDLOCK_VERSION, LANDLOCK_BENEATH = 1, 1
 CLONE_NEWNET = 0x40000000
 
 
 def leave_network() -> None:
-    """Move the calling thread, and all that it starts, into a new and empty network."""
+    """Move the calling thread, and everything it starts, into a new, empty network namespace."""
     _checked(_libc().unshare(CLONE_NEWNET))
 
 
 def landlock_version() -> int:
-    """How much of Landlock this kernel has; 0 for none."""
+    """Return the kernel's Landlock ABI version; 0 without Landlock."""
     try:
         return _syscall(LANDLOCK_CREATE, None, 0, LANDLOCK_VERSION)
     except OSError:
@@ -253,23 +257,24 @@ def landlock_version() -> int:
 
 
 def landlock_ruleset(attributes: bytes) -> int:
-    """A descriptor of an empty set of rules."""
+    """Create an empty ruleset and return its descriptor."""
     return _syscall(LANDLOCK_CREATE, attributes, len(attributes), 0)
 
 
 def landlock_add(ruleset: int, rule: bytes) -> None:
-    """Add what may be done beneath a path."""
+    """Add a rule for everything beneath a path."""
     _syscall(LANDLOCK_ADD, ruleset, LANDLOCK_BENEATH, rule, 0)
 
 
 def confine_thread(ruleset: int, program: bytes) -> None:
-    """Bind the calling thread, and all that it starts, by these rules and this filter, for ever."""
+    """Bind the calling thread, and all that it starts, to these rules and this filter for good."""
 
     class Program(ctypes.Structure):
-        """A filter as the kernel takes it."""
+        """A seccomp program as the kernel takes it (`struct sock_fprog`)."""
 
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_char_p))
 
+    # Without this the kernel accepts neither rules nor filters from an unprivileged user.
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     if os.geteuid() == 0:
         _prctl(PR_SET_SECUREBITS, NO_ROOT)
@@ -299,47 +304,49 @@ def _checked(result: int) -> int:
 
 
 MIN_LANDLOCK_ABI = 3
-"""Earlier versions let anyone truncate anything."""
+"""The first version that can forbid truncating files."""
 READ = 0b1101
 LIST = 0b1000
 WRITE = 0b0111_0111_1011_0010
-"""All but making devices."""
+"""All rights but creating device files."""
 IOCTL_DEVICE = 0b1000_0000_0000_0000
-"""To set up a device. /dev/tty is the terminal that the harness gave a program, or none."""
+"""Set up a device. /dev/tty is the terminal that the harness gave a program, or none."""
 OF_FILES = 0b1100_0000_0000_0111
-"""What can be allowed of a file; the rest is about folders."""
+"""Rights that apply to a file; the others apply to folders."""
 ALL = 0b1111_1111_1111_1111
 ALONE = 0b11
-"""No signal to, and no abstract socket of, anyone outside."""
+"""No signals to, and no abstract sockets of, processes outside."""
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 BRIEF_LIMIT = "Protected files are restored after a command, not blocked while it runs."
 LIMITS = (
     "Protected files (.git/hooks, .git/config, .travois, .claude, .vscode and the like) can change "
-    "while a command runs; they are checked and restored when it and all its children have ended.",
+    "while a command runs; they are checked and restored after it and all its children have ended.",
     "Until then, programs outside the sandbox (your editor, your own git) see the changed files.",
     "Your own changes to protected files while a command runs are undone too; a copy is kept.",
     "If a rule hides a file in the workspace, commands cannot create files in the same folder.",
-    "Lists of allowed hosts do not work: such a command has no network. Nor do Unix sockets.",
-    "Without network, commands cannot open TCP sockets, not even to reach a server on this machine "
-    "that an earlier command started.",
-    "A command that was allowed to write can change modes, times and attributes (chmod, touch, "
-    "setfattr) of your files outside the workspace, though not their contents. Read-only commands "
-    "cannot, and cannot do so in the workspace or TMPDIR either.",
-    "Names and sizes of hidden files can be told by commands that guess their paths, not their "
-    "contents; names in hidden folders cannot be listed. Nor can /: a rule for it would list all.",
-    "The machine's own /tmp can be read. Caches of tool chains in your home are read-only.",
+    "Allowed-host lists do not work: a command with such a list has no network access. Unix "
+    "sockets do not work either.",
+    "Without network access, commands cannot open TCP sockets, not even to reach a server that an "
+    "earlier command started on this machine.",
+    "A command that is allowed to write can change modes, times and attributes (chmod, touch, "
+    "setfattr) of your files outside the workspace, but not their contents. Read-only commands "
+    "cannot do so, not even in the workspace or TMPDIR.",
+    "A command that guesses the path of a hidden file can learn that it exists and its size, but "
+    "not its contents. Hidden folders cannot be listed, and neither can /.",
+    "The machine's own /tmp is readable. Tool chain caches in your home folder are read-only.",
     "System V shared memory, semaphores and queues do not work in the sandbox.",
 )
-"""What these walls do not protect that namespaces do, in words for a person."""
+"""Protections of the full sandbox that this one lacks, in sentences for the user."""
 
 
 def confinement(cage: Cage, ours: ExitStack) -> Callable[[], None]:
-    """What binds the thread that calls it, and all that it starts, for ever.
+    """Build the function that binds its calling thread, and everything it starts, for good.
 
-    No code of ours runs between fork and exec: it would run in a copy of a process whose other
-    threads are gone. Instead a thread binds itself and then starts the program as ever.
+    No code of ours runs between fork and exec, where it would run in a copy of a process without
+    its other threads. Instead a thread binds itself and then starts the program normally.
     """
     version = landlock_version()
+    # Device ioctls can be ruled since ABI 5, scopes since ABI 6; older kernels reject those bits.
     known = ALL if version >= 5 else ALL >> 1
     attributes = struct.pack("<QQQ", known, 0, ALONE)[: 24 if version >= 6 else 8]
     ruleset = landlock_ruleset(attributes)
@@ -353,13 +360,13 @@ def confinement(cage: Cage, ours: ExitStack) -> Callable[[], None]:
 
 
 def grants(cage: Cage) -> Iterator[tuple[str, int]]:
-    """Which paths may be used how.
+    """Yield each path that may be used, with its rights.
 
-    A rule holds for all below a path. So `/`, and a folder that is hidden, cannot be listed
-    although something in it is shown: all of the names below it could be listed then.
+    A rule applies to everything below a path. So `/`, and a hidden folder with something shown in
+    it, cannot be listed: a rule for it would list all names below it.
     """
     hidden = {real_path(path) for path in cage.hidden if os.path.lexists(path)}
-    yield from _beside("/", {*hidden, "/dev"})  # for root, the raw disks are in there
+    yield from _beside("/", {*hidden, "/dev"})  # for root, /dev contains the raw disks
     for path in (*cage.shown, *cage.caches, *cage.folders):
         real = real_path(path)
         yield from _beside(real, hidden - {real})
@@ -374,7 +381,7 @@ def grants(cage: Cage) -> Iterator[tuple[str, int]]:
 
 
 def _beside(path: str, kept: Collection[str], rights: int = READ) -> Iterator[tuple[str, int]]:
-    """The path, or as much of what lies in it as leaves out what is kept."""
+    """Yield the path, or as much of its contents as leaves out the hidden paths."""
     if path in kept:
         return
     within = [one for one in kept if one.startswith(path.rstrip("/") + "/")]
@@ -390,6 +397,7 @@ def _beside(path: str, kept: Collection[str], rights: int = READ) -> Iterator[tu
 
 
 def _grant(ruleset: int, path: str, rights: int) -> None:
+    """Add a rule for one path; rights that only folders have are dropped for a file."""
     fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
@@ -400,7 +408,7 @@ def _grant(ruleset: int, path: str, rights: int) -> None:
 
 
 def apart(confine: Callable[[], None], start: Callable[[], Popen[bytes]]) -> Popen[bytes]:
-    """Start a program from a thread that is confined and then ends."""
+    """Start a program from a thread that confines itself and then ends."""
     outcome: list[Popen[bytes] | OSError | ValueError] = []
 
     def body() -> None:

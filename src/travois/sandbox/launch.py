@@ -1,7 +1,7 @@
-"""Runs around a cage: lays a throw-away layer over folders, then becomes the program.
+"""A helper program that mounts throw-away overlay layers over folders, then becomes the command.
 
-The layers live in a mount namespace that only the program and what it starts can see. Only the
-standard library is to be had here, and only its quickest parts.
+The layers are in a mount namespace that only the program and its children can see. Only the fastest
+parts of the standard library are imported here.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ def main() -> None:
         _part(libc)
         for number, folder in enumerate(folders):
             _cover(libc, folder, f"{layers}/{number}")
-        # Python ignores these; what comes after it should not.
+        # Python ignores these signals, and exec keeps that: the command must get the defaults.
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
-        os.chdir(os.getcwd())  # by its path: to what lies over the folder that we stand in
+        os.chdir(os.getcwd())  # by path, to the mount over our current folder
         os.execvp(argv[0], argv)  # noqa: S606 - to become it is the point
     except OSError as error:
-        sys.exit(f"there can be no copy to try this in: {error.strerror}")
+        sys.exit(f"cannot create a copy to try this in: {error.strerror}")
 
 
 def _part(libc: ctypes.CDLL) -> None:
-    """Leave the mounts of the others; without the right to, in a user namespace of our own."""
+    """Unshare the mount namespace; without the right to, inside a new user namespace."""
     user, group = os.geteuid(), os.getegid()
     try:
         _done(libc.unshare(NEWNS))
@@ -48,7 +48,7 @@ def _part(libc: ctypes.CDLL) -> None:
 
 
 def _cover(libc: ctypes.CDLL, folder: str, layer: str) -> None:
-    # By descriptor: a path may hold the very characters that separate options.
+    # By descriptor, since a path may contain the characters that separate options.
     paths = (folder, f"{layer}/upper", f"{layer}/work")
     lower, upper, work = (f"/proc/self/fd/{os.open(path, os.O_PATH)}" for path in paths)
     options = f"lowerdir={lower},upperdir={upper},workdir={work},userxattr"

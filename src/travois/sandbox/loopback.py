@@ -1,8 +1,8 @@
-"""One network for the commands of a session that may not use the machine's.
+"""One network namespace for the commands of a session that may not use the machine's network.
 
-It is a network namespace with nothing in it but a loopback interface: a server that one command
-starts answers the next one, and nobody outside. No process of its own keeps it: it exists while we
-hold it or a command runs in it, so nothing is left of it when we are killed.
+It contains only a loopback interface: a server that one command starts is reachable for the next
+one, and for nobody outside. No process of its own keeps it: it exists while we hold it or a command
+runs in it, so nothing is left of it when we are killed.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from shutil import which
 from struct import pack
 from subprocess import DEVNULL, PIPE, Popen
 from threading import Lock
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+import msgspec
 
 from travois.sandbox import landlock
 
-if TYPE_CHECKING:
-    from subprocess import Popen
-
 T = TypeVar("T")
 SYSTEM_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin"
-"""Where `nsenter` is looked for: nothing there comes from a workspace."""
+"""Folders in which `nsenter` is searched: nothing there comes from a workspace."""
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
 LISTENING = "0A"
 
 
 class Namespace(Protocol):
-    """A network namespace that is held, and the way into it."""
+    """An open network namespace and the way into it."""
 
     @property
     def prefix(self) -> tuple[str, ...]:
-        """What goes before a command for it to enter the namespace."""
+        """The words before a command that make it enter the namespace."""
         ...
 
     def start(self, begin: Callable[[], T]) -> T:
@@ -45,34 +44,34 @@ class Namespace(Protocol):
         ...
 
     def socket(self, family: int) -> socket.socket:
-        """A TCP socket of the namespace, not yet connected."""
+        """Open a TCP socket in the namespace, not yet connected."""
         ...
 
     def close(self) -> None:
-        """Let go of the namespace."""
+        """Release the namespace."""
         ...
 
 
 class Loopback:
-    """The network of one session; there is none until a command needs it."""
+    """The network namespace of one session, created when a command first needs it."""
 
     def __init__(self) -> None:
         self._held: Namespace | None = None
         self._lock = Lock()
 
     def open(self, bwrap: str) -> Namespace:
-        """The namespace, made by this bwrap if it must be. Raises OSError if there can be none."""
+        """Return the namespace, created with this bwrap if needed. Raises OSError on failure."""
         with self._lock:
             self._held = self._held or hold(bwrap)
             return self._held
 
     def socket(self, family: int) -> socket.socket | None:
-        """A TCP socket of the namespace, not yet connected; none while no command has used it."""
+        """Open a TCP socket in the namespace; None while no command has used it."""
         with self._lock:
             return self._held.socket(family) if self._held else None
 
     def close(self) -> None:
-        """Let go of the namespace; it ends with the last command in it."""
+        """Release the namespace; it ends with the last command in it."""
         with self._lock:
             if self._held is not None:
                 self._held.close()
@@ -80,7 +79,7 @@ class Loopback:
 
 
 def hold(bwrap: str) -> Namespace:
-    """Make a namespace and hold it. Raises OSError if there can be none."""
+    """Create a namespace and keep it open. Raises OSError if there can be none."""
     try:
         return HeldByThread()
     except PermissionError:
@@ -88,10 +87,10 @@ def hold(bwrap: str) -> Namespace:
 
 
 class HeldByThread:
-    """A namespace that a thread of ours is in, where we have the right to change namespaces.
+    """A namespace held by one of our threads, where we may change namespaces.
 
-    What that thread starts is in it, too, for the price of a plain start. The thread stays: bwrap
-    ends its command when the thread ends that started it.
+    Programs started by that thread are in it, too, as fast as any start. The thread stays: bwrap
+    ends its command when the thread that started it ends.
     """
 
     prefix = ()
@@ -109,7 +108,7 @@ class HeldByThread:
         return self._thread.submit(begin).result()
 
     def socket(self, family: int) -> socket.socket:
-        """A TCP socket made by the thread."""
+        """Open a TCP socket from the thread."""
         return self._thread.submit(socket.socket, family, socket.SOCK_STREAM).result()
 
     def close(self) -> None:
@@ -118,7 +117,7 @@ class HeldByThread:
 
 
 class HeldByFiles:
-    """A namespace held by open files, for users who may change namespaces only as bwrap does.
+    """A namespace held by open files, for users who may change namespaces only through bwrap.
 
     It belongs to a user namespace, which a process with threads cannot enter; so another program
     enters both and becomes the command.
@@ -140,16 +139,16 @@ class HeldByFiles:
         return (*_isolated("enter.py"), user, network)
 
     def start(self, begin: Callable[[], T]) -> T:
-        """Start a program; its prefix does the rest."""
+        """Start a program, which enters the namespace through its prefix."""
         return begin()
 
     def socket(self, family: int) -> socket.socket:
-        """A TCP socket made by a helper in the namespace."""
+        """Open a TCP socket through a helper in the namespace."""
         line = self._line = self._line or self._call_helper()
         line.send(bytes((family,)))
         said, fds, _, _ = socket.recv_fds(line, 1, 1)
         if not said or not fds:
-            raise OSError("the helper in the session's network is gone")
+            raise OSError("the helper process in the session's network has ended")
         return socket.socket(fileno=fds[0])
 
     def _call_helper(self) -> socket.socket:
@@ -178,11 +177,11 @@ class HeldByFiles:
 
 
 def find_ports(pid: int) -> tuple[int, ...]:
-    """The ports at which programs listen in the network that a process is in, if it is not ours."""
+    """Return the listening ports in the network of a process; none if it is in our own network."""
     found: set[int] = set()
     with suppress(OSError):
         if os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
-            return ()  # it is only about to enter that of the session
+            return ()  # it has not yet entered the session's
         for table in (f"/proc/{pid}/net/tcp", f"/proc/{pid}/net/tcp6"):
             with open(table) as file:
                 rows = [line.split() for line in file][1:]
@@ -191,14 +190,14 @@ def find_ports(pid: int) -> tuple[int, ...]:
 
 
 def _enter_new_network() -> None:
-    """Move the calling thread into a new network, and bring its loopback up."""
+    """Move the calling thread into a new network and bring its loopback up."""
     landlock.leave_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         ioctl(any_socket, SIOCSIFFLAGS, pack("16sH22x", b"lo", IFF_UP))
 
 
 def _make_by(bwrap: str) -> tuple[int, int]:
-    """Descriptors of a user namespace of ours and of a network that belongs to it.
+    """Create a user namespace and a network that belongs to it; return their descriptors.
 
     bwrap brings the loopback up. Where only bwrap may make namespaces, this works as well.
     """
@@ -214,27 +213,27 @@ def _make_by(bwrap: str) -> tuple[int, int]:
                 stderr=DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
-        stack.enter_context(maker)  # closes its standard input, by which it ends
+        stack.enter_context(maker)  # closes its standard input, which ends cat
         place = f"/proc/{_read_child(info)}/ns"
+        # Our own network must never pass for the empty one: commands in it would reach everything.
         if os.stat(f"{place}/net").st_ino == os.stat("/proc/self/ns/net").st_ino:
-            raise OSError("bwrap made no network namespace")
+            raise OSError("bwrap created no network namespace")
         user = os.open(f"{place}/user", os.O_RDONLY | os.O_CLOEXEC)
         return user, os.open(f"{place}/net", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def _read_child(info: int) -> int:
-    import msgspec
-
+    """Read the pid of bwrap's child from its info pipe."""
     said = b""
     while chunk := os.read(info, 4096):
         said += chunk
     try:
         return msgspec.json.decode(said, type=dict[str, int])["child-pid"]
     except (msgspec.DecodeError, KeyError):
-        raise OSError("bwrap made no namespaces") from None
+        raise OSError("bwrap created no namespaces") from None
 
 
 def _isolated(script: str) -> tuple[str, ...]:
-    """A script beside this one, with nothing but the standard library."""
+    """Return the command line of a script in this folder, run with the standard library alone."""
     path = os.path.join(os.path.dirname(__file__), script)
     return (os.path.realpath(sys.executable), "-I", "-S", path)

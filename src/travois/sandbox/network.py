@@ -1,9 +1,9 @@
-"""The way out of a cage to the hosts on its list, and to nobody else.
+"""The HTTP and SOCKS proxy through which a sandboxed command reaches only its allowed hosts.
 
 A name is looked up once, its addresses are judged, and the connection goes to an address that was
-judged: a second lookup could answer differently. Each command has a door of its own, so that its
-list holds for it alone and a refusal is known to be its. Other commands of the session share the
-network that the door is in, so only who has the door's password gets through.
+judged: a second lookup could answer differently. Each command has a proxy of its own, so that its
+list applies to it alone and a refusal is known to be its own. Other commands of the session share
+the network in which the proxy listens, so a client needs the proxy's password.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 import msgspec
 from anyio.abc import ByteReceiveStream
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from travois.permissions.hosts import allows, mentions
@@ -33,22 +34,20 @@ from travois.sandbox import bridge
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from anyio.from_thread import BlockingPortal
 
-
-# What a caged program asks the proxy for: by CONNECT, by plain HTTP, or by SOCKS5.
+# Requests of sandboxed programs to the proxy: by CONNECT, plain HTTP, or SOCKS5.
 
 
 HEAD = 64 * 1024
 LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 HOST = re.compile(rf"(?=.{{1,253}}\Z)(?:{LABEL}\.)*(?!\d+\Z|0x[0-9a-f]*\Z){LABEL}")
-"""A name of letters, digits and hyphens; what ends in a number would be an address."""
+"""A name of letters, digits and hyphens; one that ends in a number would be an address."""
 PLACE = re.compile(rb"(.*?)(?::(\d{1,5}))?", re.DOTALL)
 OURS = (b"host", b"connection", b"keep-alive", b"te", b"trailer", b"upgrade")
-"""Headers that are about one connection; those that begin with `proxy-` are too."""
+"""Headers about one connection; those that begin with `proxy-` are too."""
 DONE = {"denied": (b"\2", b"403 Forbidden"), "failed": (b"\4", b"502 Bad Gateway")}
 USER = "travois"
-"""Whom the password of a proxy belongs to; programs want a name with it."""
+"""The user name that goes with the proxy's password; clients require one."""
 UNKNOWN = (
     b"HTTP/1.1 407 Proxy Authentication Required\r\n"
     b'Proxy-Authenticate: Basic realm="travois"\r\n'
@@ -58,7 +57,7 @@ SOCKS_END = b"\0\1\0\0\0\0\0\0"
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """One wish to reach a host. `first` is what to tell the host, `granted` what to answer."""
+    """A client's request to reach a host, with the bytes to send to it and to answer the client."""
 
     style: Literal["http", "socks"]
     host: bytes
@@ -67,7 +66,7 @@ class Asked(msgspec.Struct, frozen=True):
     granted: bytes = b""
 
     def no(self, why: Literal["denied", "failed"], words: str) -> bytes:
-        """How to say no in this style."""
+        """Render a refusal in the protocol of the request."""
         code, status = DONE[why]
         if self.style == "socks":
             return b"\5" + code + SOCKS_END
@@ -78,7 +77,7 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 def canonical(name: str) -> str:
-    """A host, or a rule for hosts, in the letters that it is looked up by."""
+    """Return a host name, or a rule for hosts, in the letters by which it is looked up."""
     import idna
 
     labels = name.lower().removesuffix(".").split(".")
@@ -89,16 +88,13 @@ def canonical(name: str) -> str:
 
 
 def plain(host: bytes) -> str:
-    """The name of a host; empty if it is an address or holds what no name can."""
+    """Return a valid host name; empty for an address or a name with other characters."""
     name = canonical(host.decode("utf-8", "replace"))
     return name if HOST.fullmatch(name) else ""
 
 
 async def heard(inlet: BufferedByteReceiveStream, client: Tcp, *, password: str = "") -> Asked:
-    """What the client asks for; raises ValueError if that is nothing that we do.
-
-    With a password given, only who knows it is heard.
-    """
+    """Read the client's request. Raises ValueError if it is unsupported or lacks the password."""
     first = await inlet.receive_exactly(1)
     if first == b"\5":
         return await _socks(inlet, client, password)
@@ -106,7 +102,7 @@ async def heard(inlet: BufferedByteReceiveStream, client: Tcp, *, password: str 
     line, *headers = head.split(b"\r\n")
     if password and not any(_proves(header, password) for header in headers):
         await client.send(UNKNOWN)
-        raise ValueError("not by who may use this proxy")
+        raise ValueError("wrong proxy password")
     method, _, rest = line.partition(b" ")
     target, _, version = rest.rpartition(b" ")
     if method == b"CONNECT":
@@ -123,7 +119,7 @@ async def heard(inlet: BufferedByteReceiveStream, client: Tcp, *, password: str 
 
 
 def _proves(header: bytes, password: str) -> bool:
-    """Whether a header tells the password, in the one way that all programs know."""
+    """Return whether a header contains the password, as basic authentication."""
     name, _, value = header.partition(b":")
     told = value.strip().removeprefix(b"Basic ").strip()
     right = b64encode(f"{USER}:{password}".encode())
@@ -142,12 +138,12 @@ def _place(text: bytes, port: int) -> tuple[bytes, int]:
 
 
 async def _socks(inlet: BufferedByteReceiveStream, client: Tcp, password: str) -> Asked:
-    """SOCKS5: with a name and a password, or without where the proxy has none."""
+    """Read a SOCKS5 request: with user name and password, or without where the proxy has none."""
     count = await inlet.receive_exactly(1)
     way = b"\2" if password else b"\0"
     if way not in await inlet.receive_exactly(count[0]):
         await client.send(b"\5\xff")
-        raise ValueError("no method in common")
+        raise ValueError("no common authentication method")
     await client.send(b"\5" + way)
     if password:
         await _check_socks_password(inlet, client, password)
@@ -156,7 +152,7 @@ async def _socks(inlet: BufferedByteReceiveStream, client: Tcp, password: str) -
     host, port = await inlet.receive_exactly(size), await inlet.receive_exactly(2)
     if command != 1 or kind not in (1, 3, 4):
         await client.send(b"\5\7" + SOCKS_END)
-        raise ValueError("only CONNECT is done")
+        raise ValueError("only CONNECT is supported")
     name = host if kind == 3 else _literal(host)
     number = int.from_bytes(port, "big")
     return Asked("socks", name, number, granted=b"\5\0" + SOCKS_END)
@@ -165,13 +161,14 @@ async def _socks(inlet: BufferedByteReceiveStream, client: Tcp, password: str) -
 async def _check_socks_password(
     inlet: BufferedByteReceiveStream, client: Tcp, password: str
 ) -> None:
+    """Answer the client's user name and password. Raises ValueError if they are wrong."""
     _, size = await inlet.receive_exactly(2)
     user = await inlet.receive_exactly(size)
     told = await inlet.receive_exactly((await inlet.receive_exactly(1))[0])
     right = compare_digest(user + b":" + told, f"{USER}:{password}".encode())
     await client.send(b"\1\0" if right else b"\1\1")
     if not right:
-        raise ValueError("not by who may use this proxy")
+        raise ValueError("wrong proxy password")
 
 
 def _literal(address: bytes) -> bytes:
@@ -179,26 +176,26 @@ def _literal(address: bytes) -> bytes:
 
 
 PATIENCE = 20.0
-"""How long a client may take to say what it wants, and a host to answer its phone."""
+"""Seconds for a client to send its request, and for a host to accept the connection."""
 ROOM = 64
-"""How many connections one command may have at a time; the others wait."""
+"""The most connections of one command at a time; the others wait."""
 REMEMBERED = 50
 DIRECT = {
     **dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1"),
     "NODE_USE_ENV_PROXY": "1",
 }
-"""Servers of the session are reached without the proxy."""
+"""Variables that make programs reach servers of the session without the proxy."""
 METADATA = ("168.63.129.16",)
-"""Public by its number, yet it answers only the machines of one cloud, about themselves."""
+"""Public addresses that answer only the machines of one cloud, with data about themselves."""
 
 
 def reachable(address: str) -> bool:
-    """Whether a command may talk to this address at all."""
+    """Return whether a command may connect to this address at all."""
     return public(address) and address not in METADATA
 
 
 class Door:
-    """The way out of one command's cage; `fd` is to be passed into it."""
+    """The proxy of one command, with its allowed hosts; `fd` is passed into the sandbox."""
 
     def __init__(self, hosts: tuple[str, ...], barred: tuple[str, ...] = ()) -> None:
         self.hosts = tuple(f"domain:{canonical(host)}" for host in hosts)
@@ -207,43 +204,43 @@ class Door:
         self.outside, self._inside = socket.socketpair()
         self.outside.setblocking(False)
         self.refused: tuple[str, ...] = ()
-        """Whom the command tried to reach and may not, and why, in words."""
+        """Messages about the hosts that the command was refused."""
         self.task: Future[None] | None = None
 
     @property
     def fd(self) -> int:
-        """What the bridge inside needs."""
+        """The descriptor that the bridge in the sandbox needs."""
         return self._inside.fileno()
 
     @property
     def environ(self) -> dict[str, str]:
-        """How the command learns of the door; the bridge fills in the port."""
+        """The variables by which the command finds the proxy; the bridge fills in the port."""
         address = f"http://{USER}:{self.password}@127.0.0.1:0"
         return {**dict.fromkeys(bridge.VARIABLES, address), **DIRECT}
 
     def argv(self, command: tuple[str, ...]) -> tuple[str, ...]:
-        """The command with the bridge before it."""
+        """Return the command with the bridge before it."""
         python = os.path.realpath(sys.executable)
         return (python, "-I", "-S", bridge.__file__, str(self.fd), *command)
 
     def passed(self) -> None:
-        """Let go of the inner end: it was passed."""
+        """Close our copy of the inner end, once it was passed on."""
         self._inside.close()
 
     def close(self) -> None:
-        """Nobody gets out any more."""
+        """Stop the proxy of this command."""
         self._inside.close()
         if self.task is not None:
             self.task.cancel()
 
     def refuse(self, words: str) -> None:
-        """Remember a refusal."""
+        """Record a refusal."""
         if words not in self.refused and len(self.refused) < REMEMBERED:
             self.refused += (words,)
 
 
 class Network:
-    """The proxy outside: a thread with a loop of its own, for as long as there are commands."""
+    """The thread, with an event loop of its own, that serves the proxies of all commands."""
 
     def __init__(
         self, *, addresses: Lookup = lookup, judge: Callable[[str], bool] = reachable
@@ -255,9 +252,7 @@ class Network:
         self._doors: list[Door] = []
 
     def open(self, hosts: tuple[str, ...], barred: tuple[str, ...] = ()) -> Door:
-        """A door for one command."""
-        from anyio.from_thread import start_blocking_portal
-
+        """Open a proxy for one command."""
         if self._portal is None:
             self._portal = self._stack.enter_context(start_blocking_portal(name="travois-network"))
         door = Door(hosts, barred)
@@ -267,14 +262,14 @@ class Network:
         return door
 
     def close(self) -> None:
-        """Close every door, and end the thread."""
+        """Stop all proxies and end the thread."""
         for door in self._doors:
             door.close()
         self._stack.close()
         self._portal = None
 
     async def _attend(self, door: Door) -> None:
-        """Take the listening socket that comes out of the cage, and let in who knocks."""
+        """Take the listening socket that comes out of the sandbox, and serve its clients."""
         with door.outside:
             await anyio.wait_readable(door.outside)
             _, fds, _, _ = socket.recv_fds(door.outside, 1, 1)
@@ -285,37 +280,37 @@ class Network:
             await attend(listener, reach, refuse=door.refuse, password=door.password)
 
     async def _reach(self, door: Door, asked: Asked) -> Tcp:
-        """A connection to the host; raises PermissionError if it may not be reached."""
+        """Connect to the host; raises PermissionError if it may not be reached."""
         host = plain(asked.host)
         if not host:
             shown = ascii(asked.host[:100])[2:-1]
             raise PermissionError(
-                f"{shown} is not the name of a host; commands reach hosts by name"
+                f"{shown} is not a host name; commands can reach hosts only by name"
             )
         if any(mentions(rule, f"https://{host}") for rule in door.barred):
-            raise PermissionError(f"{host} is among the hosts that commands may not reach")
+            raise PermissionError(f"{host} is on the list of blocked hosts")
         if not any(allows(rule, f"https://{host}") for rule in door.hosts):
             raise PermissionError(
-                f"{host} is not on the list of hosts that commands may reach; "
-                "the user can put it there"
+                f"{host} is not on the list of allowed hosts; the user can add it"
             )
         try:
             found = await self._addresses(host, asked.port)
         except (OSError, UnicodeError):
-            raise OSError(f"there is no host {host}") from None
+            raise OSError(f"host {host} not found") from None
         if not any(map(self._judge, found)):
             raise PermissionError(f"{host} is in a private network, which commands may not reach")
+        # Only judged addresses are dialled, never the name: a second lookup could differ.
         return await dialled(host, filter(self._judge, found), asked.port)
 
 
 Reach = Callable[[Asked], Awaitable[Tcp]]
-"""A connection to a host; raises PermissionError if it may not be reached, else OSError."""
+"""Connects to a host; raises PermissionError if it may not be reached, else OSError."""
 
 
 async def attend(
     listener: socket.socket, reach: Reach, *, refuse: Callable[[str], None], password: str = ""
 ) -> None:
-    """Let in who knocks, and lead each to the host that it asks for."""
+    """Accept clients and connect each to the host that it asks for."""
     room = anyio.Semaphore(ROOM)
     listener.setblocking(False)
     serve = partial(_serve, reach=reach, refuse=refuse, password=password)
@@ -328,6 +323,7 @@ async def attend(
 async def _meet(
     client: Tcp, serve: Callable[[Tcp], Awaitable[None]], room: anyio.Semaphore
 ) -> None:
+    """Serve one client, whatever it sends, and free its place."""
     lost = (anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead)
     odd = (anyio.DelimiterNotFound, ValueError, TimeoutError)
     try:
@@ -341,6 +337,7 @@ async def _meet(
 async def _serve(
     client: Tcp, *, reach: Reach, refuse: Callable[[str], None], password: str
 ) -> None:
+    """Read one request, then forward bytes both ways until either side ends."""
     inlet = BufferedByteReceiveStream(client)
     with anyio.fail_after(PATIENCE):
         asked = await heard(inlet, client, password=password)
@@ -358,11 +355,11 @@ async def _serve(
         async with anyio.create_task_group() as group:
             group.start_soon(_pump, inlet, server, group.cancel_scope)
             await _pump(server, client, group.cancel_scope)
-            group.cancel_scope.cancel()  # a client that keeps its end for later would block it
+            group.cancel_scope.cancel()  # a client that keeps its side open would block the end
 
 
 async def dialled(host: str, addresses: Iterable[str], port: int) -> Tcp:
-    """A connection to the first of these addresses that answers."""
+    """Connect to the first of these addresses that answers."""
     for address in addresses:
         with suppress(OSError), anyio.fail_after(PATIENCE):
             return await dial(address, port)
@@ -374,12 +371,12 @@ async def _knocked(listener: socket.socket) -> Tcp:
         await anyio.wait_readable(listener)
         try:
             return Tcp(listener.accept()[0])
-        except OSError:  # gone again, or we have too many files open: it will be there later
+        except OSError:  # the client is gone, or we have too many open files: retry
             await anyio.sleep(0.01)
 
 
 async def _pump(source: ByteReceiveStream, sink: Tcp, scope: anyio.CancelScope) -> None:
-    """Pass on what comes, and the end too; whatever breaks ends both directions."""
+    """Forward bytes and the end of the stream; an error ends both directions."""
     try:
         while True:
             await sink.send(await source.receive())

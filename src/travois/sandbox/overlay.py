@@ -1,4 +1,4 @@
-"""An attempt: a command that ran in a copy, what it changed there, and keeping or dropping that."""
+"""Running a command in a copy of the workspace, for `travois try`."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Change, Completed, Stale
 from travois.sandbox import launch
 
-# A throw-away layer over each folder that a cage may write to, and what is in it afterwards.
+# A throw-away layer over each folder that a profile may write to, and its contents afterwards.
 
 
 OPAQUE, OWN = "user.overlay.opaque", "user.overlay."
-"""How the layer says that nothing of the folder below shows through; marks of the layer itself."""
+"""The overlay attribute that hides everything below a folder, and the prefix of all such
+attributes."""
 
 PREFIX, LOCK = "travois-try-", "lock"
 YOUNG = 60.0
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What the layer has for one path of the real folder.
+    """The state of one path in the layer, and of the real path.
 
-    `before` is the real thing and `after` the layer's, as they were found; None for nothing.
+    `before` is the real file and `after` the layer's, as they were found; None for a missing one.
     """
 
     path: str
@@ -45,31 +46,31 @@ class Mark(msgspec.Struct, frozen=True):
     before: os.stat_result | None = None
     after: os.stat_result | None = None
     same: bool = False
-    """Whether it was only taken up into the layer, not changed."""
+    """Whether it was only copied up into the layer, not changed."""
 
     @property
     def folder(self) -> bool:
-        """Whether it is about a folder, not about what has a name in one."""
+        """Whether it is a folder itself, not an entry in one."""
         found = self.after or self.before
         return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """Where the layers of one attempt are. `since` is a time: later changes are not its doing."""
+    """The overlay layers of one attempt. Changes of real files after `since` are not its doing."""
 
     place: str
     folders: tuple[str, ...]
     since: int
     lock: BinaryIO
-    """Held as long as somebody may still want them: layers that nobody holds are swept away."""
+    """Locked as long as somebody may want the layers: unlocked layers are swept away."""
 
     def around(self) -> tuple[str, ...]:
-        """The words to put before a program so that it sees the layers."""
+        """Return the words before a program that make it see the layers."""
         python = os.path.realpath(sys.executable)
         return (python, "-I", "-S", launch.__file__, self.place, *self.folders, "--")
 
     def marks(self) -> Iterator[Mark]:
-        """Everything that the layers hold; what is in a folder comes after it."""
+        """Yield everything in the layers; folders before their contents."""
         for number, folder in enumerate(self.folders):
             upper = os.path.join(self.place, str(number), "upper")
             before, after = os.stat(folder), os.stat(upper)
@@ -79,17 +80,18 @@ class Layers(msgspec.Struct, frozen=True):
             yield from _compared(upper, folder)
 
     def remove(self) -> None:
-        """Leave no trace."""
+        """Remove the layers from the disk."""
         _remove(self.place)
         self.lock.close()
 
 
 def prepare(cage: Cage) -> Layers:
-    """Empty layers for the folders that a cage may write to."""
+    """Create empty layers for the folders that a profile may write to."""
     home = os.path.dirname(cage.temp)
     _sweep(home)
     paths = {os.path.realpath(path) for path in (*cage.folders, *cage.writable)}
     folders = sorted(path for path in paths if os.path.isdir(path))
+    # The layer over a folder covers the folders in it as well.
     outer = tuple(p for p in folders if not any(p.startswith(f"{o}/") for o in folders))
     place = mkdtemp(prefix=PREFIX, dir=home)
     lock = open(os.path.join(place, LOCK), "wb")  # noqa: SIM115 - it lives as long as the layers
@@ -126,7 +128,7 @@ def _remove(place: str) -> None:
 
 
 def _tick(place: str) -> int:
-    """A time that no earlier change of a file is after, and every later one is."""
+    """Return a time that is not before any earlier change of a file, and before every later one."""
     first = os.stat(place).st_ctime_ns
     while os.stat(place).st_ctime_ns <= first:
         os.utime(place)
@@ -134,7 +136,7 @@ def _tick(place: str) -> int:
 
 
 def _compared(upper: str, real: str) -> Iterator[Mark]:
-    """What a folder of the layer holds; `real` may be missing or no folder."""
+    """Yield the contents of a folder of the layer; `real` may be missing or no folder."""
     with os.scandir(upper) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     if OPAQUE in _listed(upper):
@@ -166,7 +168,7 @@ def _removed(path: str, before: os.stat_result | None) -> Iterator[Mark]:
 
 
 def _gone(folder: str, but: Iterable[str] = ()) -> Iterator[Mark]:
-    """Everything in a folder that is there no more."""
+    """Yield everything in a folder that no longer exists."""
     with suppress(FileNotFoundError, NotADirectoryError):
         for name in sorted(set(os.listdir(folder)).difference(but)):
             path = os.path.join(folder, name)
@@ -174,6 +176,7 @@ def _gone(folder: str, but: Iterable[str] = ()) -> Iterator[Mark]:
 
 
 def _same(real: str, source: str, *, before: os.stat_result, after: os.stat_result) -> bool:
+    """Return whether a file of the layer is the real one, byte for byte and with equal metadata."""
     one, two = _essence(before), _essence(after)
     if one != two or attributes(real) != attributes(source):
         return False
@@ -185,13 +188,13 @@ def _same(real: str, source: str, *, before: os.stat_result, after: os.stat_resu
 
 
 def _essence(found: os.stat_result) -> tuple[int, ...]:
-    """What must be equal; when a folder changed and how large it is, follows from the rest."""
+    """Return the metadata to compare; times and size of a folder follow from its contents."""
     rest = () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns)
     return (found.st_mode, found.st_uid, found.st_gid, *rest)
 
 
 def seen(path: str) -> os.stat_result | None:
-    """What has this name; None if nothing has."""
+    """Return the status of a path; None if it is missing."""
     try:
         return os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -199,7 +202,7 @@ def seen(path: str) -> os.stat_result | None:
 
 
 def attributes(path: str) -> Mapping[str, bytes]:
-    """The user's own attributes of a file, without those of the layer."""
+    """Return the user's own attributes of a file, without those of the layer."""
     return {
         name: os.getxattr(path, name, follow_symlinks=False)
         for name in _listed(path)
@@ -214,15 +217,15 @@ def _listed(path: str) -> list[str]:
         return []
 
 
-# Making real what an attempt did: each file at once, and none that changed meanwhile.
+# Applying the changes of an attempt: each file atomically, and none that changed meanwhile.
 
 
 Links = dict[tuple[int, int], str]
-"""The real path that a file of the layer with several names has under its first one."""
+"""The real path of a file's first name, by device and inode, for files with several names."""
 
 
 def check(marks: Sequence[Mark], since: int) -> None:
-    """Raise `Stale` if something is not what it was when the attempt began."""
+    """Raise `Stale` if a real file has changed since the attempt began."""
     gone = {mark.path for mark in marks if mark.after is None}
     for mark in marks:
         found = seen(mark.path)
@@ -239,7 +242,7 @@ def check(marks: Sequence[Mark], since: int) -> None:
 
 
 def apply(marks: Sequence[Mark]) -> None:
-    """Do to the real folders what was done to the layers; nothing that is the same is touched."""
+    """Make the real folders equal to the layers; equal files are not touched."""
     links: Links = {_inode(m.after): m.path for m in marks if m.same and m.after and not m.folder}
     changed = [mark for mark in marks if not mark.same]
     modes = _opened(changed)
@@ -252,6 +255,7 @@ def apply(marks: Sequence[Mark]) -> None:
     for path, mode in modes.items():
         with suppress(FileNotFoundError):
             _chmod(path, mode)
+    # Folders last, the inner ones first: writing into a folder changes its times.
     for mark in reversed(changed):
         if mark.folder and mark.after:
             with spot(mark.path) as place:
@@ -259,7 +263,7 @@ def apply(marks: Sequence[Mark]) -> None:
 
 
 def _opened(marks: Sequence[Mark]) -> dict[str, int]:
-    """Let ourselves into folders of ours that are closed to us; returns the modes they had."""
+    """Make our own closed folders accessible; return the modes that they had."""
     modes: dict[str, int] = {}
     for path in {os.path.dirname(mark.path) for mark in marks}:
         found = seen(path)
@@ -284,6 +288,7 @@ def _delete(mark: Mark) -> None:
 
 
 def _put(mark: Mark, after: os.stat_result, links: Links) -> None:
+    """Create or replace one real path with the layer's."""
     with spot(mark.path) as place:
         if mark.folder:
             if mark.before is None:
@@ -300,7 +305,7 @@ def _put(mark: Mark, after: os.stat_result, links: Links) -> None:
 
 
 def _name(draft: Spot, place: Spot, mark: Mark) -> None:
-    """Give the draft its name: over what has it, or where nothing has."""
+    """Rename the draft over what has its name, or link it where nothing has."""
     ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
     if mark.before is not None:
         os.replace(draft.name, place.name, **ends)
@@ -312,7 +317,7 @@ def _name(draft: Spot, place: Spot, mark: Mark) -> None:
 
 
 def _still(place: Spot, mark: Mark) -> None:
-    """Look once more, at the last moment."""
+    """Check at the last moment that the real file is unchanged."""
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -322,7 +327,7 @@ def _still(place: Spot, mark: Mark) -> None:
 
 
 def _draw(mark: Mark, after: os.stat_result, *, draft: Spot, links: Links) -> None:
-    """What the layer has, under another name in the real folder."""
+    """Create the layer's file under another name in the real folder."""
     first = links.setdefault(_inode(after), mark.path)
     if first != mark.path and after.st_nlink > 1:
         with spot(first) as other:
@@ -348,7 +353,7 @@ def _copy(source: str, draft: Spot) -> None:
 
 
 def _dress(place: Spot, after: os.stat_result) -> None:
-    """Owner, mode and time, given to exactly what has the name and to nothing that it leads to."""
+    """Set owner, mode and time of exactly this file, never of a link's target."""
     fd = place.open(os.O_PATH)
     target = f"/proc/self/fd/{fd}"
     try:
@@ -372,10 +377,10 @@ def _identity(found: os.stat_result) -> tuple[int, ...]:
 
 
 def inner(cage: Cage, layers: Layers) -> Cage:
-    """The cage for the copy: only what has a layer may be written.
+    """Return the profile for the copy, in which only paths with a layer may be written.
 
-    Pins that are missing need nothing to stand for them in the real folders: what is made in their
-    place is not kept.
+    Missing pins need no stand-in in the real folders: what a command creates in their place is not
+    kept.
     """
     writable = tuple(path for path in cage.writable if os.path.realpath(path) in layers.folders)
     pinned = tuple(path for path in cage.pinned if os.path.lexists(path))
@@ -384,7 +389,7 @@ def inner(cage: Cage, layers: Layers) -> Cage:
 
 
 class Overlay:
-    """What a command did to a copy of the workspace, until it is kept or dropped."""
+    """The changes of a command in a copy of the workspace, until they are kept or dropped."""
 
     def __init__(self, completed: Completed, cage: Cage, layers: Layers) -> None:
         self.completed = completed
@@ -394,15 +399,15 @@ class Overlay:
         self.changes = tuple(_told(mark for mark in self._marks if not mark.same))
 
     async def read(self, path: str) -> bytes:
-        """The bytes that a path has in the copy."""
+        """Return the contents of a path in the copy."""
         mark = next(mark for mark in self._marks if mark.path == path and mark.after)
         return await to_thread.run_sync(_content, mark)
 
     async def keep(self, *, named: Collection[str] = ()) -> tuple[Change, ...]:
-        """Make it real, then drop the copy; returns what was not kept.
+        """Make the changes real, then drop the copy; return the changes that were not kept.
 
-        What is pinned or has a protected name is kept only if it, or a folder above it, is named.
-        Raises `Stale`, with nothing kept, if the real files changed since the attempt began.
+        Pinned and protected paths are kept only if they, or a folder above them, are named. Raises
+        `Stale`, with nothing kept, if the real files changed since the attempt began.
         """
         held = self._held(named)
         wanted = [mark for mark in self._marks if mark.path not in held]
@@ -411,7 +416,7 @@ class Overlay:
         return tuple(change for change in self.changes if change.path in held)
 
     async def drop(self) -> None:
-        """Forget the copy; nothing of it stays."""
+        """Remove the copy."""
         await to_thread.run_sync(self._layers.remove)
 
     def _make_real(self, marks: Sequence[Mark]) -> None:
@@ -419,7 +424,7 @@ class Overlay:
         apply(marks)
 
     def _held(self, named: Collection[str]) -> set[str]:
-        """What is not to be kept, with the folders that could not go while it stays."""
+        """Return the paths not to keep, with the folders that must stay because of them."""
         guarded = (m.path for m in self._marks if not m.same and self._guarded(m.path))
         held = {path for path in guarded if not any(_at(path, name) for name in named)}
         above = {one for path in held for one in _parents(path)}
@@ -433,7 +438,7 @@ class Overlay:
 
 
 def _told(marks: Iterable[Mark]) -> Iterator[Change]:
-    """The changes as people see them: what went and came under another name is one change."""
+    """Yield the changes for the user: a file that vanished and came back renamed is one change."""
     found = list(marks)
     pairs = dict(_renamed(found))
     old = {mark.path for mark in pairs.values()}
@@ -449,7 +454,7 @@ def _told(marks: Iterable[Mark]) -> Iterator[Change]:
 
 
 def _renamed(marks: Sequence[Mark]) -> Iterator[tuple[str, Mark]]:
-    """Files that came, with those of the same content that went."""
+    """Yield new files, each with a removed one of equal contents."""
     went: dict[int, list[Mark]] = {}
     for mark in marks:
         if mark.after is None and mark.before and stat.S_ISREG(mark.before.st_mode):
@@ -465,7 +470,7 @@ def _renamed(marks: Sequence[Mark]) -> Iterator[tuple[str, Mark]]:
 
 
 def _content(mark: Mark) -> bytes:
-    """The bytes of a file; those of a link are where it leads, and nobody goes there."""
+    """Return the contents of a file; of a link its target, which is not followed."""
     assert mark.after is not None
     if stat.S_ISLNK(mark.after.st_mode):
         return os.fsencode(os.readlink(mark.source))
@@ -476,7 +481,7 @@ def _content(mark: Mark) -> bytes:
 
 
 def _at(path: str, place: str) -> bool:
-    """Whether a path is a place or below it."""
+    """Return whether a path is a place or below it."""
     return path == place or path.startswith(place.rstrip("/") + "/")
 
 

@@ -1,4 +1,4 @@
-"""Which walls a call gets: pure, from what the session has and what the call needs."""
+"""Choosing the sandbox profile of a call from the session's policy and the call's needs; pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PINNED = (
     *(".continue", ".kiro", ".qwen", ".amazonq", ".aider.conf.yml", ".claude.json", "mcp.json"),
     *("opencode.json", "opencode.jsonc", ".zed"),
 )
-"""What decides what runs later outside the walls; kept as it is at the top of each folder."""
+"""Files that decide what runs later outside the sandbox; read-only at the top of each folder."""
 SECRET = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/gcloud"),
     *(".config/hub", ".netrc", ".git-credentials", ".npmrc", ".pypirc", ".pgpass", ".my.cnf"),
@@ -44,9 +44,9 @@ SECRET = (
     *(".config/doctl", ".config/heroku", ".fly", ".vercel", ".config/netlify", ".config/helm"),
     *(".local/share/opencode/auth.json", ".config/github-copilot", ".qwen/oauth_creds.json"),
 )
-"""What no command reads even where it was allowed to read all of a home, from the home on."""
+"""Paths in the home that no command reads, even one allowed to read all of the home."""
 VIRTUAL = ("/proc", "/dev", "/sys")
-"""Made by the kernel for each program: never taken from the machine's own."""
+"""File systems that the kernel creates for each program: never taken from the machine."""
 NETWORKED = listed(
     """
     curl wget ssh scp sftp rsync ftp ping dig nslookup host nc ncat telnet gh glab hub npm npx
@@ -55,32 +55,33 @@ NETWORKED = listed(
     kubectl helm terraform aws gcloud az heroku fly vercel netlify huggingface-cli hf
     """
 )
-"""Programs for which letting them run means letting them reach the network."""
+"""Programs that are given the network whenever they are allowed to run."""
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/proc", "/sys"),
     *("/etc/os-release", "/etc/hosts", "/etc/hostname", "/etc/passwd", "/etc/group", "/etc/ssl"),
     *("/etc/debian_version", "/etc/alternatives", "/etc/resolv.conf", "/etc/services"),
 )
-"""Files of the machine that say nothing about a person, and that every command can read."""
+"""System files that say nothing about a person and that every command can read."""
 SETTINGS_OF_SYSTEM = "/etc"
-"""The same where a session knows which credentials are in it, and covers them."""
+"""Readable system settings, where the session covers the credentials among them."""
 FETCHING = frozenset(("curl", "wget"))
-"""Programs of those that reach only who their words name."""
+"""Network programs that reach only the addresses on their command line."""
 LOCAL_URL = re.compile(
     r"(?:(?P<scheme>https?|wss?)://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])"
     r"(?::(?P<port>\d{1,5}))?(?:[/?#].*)?",
     re.DOTALL,
 )
 SETTINGS = (".git/config", ".gitmodules")
-"""What ordinary git commands write themselves, key by key."""
+"""Files that ordinary git commands write themselves, key by key."""
 BEGINS = frozenset(("init", "clone"))
 GIT = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "lfs"))
 
 
 class LazyPaths(Sequence[str]):
-    """Paths that take time to find, so that a start which runs no command does not look for them.
+    """Paths that take time to find, looked up when they are first read.
 
-    Whoever reads them gets all of them: there is no state in which they seem to be none.
+    A start that runs no command does not look for them. There is no state in which they appear
+    empty.
     """
 
     def __init__(self, find: Callable[[], tuple[str, ...]]) -> None:
@@ -89,7 +90,7 @@ class LazyPaths(Sequence[str]):
 
     @property
     def found(self) -> tuple[str, ...]:
-        """All of them."""
+        """All of the paths."""
         if self._found is None:
             self._found = self._find()
         return self._found
@@ -109,7 +110,7 @@ class LazyPaths(Sequence[str]):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """The sandbox that a session has."""
+    """The sandbox settings of a session."""
 
     temp: str
     """The session's own folder for temporary files: /tmp in the full sandbox."""
@@ -119,39 +120,39 @@ class Bounds(msgspec.Struct, frozen=True):
     programs: tuple[str, ...] = ()
     """Folders below /tmp that hold programs in use: the private /tmp must not hide them."""
     hidden: tuple[str, ...] = ()
-    """Secrets, our own state, and what rules deny: not read by any command."""
+    """Secrets, our own state, and what rules deny: not readable by any command."""
     covered: Sequence[str] = ()
-    """The home, other people's files and volumes: not seen by a command that was not allowed to
+    """The home, other people's files and volumes: hidden from a command that was not allowed to
     read there by name."""
     home: str = ""
     shown: tuple[str, ...] = ()
     tools: Sequence[str] = ()
-    """What programs on PATH and tool chains need of covered places."""
+    """Paths in covered places that programs on PATH and tool chains need."""
     caches: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
     git: tuple[str, ...] = ()
-    """Where git keeps the history of the workspace, if that lies elsewhere."""
+    """Folders of git data for the workspace that lie elsewhere."""
     network: Literal["", "off", "listed", "on"] = ""
-    """What commands that may run may reach; empty means that it depends on the command."""
+    """The network of commands that may run; empty if it depends on the command."""
     hosts: tuple[str, ...] = ()
     barred: tuple[str, ...] = ()
-    """Hosts that no command may reach; so none gets the network without the list."""
+    """Hosts that no command may reach; so no command gets the network without the list."""
     excluded: tuple[str, ...] = ()
-    """Commands that the user lets run outside."""
+    """Commands that the user lets run outside the sandbox."""
     look_first: bool = True
     leaving: bool = True
     """Whether a person may be asked to let a command run outside."""
     free: bool = False
-    """Whether commands are judged as in mode auto, since there are walls."""
+    """Whether commands are judged as in mode auto, since a sandbox protects."""
     attended: bool = False
-    """Whether a person is there to be asked."""
+    """Whether a person is there to answer questions."""
     offered: bool = False
-    """Whether a question may offer to let commands run in it unasked in this project."""
+    """Whether a question may offer to run sandboxed commands in this project without asking."""
 
 
 def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = None) -> Cage | None:
-    """The walls for a call that may run; none for one that the user lets run outside.
+    """Return the sandbox profile of a call; None for a call that the user lets run outside.
 
     With a profile given, nobody has allowed the call: it gets nothing beyond the workspace. In plan
     mode an allowed call may reach more, and still changes nothing.
@@ -198,9 +199,9 @@ def _outside(paths: Sequence[str], folders: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read_beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
-    """What the call was allowed to read of covered places, by name.
+    """Return the covered places that the call was allowed to read, by name.
 
-    Mode bypass asks nobody, so that there it takes a setting to show them.
+    Mode bypass asks nobody, so there only a setting shows them.
     """
     if guard.mode == "bypass":
         return ()
@@ -215,9 +216,9 @@ def _reads(access: Access) -> bool:
 
 
 def harmless(guard: Guard, use: Use) -> bool:
-    """Whether an unproven command may be tried where it can change and reach nothing.
+    """Return whether an unproven command may be tried where it can change and reach nothing.
 
-    Not if it is known to need more: that try would fail, and tell nobody anything.
+    A command known to need more may not: its try would fail and prove nothing.
     """
     from travois.permissions.shell.families import changes_repository
 
@@ -227,9 +228,9 @@ def harmless(guard: Guard, use: Use) -> bool:
 
 
 def contained(guard: Guard, use: Use, *, hosts: tuple[str, ...] = ()) -> bool:
-    """Whether all that is known of some command lines happens in the workspace, offline.
+    """Return whether command lines are known to stay in the workspace and offline.
 
-    Hosts that the sandbox lets every command reach may be fetched from.
+    Fetching from hosts that the sandbox lets every command reach counts as offline.
     """
     from travois.permissions.shell.families import fetches_from, needs_network
 
@@ -242,24 +243,24 @@ def contained(guard: Guard, use: Use, *, hosts: tuple[str, ...] = ()) -> bool:
 
 
 def _is_free(guard: Guard, access: Access) -> bool:
-    """Whether a path may be touched by a command that nobody was asked about."""
+    """Return whether a command that ran without approval may touch a path."""
     free = (*guard.folders, guard.scratch, *(guard.readable if access.kind == "read" else ()))
     return _within(access, free)
 
 
 def shown_reads(bounds: Bounds, use: Use) -> tuple[str, ...]:
-    """Return what a command reads outside the workspace that the sandbox shows to every command."""
+    """Return the paths outside the workspace that a command reads and every command can see."""
     reads = (bound(access) for access in use.touched if access.kind == "read")
     return tuple(path for path in reads if _is_shown(bounds, path))
 
 
 def bound(access: Access) -> str:
-    """Return a path that holds all that is touched: a pattern stays below its fixed part."""
+    """Return a path that contains everything touched: a pattern stays below its fixed part."""
     return stem(access.target) if access.scope == "many" else access.target
 
 
 def _is_shown(bounds: Bounds, path: str) -> bool:
-    """Whether every command sees a path; of folders that hold it, the innermost one decides."""
+    """Return whether every command sees a path; the innermost folder that contains it decides."""
     shown = _depth(path, (*SYSTEM, *_listed_as_shown(bounds)))
     if shown < 0 and inside(path, SETTINGS_OF_SYSTEM) and bounds.covered:
         shown = len(SETTINGS_OF_SYSTEM)
@@ -278,7 +279,7 @@ def _listed_as_shown(bounds: Bounds) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _depth(path: str, folders: tuple[str, ...]) -> int:
-    """Return how long the path of the innermost of these folders is that holds a path."""
+    """Return the length of the innermost of these folders that contains a path; -1 if none does."""
     return max((len(folder) for folder in folders if inside(path, folder)), default=-1)
 
 
@@ -287,17 +288,17 @@ def _within(access: Access, folders: tuple[str, ...]) -> bool:
 
 
 def leaves(use: Use) -> bool:
-    """Whether a call asks to run outside the walls."""
+    """Return whether a call asks to run outside the sandbox."""
     return any(access.kind == "leave" for access in use.accesses)
 
 
 def runs_outside(bounds: Bounds, use: Use) -> bool:
-    """Whether a call that may run gets no sandbox, so that its /tmp is the machine's own."""
+    """Return whether a call that may run gets no sandbox, so that its /tmp is the machine's own."""
     return leaves(use) or _excluded(bounds, use)
 
 
 def _excluded(bounds: Bounds, use: Use) -> bool:
-    """Whether every step is one that the user lets run outside."""
+    """Return whether every step is one that the user lets run outside."""
     if not bounds.excluded or any(plan.unclear for plan in use.plans):
         return False
     steps = [step for plan in use.plans for step in plan.steps]
@@ -313,7 +314,7 @@ def _named(step: Step, patterns: tuple[str, ...]) -> bool:
 
 
 class Pins(msgspec.Struct, frozen=True):
-    """What becomes of the protected paths of a workspace while a call runs."""
+    """The protected paths of a workspace, by what a call may do with them."""
 
     kept: tuple[str, ...] = ()
     git_written: tuple[str, ...] = ()
@@ -321,10 +322,10 @@ class Pins(msgspec.Struct, frozen=True):
 
 
 def _pins(bounds: Bounds, guard: Guard, use: Use) -> Pins:
-    """The paths that stay as they are, that git may write, and that the call was allowed to.
+    """Split the protected paths into those that stay, those that git may write, and lifted ones.
 
-    One sandbox holds a whole line. So a path is lifted only for a line that consists of the write
-    that was allowed and of steps that are known to do nothing else.
+    One sandbox contains the whole line. So a path is lifted only for a line that consists of the
+    allowed write and of steps known to do nothing else.
     """
     alone = _writes_alone(use)
     free = [access.target for access in use.touched if access.kind == "write" and alone]
@@ -342,10 +343,7 @@ def _pins(bounds: Bounds, guard: Guard, use: Use) -> Pins:
 
 
 def held_back(bounds: Bounds, guard: Guard, use: Use) -> str:
-    """The protected path that a line writes and that stays as it is, for what else the line runs.
-
-    Empty if there is none, or if the call runs outside the sandbox.
-    """
+    """Return a protected path that a line writes but may not, because of its other steps."""
     if not use.plans or _writes_alone(use) or runs_outside(bounds, use):
         return ""
     paths = [path for _, path in _protected(bounds, guard)]
@@ -354,7 +352,7 @@ def held_back(bounds: Bounds, guard: Guard, use: Use) -> str:
 
 
 def _writes_alone(use: Use) -> bool:
-    """Whether the line runs nothing that could do more than it shows."""
+    """Return whether no step of the line could do more than its words show."""
     steps = (step for plan in use.plans for step in plan.steps)
     return not any(plan.unclear for plan in use.plans) and all(map(is_plain, steps))
 
@@ -366,7 +364,7 @@ def is_plain(step: Step) -> bool:
 
 
 def _protected(bounds: Bounds, guard: Guard) -> Iterator[tuple[str, str]]:
-    """The protected names, each with the path that it has in a folder of the workspace."""
+    """Yield the protected names, each with its path in a folder of the workspace."""
     for folder in guard.folders:
         yield from ((name, join(folder, name)) for name in PINNED)
     for folder in bounds.git:
@@ -379,15 +377,15 @@ def _meets(path: str, other: str) -> bool:
 
 
 def _git_steps(use: Use) -> Iterator[Step]:
-    """The calls of git that do more than look."""
+    """Return the git steps that do more than read."""
     steps = (step for plan in use.plans for step in plan.steps)
     return (step for step in steps if step.name == "git" and step.needs != "nothing")
 
 
 def _written_by_git(use: Use) -> frozenset[str]:
-    """What git itself writes: its settings, its own hooks, or all of a repository that it makes.
+    """Return the protected names that git itself writes: settings, its hooks, or a new repository.
 
-    Where it clones into an empty folder, no name of ours may stand in there.
+    git clones only into an empty folder, so none of our mount points may be in there.
     """
     told = {git_subcommand(step) for step in _git_steps(use)}
     if "clone" in told:
@@ -398,7 +396,7 @@ def _written_by_git(use: Use) -> frozenset[str]:
 
 
 def _configured(use: Use) -> frozenset[str]:
-    """The settings that the call is there to change, by name."""
+    """Return the git settings files that the call is there to change."""
     steps = [step for step in _git_steps(use) if git_subcommand(step) == "config"]
     if not steps:
         return frozenset()
@@ -411,7 +409,7 @@ def _configured(use: Use) -> frozenset[str]:
 
 
 def _beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
-    """What the call was allowed to write outside the workspace."""
+    """Return the folders outside the workspace that the call was allowed to write."""
     written = [access.target for access in use.touched if access.kind == "write"]
     within = (*guard.folders, bounds.temp)
     beyond = [path for path in written if not any(inside(path, f) for f in within)]
@@ -420,12 +418,13 @@ def _beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
 
 
 def _around(path: str, home: str) -> str:
-    """What must be writable for a path to be made, changed or removed; never all of a home."""
+    """Return the folder that must be writable to change a path; never a whole home."""
     above = dirname(path)
     return path if above in ("/", home) else above
 
 
 def _network(bounds: Bounds, guard: Guard, use: Use) -> Literal["off", "listed", "on"]:
+    """Choose the network access of an allowed call."""
     if bounds.network:
         return bounds.network
     if guard.mode == "bypass" or _networked(use):
@@ -447,9 +446,9 @@ def _reaches(step: Step) -> bool:
 
 
 def _local_ports(use: Use) -> tuple[int, ...]:
-    """The ports of this machine that some command lines ask for, if they ask for nothing else.
+    """Return the local ports that command lines ask for, if they ask for nothing else.
 
-    This only chooses between networks: a host that is overlooked here cannot be reached then.
+    This only chooses between networks: a host that is overlooked here is then unreachable.
     """
     steps = [step for plan in use.plans for step in plan.steps if _reaches(step)]
     if any(map(_asks_net, use.accesses)) or not all(step.name in FETCHING for step in steps):
@@ -459,7 +458,7 @@ def _local_ports(use: Use) -> tuple[int, ...]:
 
 
 def _find_local_ports(step: Step) -> list[int]:
-    """The ports of this machine that a program asks for; none if it asks others, too."""
+    """Return the local ports that a program asks for; none if it asks other hosts, too."""
     words = [word.text for word in step.argv[1:]]
     local = [found for word in words if (found := LOCAL_URL.fullmatch(word))]
     others = any("://" in word and not LOCAL_URL.fullmatch(word) for word in words)

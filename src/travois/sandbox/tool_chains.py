@@ -1,8 +1,8 @@
-"""Which files of a home folder tool chains need: the allow-list of the sandbox, by program family.
+"""The files in a home folder that tool chains need: the sandbox's allow-list, by program family.
 
-Everything else in a home folder is hidden from commands. `ToolChain` says of each family what it
-reads, which of that are caches, which settings it reads unless they hold a credential, and what is
-withheld although it lies inside a folder that is shown. Paths count from the home folder.
+Everything else in a home folder is hidden from commands. A `ToolChain` lists what its family reads,
+which of that are caches, which settings are shown unless they contain a credential, and which
+credentials stay hidden inside shown folders. Paths are relative to the home folder.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ ToolChainName = Literal[
 
 
 class ToolChain(msgspec.Struct, frozen=True):
-    """What one family of programs needs of a home folder."""
+    """The paths that one family of programs needs in a home folder."""
 
     reads: tuple[str, ...] = ()
     caches: tuple[str, ...] = ()
-    """Read, and written by the programs: a command gets a copy that is dropped when it ends."""
+    """Readable caches; a command writes to a copy that is dropped when it ends."""
     settings: tuple[str, ...] = ()
-    """Files that are shown unless they hold a credential."""
+    """Files shown unless they contain a credential."""
     withheld: tuple[str, ...] = ()
-    """Credentials in folders that are shown."""
+    """Credentials inside folders that are shown."""
 
 
 def _paths(text: str) -> tuple[str, ...]:
@@ -178,7 +178,7 @@ TOOL_CHAINS: Mapping[ToolChainName, ToolChain] = {
         ),
     ),
 }
-"""The families; a name in `sandbox.hiddenToolChains` takes one away."""
+"""The families by name; `sandbox.hiddenToolChains` removes some."""
 
 RELOCATED: Mapping[str, str] = {
     "CARGO_HOME": ".cargo",
@@ -219,11 +219,11 @@ RELOCATED: Mapping[str, str] = {
     "HF_HUB_CACHE": ".cache/huggingface/hub",
     "TORCH_HOME": ".cache/torch",
 }
-"""Variables by which the user says where a folder of a tool chain is instead."""
+"""Environment variables that move a tool chain's folder, with the usual place."""
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """The paths that tool chains need, absolute."""
+    """The absolute paths that tool chains need."""
 
     reads: tuple[str, ...] = ()
     caches: tuple[str, ...] = ()
@@ -234,7 +234,7 @@ class Shown(msgspec.Struct, frozen=True):
 def list_shown(
     home: str, environ: Mapping[str, str], *, hidden: Collection[ToolChainName] = ()
 ) -> Shown:
-    """Return what is shown of a home folder, and of the folders that variables name instead."""
+    """Return the tool chain paths in a home folder, and in folders named by variables."""
     chains = [chain for name, chain in TOOL_CHAINS.items() if name not in hidden]
     roots = tuple(_relocated(home, environ))
     return Shown(
@@ -246,7 +246,7 @@ def list_shown(
 
 
 def _relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Usual folders, each with where it is instead; never a folder that holds the home."""
+    """Yield usual folders, each with its configured place; never one that contains the home."""
     for name, usual in RELOCATED.items():
         for place in environ.get(name, "").split(":"):
             if isabs(place) and not inside(home, place) and plain(place) != join(home, usual):
@@ -254,6 +254,7 @@ def _relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _expand(names: Iterable[str], home: str, roots: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Return the absolute paths of names, below the home and below relocated folders."""
     found = dict[str, None]()
     for name in names:
         found[join(home, name)] = None

@@ -1,4 +1,4 @@
-"""A program to start, made into one that starts it behind walls."""
+"""Turning a program's command line into one that starts it inside a sandbox."""
 
 from __future__ import annotations
 
@@ -13,81 +13,81 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.permissions.sandbox_profile import Cage
+from travois.sandbox import bwrap, landlock
+from travois.sandbox.guard.guard import Guard, Journal, repository_roots, rule_of, watches
 from travois.sandbox.hidden_files import real_path, remember_folders
 from travois.sandbox.probe import Walls, bundled_bwrap
 
 if TYPE_CHECKING:
-    from travois.sandbox.guard.guard import Guard, Journal
     from travois.sandbox.loopback import Loopback, Namespace
     from travois.sandbox.network import Door, Network
 
-NONE = "there is no sandbox here; `travois doctor` says why"
+NONE = "no sandbox is available here; run `travois doctor` to see why"
 KILLERS = (2, 4, 5, 6, 7, 8, 9, 11, 13, 14, 15, 24, 25, 31)
-"""Signals that bwrap tells as 128 and their number; programs exit with few of these by choice."""
+"""Signals that bwrap reports as exit code 128 + number; programs rarely exit with these by
+choice."""
 
 
 class Unfenced(OSError):
-    """There can be no walls; nothing was started."""
+    """No sandbox could be built; nothing was started."""
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """How to start a program so that it is behind walls from its first moment."""
+    """A command line, with its descriptors and environment, that starts a program in a sandbox."""
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str] = {}
     fds: tuple[int, ...] = ()
     confine: Callable[[], None] | None = None
-    """To be called in the thread that starts the program, and in no other."""
+    """Called in the thread that starts the program, and in no other."""
     report: int = -1
-    """Where bwrap tells how it went; -1 where there is no bwrap."""
+    """The read end of bwrap's status pipe; -1 without bwrap."""
     door: Door | None = None
-    """The program's way out to the hosts on its list."""
+    """The proxy to the hosts that the program may reach."""
     guard: Guard | None = None
-    """What checks the protected files that the program can write, once it is over."""
+    """Checks the protected files that the program can write, once it has ended."""
     network: Namespace | None = None
-    """The network of the session, if the program is to be started in it."""
+    """The session's network, if the program is started in it."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What bwrap told."""
+    """The status that bwrap reported."""
 
     inner: int
-    """The first process of the namespace, by our numbers; 0 if there was none."""
+    """The pid, in our namespace, of the first process inside; 0 if there was none."""
     ran: bool
     """Whether the program itself was started."""
 
     def status(self, code: int) -> int:
-        """The exit status of the program, by that of bwrap."""
+        """Return the program's exit status, given that of bwrap."""
         return 128 - code if code - 128 in KILLERS else code
 
 
 class Ground(msgspec.Struct, frozen=True):
-    """What walls stand on: what this machine can do, the way out, and what is to be tidied up."""
+    """The machine's support, the network and the cleanup that building a sandbox needs."""
 
     walls: Walls | None
     network: Callable[[], Network] | None
     theirs: ExitStack
-    """To be closed once the program is started."""
+    """Closed once the program is started."""
     after: ExitStack
-    """To be closed once the program and all that it started are gone."""
+    """Closed once the program and everything it started are gone."""
     journal: Callable[[], Journal] | None = None
-    """Where guards keep what protected files were."""
+    """Opens the journal in which guards save protected files."""
     mark: str = ""
-    """What the program and all that it starts are known by."""
+    """The mark in the environment of the program and everything it starts."""
     loopback: Loopback | None = None
-    """The network that programs without the machine's share; None if each has its own."""
+    """The network shared by programs without the machine's; None if each gets its own."""
 
 
 def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
-    """The fence for one program. Raises `Unfenced` if there can be none."""
-    from travois.sandbox import landlock
-
+    """Build the command that starts one program in its sandbox. Raises `SandboxUnavailable`."""
     walls = ground.walls
     if walls is None or walls.kind == "none":
         raise Unfenced(errno.ENOTSUP, NONE)
     if cage.profile == "try":
-        raise Unfenced(errno.ENOTSUP, "a copy to try it in was not made")
+        raise Unfenced(errno.ENOTSUP, "no copy was created to try this in")
     try:
         with remember_folders():
             if walls.kind == "full":
@@ -100,19 +100,15 @@ def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 
 
 def _held(cage: Cage) -> Cage:
-    """The cage with mounts for all that nobody may write, although git may make what is missing."""
-    from travois.sandbox.guard.guard import rule_of
-
+    """Return the profile with mounts for files that neither git nor anybody else may write."""
     there = (path for path in cage.git_written if os.path.lexists(path))
     return replace(cage, pinned=(*cage.pinned, *(p for p in there if rule_of(p) == "exact")))
 
 
 def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
-    """What checks the protected files that no mount holds; none where there are none."""
+    """Open the guard for the protected files that no mount holds; None if there are none."""
     if cage.profile == "look" or ground.journal is None:
         return None
-    from travois.sandbox.guard.guard import repository_roots, watches
-
     found, roots = watches(cage, held=held), repository_roots(cage)
     if not found and not roots:
         return None
@@ -129,8 +125,7 @@ def _is_inside(path: str, folders: Iterable[str]) -> bool:
 
 
 def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
-    from travois.sandbox import bwrap
-
+    """Build the bwrap command line, with its pipes, filter, network and proxy."""
     assert ground.walls is not None
     refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
     guarded, cage = _held(cage), bwrap.settle(_held(cage), ground.after)
@@ -156,22 +151,18 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
 
 
 def _filter(cage: Cage) -> bytes:
-    """The filter on system calls; what only looks is refused a socket as it is refused a write."""
-    from travois.sandbox import landlock as seccomp
-
-    kinds = seccomp.socket_families(cage.network, own_net=True, profile=cage.profile)
+    """Choose the system call filter: a read-only command gets EROFS for a socket as for a write."""
+    kinds = landlock.socket_families(cage.network, own_net=True, profile=cage.profile)
     return _compiled(kinds, errno.EROFS if cage.profile == "look" else errno.EPERM)
 
 
 @lru_cache(maxsize=8)
 def _compiled(kinds: tuple[int, ...], refusal: int) -> bytes:
-    from travois.sandbox import landlock as seccomp
-
-    return seccomp.program(kinds, refusal=refusal)
+    return landlock.program(kinds, refusal=refusal)
 
 
 def _shared(cage: Cage, ground: Ground) -> Namespace | None:
-    """The network of the session, for a program that may not use the machine's."""
+    """Open the session's network for a program that may not use the machine's."""
     assert ground.walls is not None
     if cage.network == "on" or ground.loopback is None or not ground.walls.shares_loopback:
         return None
@@ -179,7 +170,7 @@ def _shared(cage: Cage, ground: Ground) -> Namespace | None:
 
 
 def _door(cage: Cage, ground: Ground) -> Door | None:
-    """The way out to the hosts on a list, where there is one."""
+    """Open the proxy to the allowed hosts, if the profile has a list."""
     if cage.network != "listed" or ground.network is None:
         return None
     door = ground.network().open(cage.hosts, cage.barred)
@@ -189,18 +180,19 @@ def _door(cage: Cage, ground: Ground) -> Door | None:
 
 
 def refuse_own(program: str, folders: tuple[str, ...]) -> None:
-    """A workspace does not choose what builds the walls around it.
+    """Raise OSError for a sandbox program that lies where commands can write.
 
-    The bundled bwrap may lie in one, in its virtual environment: there it is pinned.
+    A workspace must not choose the program that sandboxes it. The bundled bwrap may lie in one, in
+    its virtual environment: there it is pinned.
     """
     if program == bundled_bwrap():
         return
     if _is_inside(program, folders):
-        raise OSError(errno.EPERM, f"{program} lies where programs can write; it is not used")
+        raise OSError(errno.EPERM, f"{program} is in a folder that programs can write to; not used")
 
 
 def read_report(fd: int) -> Report:
-    """What bwrap told by the time of its end."""
+    """Read what bwrap has reported up to its end."""
     told = b""
     with suppress(BlockingIOError):
         told = os.read(fd, 4096)
@@ -210,7 +202,7 @@ def read_report(fd: int) -> Report:
 
 
 def _file(data: bytes, ground: Ground) -> int:
-    """A descriptor that reads as these bytes."""
+    """Return a descriptor of an anonymous file with these bytes."""
     fd = os.memfd_create("cage", os.MFD_CLOEXEC)
     ground.theirs.callback(os.close, fd)
     os.write(fd, data)

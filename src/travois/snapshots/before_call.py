@@ -1,7 +1,7 @@
-"""Keeping what files are like before a call changes them.
+"""Taking snapshots before a tool call changes files.
 
-A tool that says which files it changes has just these saved. Before anything whose changes cannot
-be told in advance, the whole workspace is kept.
+If a tool names the files that it changes, only these are saved. Otherwise the whole workspace is
+saved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ENDED = "after the turn"
 OUTWARD = ("read", "net", "tell")
-"""What touches no file of the workspace."""
+"""Kinds of access that touch no file of the workspace."""
 
 
 async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
@@ -31,7 +31,7 @@ async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
     changing = [ready for ready in batch if any(a.kind not in OUTWARD for a in ready.touching)]
     if agent.world.snapshots is None or not changing:
         return
-    # A hook may change any file when a tool was used, so with hooks no change is known in advance.
+    # A hook may change any file after a tool call, so with hooks no change is known in advance.
     unknown = [
         ready for ready in changing if agent.hooks.active is not None or not _names_all(ready)
     ]
@@ -46,7 +46,7 @@ async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
 
 
 async def settle(agent: Agent) -> None:
-    """Remember what a turn has left behind, to tell later changes of others from its own."""
+    """Record the state at the end of a turn, to tell later changes by others from its own."""
     if agent.world.snapshots is None:
         return
     files, agent.turn.kept_files = agent.turn.kept_files, ()
@@ -65,6 +65,7 @@ async def settle(agent: Agent) -> None:
 
 
 async def _keep_tree(agent: Agent, ready: Ready, losses: Iterable[Loss]) -> None:
+    """Take a snapshot of the workspace and of the paths that the calls may destroy."""
     assert agent.world.snapshots is not None
     also = tuple(dict.fromkeys(path for loss in losses for path in loss.paths))
     why = _reason(ready)
@@ -101,12 +102,14 @@ def _is_outside(agent: Agent, path: str) -> bool:
 
 
 def _tell_failure(agent: Agent, error: OSError, *, first: bool) -> None:
-    """Tell the model each time, and the user once in a turn."""
+    """Report to the model each time, and to the user once in a turn."""
     why = error.strerror or str(error)
-    note = f"No snapshot could be taken before this: {why}. It cannot be undone by a rewind."
+    note = f"No snapshot was taken before this call: {why}. A rewind cannot undo it."
     agent.session.append(User((Text(note),), origin="note"))
     if first:
-        agent.session.emit(Warned(f"No snapshot could be taken, so no rewind to here: {why}"))
+        agent.session.emit(
+            Warned(f"No snapshot was taken, so a rewind cannot restore files to here: {why}")
+        )
 
 
 def _show(agent: Agent, count: int) -> None:
@@ -118,19 +121,19 @@ def _reason(ready: Ready) -> str:
 
 
 def _names_all(ready: Ready) -> bool:
-    """Whether a call changes nothing but the files that it names."""
+    """Return whether a call changes nothing but the files that it names."""
     changing = (access for access in _accesses(ready) if access.kind not in OUTWARD)
     return all(access.kind == "write" and access.scope == "one" for access in changing)
 
 
 def _written(ready: Ready) -> list[str]:
-    """The files that a call says it will write."""
+    """Return the files that a call says it will write."""
     found = (access for access in _accesses(ready) if access.kind == "write")
     return [access.target for access in found if access.scope == "one"]
 
 
 def _accesses(ready: Ready) -> tuple[Access, ...]:
-    """What a call touches; of command lines that are harmless, each single file."""
+    """Return the accesses of a call; for harmless command lines, each single file."""
     from travois.permissions.shell.destruction import destroys
 
     if not ready.plans or any(destroys(plan, cwd="/") is not None for plan in ready.plans):

@@ -1,4 +1,4 @@
-"""The snapshots of one project in one file: contents once each, bounded, whole after any crash."""
+"""The SQLite file with the snapshots of one project: deduplicated, bounded, crash-safe."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from travois.snapshots.git_objects import Objects
 from travois.snapshots.tree import Node, Root, Snapshot, is_blob
 
 PIECE = 8 << 20
-"""How many bytes of a file are kept as one."""
+"""The bytes of a file that are stored as one piece."""
 TINY = 128
-"""What is not worth packing."""
+"""Contents up to this size are not compressed."""
 PATIENCE = 120.0
-"""How many seconds to wait for another session that takes a snapshot."""
+"""Seconds to wait for another session that takes a snapshot."""
 WAITING = 16 << 20
-"""How many bytes wait in memory before they are written."""
+"""The bytes that may wait in memory before they are written."""
 TABLES = """
 pragma auto_vacuum = full;
 create table if not exists piece (name blob primary key, packed int, content blob);
@@ -34,7 +34,7 @@ create table if not exists folder (path blob primary key, seen blob) without row
 
 
 class Seen(msgspec.Struct, array_like=True):
-    """A folder as it was last time: a mark of the state of each name, and what was made of it."""
+    """A folder's last scan: a mark for the state of each name, and the resulting nodes."""
 
     marks: dict[bytes, int]
     leaves: tuple[Node, ...]
@@ -50,29 +50,29 @@ class Seen(msgspec.Struct, array_like=True):
 
 
 class Dropped(Exception):
-    """Another session dropped old snapshots while this one was taken: contents may be gone."""
+    """Another session removed old snapshots during a scan: stored contents may be gone."""
 
 
 class Shelf:
     """An open file of snapshots, for one thread.
 
-    New contents wait in memory and are written in short transactions, so that a long scan keeps
-    nobody waiting. They count once `save` has written the snapshot that needs them.
+    New contents wait in memory and are written in short transactions, so that a long scan blocks no
+    other session. They count once `save_snapshot` has written the snapshot that needs them.
     """
 
     def __init__(self, base: sqlite3.Connection, packs: Path) -> None:
         self._base = base
         self.objects = Objects(packs)
-        """What git holds too."""
+        """The contents that git holds too."""
         self._pieces: dict[bytes, tuple[int, bytes]] = {}
         self._weight = 0
 
     def put(self, content: bytes, *, packed: bool = True) -> bytes:
-        """Keep these bytes, packed if that is worth it; returns their name."""
+        """Store these bytes, compressed if that is worth it; return their name."""
         name = named(content)
         if name in self._pieces:
             return name
-        if not packed or not self._has(name):  # what is not packed is small: written, or ignored
+        if not packed or not self._has(name):  # uncompressed ones are small: no need to look
             small = zlib.compress(content, 1) if packed and len(content) > TINY else content
             shorter = len(small) < len(content)
             self._pieces[name] = (int(shorter), small if shorter else content)
@@ -86,16 +86,16 @@ class Shelf:
         return found.fetchone() is not None
 
     def write(self) -> None:
-        """Write the contents that wait."""
+        """Write the contents that wait in memory."""
         rows = [(name, *piece) for name, piece in self._pieces.items()]
         with self._transaction():
             self._base.executemany("insert or ignore into piece values (?, ?, ?)", rows)
         self._pieces, self._weight = {}, 0
 
     def save(self, snapshot: Snapshot | None, *, age: int) -> None:
-        """Write all that waits, and make the snapshot one that can be gone back to.
+        """Write everything that waits, and add the snapshot.
 
-        Raises `Dropped` if contents that were there before the scan may be gone since.
+        Raises `SnapshotsDropped` if contents that existed before the scan may be gone since.
         """
         with self._transaction():
             if self.age() != age:
@@ -107,7 +107,7 @@ class Shelf:
         self._pieces, self._weight = {}, 0
 
     def remember(self, folders: dict[bytes, Seen], *, age: int) -> None:
-        """Write down what folders were like, so that the next session need not read them."""
+        """Store the folders' last scans, so that the next session need not read them."""
         encode = msgspec.msgpack.Encoder().encode
         rows = [(path, encode(seen)) for path, seen in folders.items()]
         with self._transaction():
@@ -116,12 +116,13 @@ class Shelf:
 
     @contextmanager
     def undisturbed(self) -> Generator[None]:
-        """Let nobody drop anything for a while."""
+        """Keep other sessions from removing anything for a while."""
         with self._transaction():
             yield
 
     @contextmanager
     def _transaction(self) -> Generator[None]:
+        # A transaction that only later becomes a writer fails at once if another session writes.
         self._base.execute("begin immediate")
         try:
             yield
@@ -131,7 +132,7 @@ class Shelf:
         self._base.execute("commit")
 
     def get(self, name: bytes) -> bytes:
-        """The bytes of that name; raises KeyError."""
+        """Return the bytes of that name; raises KeyError."""
         if is_blob(name):
             return self.objects.blob(name[1:])
         if name in self._pieces:
@@ -144,33 +145,33 @@ class Shelf:
         return zlib.decompress(row[1]) if row[0] else row[1]
 
     def listing(self, name: bytes) -> tuple[Node, ...]:
-        """The nodes in a folder."""
+        """Return the nodes in a folder."""
         return msgspec.msgpack.decode(self.get(name), type=tuple[Node, ...])
 
     def seen(self) -> dict[bytes, Seen]:
-        """All folders as they were last time."""
+        """Return the last scans of all folders."""
         rows: Iterable[tuple[bytes, bytes]] = self._base.execute("select path, seen from folder")
         decoder = msgspec.msgpack.Decoder(Seen)
         return {path: decoder.decode(seen) for path, seen in rows}
 
     def add(self, snapshot: Snapshot) -> None:
-        """Make a snapshot one that can be gone back to."""
+        """Add a snapshot."""
         roots = msgspec.msgpack.encode(snapshot.roots)
         row = (snapshot.name, snapshot.at, snapshot.why, roots)
         self._base.execute("insert into snapshot values (?, ?, ?, ?)", row)
 
     def find(self, name: str) -> Snapshot | None:
-        """The snapshot of that name."""
+        """Return the snapshot of that name; None if there is none."""
         where = "select * from snapshot where name = ?"
         return next(map(_snapshot, self._base.execute(where, (name,))), None)
 
     def newest(self, limit: int = -1) -> Iterator[Snapshot]:
-        """The snapshots, the newest first."""
+        """Yield the snapshots, the newest first."""
         where = "select * from snapshot order by rowid desc limit ?"
         yield from map(_snapshot, self._base.execute(where, (limit,)).fetchall())
 
     def size(self) -> int:
-        """How many bytes are taken, without what git has too."""
+        """Return the bytes taken, without what git has too."""
         pages, free, page = (
             self._base.execute(f"pragma {what}").fetchone()[0]
             for what in ("page_count", "freelist_count", "page_size")
@@ -178,7 +179,7 @@ class Shelf:
         return (pages - free) * page + self.objects.size()
 
     def prune(self, *, limit: int, count: int) -> int:
-        """Drop the oldest snapshots where there are too many; returns how many went."""
+        """Remove the oldest snapshots where there are too many; return how many were removed."""
         (held,) = self._base.execute("select count(*) from snapshot").fetchone()
         if held <= count and self.size() <= limit:
             return 0
@@ -189,18 +190,19 @@ class Shelf:
             self._base.executemany("insert or ignore into live values (?)", ((n,) for n in live))
             self._base.execute("delete from piece where name not in (select name from live)")
             self._base.execute("drop table live")
+            # Recorded scans may refer to removed pieces; the new number tells other sessions so.
             self._base.execute("delete from folder")
             self._base.execute(f"pragma user_version = {_age()}")
             self.objects.drop(live)
         return len(gone)
 
     def age(self) -> int:
-        """Another number whenever something was dropped: what was seen before may be gone."""
+        """Return a number that changes whenever a removal may have invalidated earlier scans."""
         (found,) = self._base.execute("pragma user_version").fetchone()
         return found
 
     def _affordable(self, *, room: int, count: int) -> tuple[list[tuple[str]], set[bytes]]:
-        """Which snapshots must go, and the pieces of those that stay: always the newest."""
+        """Return the snapshots to remove, and the pieces of those that stay: always the newest."""
         gone: list[tuple[str]] = []
         live: set[bytes] = set()
         for number, snapshot in enumerate(self.newest()):
@@ -213,7 +215,7 @@ class Shelf:
         return gone, live
 
     def _reached(self, snapshot: Snapshot, live: set[bytes]) -> set[bytes]:
-        """The pieces that a snapshot has besides those."""
+        """Return the pieces of a snapshot that are not yet among the live ones."""
         waiting = [root.node for root in snapshot.roots if root.node is not None]
         reached: set[bytes] = set()
         while waiting:
@@ -232,7 +234,7 @@ class Shelf:
 
 @contextmanager
 def opened(path: Path) -> Generator[Shelf]:
-    """The file of snapshots. Raises OSError."""
+    """Open the file of snapshots. Raises OSError."""
     try:
         blobs.make_folders(path.parent)
         with closing(sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)) as base:
@@ -246,6 +248,7 @@ def opened(path: Path) -> Generator[Shelf]:
 
 
 def _prepare(base: sqlite3.Connection, path: Path) -> None:
+    """Create the tables of a new file and give it a generation."""
     base.execute("pragma cache_size = -65536")
     if base.execute("pragma user_version").fetchone()[0]:
         return
@@ -262,7 +265,7 @@ def _age() -> int:
 
 
 def named(content: bytes) -> bytes:
-    """The name of some bytes."""
+    """Return the name of some bytes, a hash."""
     return blake2b(content, digest_size=20).digest()
 
 

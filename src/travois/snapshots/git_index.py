@@ -1,8 +1,8 @@
-"""Which files git holds already, byte for byte: told from its index, without asking git.
+"""Files that git already holds byte for byte, found by its index without running git.
 
-An entry counts only if the file has the very times, inode and size that the index has for it, if it
-was written before the index was, and if no filter or encoding lies between the file and its blob.
-Everything else is read.
+An entry counts only if the file has the times, inode and size in the index, if it was written
+before the index was, and if no filter or encoding applies between the file and its blob. Everything
+else is read.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from fnmatch import translate
 from struct import Struct, error
 
 from travois.files.git_index import blob_at, iterate_entries
+from travois.snapshots.database import named
 from travois.snapshots.git_objects import Objects
 from travois.snapshots.tree import Node
 
 LOOKS = Struct(">IIII4xI4xIII")
-"""Of an entry: when its file was changed and modified, inode, owner, group, size."""
+"""The fields of an entry that `stat` gives: ctime, mtime, inode, owner, group, size."""
 ENTRY = Struct(">8xII8xI32xH")
-"""Of an entry: when the file was modified, its mode, and flags."""
+"""The fields of an entry for its mtime, mode and flags."""
 DOUBTFUL = 0xF000
-"""Flags: assumed unchanged, extended (not checked out, or added only in name), in conflict."""
+"""Flags of entries that cannot be trusted: assumed unchanged, extended, in conflict."""
 TYPE, PLAIN = 0o170000, 0o100000
 WORD, SECOND = 0xFFFFFFFF, 10**9
 CONVERTING = (b"filter", b"working-tree-encoding")
-"""Attributes that may change bytes and keep their number; all others change the size."""
+"""Attributes that may change bytes but not their number; all others change the size."""
 DEPTH = 4
-"""How deep submodules may lie in each other."""
+"""The nesting depth of submodules that is followed."""
 LARGEST = 512 << 20
 PACK = re.compile(rb".*/objects/pack/pack-[0-9a-f]{40,64}\.(pack|idx|rev|bitmap)")
 LOOSE = re.compile(rb".*/objects/[0-9a-f]{2}/[0-9a-f]{38}")
 
 
 class Repository:
-    """A repository whose files are scanned: where its index and its objects are."""
+    """A repository whose files are scanned, with its index and its object folders."""
 
     def __init__(self, top: bytes, git: bytes) -> None:
         self.top, self.git = top, git
@@ -65,7 +66,7 @@ class Tracked:
         self.loaded = False
 
     def load(self) -> None:
-        """Read the indexes, and hold on to all objects: what git lets go of later stays here."""
+        """Read the indexes and link all objects: what git drops later stays here."""
         self.loaded = True
         for repository in _repositories(self._tops):
             index = Index(repository)
@@ -81,7 +82,7 @@ class Tracked:
             pool.shutdown(wait=False)
 
     def _hold(self, repository: Repository) -> bool:
-        """Link what a repository has; false if nothing can be held."""
+        """Link the objects of a repository; return False if that is not possible."""
         try:
             for objects in repository.objects:
                 for path in _files(objects):
@@ -93,16 +94,16 @@ class Tracked:
     def match(
         self, folder: bytes, files: list[tuple[bytes, os.stat_result]]
     ) -> Iterator[tuple[bytes, os.stat_result, bytes]]:
-        """Those of the files in a folder that look as the index says, with their blobs."""
+        """Yield the files in a folder whose status matches the index, with their blobs."""
         for index in self._indexes:
             yield from index.match(folder, files)
 
     def see_attributes(self, path: bytes) -> None:
-        """Heed one more file of attributes."""
+        """Add one more attributes file."""
         self._attributes.append(path)
 
     def held(self, folder: bytes, nodes: dict[bytes, Node]) -> dict[bytes, Node]:
-        """Those of the files in a folder whose blobs are held and have their very bytes."""
+        """Return the files in a folder whose blobs are held and have the same bytes."""
         if self._converted is None:
             self._converted = Conversions(self._attributes, self._found)
             self._held = self._sizes.result() if self._sizes is not None else {}
@@ -117,11 +118,11 @@ class Tracked:
 
 
 class Index:
-    """The entries of an index that can be trusted; none if the file is not understood."""
+    """The trusted entries of an index; none if the file is not understood."""
 
     def __init__(self, repository: Repository) -> None:
         self.entries: dict[bytes, int] = {}
-        """By path, where the entry of a plain file begins."""
+        """The offset of the entry of a regular file, by path."""
         self.attributes: list[bytes] = []
         self._data = b""
         try:
@@ -135,7 +136,7 @@ class Index:
     def match(
         self, folder: bytes, files: list[tuple[bytes, os.stat_result]]
     ) -> Iterator[tuple[bytes, os.stat_result, bytes]]:
-        """Those of the files in a folder that look as their entries say, with their blobs."""
+        """Yield the files in a folder whose status matches their entries, with their blobs."""
         data, entries, unpack = self._data, self.entries, LOOKS.unpack_from
         for name, found in files:
             at = entries.get(b"%s/%s" % (folder, name))
@@ -156,15 +157,16 @@ class Index:
                 yield name, found, blob_at(data, at)
 
     def blobs(self) -> list[bytes]:
-        """The blobs of all entries."""
+        """Return the blobs of all entries."""
         data = self._data
         return [blob_at(data, at) for at in self.entries.values()]
 
     def _parse(self, top: bytes, written: int) -> None:
-        """Find the entries. Raises ValueError or another error that tells of a broken file."""
+        """Find the trusted entries. Raises ValueError or another error for a broken file."""
         data = self._data
         for at, name in iterate_entries(data):
             seconds, nanos, mode, flags = ENTRY.unpack_from(data, at)
+            # A file written no earlier than the index may have changed again, unnoticed by git.
             doubt = flags & DOUBTFUL or seconds * SECOND + nanos >= written
             if not doubt and mode & TYPE == PLAIN:
                 self.entries[top + name] = at
@@ -173,14 +175,14 @@ class Index:
 
 
 class Conversions:
-    """Files that may not be what git has of them; in doubt they are."""
+    """Patterns of files whose content may differ from git's blob; in doubt, all do."""
 
     def __init__(self, files: Iterable[bytes], tops: list[bytes]) -> None:
         self.patterns: list[tuple[bytes, re.Pattern[str] | None]] = []
         for file in files:
             folder = file.rpartition(b"/")[0] + b"/"
             inside = not file.endswith(b"/info/attributes")
-            if inside and not os.path.lexists(file):  # then git heeds the one in the index
+            if inside and not os.path.lexists(file):  # then git uses the one in the index
                 self.patterns.append((folder, None))
             for line in _text(file).splitlines():
                 self._add(line, (folder,) if inside else tuple(top + b"/" for top in tops))
@@ -189,7 +191,7 @@ class Conversions:
                 self._add(line, tuple(top + b"/" for top in tops))
 
     def may_touch(self, path: bytes) -> bool:
-        """Whether a filter or an encoding may lie between a file and its blob."""
+        """Return whether a filter or an encoding may apply between a file and its blob."""
         name = os.fsdecode(path.rpartition(b"/")[2]).lower()
         return any(
             path.startswith(base) and (pattern is None or pattern.match(name) is not None)
@@ -197,6 +199,7 @@ class Conversions:
         )
 
     def _add(self, line: bytes, bases: tuple[bytes, ...]) -> None:
+        """Add the pattern of one line of attributes, if it converts contents."""
         words = line.strip().split()
         named = {word.lstrip(b"-!").partition(b"=")[0] for word in words[1:]}
         if not words or words[0].startswith(b"#") or named.isdisjoint(CONVERTING):
@@ -208,25 +211,23 @@ class Conversions:
 
 
 def hold(objects: Objects, path: bytes, size: int) -> bytes:
-    """Hold on to a pack or a loose object; returns its name. Raises OSError."""
+    """Hold a pack or a loose object; return its name. Raises OSError."""
     if LOOSE.fullmatch(path):
         return objects.link_loose(path)
     name = path.rpartition(b"/")[2]
     part = named_pack(name, size)
     if not objects.link_pack(path, part):
-        raise OSError(f"{os.fsdecode(path)} cannot be held")
+        raise OSError(f"{os.fsdecode(path)} cannot be linked or copied")
     return part
 
 
 def named_pack(name: bytes, size: int) -> bytes:
-    """The name under which a pack is held."""
-    from travois.snapshots.database import named
-
+    """Return the name under which a pack is held."""
     return named(b"%s %d" % (name, size))
 
 
 def repository_at(top: bytes) -> Repository | None:
-    """The repository whose files lie in a folder."""
+    """Return the repository whose files are in a folder."""
     git = top + b"/.git"
     if os.path.isfile(git + b"/HEAD"):
         return Repository(top, git)
@@ -236,7 +237,7 @@ def repository_at(top: bytes) -> Repository | None:
 
 
 def _repositories(tops: tuple[bytes, ...]) -> Iterator[Repository]:
-    """Those of these folders, and of the submodules in them."""
+    """Yield the repositories in these folders, and those of their submodules."""
     waiting, seen = [(top, 0) for top in tops], set[bytes]()
     while waiting:
         top, depth = waiting.pop()
@@ -252,7 +253,7 @@ def _repositories(tops: tuple[bytes, ...]) -> Iterator[Repository]:
 
 
 def _files(objects: bytes) -> Iterator[bytes]:
-    """The packs and loose objects of a folder of objects. Raises OSError."""
+    """Yield the packs and loose objects in a folder of objects. Raises OSError."""
     for folder in os.listdir(objects):
         inner = b"%s/%s" % (objects, folder)
         if folder == b"pack" or len(folder) == 2:
@@ -261,7 +262,7 @@ def _files(objects: bytes) -> Iterator[bytes]:
 
 
 def _general_files(tops: Iterable[bytes]) -> Iterator[bytes]:
-    """Where attributes stand that count in all repositories."""
+    """Yield the attributes files that apply to all repositories."""
     yield b"/etc/gitattributes"
     own = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     yield os.fsencode(f"{own}/git/attributes")
@@ -272,7 +273,7 @@ def _general_files(tops: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _named_in_settings(repository: Repository) -> Iterator[bytes]:
-    """The file of attributes that settings name."""
+    """Yield the attributes file that git's settings name."""
     plain = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
     ask = ("git", "-C", repository.top, "config", "--type=path", "--get-all", "core.attributesFile")
     with suppress(OSError, subprocess.SubprocessError):
@@ -289,7 +290,7 @@ def _text(path: bytes) -> bytes:
 
 
 def _open_plain(path: str, flags: int) -> int:
-    """Open a file, and nothing that one may have to wait for. Raises OSError."""
+    """Open a regular file, never one that could block. Raises OSError."""
     fd = os.open(path, flags | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)

@@ -1,25 +1,27 @@
-"""Objects of git that snapshots need: held by links, whatever becomes of the repository.
+"""Git objects that snapshots need, kept by hard links even after the repository drops them.
 
-The folder is laid out as a repository of our own, so that git can read from it without a look at
-any setting of the user's repository.
+The folder is laid out as a repository of our own, so that git can read from it without any settings
+of the user's repository.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from binascii import hexlify, unhexlify
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
-from travois.sessions import blobs as disk
+from travois.sessions import blobs
 from travois.snapshots.tree import LOOSE, is_blob, is_loose
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 COPIED = 256 << 20
-"""A pack that cannot be linked is copied up to this size."""
+"""The largest pack that is copied where it cannot be linked."""
 
 
 class Objects:
@@ -32,7 +34,7 @@ class Objects:
         self._loose_size: int | None = None
 
     def link_pack(self, path: bytes, name: bytes) -> bool:
-        """Hold on to a pack or what belongs to it; false if that is not possible."""
+        """Link a pack or one of its companion files; return False if that is not possible."""
         kept = self.pack(name)
         try:
             self._packs.mkdir(mode=0o700, exist_ok=True)
@@ -49,7 +51,7 @@ class Objects:
         return True
 
     def link_loose(self, path: bytes) -> bytes:
-        """Hold on to a loose object; returns its name, or nothing if that is not possible."""
+        """Link a loose object; return its part name. Raises OSError."""
         folder, name = path.split(b"/")[-2:]
         kept = self._git / "objects" / os.fsdecode(folder) / os.fsdecode(name)
         try:
@@ -58,26 +60,24 @@ class Objects:
             pass
         except FileNotFoundError:
             self._prepare()
-            disk.make_folders(kept.parent)
+            blobs.make_folders(kept.parent)
             with suppress(FileExistsError):
                 os.link(path, kept, follow_symlinks=False)
         return LOOSE + bytes.fromhex((folder + name).decode())
 
     def pack(self, name: bytes) -> Path:
-        """Where a linked file is held."""
+        """Return the path of a held file."""
         if is_loose(name):
             text = name[1:].hex()
             return self._git / "objects" / text[:2] / text[2:]
         return self._packs / name.hex()
 
-    def sizes(self, blobs: Iterable[bytes], *, within: str = "") -> Iterator[tuple[bytes, int]]:
-        """Those of these blobs that are held, with their sizes; or that one folder holds."""
+    def sizes(self, names: Iterable[bytes], *, within: str = "") -> Iterator[tuple[bytes, int]]:
+        """Yield those of these blobs that are held, or that one folder holds, with their sizes."""
         if not self._git.is_dir():
             return
-        from tempfile import TemporaryFile
-
         with TemporaryFile() as asked, TemporaryFile() as told:
-            asked.write(b"\n".join(map(hexlify, blobs)) + b"\n")
+            asked.write(b"\n".join(map(hexlify, names)) + b"\n")
             asked.seek(0)
             form = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
             with suppress(OSError), self._run(form, asked, told, within=within) as running:
@@ -88,7 +88,7 @@ class Objects:
                     yield unhexlify(line[:40]), int(line[46:])
 
     def blob(self, name: bytes) -> bytes:
-        """The content of a blob; raises KeyError."""
+        """Return the content of a blob; raises KeyError."""
         if self._reader is None:
             try:
                 self._reader = self._run("--batch", subprocess.PIPE, subprocess.PIPE)
@@ -109,14 +109,14 @@ class Objects:
         return content
 
     def close(self) -> None:
-        """End the program that reads."""
+        """End the git process that reads blobs."""
         if self._reader is not None:
             self._reader.kill()
             self._reader.communicate()
             self._reader = None
 
     def size(self) -> int:
-        """How many bytes are taken by what git has let go of."""
+        """Return the bytes taken by objects that the repository has dropped."""
         with suppress(FileNotFoundError), os.scandir(self._packs) as found:
             flat = (entry.stat() for entry in found if entry.is_file())
             held = sum(one.st_size for one in flat if one.st_nlink == 1)
@@ -127,7 +127,7 @@ class Objects:
         return 0
 
     def drop(self, live: set[bytes]) -> None:
-        """Let go of all that is not among these names and does not hold a blob among them."""
+        """Drop all held files except these names and those that contain a blob among them."""
         needed = {name[1:] for name in live if is_blob(name)}
         loose = {name[1:] for name in live if is_loose(name)}
         for path in list(self._loose()):
@@ -147,18 +147,16 @@ class Objects:
                 link.unlink(missing_ok=True)
 
     def _holds_any(self, wanted: set[bytes], file: Path) -> bool:
-        """Whether a pack that no snapshot lists any more, or its index, is still needed."""
+        """Return whether a pack that no snapshot lists any more, or its index, is still needed."""
         names = {link.resolve(): link.stem for link in (self._git / "objects/pack").glob("*")}
         stem = names.get(file.resolve())
         pair = [one for one in self._flat() if names.get(one.resolve(), "") == stem]
         return stem is not None and bool(self._found(wanted, pair))
 
     def _found(self, wanted: set[bytes], packs: list[Path]) -> set[bytes]:
-        """Which blobs lie in these packs."""
+        """Return the blobs that lie in these packs."""
         if not wanted or not packs:
             return set()
-        from tempfile import TemporaryDirectory
-
         chosen = {file.resolve() for file in packs}
         with TemporaryDirectory(dir=self._packs) as scratch:
             inner = Path(scratch, "pack")
@@ -180,14 +178,15 @@ class Objects:
         if (self._git / "HEAD").exists():
             return
         for folder in ("objects/pack", "refs"):
-            disk.make_folders(self._git / folder)
-        disk.replace(self._git / "config", CONFIG.encode(), sync="whenever")
-        disk.replace(self._git / "HEAD", b"ref: refs/heads/none\n", sync="whenever")
+            blobs.make_folders(self._git / folder)
+        blobs.replace(self._git / "config", CONFIG.encode(), sync="whenever")
+        blobs.replace(self._git / "HEAD", b"ref: refs/heads/none\n", sync="whenever")
 
     def _run(
         self, form: str, asked: IO[bytes] | int, told: IO[bytes] | int, *, within: str = ""
     ) -> subprocess.Popen[bytes]:
         """Start git on our own folder alone. Raises OSError."""
+        # Without the user's environment and settings: those could name programs to run.
         return subprocess.Popen(
             ("git", f"--git-dir={self._git}", "cat-file", form),
             stdin=asked,
@@ -214,8 +213,6 @@ def _link_or_copy(path: bytes, kept: Path) -> None:
     except OSError:
         if kept.exists() or os.lstat(path).st_size > COPIED:
             raise
-        import shutil
-
         draft = kept.with_suffix(f".{os.urandom(4).hex()}")
         try:
             shutil.copyfile(path, draft, follow_symlinks=False)

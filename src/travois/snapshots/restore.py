@@ -1,4 +1,4 @@
-"""Bringing paths back to what they were, never through a link and never half a file."""
+"""Restoring paths to their state in a snapshot, never through a link and never half a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of it: how many paths were brought back or taken away, and what could not be."""
+    """The number of restored and deleted paths, and the failures."""
 
     restored: int = 0
     deleted: int = 0
@@ -25,7 +25,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def restore(shelf: Shelf, changes: list[Change]) -> Outcome:
-    """Take away from the inside out, then bring back from the outside in."""
+    """Delete from the inside out, then restore from the outside in."""
     going = [change for change in reversed(changes) if _goes(change)]
     coming = [change for change in changes if change.new is not None]
     failed: list[str] = []
@@ -33,7 +33,7 @@ def restore(shelf: Shelf, changes: list[Change]) -> Outcome:
         _try(_take, change, failed)
     for change in coming:
         _try(lambda change: _bring(shelf, change), change, failed)
-    for change in reversed(coming):  # a folder that may not be written to is filled first
+    for change in reversed(coming):  # modes last: a read-only folder must be filled first
         _try(_finish, change, failed)
     gone = sum(change.new is None for change in going)
     return Outcome(len(coming), gone, tuple(dict.fromkeys(failed)))
@@ -45,11 +45,11 @@ def _try(act: Callable[[Change], None], change: Change, failed: list[str]) -> No
     except OSError as error:
         failed.append(f"{os.fsdecode(change.path)}: {error.strerror}")
     except KeyError:
-        failed.append(f"{os.fsdecode(change.path)}: its content is not in the snapshots")
+        failed.append(f"{os.fsdecode(change.path)}: its content is missing from the snapshots")
 
 
 def _goes(change: Change) -> bool:
-    """Whether what is there must go, rather than be replaced at once."""
+    """Return whether the existing path must be removed first, rather than replaced at once."""
     old, new = change.old, change.new
     return old is not None and (new is None or old.folder != new.folder)
 
@@ -64,6 +64,7 @@ def _take(change: Change) -> None:
 
 
 def _bring(shelf: Shelf, change: Change) -> None:
+    """Create or replace a path; a file or link appears under its name only when it is complete."""
     old, new = change.old, change.new
     assert new is not None
     with _parent(change.path) as (fd, name):
@@ -90,6 +91,7 @@ def _same_content(one: Node, other: Node) -> bool:
 
 
 def _write(shelf: Shelf, node: Node, draft: bytes, *, folder: int) -> None:
+    """Write a file's content to a draft, or link it where git's object is the file."""
     held = shelf.objects.pack(node.parts[0]) if len(node.parts) == 1 else None
     if held is not None and held.exists():
         with suppress(OSError):
@@ -106,7 +108,7 @@ def _write(shelf: Shelf, node: Node, draft: bytes, *, folder: int) -> None:
 
 
 def _finish(change: Change) -> None:
-    """Owner and mode, which the way it was made need not have given."""
+    """Set owner and mode, which creating the path need not have given it."""
     new = change.new
     assert new is not None
     with _parent(change.path) as (fd, name):
@@ -121,7 +123,7 @@ def _finish(change: Change) -> None:
 
 @contextmanager
 def _parent(path: bytes) -> Generator[tuple[int, bytes]]:
-    """The folder of a path, reached without following a link and writable for a while."""
+    """Open the folder of a path without following a link, made writable for a while."""
     *folders, name = path.split(b"/")[1:]
     fd = os.open(b"/", FOLDER)
     try:

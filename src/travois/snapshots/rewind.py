@@ -1,4 +1,4 @@
-"""Going back: files and conversation as they were before something was said."""
+"""Rewinding: restoring files and conversation to their state before a user message."""
 
 from __future__ import annotations
 
@@ -33,43 +33,44 @@ FLEETING = re.compile(
     rb".*/\.git/(.*/)?(index|[A-Z_]+_HEAD|COMMIT_EDITMSG|[^/]*\.lock|gc\.\w+|objects(/.*)?)",
     re.DOTALL,
 )
-"""What git writes also when somebody only looks, and what it can do without."""
+"""Git files that change also when somebody only looks, and that git can do without."""
 
 
 class Way(msgspec.Struct, frozen=True):
-    """How to go back: to which entry, and which changes of files that takes."""
+    """A plan for a rewind: the entry to return to, and the file changes it takes."""
 
     to: int
     """The last entry that stands; 0 if the conversation stays as it is."""
     here: str
-    """The snapshot of what is there; `NONE` if files have no part in it."""
+    """The snapshot of the present state; `NO_SNAPSHOT` if files are not involved."""
     changes: tuple[Change, ...] = ()
     theirs: tuple[Change, ...] = ()
-    """Changes to what somebody else has changed since: not made unless asked for."""
+    """Changes to files that others have changed since: skipped unless asked for."""
 
 
 def before_turn(
     entries: Sequence[Entry], keeper: Snapshots, *, number: int, part: Part = "all"
 ) -> Way:
-    """The way to the end of a turn; number 0 is the beginning."""
+    """Plan the rewind to the end of a turn; number 0 is the beginning."""
     said = turns(entries)
     if not 0 <= number < len(said):
-        why = f"{len(said)} turns stand" if said else "nothing was said"
-        raise Fault(f"There is no turn {number} to go back to", why=why, fix="See --list.")
+        plural = "" if len(said) == 1 else "s"
+        why = f"the conversation has {len(said)} turn{plural}" if said else "nothing was said yet"
+        raise Fault(f"Turn {number} not found", why=why, fix="Use --list to see the turns.")
     point = said[number].before
     if part == "conversation":
         return Way(point, NONE)
     later = [mark for mark in marks(entries) if mark.seq > point]
     if later and later[0].why == ENDED:
-        raise _lost("no snapshot could be taken before they were changed")
+        raise _lost("no snapshot was taken before they changed")
     return _way(keeper, point, later, later, since=entries[-1].at)
 
 
 def before_rewind(entries: Sequence[Entry], keeper: Snapshots) -> Way:
-    """The way back to where the last rewind began."""
+    """Plan the return to where the last rewind began."""
     found = [at for at, entry in enumerate(entries) if _begins_rewind(entry)]
     if not found:
-        raise Fault("There is no rewind to take back")
+        raise Fault("No rewind to undo")
     start = entries[found[-1]]
     after = entries[found[-1] + 1 :]
     spoken = bool(after) and isinstance(after[0].fact, Rewound)
@@ -80,11 +81,11 @@ def before_rewind(entries: Sequence[Entry], keeper: Snapshots) -> Way:
 
 
 def at_snapshot(entries: Sequence[Entry], keeper: Snapshots, *, name: str) -> Way:
-    """The way of the files alone to one snapshot."""
+    """Plan restoring only the files of one snapshot."""
     found = marks(entries)
     at = next((i for i, mark in enumerate(found) if mark.name == name), None)
     if at is None:
-        raise Fault(f"There is no snapshot {name!r} in this session", fix="See --list.")
+        raise Fault(f"Snapshot {name!r} not found in this session", fix="See --list.")
     return _way(keeper, 0, found[at:], found[at:], since=entries[-1].at)
 
 
@@ -95,10 +96,11 @@ def go(
     *,
     wrote: Callable[[str], None] = lambda path: None,
 ) -> Outcome:
-    """Go back. What was there can be brought back in the same manner.
+    """Carry out a rewind, which can itself be undone.
 
-    `wrote` hears of each path.
+    `wrote` is called with each path.
     """
+    # On disk before the first file changes, so that even a half rewind can be undone.
     session.append(marked(way.here, REWINDING))
     session.sync()
     outcome = keeper.restore(list(way.changes)) if way.changes else Outcome()
@@ -118,7 +120,7 @@ def _begins_rewind(entry: Entry) -> bool:
 
 
 def _way(keeper: Snapshots, point: int, goal: list[Mark], gaps: list[Mark], *, since: float) -> Way:
-    """Compare what is there with what the marks of the goal tell, the first one before others."""
+    """Compare the present files with the goal's snapshots; of two, the first one counts."""
     if not goal:
         return Way(point, NONE)
     told = _found(keeper, goal)
@@ -133,7 +135,7 @@ def _way(keeper: Snapshots, point: int, goal: list[Mark], gaps: list[Mark], *, s
 
 
 def _take(keeper: Snapshots, why: str, roots: Sequence[Root]) -> str:
-    """Take a snapshot of what others cover: the workspace, or single paths."""
+    """Take a snapshot of the paths that others cover: the workspace, or single paths."""
     folders = {root.path for root in roots if not root.whole}
     single = sorted({root.path for root in roots if root.whole})
     if not folders:
@@ -143,7 +145,7 @@ def _take(keeper: Snapshots, why: str, roots: Sequence[Root]) -> str:
 
 
 def _holds(change: Change, others: set[bytes]) -> bool:
-    """Whether a folder would go that somebody else has put something into."""
+    """Return whether a change would remove a folder with files that others have added."""
     going = change.new is None and change.old is not None and change.old.folder
     return going and any(within(path, change.path) for path in others)
 
@@ -151,7 +153,7 @@ def _holds(change: Change, others: set[bytes]) -> bool:
 def _found(keeper: Snapshots, goal: list[Mark]) -> list[Snapshot]:
     found = [keeper.find(mark.name) for mark in goal]
     if found and found[0] is None:
-        raise _lost("that snapshot was dropped to make room for later ones")
+        raise _lost("that snapshot was removed to make room for newer ones")
     return [snapshot for snapshot in found if snapshot is not None]
 
 
@@ -162,10 +164,10 @@ def _one(keeper: Snapshots, name: str) -> Snapshot:
 
 
 def _others(keeper: Snapshots, gaps: list[Mark], now: Snapshot, *, since: float) -> set[bytes]:
-    """What others than the harness have changed, as far as can be told."""
+    """Return the paths that others than the harness have changed, as far as can be known."""
     found: list[bytes] = []
     before: list[Snapshot] = []
-    """What earlier turns have left behind, the last one first."""
+    """The states that earlier turns have left, the last one first."""
     during: list[Snapshot] = []
     for number, mark in enumerate(gaps):
         if number and is_pause(gaps[number - 1], mark):
@@ -183,18 +185,18 @@ def _others(keeper: Snapshots, gaps: list[Mark], now: Snapshot, *, since: float)
 
 
 def _lies_in(path: bytes, folders: set[bytes]) -> bool:
-    """Whether a path was looked at before in the same turn: later changes are the turn's own."""
+    """Return whether a path was covered earlier in its turn: later changes are the turn's own."""
     return any(path == folder or within(path, folder) for folder in folders)
 
 
 def _paths(changes: Iterable[Change]) -> list[bytes]:
-    """What is changed besides folders: what matters of those is what is in them."""
+    """Return the changed paths besides folders, which matter only for their contents."""
     nodes = ((change.path, change.new or change.old) for change in changes)
     return [path for path, node in nodes if node is not None and not node.folder]
 
 
 def _unit(path: bytes) -> bytes:
-    """A repository's own files go together or not at all."""
+    """Return a path, or the repository of a file in `.git`: its files go together or not at all."""
     found = GIT.fullmatch(path)
     return found[1] if found else path
 
@@ -208,5 +210,7 @@ def _changed_since(path: bytes, when: float) -> bool:
 
 def _lost(why: str) -> Fault:
     return Fault(
-        "The files of that time cannot be brought back", why=why, fix="Use --conversation-only."
+        "Cannot restore the files of that turn",
+        why=why,
+        fix="Use --conversation-only to rewind the conversation alone.",
     )

@@ -1,4 +1,4 @@
-"""Walking over folders: one look at each name, and a read only of what has changed."""
+"""Scanning folders for a snapshot: one look at each name, and a read only of what has changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from travois.snapshots.database import PIECE, Seen, Shelf, named
 from travois.snapshots.git_index import LOOSE, PACK, Tracked, hold
 from travois.snapshots.tree import BLOB, HOLE, Node, Root
 
-# Which folders have changed since they were last looked at, told by the kernel (inotify).
+# Folders that have changed since their last scan, reported by inotify.
 
 
 MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
@@ -29,24 +29,24 @@ CHANGED = MODIFY | ATTRIB | CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELET
 WATCHED = CHANGED | DELETE_SELF | MOVE_SELF | ONLY_FOLDER | NO_FOLLOW
 EVENT = Struct("iIII")
 SHARE = 2
-"""Of the folders that a user may watch, one in so many is ours at most."""
+"""The fraction of the user's inotify watches for us at most."""
 LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E)
 )
-"""ext, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs: nobody changes these from elsewhere."""
+"""ext, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs: not changed by other machines."""
 
 
 class Unheard(Exception):
-    """Changes may have gone unnoticed."""
+    """Changes may have been missed."""
 
 
 class Watch:
-    """The folders that are watched. Raises OSError where none can be."""
+    """Folders watched by inotify. Raises OSError where it is not available."""
 
     def __init__(self) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         if not hasattr(self._libc, "inotify_init1"):
-            raise OSError("inotify is not here")
+            raise OSError("inotify is not available")
         self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
@@ -59,26 +59,26 @@ class Watch:
         """Folders in which something changed, with all folders above them."""
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Stop watching all folders."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
 
     def add(self, folder: bytes) -> None:
-        """Watch a folder. Raises `Unheard`."""
+        """Watch a folder. Raises `MissedEvents`."""
         if len(self._paths) >= self._most or not self._is_local(folder):
             raise Unheard
         number = self._libc.inotify_add_watch(self._fd, folder, WATCHED)
         if number < 0 or self._paths.get(number, folder) != folder:
-            raise Unheard  # too many, gone already, or one folder in two places
+            raise Unheard  # too many watches, a missing folder, or one folder at two paths
         self._paths[number], self._numbers[folder] = folder, number
 
     def is_clean(self, folder: bytes) -> bool:
-        """Whether nothing has changed in a folder, nor below it, since it was watched."""
+        """Return whether nothing has changed in a folder, nor below it, since it was watched."""
         return folder in self._numbers and folder not in self.dirty
 
     def read(self) -> None:
-        """Take note of what has changed until now. Raises `Unheard`."""
+        """Read the changes up to now. Raises `MissedEvents`."""
         while True:
             try:
                 data = os.read(self._fd, 1 << 18)
@@ -93,16 +93,17 @@ class Watch:
                 self._note(number, mask)
 
     def doubt(self, folder: bytes, *, holds: bool) -> None:
-        """Say whether a folder must be looked at each time, because it cannot be heard."""
+        """Set whether a folder must be scanned each time, because inotify misses its changes."""
         (self._doubted.add if holds else self._doubted.discard)(folder)
 
     def settle(self) -> None:
-        """Forget what has changed: it was looked at."""
+        """Forget the changes: they were scanned."""
         self.dirty.clear()
         for folder in self._doubted:
             self._soil(folder)
 
     def _note(self, number: int, mask: int) -> None:
+        """Mark the folder of one event as changed. Raises `MissedEvents`."""
         moved = mask & MOVE_SELF or (mask & IS_FOLDER and mask & MOVED_FROM)
         if mask & (OVERFLOW | UNMOUNT) or moved:
             raise Unheard
@@ -134,7 +135,7 @@ def _kind_of_system(libc: ctypes.CDLL, path: bytes) -> int:
 
 
 def _allowed() -> int:
-    """How many folders a user may watch."""
+    """Return the number of folders that a user may watch."""
     try:
         with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
             return int(file.read())
@@ -145,40 +146,40 @@ def _allowed() -> int:
 BIG = 64 << 20
 """Files over this many bytes are covered only where a command is about to destroy them."""
 MANY = 500_000
-"""How many names are looked at before a folder counts as too large to cover."""
+"""A folder with more names than this counts as too large to cover."""
 AGAIN = frozenset(
     b"node_modules bower_components __pycache__ .venv .tox .nox .gradle .next .nuxt .terraform"
     b" .parcel-cache .pytest_cache .mypy_cache .ruff_cache .eggs".split()
 )
 TAGS = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
-"""A folder with one of these in it can be made again, like those that are called so."""
+"""Files that mark their folder as one that can be rebuilt."""
 DRAFT = b".travois-restoring-"
-"""How the name of a half restored file begins."""
+"""The prefix of the name of a half restored file."""
 FEW = 300
-"""How many files are read before the index of git is looked at."""
+"""The changed files after which git's index is consulted instead of reading more."""
 RACY = 50_000_000
 """A file that changed within so many nanoseconds may change again and look the same."""
 TRIES = 5
 UNREAD = b"unread "
-"""How the stand-in for a content begins that could not be read: nothing is stored by its name."""
+"""The prefix of the stand-in for unreadable content: nothing is stored under its name."""
 
 Extent = Literal["work", "whole"]
-"""Whether to leave out what can be made again or is big."""
+"""Whether to leave out what can be rebuilt or is big."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much one snapshot may take, and the folder that is never looked into: our own."""
+    """The limits of one scan, and the folder that is never scanned: our own."""
 
     own: bytes
     room: int
     begun: int
-    """When it began, in nanoseconds."""
+    """The time of its start, in nanoseconds."""
     heed: Callable[[int], None] = lambda count: None
-    """Told how many names were looked at; may raise to stop the scan."""
+    """Called with the number of visited names; may raise to stop the scan."""
 
 
 class Scan:
-    """One walk. What it had to leave out stands in `missed`."""
+    """One scan of folders. Paths that it could not cover are in `missed`."""
 
     def __init__(
         self,
@@ -194,24 +195,24 @@ class Scan:
         self._bounds = bounds
         self._tracked = tracked
         self.watch = watch
-        """None once changes may have gone unnoticed."""
+        """None once changes may have been missed."""
         self._room = bounds.room
         self._unknown = self.count = 0
         self._held: dict[bytes, dict[bytes, Node]] = {}
-        """By folder and name, files that git holds if their blobs turn out to be their contents."""
+        """Files that git holds if their blobs turn out to be their contents, by folder and name."""
         self._inner: dict[bytes, list[bytes]] = {}
-        """By folder, the paths of the folders in it."""
+        """The paths of the folders in each folder."""
         self._unchanged: dict[bytes, Node] = {}
         self.fresh: dict[bytes, Seen] = {}
-        """Folders that are not as they were."""
+        """Folders that have changed."""
         self.missed: list[bytes] = []
         self.left_out: list[bytes] = []
-        """Folders that are not covered because they can be made again or lie on another disk."""
+        """Folders that are not covered because they can be rebuilt or are on another disk."""
         self.drafts: list[bytes] = []
-        """What a restore that was killed has left behind."""
+        """Files that a killed restore has left behind."""
 
     def root(self, path: bytes, extent: Extent) -> Root:
-        """A path and everything in it. Raises OSError where there is too much."""
+        """Scan a path and everything in it. Raises OSError where there is too much."""
         try:
             found = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -228,12 +229,12 @@ class Scan:
         return Root(path, names[path], extent == "whole")
 
     def _is_unchanged(self, folder: bytes, extent: Extent) -> bool:
-        """Whether the kernel has told of no change in a folder since it was looked at."""
+        """Return whether inotify reported no change in a folder since it was scanned."""
         heard = extent == "work" and self.watch is not None and self.watch.is_clean(folder)
         return heard and folder in self._seen
 
     def _walk(self, top: bytes, extent: Extent) -> dict[bytes, dict[bytes, int] | None]:
-        """The marks of all names in all folders, outer ones first; None for those left out."""
+        """Return the marks of all names in all folders, outer first; None for those left out."""
         device = os.lstat(top).st_dev
         listed: dict[bytes, dict[bytes, int] | None] = {}
         waiting, count, weight = [top], 0, 0
@@ -249,7 +250,9 @@ class Scan:
             if extent == "whole":
                 weight += sum(entry.stat(follow_symlinks=False).st_size for entry in entries)
             if count > MANY or weight > self._bounds.room // 4:
-                raise OSError(EFBIG, "there is too much in it", os.fsdecode(top))
+                raise OSError(
+                    EFBIG, "it contains too many files or too much data", os.fsdecode(top)
+                )
             inner = [] if again else [e for e in entries if e.is_dir(follow_symlinks=False)]
             self._inner[folder] = [entry.path for entry in inner]
             for entry in inner:
@@ -265,7 +268,7 @@ class Scan:
     def _look(
         self, folder: bytes, extent: Extent
     ) -> tuple[list[os.DirEntry[bytes]], dict[bytes, int] | None]:
-        """The names in a folder, each with a mark that is another one when the file is."""
+        """Return the names in a folder, each with a mark that changes when the file does."""
         self._listen(folder, extent)
         for _ in range(TRIES):
             try:
@@ -273,7 +276,7 @@ class Scan:
                     entries = list(found)
                 marks = self._marks(folder, entries)
             except FileNotFoundError:
-                continue  # a name went away between two looks
+                continue  # a name vanished between listing and lstat
             except OSError:
                 break
             self.count += len(entries)
@@ -293,6 +296,7 @@ class Scan:
                 self.watch = None
 
     def _marks(self, folder: bytes, entries: list[os.DirEntry[bytes]]) -> dict[bytes, int]:
+        """Return a mark of each entry's state, and note the files that git may hold."""
         known = self._seen.get(folder)
         before = known.marks if known is not None else {}
         marks: dict[bytes, int] = {}
@@ -311,7 +315,7 @@ class Scan:
         return marks
 
     def _doubt(self, folder: bytes, entry: os.DirEntry[bytes]) -> None:
-        """Mistrust the watch where a file may be changed by another name, elsewhere."""
+        """Distrust the watch where a file may be changed through another name, elsewhere."""
         is_object = PACK.fullmatch(entry.path) or LOOSE.fullmatch(entry.path)
         if self.watch is not None and not is_object and entry.is_file(follow_symlinks=False):
             self.watch.doubt(folder, holds=True)
@@ -319,7 +323,7 @@ class Scan:
     def _consider(
         self, folder: bytes, files: list[tuple[bytes, os.stat_result]], tracked: Tracked
     ) -> None:
-        """Note the files of a folder that are not known, if git may hold them."""
+        """Collect the unknown files of a folder that git may hold."""
         if not tracked.loaded:
             tracked.load()
         latest = self._bounds.begun - RACY
@@ -342,7 +346,7 @@ class Scan:
         extent: Extent,
         below: dict[bytes, Node],
     ) -> Node:
-        """The node of a folder, once those of the folders in it are there."""
+        """Build the node of a folder, once those of the folders in it exist."""
         found, name = _stat(path), path.rpartition(b"/")[2]
         if marks is None or found is None:
             return Node(name, stat.S_IFDIR, (0, 0), HOLE)
@@ -374,7 +378,7 @@ class Scan:
         return self._seen.get(_key(path, extent)) or self._seen.get(path)
 
     def _leaves(self, path: bytes, marks: dict[bytes, int], extent: Extent) -> tuple[Node, ...]:
-        """What is in a folder besides folders; only what is not as it was is looked into."""
+        """Return the nodes in a folder that are not folders; only changed ones are read."""
         known = self._known(path, extent)
         before = {node.name: node for node in known.leaves if not node.holes} if known else {}
         old = known.marks if known else {}
@@ -393,7 +397,7 @@ class Scan:
         return tuple(leaves)
 
     def _held_in(self, folder: bytes) -> dict[bytes, Node]:
-        """The files in a folder that git holds, byte for byte."""
+        """Return the files in a folder that git holds, byte for byte."""
         found = self._held.get(folder)
         return self._tracked.held(folder, found) if found and self._tracked is not None else {}
 
@@ -404,7 +408,7 @@ class Scan:
     def _leaf(
         self, folder: bytes, name: bytes, extent: Extent, marks: dict[bytes, int] | None = None
     ) -> Node | None:
-        """The node of anything but a folder; None if it is gone."""
+        """Build the node of anything but a folder; None if it is gone."""
         path = b"%s/%s" % (folder.rstrip(b"/"), name)
         found = _stat(path)
         if found is None:
@@ -419,6 +423,7 @@ class Scan:
         return Node(name, found.st_mode, _owner(found), HOLE)
 
     def _file(self, path: bytes, name: bytes, found: os.stat_result, extent: Extent) -> Node:
+        """Build the node of a file: linked if it is a git object, stored, or a hole."""
         hole = Node(name, found.st_mode, _owner(found), HOLE)
         if PACK.fullmatch(path) or LOOSE.fullmatch(path):
             with suppress(OSError):
@@ -433,13 +438,13 @@ class Scan:
             self.missed.append(path)
         if found.st_uid != os.geteuid():
             return hole
-        # What its owner may not read, they may make readable again: after `chmod 000` the mode and
-        # the content that are known from before come back.
+        # An owner can make an unreadable file readable again: after `chmod 000` a rewind brings
+        # back the mode and the content from an earlier snapshot.
         state = f"{found.st_ino} {found.st_size} {found.st_mtime_ns}".encode()
         return Node(name, found.st_mode, _owner(found), found.st_size, (named(UNREAD + state),))
 
     def _read(self, path: bytes, name: bytes) -> Node:
-        """The content of a file, read again if it changed meanwhile."""
+        """Store the content of a file, read again if it changed meanwhile."""
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             after, parts = os.fstat(fd), tuple[bytes, ...]()
@@ -466,7 +471,7 @@ def _stat(path: bytes) -> os.stat_result | None:
 
 
 def _key(path: bytes, extent: Extent) -> bytes:
-    """Under which name a folder is remembered: with all that is in it, it is another one."""
+    """Return the key of a folder's record: covered with all its contents, it is another record."""
     return path if extent == "work" else path + b"\0whole"
 
 
@@ -475,6 +480,7 @@ def _owner(found: os.stat_result) -> tuple[int, int]:
 
 
 def _pieces(fd: int) -> Iterator[bytes]:
+    """Yield the content of an open file in pieces."""
     os.lseek(fd, 0, os.SEEK_SET)
     while True:
         data = b""

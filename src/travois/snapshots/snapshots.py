@@ -1,11 +1,11 @@
-"""What the workspace was like at moments that one may want to go back to."""
+"""The snapshots of a workspace: taking, finding, comparing and restoring them."""
 
 from __future__ import annotations
 
 import os
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import anyio.from_thread
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 from travois.core.content import words
 from travois.core.facts import Changed, Ended, Entry, User
@@ -24,19 +25,19 @@ from travois.snapshots.before_call import ENDED
 from travois.snapshots.tree import Change, Node, Snapshot, State, changes, within
 
 if TYPE_CHECKING:
-    from travois.ports.world import Kept
+    from travois.snapshots.database import Shelf
     from travois.snapshots.restore import Outcome
     from travois.snapshots.take import Limits, Taken, Tree, Wanted
     from travois.snapshots.worker_client import Worker
 
 
 LARGE = 5_000
-"""A tree of more names than this is looked at in a process of its own."""
+"""A tree with more names than this is scanned in a worker process."""
 INDEX = struct.Struct(">4sII")
 
 
 class Snapshots:
-    """The snapshots of one project. `tell` gets what the user should know, in the event loop."""
+    """The snapshots of one project. `tell` gets notices for the user, in the event loop."""
 
     def __init__(
         self,
@@ -60,14 +61,14 @@ class Snapshots:
         self._left_out: tuple[str, ...] = ()
 
     def prepare(self) -> None:
-        """Begin to look at the workspace, if it is so large that this takes a while."""
+        """Start to scan the workspace, if it is so large that this takes a while."""
         if self._large is None and self._worker is None:
             Thread(target=self._start, daemon=True).start()
 
     def _start(self) -> None:
-        self._here()  # an edit need not wait for what it takes to be loaded
+        self._here()  # loads its modules here, so that no edit waits for them
         if self._is_large() and (worker := self._started()) is not None:
-            with suppress(OSError):  # then the first snapshot says so
+            with suppress(OSError):  # the first snapshot will report the error
                 worker.prepare(self._wanted(""))
 
     async def keep(
@@ -78,9 +79,9 @@ class Snapshots:
         files: tuple[str, ...] = (),
         heed: Callable[[int], None] | None = None,
     ) -> Kept:
-        """Take a snapshot of the workspace, of all that is in some paths, and of single files.
+        """Take a snapshot of the workspace, of everything in some paths, and of single files.
 
-        `heed` hears how many files were looked at, if it takes a while. Raises OSError.
+        `heed` gets the number of visited files, if it takes a while. Raises OSError.
         """
         wanted = self._wanted(why, also=map(os.fsencode, also), files=map(os.fsencode, files))
         tell = partial(anyio.from_thread.run_sync, heed) if heed is not None else None
@@ -92,7 +93,7 @@ class Snapshots:
         return Kept(taken.name, taken.uncovered)
 
     async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
-        """Save these files as they are, or that they are not there, and nothing else.
+        """Save these files as they are, or the fact that they are missing, and nothing else.
 
         Returns the snapshot's name and the paths that it covers. Raises OSError.
         """
@@ -133,9 +134,7 @@ class Snapshots:
 
     def take_files(self, why: str, files: Iterable[bytes]) -> Taken:
         """Save these files alone."""
-        from travois.snapshots.take import Wanted
-
-        return self._here().take(Wanted(why, files=tuple(files)))
+        return self._here().take(replace(self._wanted(why, files=files), folders=()))
 
     def _wanted(self, why: str, also: Iterable[bytes] = (), files: Iterable[bytes] = ()) -> Wanted:
         from travois.snapshots.take import Wanted
@@ -151,7 +150,7 @@ class Snapshots:
         return self._tree
 
     def _started(self) -> Worker | None:
-        """The process that looks at large trees; none where none can be started."""
+        """Return the worker process for large trees; None where none can be started."""
         from travois.snapshots.take import Limits
         from travois.snapshots.worker_client import Worker
 
@@ -165,7 +164,7 @@ class Snapshots:
             return self._worker
 
     def _is_large(self) -> bool:
-        """Whether to look at the workspace takes longer than to start a process for it."""
+        """Return whether scanning the workspace takes longer than starting a process for it."""
         if self._large is None:
             count = sum(_tracked_files(folder) for folder in self._folders)
             for folder in self._folders if count <= LARGE else ():
@@ -174,7 +173,7 @@ class Snapshots:
         return self._large
 
     def left_out(self) -> tuple[str, ...]:
-        """What is there in the workspace and not covered, as far as is known without a look."""
+        """Return the existing paths of the workspace that are not covered, without a new scan."""
         from travois.snapshots.scan import AGAIN
 
         named = (os.path.join(folder, name) for folder in self._folders for name in AGAIN)
@@ -182,50 +181,49 @@ class Snapshots:
         return tuple(path for path in known if os.path.lexists(path))
 
     def close(self) -> None:
-        """End the process that looks at large trees, if there is one."""
+        """End the worker process, if there is one."""
         if self._worker is not None:
             self._worker.close()
             self._worker = None
 
     def cover(self, paths: Iterable[bytes]) -> None:
-        """Take these folders into account too, wherever this began."""
+        """Cover these folders too, wherever this session began."""
         self._folders = tuple(dict.fromkeys((*self._folders, *paths)))
 
     def find(self, name: str) -> Snapshot | None:
-        """The snapshot of that name; None if it was dropped."""
-        from travois.snapshots.database import opened
-
-        with opened(self._path) as shelf:
+        """Return the snapshot of that name; None if it was removed."""
+        with self._open() as shelf:
             return shelf.find(name)
 
     def compare(self, old: Iterable[Snapshot], new: Iterable[Snapshot]) -> list[Change]:
-        """What differs between what some snapshots say and what others say."""
-        from travois.snapshots.database import opened
-
-        with opened(self._path) as shelf:
+        """Return the differences between two sets of snapshots."""
+        with self._open() as shelf:
             return list(changes(State(shelf, old), State(shelf, new)))
 
     def restore(self, wanted: list[Change]) -> Outcome:
-        """Make these changes on the disk."""
-        from travois.snapshots.database import opened
+        """Apply these changes to the disk."""
         from travois.snapshots.restore import restore
 
-        with opened(self._path) as shelf, shelf.undisturbed():
+        with self._open() as shelf, shelf.undisturbed():
             return restore(shelf, wanted)
 
-    def content(self, node: Node | None) -> bytes:
-        """The bytes of a file, or where a link leads; nothing for one that could not be read."""
+    def _open(self) -> AbstractContextManager[Shelf]:
+        # Late, since it loads sqlite3: most sessions start without a look at their snapshots.
         from travois.snapshots.database import opened
 
+        return opened(self._path)
+
+    def content(self, node: Node | None) -> bytes:
+        """Return a file's content or a link's target; empty for one that could not be read."""
         if node is None or node.folder:
             return b""
-        with opened(self._path) as shelf, suppress(KeyError):
+        with self._open() as shelf, suppress(KeyError):
             return b"".join(node.parts if node.link else map(shelf.get, node.parts))
         return b""
 
 
 def _outermost(folders: Iterable[str]) -> Iterator[bytes]:
-    """The folders that lie in no other one, with the repositories that they are part of."""
+    """Yield the folders that lie in no other one, with their repositories."""
     found: dict[bytes, None] = {}
     for folder in map(os.path.realpath, folders):
         top, git = verified_repository(folder)
@@ -236,7 +234,7 @@ def _outermost(folders: Iterable[str]) -> Iterator[bytes]:
 
 
 def _tracked_files(folder: bytes) -> int:
-    """How many files git tracks in a folder, as far as its index says at once."""
+    """Return the number of files that git tracks in a folder, according to its index header."""
     try:
         with open(folder + b"/.git/index", "rb") as file:
             magic, _, count = INDEX.unpack(file.read(INDEX.size))
@@ -246,7 +244,7 @@ def _tracked_files(folder: bytes) -> int:
 
 
 def _count(folder: bytes, most: int) -> int:
-    """How many names are in a folder, or a few more than so many."""
+    """Count the names in a folder, up to a few more than `most`."""
     count = 0
     for _, folders, files in os.walk(folder):
         count += len(folders) + len(files)
@@ -255,20 +253,20 @@ def _count(folder: bytes, most: int) -> int:
     return count
 
 
-# Which snapshots belong to which turn, told from the log alone.
+# The snapshots of each turn, derived from the log alone.
 
 
 WHAT = "snapshot"
-"""What the facts are called that say: here a snapshot was taken."""
+"""The key of the facts that record a snapshot."""
 REWOUND = "after a rewind"
 REWINDING = "before a rewind"
-"""Why a snapshot was taken, where that matters later."""
+"""The reasons of snapshots around a rewind, which matter later."""
 NONE = "-"
-"""In place of a name, where only the conversation goes back."""
+"""In place of a snapshot's name, where only the conversation is rewound."""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Something that a person said; the conversation before it ends with entry `before`."""
+    """A user message; the conversation before it ends with entry `before`."""
 
     number: int
     before: int
@@ -281,7 +279,7 @@ class Mark(msgspec.Struct, frozen=True):
 
     seq: int
     ended: int
-    """How many turns had ended before it."""
+    """The number of turns that had ended before it."""
     name: str
     why: str
 
@@ -292,12 +290,12 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 def marked(name: str, why: str) -> Changed:
-    """The fact that a snapshot was taken here."""
+    """Return the fact that a snapshot was taken here."""
     return Changed(WHAT, f"{name} {why}")
 
 
 def turns(entries: Iterable[Entry]) -> list[Turn]:
-    """What people have said, as far as it still stands."""
+    """Return the user messages that were not rewound."""
     found: list[Turn] = []
     ended = 0
     for entry in living(list(entries)):
@@ -314,7 +312,7 @@ def turns(entries: Iterable[Entry]) -> list[Turn]:
 
 
 def marks(entries: Iterable[Entry]) -> list[Mark]:
-    """The snapshots that were taken on the way to what stands."""
+    """Return the snapshots in the part of the log that was not rewound."""
     found: list[Mark] = []
     ended = 0
     for entry in living(list(entries)):
@@ -330,5 +328,5 @@ def marks(entries: Iterable[Entry]) -> list[Mark]:
 
 
 def is_pause(one: Mark, other: Mark) -> bool:
-    """Whether others may have changed files between two marks: no turn ran, or one crashed."""
+    """Return whether others may have changed files between two marks, outside of any turn."""
     return one.last or one.ended != other.ended

@@ -18,7 +18,7 @@ from travois.snapshots.scan import Bounds, Scan, Unheard, Watch
 from travois.snapshots.tree import Root, Snapshot, within
 
 ROOM = 1 << 30
-"""How many bytes the snapshots of one project take at most."""
+"""The most bytes that the snapshots of one project take."""
 COUNT = 2000
 SHALLOW = 1
 """A path with no more slashes than this is part of the system: too much to cover."""
@@ -26,41 +26,42 @@ TRIES = 3
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How much may be kept for one project."""
+    """The limits of the snapshots of one project."""
 
     room: int = ROOM
     count: int = COUNT
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """A snapshot that was taken; its name is empty if it was only prepared."""
+    """A snapshot that was taken; its name is empty if the tree was only scanned."""
 
     name: str
     remarks: tuple[str, ...] = ()
-    """What the user should know."""
+    """Notices for the user."""
     uncovered: tuple[str, ...] = ()
-    """Paths that were asked for and are not in it."""
+    """Requested paths that are not in it."""
     left_out: tuple[str, ...] = ()
-    """What in the workspace is not covered: what can be made again, and what is too large."""
+    """Paths in the workspace that are not covered: rebuildable ones, and those that are too
+    large."""
     count: int = 0
-    """How many names were looked at."""
+    """The number of visited names."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a snapshot shall cover, and why it is taken."""
+    """A request for a snapshot: the paths to cover, and the reason."""
 
     why: str
     folders: tuple[bytes, ...] = ()
     also: tuple[bytes, ...] = ()
-    """Paths that are covered with all that is in them."""
+    """Paths that are covered with everything in them."""
     files: tuple[bytes, ...] = ()
     """Paths that are covered even if nothing else is."""
     number: int = 0
-    """By which the answer of another process is known."""
+    """Identifies the reply of a worker process."""
 
 
 class Tree:
-    """The folders of a project as they were last seen. One snapshot is taken at a time."""
+    """The folders of a project as they were last scanned. One snapshot is taken at a time."""
 
     def __init__(self, path: Path, own: bytes, *, limits: Limits, listens: bool) -> None:
         self._path = path
@@ -72,7 +73,7 @@ class Tree:
         self._seen: dict[bytes, Seen] = {}
         self._left_out: dict[bytes, None] = {}
         self._fresh: dict[bytes, Seen] = {}
-        """Folders that are not written down as they are."""
+        """Folders whose records are not yet written."""
         self._age = 0
 
     def take(self, wanted: Wanted, *, heed: Callable[[int], None] = lambda count: None) -> Taken:
@@ -81,22 +82,23 @@ class Tree:
             for _ in range(TRIES):
                 with suppress(Dropped):
                     return self._take(shelf, wanted, heed)
-        raise OSError("snapshots: another session keeps dropping them")
+        raise OSError("snapshots: another session keeps removing old ones")
 
     def remember(self) -> None:
-        """Write down what was seen, for the next session. Raises OSError."""
+        """Write down what was scanned, for the next session. Raises OSError."""
         with self._busy, opened(self._path) as shelf:
             fresh, self._fresh = self._fresh, {}
             if fresh and self._age:
                 shelf.remember(fresh, age=self._age)
 
     def _take(self, shelf: Shelf, wanted: Wanted, heed: Callable[[int], None]) -> Taken:
+        """Scan, save and prune. Raises `SnapshotsDropped` if another session pruned meanwhile."""
         age = shelf.age()
         if wanted.folders and self._age != age:
             self._seen, self._fresh = shelf.seen(), {}
             self._hear_nothing()
         if wanted.folders:
-            self._age = 0  # nothing seen counts if this is not carried through
+            self._age = 0  # an interrupted scan leaves no valid record
         scan, remarks, uncovered = self._scan(shelf, wanted, heed), list[str](), list[str]()
         roots = [scan.root(path, "work") for path in wanted.folders]
         roots += self._also(scan, wanted, uncovered, remarks)
@@ -113,7 +115,7 @@ class Tree:
             self._hear_nothing()
         gone = shelf.prune(limit=self._limits.room, count=self._limits.count)
         if gone:
-            remarks.append(f"The {gone} oldest snapshots were dropped to make room.")
+            remarks.append(f"Removed the {gone} oldest snapshots to make room.")
         if wanted.folders:
             self._age = 0 if gone else age
             self._fresh |= scan.fresh
@@ -134,7 +136,7 @@ class Tree:
         return Scan(shelf, self._seen, bounds, tracked=tracked, watch=self._listening())
 
     def _listening(self) -> Watch | None:
-        """The watch, with all that has changed until now; a new one where it missed something."""
+        """Return the watch, with all changes up to now; a new one where it missed some."""
         if not self._listens:
             return None
         try:
@@ -156,6 +158,7 @@ class Tree:
     def _also(
         self, scan: Scan, wanted: Wanted, uncovered: list[str], remarks: list[str]
     ) -> Iterable[Root]:
+        """Yield the roots of extra paths; note those that cannot be covered."""
         for path in map(os.path.normpath, wanted.also):
             inside = any(within(path, folder) for folder in wanted.folders)
             try:
@@ -166,24 +169,25 @@ class Tree:
                 remarks.append(f"Snapshots do not cover {os.fsdecode(path)}: {error.strerror}.")
 
     def _bearable(self, path: bytes, folders: tuple[bytes, ...]) -> bytes:
+        """Return a path that can be covered whole. Raises OSError for one that is too large."""
         holds = any(within(folder, path) for folder in (*folders, self._own))
         if holds or (path.count(b"/") <= SHALLOW and path not in folders):
-            raise OSError(EFBIG, "it is too much", path)
+            raise OSError(EFBIG, "it is a system folder or contains the workspace", path)
         return path
 
     def _tidied(self, scan: Scan) -> Iterable[str]:
-        """Take away what a killed restore has left; says what is not covered."""
+        """Remove the drafts of a killed restore; yield a notice about what is not covered."""
         for draft in scan.drafts:
             with suppress(OSError):
                 os.unlink(draft)
         if scan.missed:
             some = ", ".join(map(os.fsdecode, scan.missed[:3]))
             more = f" and {len(scan.missed) - 3} more" if len(scan.missed) > 3 else ""
-            yield f"Snapshots do not cover {some}{more}: too large, or not readable."
+            yield f"Snapshots do not cover {some}{more}: too large or unreadable."
 
 
 def first_missing(path: bytes) -> bytes:
-    """The outermost part of a path that is not there, or the path itself."""
+    """Return the outermost part of a path that is missing, or the path itself."""
     folder = os.path.dirname(path)
     while folder != path and not os.path.lexists(folder):
         path, folder = folder, os.path.dirname(folder)
@@ -191,7 +195,7 @@ def first_missing(path: bytes) -> bytes:
 
 
 def _file(scan: Scan, path: bytes) -> Root | None:
-    """A file, or that nothing is there; a folder only as far as others are covered."""
+    """Cover a file, or its absence; a folder only as far as other folders are covered."""
     whole = not os.path.isdir(path) or os.path.islink(path)
     if path.count(b"/") <= SHALLOW and not whole:
         return None

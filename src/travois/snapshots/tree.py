@@ -1,4 +1,4 @@
-"""What a snapshot holds: a tree of nodes, and the ways in which two of them differ."""
+"""The contents of a snapshot as a tree of nodes, and comparing two of them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import msgspec
 
 HOLE = -1
 OBJECT = re.compile(rb".*/objects(/[0-9a-f]{2}(/[0-9a-f]{38,62})?|/pack/pack-[0-9a-f]{40,64}\.\w+)")
-"""Where git keeps what never changes under its name: more of it does no harm."""
+"""Paths of git objects, which never change under their name: additional ones do no harm."""
 
 
 BLOB = b"g"
-"""How the name of a file's content begins that lies in git's objects, before the id of its blob."""
+"""The prefix of the part name of a content that git holds, before the id of its blob."""
 LOOSE = b"o"
-"""The same for a file that is one of git's loose objects itself."""
+"""The same for a file that is itself one of git's loose objects."""
 LONGER = 21
-"""How long those names are; all others are shorter."""
+"""The length of those part names; all others are shorter."""
 
 
 class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -30,18 +30,19 @@ class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
     mode: int
     owner: tuple[int, int]
     size: int = 0
-    """Of a file, its bytes; of a folder, the holes in it; `HOLE` if it is not covered itself."""
+    """A file's size in bytes; the number of holes in a folder; `HOLE_SIZE` if it is not covered
+    itself."""
     parts: tuple[bytes, ...] = ()
-    """The names of a file's pieces, the name of a folder's listing, or where a link leads."""
+    """The names of a file's pieces, the name of a folder's listing, or a link's target."""
 
     @property
     def folder(self) -> bool:
-        """Whether it holds other nodes."""
+        """Whether it is a folder that is covered."""
         return stat.S_ISDIR(self.mode) and self.size != HOLE
 
     @property
     def link(self) -> bool:
-        """Whether it leads elsewhere."""
+        """Whether it is a symbolic link."""
         return stat.S_ISLNK(self.mode)
 
     @property
@@ -53,7 +54,7 @@ class Node(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def holes(self) -> bool:
-        """Whether it is not covered, or something in it."""
+        """Whether it, or something in it, is not covered."""
         return self.size == HOLE or (self.size > 0 and stat.S_ISDIR(self.mode))
 
 
@@ -63,11 +64,11 @@ class Root(msgspec.Struct, frozen=True, array_like=True):
     path: bytes
     node: Node | None
     whole: bool = False
-    """Whether what can be made again is covered too."""
+    """Whether rebuildable files are covered too."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What some folders were like at one moment."""
+    """The state of some folders at one moment."""
 
     name: str
     at: float
@@ -76,7 +77,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One path that is not the same in two states."""
+    """One path that differs between two states."""
 
     path: bytes
     old: Node | None
@@ -84,21 +85,21 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Shelf(Protocol):
-    """Where the listings of folders and the contents of files are."""
+    """The store of folder listings and file contents."""
 
     def listing(self, name: bytes) -> tuple[Node, ...]:
-        """The nodes in a folder, by name; raises KeyError."""
+        """Return the nodes in a folder, by name; raises KeyError."""
         ...
 
     def get(self, name: bytes) -> bytes:
-        """The bytes of that name; raises KeyError."""
+        """Return the bytes of that name; raises KeyError."""
         ...
 
 
 class State:
-    """What several snapshots say about the disk. Of two that cover a path, the first one counts.
+    """The state of the disk by several snapshots; of two that cover a path, the first counts.
 
-    A snapshot may cover single files only; whatever it is silent about, the next one may tell.
+    A snapshot may cover single files only; the next one may cover the rest.
     """
 
     def __init__(self, shelf: Shelf, snapshots: Iterable[Snapshot]) -> None:
@@ -106,21 +107,21 @@ class State:
         self.roots = [root for snapshot in snapshots for root in snapshot.roots]
         self.paths = {root.path for root in self.roots}
         self.above = {folder for path in self.paths for folder in _parents(path)}
-        """The folders that have a covered path somewhere in them."""
+        """The folders that contain a covered path somewhere."""
 
     def named(self, folder: bytes) -> set[bytes]:
-        """The names in a folder that lead to a covered path, whatever its listing says."""
+        """Return the names in a folder that lead to a covered path, whatever its listing says."""
         if folder not in self.above:
             return set()
         known = (self.paths | self.above) - {b"/"}
         return {path.rpartition(b"/")[2] for path in known if _parent(path) == folder}
 
     def covers(self, path: bytes) -> bool:
-        """Whether anything is said about a path."""
+        """Return whether a snapshot covers a path."""
         return path in self.paths or any(folder in self.paths for folder in _parents(path))
 
     def at(self, path: bytes) -> Node | None:
-        """What was at a path; a hole only if no snapshot covers it."""
+        """Return the node at a path; a hole only if no snapshot covers it."""
         found: Node | None = None
         for root in self.roots:
             if path == root.path or within(path, root.path):
@@ -131,11 +132,11 @@ class State:
         return found
 
     def resolve(self, node: Node | None, path: bytes) -> Node | None:
-        """The node that counts at a path, given what its folder's listing says."""
+        """Return the node that counts at a path, given the one in its folder's listing."""
         return self.at(path) if path in self.paths or hole(node) else node
 
     def _below(self, root: Root, path: bytes) -> Node | None:
-        """What a root says of a path in it; the hole, if it lies in one."""
+        """Return a root's node for a path in it; the hole, if it lies in one."""
         node = root.node
         for name in path[len(root.path) :].split(b"/"):
             if name and not hole(node):
@@ -143,13 +144,13 @@ class State:
         return node
 
     def children(self, node: Node | None) -> dict[bytes, Node]:
-        """What is in a folder."""
+        """Return the nodes in a folder by name."""
         if node is None or not node.folder:
             return {}
         return {child.name: child for child in self._shelf.listing(node.parts[0])}
 
     def has_content(self, node: Node, blob: bytes) -> bool:
-        """Whether a file that was read holds what git calls by this id."""
+        """Return whether a file's stored content is the blob with this id."""
         try:
             content = b"".join(map(self._shelf.get, node.parts))
         except KeyError:  # it could not be read
@@ -158,7 +159,7 @@ class State:
 
 
 def changes(old: State, new: State) -> Iterator[Change]:
-    """What to change to come from one state to the other; folders before what is in them."""
+    """Yield the changes that turn one state into the other; folders before their contents."""
     both = {path for path in new.paths if old.covers(path)}
     both |= {path for path in old.paths if new.covers(path)}
     waiting = [Change(path, old.at(path), new.at(path)) for path in _outermost(both)]
@@ -179,7 +180,7 @@ def changes(old: State, new: State) -> Iterator[Change]:
 
 
 def _inside(change: Change, old: State, new: State) -> Iterator[Change]:
-    """What may differ in a folder, the last name first."""
+    """Yield what may differ in a folder, the last name first."""
     inner, outer = old.children(change.old), new.children(change.new)
     names = inner.keys() | outer.keys() | old.named(change.path) | new.named(change.path)
     for name in sorted(names, reverse=True):
@@ -189,28 +190,28 @@ def _inside(change: Change, old: State, new: State) -> Iterator[Change]:
 
 
 def _outermost(paths: set[bytes]) -> list[bytes]:
-    """The paths that lie in no other one, the last first."""
+    """Return the paths that lie in no other one, the last first."""
     tops = (path for path in paths if not any(folder in paths for folder in _parents(path)))
     return sorted(tops, reverse=True)
 
 
 def is_blob(part: bytes) -> bool:
-    """Whether a part is the content of one of git's blobs."""
+    """Return whether a part is the content of a git blob."""
     return len(part) == LONGER and part.startswith(BLOB)
 
 
 def is_loose(part: bytes) -> bool:
-    """Whether a part is one of git's loose objects."""
+    """Return whether a part is one of git's loose objects."""
     return len(part) == LONGER and part.startswith(LOOSE)
 
 
 def hole(node: Node | None) -> bool:
-    """Whether something is there that is not covered."""
+    """Return whether something is there that is not covered."""
     return node is not None and node.size == HOLE
 
 
 def _alike(one: Node | None, other: Node | None, state: State) -> bool:
-    """Whether two folders differ at most in what is in them, or two files in how they are kept."""
+    """Return whether two folders have equal metadata, or two files equal contents."""
     if one is None or other is None or (one.mode, one.owner) != (other.mode, other.owner):
         return False
     if one.folder and other.folder:
@@ -222,7 +223,7 @@ def _alike(one: Node | None, other: Node | None, state: State) -> bool:
 
 
 def blob_id(content: bytes) -> bytes:
-    """The name that git has for these bytes."""
+    """Return git's blob id of some content."""
     return sha1(b"blob %d\0%s" % (len(content), content), usedforsecurity=False).digest()
 
 
@@ -237,5 +238,5 @@ def _parents(path: bytes) -> Iterator[bytes]:
 
 
 def within(path: bytes, folder: bytes) -> bool:
-    """Whether a path lies below a folder."""
+    """Return whether a path lies below a folder."""
     return path.startswith(folder.rstrip(b"/") + b"/") and path != folder

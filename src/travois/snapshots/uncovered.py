@@ -1,4 +1,4 @@
-"""Parts of the workspace that a rewind does not restore: said before a command, and after it."""
+"""Parts of the workspace that a rewind does not restore: warnings before and after a command."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from travois.permissions.shell.destruction import Loss
 
 SHOWN = 4
-"""How many paths a question names."""
+"""The most paths that a question names."""
 MAX_RESTORED_BYTES = 256 << 20
 MAX_COUNTED_FILES = 20_000
-"""What a snapshot keeps of a path that a command names; beyond that, nothing is measured."""
+"""The limits of what a snapshot keeps of a path that a command names; counting stops there."""
 
 
 def find_losses(agent: Agent, plans: Iterable[Plan]) -> list[Loss]:
-    """Return what command lines may destroy."""
+    """Return the paths that command lines may destroy."""
     from travois.permissions.shell.destruction import destroys
 
     cwd = agent.session.state.get("cwd", agent.world.root)
@@ -30,7 +30,7 @@ def find_losses(agent: Agent, plans: Iterable[Plan]) -> list[Loss]:
 
 
 def warn_of_uncovered(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
-    """Say what a rewind will not bring back if a command changes it."""
+    """Return warnings about paths that a rewind will not restore if a command changes them."""
     left_out = tuple(_uncovered(agent, plans))
     if not left_out:
         return ()
@@ -39,7 +39,7 @@ def warn_of_uncovered(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
 
 
 def find_unrecoverable(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
-    """Return what commands name to destroy that no rewind would bring back."""
+    """Return the paths that commands name to destroy and that no rewind would restore."""
     named = dict.fromkeys(path for loss in find_losses(agent, plans) for path in loss.paths)
     there = [path for path in named if os.path.lexists(path) and _is_of_workspace(agent, path)]
     if agent.world.snapshots is None:
@@ -56,7 +56,7 @@ def _is_of_workspace(agent: Agent, path: str) -> bool:
 
 
 def _is_too_large(path: str) -> bool:
-    """Whether a file, or all files in a folder, are more than a snapshot keeps."""
+    """Return whether a file, or a folder's files together, exceed what a snapshot keeps."""
     size = count = 0
     for folder, _, names in os.walk(path):
         for name in names:
@@ -69,18 +69,18 @@ def _is_too_large(path: str) -> bool:
 
 
 def stamp_uncovered(agent: Agent, plans: Iterable[Plan]) -> dict[str, tuple[int, ...]]:
-    """Note what is not covered before a command runs, to tell afterwards whether it changed."""
+    """Record the state of uncovered paths before a command, to detect its changes afterwards."""
     return {path: _stamp(path) for path in _uncovered(agent, plans)}
 
 
 def tell_changed(stamps: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Say what has changed since and will not be restored."""
+    """Return notes about changed paths that a rewind will not restore."""
     changed = [path for path, stamp in stamps.items() if _stamp(path) != stamp]
     return (f"A rewind will not restore what changed in {', '.join(changed)}.",) if changed else ()
 
 
 def _uncovered(agent: Agent, plans: Iterable[Plan]) -> Iterator[str]:
-    """What a snapshot before these commands leaves out; what they name is covered."""
+    """Yield what a snapshot before these commands leaves out; paths that they name are covered."""
     losses = find_losses(agent, plans) if agent.world.snapshots is not None else []
     if agent.world.snapshots is not None and losses:
         named = [path for loss in losses for path in loss.paths]

@@ -1,7 +1,7 @@
-"""A process of its own that takes snapshots of large trees, so that a session can go on meanwhile.
+"""A worker process that takes snapshots of large trees, so that a session can go on meanwhile.
 
-It reads what is wanted, one line of JSON each, and tells how far it is and what it has taken. It
-ends at once when the session does: a snapshot that is half done leaves the store as it was.
+It reads requests, one line of JSON each, and reports progress and results. It ends at once when the
+session does: a half-finished snapshot leaves the store unchanged.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import msgspec
 from travois.snapshots.take import Limits, Taken, Tree, Wanted
 
 OFTEN = 0.1
-"""How many seconds pass between two words on how far it is."""
+"""Seconds between two progress reports."""
 
 
 class Started(msgspec.Struct, frozen=True):
-    """What a worker is for."""
+    """The tree and the limits of a worker, its first input line."""
 
     path: str
     own: bytes
@@ -31,10 +31,10 @@ class Started(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far it is, what it has taken, or why it could not."""
+    """A progress report, a snapshot that was taken, or an error."""
 
     number: int = 0
-    """Of the request that it answers."""
+    """The number of the request that it answers."""
     count: int = 0
     taken: Taken | None = None
     error: str = ""
@@ -42,8 +42,8 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main() -> None:
-    """Take one snapshot after the other, until nobody wants any more."""
-    gc.disable()  # a hundred thousand small objects that live on, and no cycles among them
+    """Take one snapshot after the other, until standard input ends."""
+    gc.disable()  # a hundred thousand lasting small objects without cycles
     started = msgspec.json.decode(sys.stdin.buffer.readline(), type=Started)
     tree = Tree(Path(started.path), started.own, limits=started.limits, listens=True)
     waiting: SimpleQueue[Wanted] = SimpleQueue()
@@ -52,7 +52,7 @@ def main() -> None:
         wanted = waiting.get()
         try:
             _say(Reply(wanted.number, taken=tree.take(wanted, heed=_Teller())))
-            if waiting.empty():  # nobody waits for this
+            if waiting.empty():  # no request waits
                 tree.remember()
         except OSError as error:
             why = error.strerror or str(error)
@@ -66,7 +66,7 @@ def _read(waiting: SimpleQueue[Wanted]) -> None:
 
 
 class _Teller:
-    """Says now and then how many files were looked at."""
+    """Reports the number of visited files at intervals."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + OFTEN

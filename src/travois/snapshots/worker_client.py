@@ -1,4 +1,4 @@
-"""The process that takes snapshots of a large tree, as the session sees it."""
+"""The session's side of the worker process that takes snapshots of a large tree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = (sys.executable, "-I", "-m", "travois.snapshots.worker")
 
 
 class Worker:
-    """A process that looks at a tree, and keeps watching it. Raises OSError if none starts."""
+    """A process that scans a tree, and keeps watching it. Raises OSError if none starts."""
 
     def __init__(self, path: Path, own: bytes, limits: Limits) -> None:
         blobs.make_folders(path.parent)
@@ -38,11 +38,11 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can still be asked."""
+        """Whether it still runs."""
         return self._process.poll() is None
 
     def prepare(self, wanted: Wanted) -> None:
-        """Let it look at everything once, without waiting for it. Raises OSError."""
+        """Let it scan everything once, without waiting for it. Raises OSError."""
         with self._busy:
             self._ask(wanted)
 
@@ -55,7 +55,7 @@ class Worker:
         return reply.taken
 
     def close(self) -> None:
-        """End it, whatever it is doing."""
+        """Kill it, whatever it is doing."""
         self._process.kill()
         self._process.communicate()
 
@@ -70,7 +70,7 @@ class Worker:
         return self._number
 
     def _receive(self, number: int, heed: Callable[[int], None]) -> Reply:
-        """The answer to one request; those to earlier ones, which nobody waits for, are skipped."""
+        """Return the reply to one request, skipping replies that nobody waits for."""
         assert self._process.stdout is not None
         while line := self._process.stdout.readline():
             reply = msgspec.json.decode(line, type=Reply)
@@ -78,4 +78,4 @@ class Worker:
                 return reply
             if reply.count:
                 heed(reply.count)
-        raise OSError(EPIPE, "the process that takes snapshots has ended")
+        raise OSError(EPIPE, "the snapshot worker process has ended")

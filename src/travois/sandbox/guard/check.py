@@ -1,4 +1,4 @@
-"""Comparing a protected path with what was saved of it, by a rule, and undoing what broke it."""
+"""Comparing a protected path with its saved state, by a rule, and undoing what breaks the rule."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ MAX_CHANGE_CHARS = 120
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A name that had changed, in words, and whether it is as it was again."""
+    """A changed name, in words, and whether it was restored."""
 
     words: str
     restored: bool = True
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What a check found, and how the path is to be from here on."""
+    """The changes that a check found, and the state that the path is to keep from here on."""
 
     changes: tuple[Change, ...]
     saved: Saved
 
 
 def check(saved: Saved, rule: Check, aside: Aside) -> Checked:
-    """Undo what a rule does not allow, and take over what it does."""
+    """Undo the changes that a rule forbids, and take over the others."""
     moved = tuple(Change(_named(path, saved)) for path in hold(saved, aside))
     now = read(saved.path, saved)
     names = list(differences(saved.nodes, now))
@@ -64,7 +64,7 @@ def check(saved: Saved, rule: Check, aside: Aside) -> Checked:
 def settle_config(
     saved: Saved, now: Node, aside: Aside, *, name: bytes = b"", allowed: Allowed = never
 ) -> tuple[tuple[Change, ...], bytes]:
-    """Undo the settings of git that it would not set by itself; returns what it is to hold."""
+    """Undo git settings that git would not set itself; return the contents to keep."""
     was, path = saved.nodes.get(name), _path(saved, name)
     was = was if _is_file(was) else None
     assert now.data is not None
@@ -81,7 +81,7 @@ def settle_config(
 
 
 def _hooks(saved: Saved, now: Tree, names: list[bytes]) -> tuple[list[bytes], Saved]:
-    """The hooks to undo, and what is saved with all others taken over."""
+    """Return the hooks to undo, and the saved state with all others taken over."""
     folder = now.get(b"")
     if folder is None or folder.kind != "folder":
         return names, saved
@@ -97,7 +97,7 @@ def _is_file(node: Node | None) -> bool:
 
 
 def _harmless(name: bytes, now: Tree) -> bool:
-    """Whether a hook, or the folder of hooks itself, is one that git and its extensions make."""
+    """Return whether a hook, or the folder of hooks, is one that git and its extensions create."""
     node = now.get(name)
     if node is None or not name:
         return node is not None
@@ -122,12 +122,12 @@ def _named(path: str, saved: Saved) -> str:
 
 
 def plain(text: str) -> str:
-    """A name as part of a message: whoever chose it does not choose how the message reads."""
+    """Replace unprintable characters of a name, so that it cannot change how a message reads."""
     shown = "".join(char if char.isprintable() else "?" for char in text)
     return shown if len(shown) <= MAX_CHANGE_CHARS else f"{shown[:MAX_CHANGE_CHARS]}..."
 
 
 def list_few(names: list[str], most: int = 8) -> str:
-    """Name the first ones, and say how many more there are."""
+    """Join the first names, and say how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

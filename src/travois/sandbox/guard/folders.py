@@ -1,4 +1,4 @@
-"""Which folders got or lost entries since they were listed: by inotify, else by their times."""
+"""Folders whose entries changed since they were listed, by inotify or else by their timestamps."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ ENTRIES = MOVED_FROM | MOVED_TO | CREATE | DELETE
 WATCHED = ENTRIES | DELETE_SELF | MOVE_SELF | ONLY_FOLDER | NO_FOLLOW
 EVENT = Struct("iIII")
 SHARE = 4
-"""Of the folders that a user may watch, one in so many is ours: editors and snapshots need some."""
+"""The fraction of the user's inotify watches for us: editors and snapshots need some."""
 LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x794C7630, 0x2FC12FC1, 0xF2F52010, 0xCA451A4E)
 )
-"""ext, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs: the kernel hears of every change."""
+"""ext, XFS, Btrfs, tmpfs, overlayfs, ZFS, F2FS, bcachefs: the kernel sees every change."""
 SLACK = 100_000_000
-"""Nanoseconds in which a second change may leave the time of a folder as it was."""
+"""The nanoseconds in which a second change may leave the timestamp of a folder unchanged."""
 
 
 class Unheard(Exception):
-    """Changes may have gone unnoticed: everything has to be listed again."""
+    """Changes may have been missed: everything has to be listed again."""
 
 
 class KernelChanges:
-    """Changes that inotify tells. Raises OSError where it cannot."""
+    """Folder changes reported by inotify. Raises OSError where it cannot be used."""
 
     def __init__(self, root: str) -> None:
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._fd = -1
         if not hasattr(self._libc, "inotify_init1") or not self._is_local(root):
-            raise OSError("changes on this file system are not told")
+            raise OSError("inotify does not report all changes on this file system")
         self._fd = self._libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "inotify_init1")
@@ -43,7 +43,7 @@ class KernelChanges:
         self._most = _allowed() // SHARE
 
     def watch(self, folder: str) -> None:
-        """Hear of changes in a folder from here on. Raises OSError if that is not possible."""
+        """Watch a folder from here on. Raises OSError if that is not possible."""
         if len(self._paths) >= self._most:
             raise Unheard
         number = self._libc.inotify_add_watch(self._fd, os.fsencode(folder), WATCHED)
@@ -53,14 +53,14 @@ class KernelChanges:
         self._numbers[folder] = number
 
     def forget(self, folder: str) -> None:
-        """Hear no more of a folder, unless it has another path by now."""
+        """Stop watching a folder, unless it has another path by now."""
         number = self._numbers.pop(folder, None)
         if number is not None and self._paths.get(number) == folder:
             del self._paths[number]
             self._libc.inotify_rm_watch(self._fd, number)
 
     def changed(self) -> tuple[set[str], set[str]]:
-        """The folders to list again, and those that are gone. Raises `Unheard`."""
+        """Return the folders to list again, and those that are gone. Raises `MissedChanges`."""
         changed, gone = set[str](), set[str]()
         while data := self._read():
             at = 0
@@ -79,7 +79,7 @@ class KernelChanges:
         return changed, gone
 
     def close(self) -> None:
-        """Hear of nothing any more."""
+        """Stop watching all folders."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -102,28 +102,28 @@ class KernelChanges:
 
 
 class TimedChanges:
-    """Changes by the times of folders, which no program can set back: slower, but always there."""
+    """Folder changes by timestamps, which no program can set back: slower, but always available."""
 
     def __init__(self) -> None:
         self._times: dict[str, int] = {}
 
     def watch(self, folder: str) -> None:
-        """Take note of the time of a folder before it is listed."""
+        """Record the timestamp of a folder before it is listed."""
         changed = os.lstat(folder).st_ctime_ns
         self._times[folder] = changed if time.time_ns() - changed > SLACK else -1
 
     def forget(self, folder: str) -> None:
-        """Take no more note of a folder."""
+        """Stop checking a folder."""
         self._times.pop(folder, None)
 
     def changed(self) -> tuple[set[str], set[str]]:
-        """The folders to list again, and those that are gone."""
+        """Return the folders to list again, and those that are gone."""
         found = {folder: _changed(folder) for folder in self._times}
         gone = {folder for folder, when in found.items() if when < 0}
         return {folder for folder, when in found.items() if when != self._times[folder]}, gone
 
     def close(self) -> None:
-        """Let go of nothing."""
+        """Do nothing: there is nothing to release."""
 
 
 def _changed(folder: str) -> int:
@@ -134,7 +134,7 @@ def _changed(folder: str) -> int:
 
 
 def _allowed() -> int:
-    """How many folders a user may watch."""
+    """Return the number of folders that a user may watch."""
     try:
         with open("/proc/sys/fs/inotify/max_user_watches", "rb") as file:
             return int(file.read())

@@ -1,9 +1,9 @@
 """Guards of protected paths that commands can write: saved before, checked and restored after.
 
 The journal is a folder that no command can write. A file in `runs` names the paths that one running
-command must leave alone, and is locked by whoever started it; `saved` holds what those paths were.
-The first run that guards a path saves it, and what was saved holds until the last one has ended.
-A run whose lock is free belongs to a process that was killed: whoever comes next checks its paths.
+command must leave alone, locked by the process that started it; `saved` has the saved states. The
+first run that guards a path saves it, and that state counts until the last run has ended. A run
+whose lock is free belongs to a process that was killed: the next process checks its paths.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from travois.sandbox.guard.saved import Aside, Saved, read, read_names, save
 from travois.sandbox.hidden_files import real_path
 
 PATIENCE = 20.0
-"""How many seconds to wait for another process that works on the journal."""
+"""Seconds to wait for another process that works on the journal."""
 FORGOTTEN = 7 * 24 * 3600
-"""How many seconds what was saved is kept for the next command."""
+"""Seconds for which a saved state is kept for the next command."""
 Rule = Literal["exact", "config", "hooks", "repository", "lifted"]
-"""How a path may change: not at all, as git changes its settings, hooks or repositories, or as it
-likes."""
+"""The ways a path may change: not at all, as git changes its settings, hooks or repositories, or
+freely."""
 NEW = (
-    "New in the workspace since a command ran whose session was killed, and git would start "
-    "programs there: {}. Unless you made this yourself, look at it before you use git there."
+    "New since a command whose session was killed, and git would start programs there: {}. Unless "
+    "you created this yourself, inspect it before you use git there."
 )
-OVERLAP = " (another command runs that may not change it; end that one, then repeat this)"
+OVERLAP = " (another running command may not change it; end that command, then repeat this one)"
 
 
 class Watch(msgspec.Struct, frozen=True, array_like=True):
-    """A path that is guarded, the writable folder that it lies in, and how it may change."""
+    """A guarded path, the writable folder that it lies in, and the rule for its changes."""
 
     path: str
     root: str
@@ -59,14 +59,14 @@ class Watch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What one running command must leave alone."""
+    """The paths that one running command must leave alone."""
 
     mark: str
     watches: tuple[Watch, ...]
     roots: tuple[str, ...] = ()
-    """The folders below which no repository may get what starts programs."""
+    """The folders below which no repository may get files that start programs."""
     instructions: tuple[tuple[str, bytes], ...] = ()
-    """Digests of protected files of the project, if nobody was asked about the command."""
+    """Digests of protected project files, if the command ran without approval."""
 
 
 class Guard:
@@ -76,16 +76,16 @@ class Guard:
         self._journal, self._name, self._run, self._lock = journal, name, run, lock
 
     def refresh(self) -> None:
-        """Find the repositories that there are now, which can take a while, for the next check."""
+        """Find the repositories that exist now, which can take a while, for the next check."""
         if self._lock >= 0:
             self._journal.find_repositories(self._run.roots)
 
     def check(self) -> tuple[str, ...]:
-        """Restore what must not have changed; returns what to tell. The guard stays."""
+        """Restore what must not have changed and return the notices. The guard stays open."""
         return self._journal.check(self._name, self._run) if self._lock >= 0 else ()
 
     def close(self) -> tuple[str, ...]:
-        """Check for the last time: the command and all that it started are gone."""
+        """Check for the last time, when the command and everything it started are gone."""
         if self._lock < 0:
             return ()
         lock, self._lock = self._lock, -1
@@ -101,18 +101,18 @@ class Journal:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.notices: list[str] = []
-        """What was found that no guard of ours could tell."""
+        """Notices that belong to no open guard."""
         self._memory: dict[str, tuple[tuple[int, int], Saved]] = {}
         self._repositories: dict[str, Repositories] = {}
         self._instructions = Instructions(folder, self.list_protected)
 
     def stop_watching(self) -> None:
-        """Close what tells of changed folders."""
+        """Stop watching for changed folders."""
         for found in self._repositories.values():
             found.close()
 
     def find_repositories(self, roots: Iterable[str]) -> frozenset[str]:
-        """The repositories below some folders: the first time that takes a while."""
+        """Return the repositories below some folders; the first search takes a while."""
         found = frozenset[str]()
         for root in roots:
             if root not in self._repositories:
@@ -121,7 +121,7 @@ class Journal:
         return found
 
     def list_protected(self, roots: tuple[str, ...]) -> list[str]:
-        """Return the protected files of the project below some folders."""
+        """Return the protected project files below some folders."""
         self.find_repositories(roots)
         return [path for root in roots for path in self._repositories[root].list_protected()]
 
@@ -150,6 +150,7 @@ class Journal:
             noted = self._instructions.note(roots) if unasked is not None else ()
             run = Run(mark, guarded, roots, noted)
             name = os.urandom(8).hex()
+            # The lock marks the run as alive; the kernel frees it even if we are killed.
             path = os.path.join(self.folder, "runs", name)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -160,7 +161,7 @@ class Journal:
         return Guard(self, name, run, lock=lock)
 
     def _nested(self, watches: tuple[Watch, ...], roots: tuple[str, ...]) -> Iterator[Watch]:
-        """The repositories below some folders that are not watched otherwise."""
+        """Yield the repositories below some folders that are not watched otherwise."""
         if not roots:
             return
         named = {watch.path for watch in watches}
@@ -171,7 +172,7 @@ class Journal:
                 yield Watch(path, root, "repository")
 
     def _guards(self, watch: Watch, held: frozenset[str]) -> bool:
-        """Save a path that nobody guards yet; false for one that we may not look at."""
+        """Save a path that nobody guards yet; return False if we may not read it."""
         if watch.rule == "lifted" or watch.path in held:
             return True
         earlier = self._load(watch.path)
@@ -185,14 +186,14 @@ class Journal:
         return True
 
     def is_open(self) -> bool:
-        """Whether any command runs that could have changed protected files."""
+        """Return whether any command runs that could have changed protected files."""
         try:
             return bool(os.listdir(os.path.join(self.folder, "runs")))
         except FileNotFoundError:
             return False
 
     def check(self, name: str, run: Run) -> tuple[str, ...]:
-        """Restore what the run must not have changed; returns what to tell."""
+        """Restore what the run must not have changed; return the notices."""
         with self._alone():
             others = [run for other, run in self._running() if other != name]
             told = self._checked(run, _guarded(others), when="while a command ran")
@@ -208,7 +209,7 @@ class Journal:
             return told
 
     def recover(self) -> None:
-        """Check what killed processes had guarded; what there is to tell is in `notices`."""
+        """Check the files that killed processes had guarded; the results are in `notices`."""
         if self.is_open():
             with self._alone():
                 self.notices += self._recovered()
@@ -216,7 +217,7 @@ class Journal:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Forget what was saved long ago: between runs it is only a way to read less."""
+        """Remove old saved states: between runs they only save reading."""
         with self._alone():
             place, now = os.path.join(self.folder, "saved"), time.time()
             for name in () if self.is_open() else os.listdir(place):
@@ -224,10 +225,11 @@ class Journal:
                     os.unlink(os.path.join(place, name))
 
     def _recovered(self) -> Iterator[str]:
+        """Check and end the runs of killed processes; yield the notices."""
         living = dict(self._running())
         for name in set(self._names()) - living.keys():
-            when, whole = "while a command ran whose session was killed", self._read(name)
-            # Who made a repository since then is not known: it may have been the user.
+            when, whole = "during a command whose session was killed", self._read(name)
+            # Nothing tells who created a repository since then: it may have been the user.
             run = msgspec.structs.replace(whole, roots=())
             yield from self._checked(run, _guarded(living.values()), when=when)
             yield from self._tell_new(whole)
@@ -236,7 +238,7 @@ class Journal:
             os.unlink(os.path.join(self.folder, "runs", name))
 
     def _tell_new(self, run: Run) -> Iterator[str]:
-        """Say which repositories that start programs are there now and were not when a run began.
+        """Report repositories that start programs and did not exist when a run began.
 
         They stay as they are: the user may have made them since.
         """
@@ -250,7 +252,7 @@ class Journal:
             yield NEW.format(list_few(told))
 
     def accept(self, path: str, data: bytes | None = None) -> None:
-        """Take a change that we made ourselves for how things are to be."""
+        """Accept a change that we made ourselves as the state to keep."""
         if not self.is_open():
             return
         with self._alone():
@@ -260,6 +262,7 @@ class Journal:
                     self._accept(guarded, path, data)
 
     def _accept(self, guarded: str, path: str, data: bytes | None) -> None:
+        """Take a path's present state, and new folders above it, into what was saved."""
         saved = self._load(guarded)
         if saved is None:
             return
@@ -278,6 +281,7 @@ class Journal:
         self._write(msgspec.structs.replace(saved, tree=tuple((tree | fresh).items())))
 
     def _checked(self, run: Run, held: frozenset[str], *, when: str) -> tuple[str, ...]:
+        """Check all paths of a run, outer ones first, and the repositories that it created."""
         aside = Aside(os.path.join(self.folder, "replaced"))
         changes = list[Change]()
         found = self.find_repositories(run.roots)
@@ -285,8 +289,8 @@ class Journal:
         lifted = tuple(watch.path for watch in run.watches if watch.rule == "lifted")
         around = Surroundings(run.roots, known, lifted)
         for watch in sorted(run.watches, key=lambda watch: len(watch.path)):
-            # Who wrote to a path that two commands run beside each other can write? Nobody knows.
-            # So a leave to change it counts only while no other command is kept from doing so.
+            # Of two commands that run at once and can write a path, neither can be proven to have
+            # changed it. So a permission counts only while no other command lacks it.
             if watch.rule == "lifted" and watch.path not in held:
                 continue
             saved = self._load(watch.path)
@@ -301,7 +305,7 @@ class Journal:
     def _check(
         self, watch: Watch, saved: Saved, aside: Aside, *, around: Surroundings
     ) -> Iterator[Change]:
-        """Undo what one path must not have become, and save what it may be from here on."""
+        """Undo the forbidden changes of one path, and save its state to keep."""
         try:
             found = _found_changed(watch, saved, aside, around=around)
         except OSError as error:
@@ -313,7 +317,7 @@ class Journal:
             self._write(found.saved)
 
     def _running(self) -> Iterator[tuple[str, Run]]:
-        """The runs of living processes, and those whose processes outlive who started them."""
+        """Yield the runs of living processes, and those whose programs outlived their session."""
         for name in self._names():
             run = self._read(name)
             if self._is_locked(name) or (run.mark and marked(run.mark)):
@@ -348,7 +352,7 @@ class Journal:
         os.replace(draft, path)
 
     def _load(self, path: str) -> Saved | None:
-        """What was saved of a path; between runs that is only a way to read less."""
+        """Return the saved state of a path; between runs that only saves reading."""
         place = self._place(path)
         try:
             found = os.stat(place)
@@ -367,7 +371,7 @@ class Journal:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Keep all other processes from the journal. Raises OSError if one does not let go."""
+        """Lock out all other processes. Raises OSError if one does not release the journal."""
         for name in ("runs", "saved"):
             make_folders(Path(self.folder, name))
         fd = os.open(
@@ -381,7 +385,7 @@ class Journal:
 
 
 def watches(cage: Cage, *, held: bool) -> tuple[Watch, ...]:
-    """What to guard of a cage; `held` says that mounts hold what is pinned."""
+    """Return the paths to guard for a profile; `held` says that mounts hold the pins."""
     if cage.profile == "look":
         return ()
     roots = sorted(
@@ -399,14 +403,17 @@ def watches(cage: Cage, *, held: bool) -> tuple[Watch, ...]:
 
 
 def _rule_of_pinned(path: str) -> Rule:
-    """A repository that is not there yet may be made: only what it would start is undone."""
+    """Return the rule of a pinned path.
+
+    A repository that does not exist yet may be created: only what starts programs is undone in it.
+    """
     above, name, below = path.partition("/.git/")
     new = bool(name) and below and not os.path.lexists(f"{above}/.git")
     return rule_of(path) if new else "exact"
 
 
 def _found(path: str, roots: list[str], rule: Rule) -> Iterator[Watch]:
-    """The path itself, or what stands in its way: a link, with what it leads to, or a file."""
+    """Yield the path itself, or what blocks it: a file, or a link with its target."""
     root = next((root for root in roots if path.startswith(root.rstrip("/") + "/")), "")
     real = real_path(path)
     if root:
@@ -431,7 +438,7 @@ def _found_changed(watch: Watch, saved: Saved, aside: Aside, *, around: Surround
 
 
 def repository_roots(cage: Cage) -> tuple[str, ...]:
-    """The folders of a cage in which a command could make or change repositories."""
+    """Return the folders in which a command could create or change repositories."""
     folders = [real_path(folder) for folder in cage.folders]
     folders += [path for path in map(real_path, cage.writable) if is_git_folder(path)]
     outer = (one for one in folders if not any(one.startswith(f"{other}/") for other in folders))
@@ -439,12 +446,12 @@ def repository_roots(cage: Cage) -> tuple[str, ...]:
 
 
 def is_git_folder(path: str) -> bool:
-    """Whether a folder holds the history of a repository."""
+    """Return whether a folder contains the history of a repository."""
     return all(os.path.lexists(f"{path}/{name}") for name in ("HEAD", "objects", "refs"))
 
 
 def rule_of(path: str) -> Check:
-    """Return how git may change a path of its own."""
+    """Return the rule by which git may change a path of its own."""
     name = os.path.basename(path)
     if name in ("config", "config.worktree", ".gitmodules"):
         return "config"
@@ -465,20 +472,23 @@ def _touches(name: bytes, other: bytes) -> bool:
 
 
 def _lock(fd: int) -> None:
+    """Take the journal's lock, waiting a while for another process. Raises OSError."""
     end = time.monotonic() + PATIENCE
-    while True:
+    while True:  # polled, since a blocking flock has no timeout
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > end:
-                raise OSError(errno.EAGAIN, "another process keeps the journal of guards") from None
+                raise OSError(
+                    errno.EAGAIN, "another process holds the lock on the journal of protected files"
+                ) from None
             time.sleep(0.005)
         else:
             return
 
 
 def _told(changes: list[Change], aside: Aside, *, when: str) -> Iterator[str]:
-    """What to tell a person and the model of what was found."""
+    """Yield the notices for the user and the model about changes."""
     restored = [change.words for change in changes if change.restored]
     failed = [change.words for change in changes if not change.restored]
     if restored:

@@ -1,9 +1,9 @@
-"""Protected files that belong to the project: instructions of agents, definitions of CI.
+"""Protected project files: instructions for agents and CI definitions, at any depth.
 
-They lie at any depth of a workspace that a command may write, and git changes them in ordinary
-work, so no mount holds them. They are noted before a command that nobody was asked about, and put
-back afterwards, unless the change is one that somebody agreed to or that comes out of the
-repository: content that git had before the command began, under that very path.
+A command may write anywhere in the workspace, and git changes these files in ordinary work, so no
+mount holds them. They are noted before a command that runs without approval and restored after it,
+unless somebody agreed to the change or it comes out of the repository: content that git had under
+that very path before the command began.
 """
 
 from __future__ import annotations
@@ -29,33 +29,35 @@ from travois.sandbox.guard.check import Change, list_few, plain
 from travois.sandbox.guard.saved import SLACK, Aside, Node, Saved, hold, read, restore, save
 
 MOST_BYTES = 32 * 1024 * 1024
-"""How much content is noted. Beyond that a change is noticed but cannot be undone."""
+"""The bytes of contents that are kept. Beyond that a change is noticed but cannot be undone."""
 MOST_HELD = 100
-"""How many files are mounted read-only for one command: each takes the sandbox a millisecond."""
+"""The most files mounted read-only for one command: each costs the sandbox a millisecond."""
 LARGEST = 512 * 1024 * 1024
-"""How much of an index of git is read."""
+"""The most bytes of a git index that are read."""
 PUT_BACK = (
-    "Protected files of the project changed while a command ran that nobody was asked about, and "
-    "were put back: {}.{} To change one, use Edit or Write, or a shell command that only writes "
-    "this file: the user is asked then. A rule such as Edit({}) lets commands write it."
+    "Protected project files changed during a command that ran without approval and were restored: "
+    "{}.{} To change one, use Edit or Write, or a shell command that writes only this file; the "
+    "user is then asked to approve it. A permission rule such as Edit({}) lets commands write it."
 )
 NOT_PUT_BACK = (
-    "Protected files of the project changed while a command ran that nobody was asked about, and "
-    "could NOT be put back: {}. Look at them before you go on."
+    "Protected project files changed during a command that ran without approval, and could NOT be "
+    "restored: {}. Review them before you continue."
 )
 SINCE_KILLED = (
-    "Protected files of the project differ from what they were when a command began whose session "
-    "was killed: {}. Unless you changed them yourself, look at them."
+    "Protected project files differ from what they were before a command whose session was killed: "
+    "{}. Unless you changed them yourself, review them."
 )
 FANOUT = Struct(">II")
+ROOT_NAME = b""
+"""The name of a path itself in its saved tree."""
 NONE = b""
-"""Stands for the digest of a file that is not there."""
+"""Stands for the digest of a missing file."""
 ACCEPTED = "accepted"
-"""The file that tells which changes of ours other processes are to take for agreed to."""
+"""The file that tells other processes which of our changes are agreed to."""
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """What a file was: when it was read, and which folder it belonged to."""
+    """The state of a file, when it was read, and the folder that it belonged to."""
 
     node: Node
     at: int
@@ -65,7 +67,7 @@ class Noted(msgspec.Struct, frozen=True):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A command that nobody was asked about: when it began, what rules allow it, and where."""
+    """A command that runs without approval: its start, the rules that allow it, and its folders."""
 
     at: int
     unasked: Unasked
@@ -73,9 +75,9 @@ class Running(msgspec.Struct, frozen=True):
 
 
 class Instructions:
-    """The protected files of the project as they are to be, while commands run in some folders.
+    """The protected project files and the state that they are to keep while commands run.
 
-    `folder` is one that no command can write, and `find` lists such files below some folders.
+    `folder` is one that no command can write; `find` lists such files below some folders.
     """
 
     def __init__(self, folder: str, find: Callable[[tuple[str, ...]], list[str]]) -> None:
@@ -85,7 +87,7 @@ class Instructions:
         self._left = MOST_BYTES
 
     def note(self, roots: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
-        """Take files for how they are to be, but for those that another command must leave alone.
+        """Note the state of files, except those that another command must leave alone.
 
         Returns the digests of all of them.
         """
@@ -102,11 +104,11 @@ class Instructions:
         self._running[name] = running
 
     def check_all(self) -> list[str]:
-        """Check what all commands that run have changed; returns what to tell."""
+        """Check the changes of all running commands; return the notices."""
         return [words for name in self._running for words in self.check(name)]
 
     def check(self, name: str) -> tuple[str, ...]:
-        """Put back what nobody agreed to, and take over all other changes."""
+        """Restore the files whose changes nobody agreed to, and take over all other changes."""
         if name not in self._running:
             return ()
         aside = Aside(os.path.join(self._folder, "replaced"))
@@ -114,9 +116,9 @@ class Instructions:
         return tuple(_tell(changes, aside))
 
     def end(self, name: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-        """Check for the last time what a command has changed.
+        """Check the changes of a command for the last time.
 
-        What a command changed that somebody agreed to is taken over for those that still run.
+        Changes that somebody agreed to are taken over for the commands that still run.
         """
         told = self.check(name)
         if self._running.pop(name, None) is None and self._running:
@@ -126,7 +128,7 @@ class Instructions:
         return told
 
     def accept(self, path: str, data: bytes | None) -> None:
-        """Take a change that somebody agreed to for what a file is to be, in all processes."""
+        """Accept a change that somebody agreed to as the state to keep, in all processes."""
         if not protected(path):
             return
         roots = tuple(root for one in self._running.values() for root in one.roots)
@@ -140,11 +142,12 @@ class Instructions:
             file.write(_record(path, _digest(is_.node) if is_ else NONE))
 
     def forget_accepted(self) -> None:
-        """Drop what was agreed to while commands ran that have ended."""
+        """Forget the changes agreed to during commands that have ended."""
         with suppress(FileNotFoundError):
             os.unlink(os.path.join(self._folder, ACCEPTED))
 
     def _check(self, roots: tuple[str, ...], aside: Aside) -> Iterator[Change]:
+        """Take over the changes that are legitimate and restore the other files."""
         known = (path for path in self._noted if _below(path, roots))
         found = {*_with_targets(self._find(roots), roots), *known}
         now = {path: self._look(path, roots) for path in sorted(found)}
@@ -159,13 +162,13 @@ class Instructions:
                 yield self._put_back(path, was, is_, aside)
 
     def _free(self, paths: Iterable[str], roots: tuple[str, ...]) -> list[str]:
-        """Return those in some folders that no command which runs must leave alone."""
+        """Return the files in some folders that no running command must leave alone."""
         held = tuple(root for one in self._running.values() for root in one.roots)
         inner = (path for path in _with_targets(paths, roots) if _below(path, roots))
         return [path for path in inner if not _below(path, held)]
 
     def _look(self, path: str, roots: tuple[str, ...]) -> Noted | None:
-        """Return what a file is, without reading one that cannot have changed since."""
+        """Return the state of a file, without reading one that cannot have changed since."""
         root = next((root for root in roots if _below(path, (root,))), "")
         known = self._noted.get(path)
         if (
@@ -176,7 +179,7 @@ class Instructions:
             return known
         at = time.time_ns()
         try:
-            node = read(path).get(NONE)
+            node = read(path).get(ROOT_NAME)
         except OSError:
             return known
         if node is None or node.kind == "folder" or not root:
@@ -189,7 +192,7 @@ class Instructions:
     def _find_moved(self, now: dict[str, Noted | None]) -> Iterator[tuple[str, str]]:
         """Find files that moved with the folder that they guide, with their old paths.
 
-        Only that: to move the file itself is to give its words to another folder.
+        A file moved by itself does not count: that would apply its instructions to another folder.
         """
         fresh = {path: is_ for path, is_ in now.items() if is_ and path not in self._noted}
         if not fresh:
@@ -205,6 +208,7 @@ class Instructions:
                 yield path, old
 
     def _is_agreed(self, path: str, was: Noted | None, is_: Noted | None) -> bool:
+        """Return whether a user, a rule or git made this change legitimate."""
         running = [one for one in self._running.values() if _below(path, one.roots)]
         if all(path in one.unasked.held for one in running):
             return True
@@ -231,8 +235,9 @@ class Instructions:
             self._noted[path] = is_
 
     def _put_back(self, path: str, was: Noted | None, is_: Noted | None, aside: Aside) -> Change:
+        """Restore a file to its noted state, or remove it if there was none."""
         root = _root(was, is_)
-        tree = ((NONE, was.node),) if was else ()
+        tree = ((ROOT_NAME, was.node),) if was else ()
         done = True
         try:
             _restore(Saved(path, root, 0, tree), aside)
@@ -244,29 +249,29 @@ class Instructions:
 
 
 def _restore(saved: Saved, aside: Aside) -> None:
-    """Make a file what it was, although a command closed it, or its folder, to us."""
+    """Restore a file, even if a command closed it, or its folder, to us."""
     tuple(hold(save(saved.path, saved.root), aside))
     try:
-        restore(saved, NONE, aside)
+        restore(saved, ROOT_NAME, aside)
     except PermissionError:  # what cannot be read can be moved
         with spot(saved.path) as place:
             aside.move(place, root=saved.root)
-        restore(saved, NONE, aside)
+        restore(saved, ROOT_NAME, aside)
 
 
 def _tell(changes: list[Change], aside: Aside) -> Iterator[str]:
-    """Say to a person and to the model what was found."""
+    """Yield the notices about changes for the user and the model."""
     done = [change.words for change in changes if change.restored]
     failed = [change.words for change in changes if not change.restored]
     if done:
-        kept = f" What the command wrote is in {aside.path}." if aside.path else ""
+        kept = f" The command's versions are in {aside.path}." if aside.path else ""
         yield PUT_BACK.format(list_few(done), kept, done[0])
     if failed:
         yield NOT_PUT_BACK.format(list_few(failed))
 
 
 def find_held(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return the files that a mount can keep as they are: what has a second name can be changed."""
+    """Return the files that a mount can hold: a second hard link would be a way around it."""
     plain_ones = (path for path in paths if _has_one_name(path))
     return tuple(islice(plain_ones, MOST_HELD))
 
@@ -279,12 +284,12 @@ def _has_one_name(path: str) -> bool:
 
 
 def tell_killed(before: Iterable[tuple[str, bytes]], paths: Iterable[str]) -> Iterator[str]:
-    """Say which files differ from what a killed session noted; they stay as they are.
+    """Report the files that differ from what a killed session noted; they stay as they are.
 
-    The user may have changed them since, and what git has in its index is no surprise.
+    The user may have changed them since, and content that git has in its index is no surprise.
     """
     known = dict(before)
-    now = {path: read(path).get(NONE) for path in {*known, *paths}}
+    now = {path: read(path).get(ROOT_NAME) for path in {*known, *paths}}
     differing = (
         path
         for path, node in sorted(now.items())
@@ -298,8 +303,9 @@ def tell_killed(before: Iterable[tuple[str, bytes]], paths: Iterable[str]) -> It
 def is_from_git(path: str, was: Node | None, is_: Node | None, *, since: int) -> bool:
     """Return whether a change is one that git makes when it moves to another commit.
 
-    The index has the path with this very content, or no longer has it, and the content that came
-    or went was among the objects before a moment that no program can fake: the kernel's clock.
+    The index must list the path with this content, or no longer list it, and the content must have
+    been among git's objects before the command began, by the kernel's clock, which no program can
+    set back.
     """
     node = is_ or was
     top = _find_top(path)
@@ -316,14 +322,14 @@ def is_from_git(path: str, was: Node | None, is_: Node | None, *, since: int) ->
 
 
 def _find_top(path: str) -> str:
-    """Return the working tree that a file belongs to."""
+    """Return the working tree that a file belongs to; empty if none."""
     parts = path.split("/")
     folders = ("/".join(parts[:depth]) for depth in range(len(parts) - 1, 0, -1))
     return next((folder for folder in folders if os.path.lexists(f"{folder}/.git")), "")
 
 
 def _git_folders(top: str) -> tuple[str, str]:
-    """Return where a working tree has its index, and where its objects are."""
+    """Return the folder with a working tree's index, and the one with its objects."""
     git = f"{top}/.git"
     if os.path.isfile(git):
         git = os.path.join(top, _text(git).removeprefix("gitdir:").strip())
@@ -339,7 +345,7 @@ def _text(path: str) -> str:
 
 
 def _read_plain(path: str, most: int) -> bytes:
-    """Read a file, and nothing that one may have to wait for. Raises OSError."""
+    """Read a regular file, never one that could block. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with open(fd, "rb") as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -348,7 +354,7 @@ def _read_plain(path: str, most: int) -> bytes:
 
 
 def _find_blob(index: str, wanted: bytes) -> bytes | None:
-    """Return the name of the blob that an index has for a path. Raises if it is not understood."""
+    """Return the blob that an index lists for a path. Raises if the index is not understood."""
     data = _read_plain(index, LARGEST)
     return next((blob_at(data, at) for at, name in iterate_entries(data) if name == wanted), None)
 
@@ -358,7 +364,7 @@ def _blob_name(data: bytes) -> bytes:
 
 
 def _was_held(objects: str, name: bytes, *, since: int) -> bool:
-    """Return whether an object was there at a moment, alone or in a pack."""
+    """Return whether an object existed at a moment, alone or in a pack."""
     text = name.hex()
     loose = f"{objects}/{text[:2]}/{text[2:]}"
     packs = (f"{objects}/pack/{one}" for one in _names(f"{objects}/pack") if one.endswith(".idx"))
@@ -368,14 +374,14 @@ def _was_held(objects: str, name: bytes, *, since: int) -> bool:
 
 
 def _is_older(path: str, since: int) -> bool:
-    """Return whether a file is as it was at a moment: a change of anything sets this time."""
+    """Return whether a file is unchanged since a moment: any change sets its ctime."""
     with suppress(OSError):
         return os.lstat(path).st_ctime_ns < since
     return False
 
 
 def _lists(pack: str, name: bytes) -> bool:
-    """Return whether the index of a pack, of version 2, has an object."""
+    """Return whether a pack's index, version 2, contains an object."""
     with suppress(OSError, error), open(pack, "rb") as file:
         file.seek(8 + 4 * max(0, name[0] - 1))
         first, last = FANOUT.unpack(file.read(8))
@@ -394,7 +400,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _with_targets(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]:
-    """Return the same files, and what links among them lead to in the workspace."""
+    """Yield the same files, and the targets of links among them in the workspace."""
     for path in paths:
         yield path
         if os.path.islink(path):
@@ -404,7 +410,7 @@ def _with_targets(paths: Iterable[str], roots: tuple[str, ...]) -> Iterator[str]
 
 
 def _owner(path: str, root: str) -> str:
-    """Return the folder in which a protected file has its meaning."""
+    """Return the folder that a protected file applies to."""
     above, owner = os.path.basename(root), root
     for name in path.removeprefix(f"{root}/").split("/")[:-1]:
         if is_checked(name, above):
@@ -414,7 +420,7 @@ def _owner(path: str, root: str) -> str:
 
 
 def _is_free(folder: str) -> bool:
-    """Return whether nothing has taken the place of a folder, nor of one that held it."""
+    """Return whether nothing has replaced a folder or one that contained it."""
     return not os.path.lexists(folder) and os.path.realpath(folder) == folder
 
 
@@ -432,7 +438,7 @@ def _below(path: str, roots: tuple[str, ...]) -> bool:
 
 
 def _is_same(was: Noted | None, is_: Noted | None) -> bool:
-    """Return whether a file says the same; its mode says nothing."""
+    """Return whether a file has the same contents; its mode does not count."""
     if was is None or is_ is None:
         return was is is_
     if was.node.data is None or is_.node.data is None:

@@ -1,8 +1,8 @@
-"""The git repositories below a folder: `.git` at any depth, and folders that git takes for one.
+"""Finding the git repositories below a folder, at any depth, and guarding what git runs in them.
 
-Git runs programs that the configuration and the hooks of a repository name. A command may make
-one anywhere in the workspace, so each folder is listed once and again whenever it changes. The same
-listing finds protected files of the project at any depth: instructions, definitions of CI.
+Git runs programs that a repository's configuration and hooks name. A command may create a
+repository anywhere in the workspace, so each folder is listed once, and again whenever it changes.
+The same listing finds protected project files at any depth: instructions and CI definitions.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from travois.sandbox.guard.folders import KernelChanges, TimedChanges, Unheard
 from travois.sandbox.guard.saved import Aside, Node, Saved, Tree, read_names, restore
 
 BELOW_GIT = ("modules", "worktrees")
-"""The folders of a repository that hold others: of submodules and of linked worktrees."""
+"""The folders of a repository that contain others: submodules and linked worktrees."""
 CHECKOUTS = ((".claude", "worktrees"), (".travois", "worktrees"))
-"""Folders of settings, and what in them holds checkouts: those are workspaces of their own."""
+"""Settings folders, with the folder in them that contains checkouts, which are workspaces."""
 Kind = Literal["plain", "git", "protected", "dependencies"]
-"""What a folder is: one of the project, a repository, one whose files are all protected, or one
-with files of other projects or of git, which are only searched for repositories."""
+"""The kind of a folder: of the project, a repository, one of protected files only, or one with
+files of other projects or of git, which is only searched for repositories."""
 
 
 class Folder(msgspec.Struct):
-    """A folder as it was listed: the folders in it by inode, repositories and protected files."""
+    """A folder as it was listed: its folders by inode, repositories and protected files."""
 
     kind: Kind
     inner: dict[str, int]
@@ -40,7 +40,7 @@ class Folder(msgspec.Struct):
 
 
 class Repositories:
-    """The repositories below one folder, kept up to date by what changes."""
+    """The repositories below one folder, kept up to date as folders change."""
 
     def __init__(self, root: str, *, timed: bool = False) -> None:
         self._root, self._timed = root, timed
@@ -49,11 +49,11 @@ class Repositories:
         self._found: dict[str, tuple[str, ...]] = {}
         self._protected: dict[str, tuple[str, ...]] = {}
         self._closed: set[str] = set()
-        """Folders that could not be listed, to be tried again."""
+        """Folders that could not be listed, tried again later."""
         self._lock = Lock()
 
     def find(self) -> frozenset[str]:
-        """The paths of all repositories that are there now; a `.git` may be a file or a link."""
+        """Return the paths of all repositories that exist now; a `.git` may be a file or a link."""
         with self._lock:
             try:
                 self._update() if self._changes is not None else self._begin()
@@ -67,14 +67,14 @@ class Repositories:
             return [path for paths in self._protected.values() for path in paths]
 
     def close(self) -> None:
-        """Watch nothing any more; the next search lists everything anew."""
+        """Stop watching; the next search lists everything anew."""
         with self._lock:
             if self._changes is not None:
                 self._changes.close()
             self._changes = None
 
     def _begin(self) -> None:
-        """List everything anew; by time where there are more folders than may be watched."""
+        """List everything anew; by timestamps where there are more folders than may be watched."""
         if self._changes is not None:
             self._changes.close()
         self._folders, self._found, self._protected, self._closed = {}, {}, {}, set()
@@ -89,6 +89,7 @@ class Repositories:
             self._begin()
 
     def _update(self) -> None:
+        """List again the folders that changed, and forget those that are gone."""
         assert self._changes is not None
         changed, gone = self._changes.changed()
         for folder in gone:
@@ -107,7 +108,7 @@ class Repositories:
             waiting += self._read(*waiting.pop())
 
     def _list(self, folder: str, kind: Kind) -> None:
-        """List one folder again, and all that is new in it."""
+        """List one folder again, and everything new in it."""
         before = dict(self._folders[folder].inner)
         for path, inner in self._read(folder, kind):
             self._scan(path, inner)
@@ -116,11 +117,13 @@ class Repositories:
             self._drop(path)
 
     def _read(self, folder: str, kind: Kind) -> list[tuple[str, Kind]]:
-        """Take note of what a folder holds; returns the folders in it that are to be listed."""
+        """List one folder; return the folders in it that are to be listed next."""
         assert self._changes is not None
         known = self._folders.get(folder)
         try:
-            self._changes.watch(folder)  # before it is listed, so that nothing slips between
+            self._changes.watch(
+                folder
+            )  # before the listing, so that no change between the two is missed
             names, inner = _entries(folder)
         except OSError:
             self._folders[folder] = Folder(kind, {})
@@ -148,7 +151,7 @@ class Repositories:
                 found.pop(folder, None)
 
     def _drop(self, folder: str) -> None:
-        """Forget a folder and all below it."""
+        """Forget a folder and everything below it."""
         waiting = [folder]
         while waiting:
             path = waiting.pop()
@@ -163,7 +166,7 @@ class Repositories:
 
 
 def _entries(folder: str) -> tuple[set[str], dict[str, int]]:
-    """The names in a folder, and the folders among them by their paths, with their inodes."""
+    """Return the names in a folder, and the paths of its folders with their inodes."""
     names, inner = set[str](), dict[str, int]()
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -174,7 +177,7 @@ def _entries(folder: str) -> tuple[set[str], dict[str, int]]:
 
 
 def _repositories(folder: str, names: set[str], *, is_git: bool) -> tuple[str, ...]:
-    """The repositories that a folder is or names; see `is_git_directory` in git's setup.c."""
+    """Return the repositories that a folder is or names, as git's `is_git_directory` decides."""
     linked = "commondir" in names
     whole = "HEAD" in names and (linked or ("objects" in names and "refs" in names))
     own = (folder,) if is_git or whole else ()
@@ -195,7 +198,7 @@ def _protected(
 
 
 def _kind(name: str, above: str, around: Kind) -> Kind:
-    """Return what a folder in another one is."""
+    """Return the kind of a folder inside another one."""
     if around != "git" and _is_git_name(name):
         return "git"
     if around in ("git", "dependencies") or name in DEPENDENCIES:
@@ -206,26 +209,26 @@ def _kind(name: str, above: str, around: Kind) -> Kind:
 
 
 def _is_git_name(name: str) -> bool:
-    """Whether git finds a repository by this name, on a disk that ignores case too."""
+    """Return whether git finds a repository by this name, on a disk that ignores case too."""
     return name.casefold() == ".git"
 
 
-# Repositories inside a workspace: what a command may change in one, and undoing the rest.
+# Repositories inside a workspace: the changes that a command may make, and undoing the others.
 
 
 NAMES = ("config", "config.worktree", "commondir", "hooks")
-"""What git reads in a repository to know which programs to start, and where more of that is."""
+"""Names in a repository that make git start programs, or point to where more of that is."""
 CONFIGS = (b"config", b"config.worktree")
 POINTER = b"gitdir:"
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a check of one repository has to know of the rest."""
+    """The rest of the workspace, as far as checking one repository needs it."""
 
     roots: tuple[str, ...] = ()
     """The folders that belong to the workspace."""
     known: frozenset[str] = frozenset()
-    """All repositories there: what one of them points to is checked as well."""
+    """All repositories there: one that another points to is checked as well."""
     lifted: tuple[str, ...] = ()
     """Paths that the command was allowed to write by name."""
 
@@ -256,7 +259,7 @@ def check_repository(saved: Saved, aside: Aside, *, around: Surroundings) -> Che
 
 
 def find_dangerous(path: str, *, around: Surroundings) -> tuple[str, ...]:
-    """Return what would start programs in a repository that is new; nothing is changed."""
+    """Return what would start programs in a new repository; nothing is changed."""
     now = read_names(path, NAMES)
     allowed = partial(_stays_within, path, around.roots)
     found = list[str]()
@@ -265,7 +268,7 @@ def find_dangerous(path: str, *, around: Surroundings) -> tuple[str, ...]:
             undone = settle(b"", node.data, allowed=allowed).undone
             found += [f"{os.fsdecode(name)} ({', '.join(map(plain, undone))})"] if undone else []
         elif not _is_acceptable(name, now, path=path, around=around):
-            found.append(plain(os.fsdecode(name)) or "where it leads")
+            found.append(plain(os.fsdecode(name)) or "its target")
     return tuple(found)
 
 
@@ -293,7 +296,7 @@ def _is_lifted(path: str, name: bytes, around: Surroundings) -> bool:
 
 
 def _is_acceptable(name: bytes, now: Tree, *, path: str, around: Surroundings) -> bool:
-    """Whether what has a name in a repository now leads git to no program of a command's choice."""
+    """Return whether a name in a repository leads git to no program of a command's choice."""
     node = now.get(name)
     if not name:
         return node is None or _leads_to(node, path) in around.known
@@ -302,7 +305,7 @@ def _is_acceptable(name: bytes, now: Tree, *, path: str, around: Surroundings) -
     if name == b"commondir":
         return node is None or (node.kind == "file" and _is_own(path, node.data or b""))
     if node is None:
-        return False  # a hook of the user's was removed
+        return False  # the user's own hook was removed
     if node.kind == "folder":
         return True
     if node.kind != "file" or node.data is None or name.count(b"/") != 1:
@@ -311,7 +314,7 @@ def _is_acceptable(name: bytes, now: Tree, *, path: str, around: Surroundings) -
 
 
 def _leads_to(node: Node, path: str) -> str:
-    """The repository that a `.git` which is no folder stands for; empty if it names none."""
+    """Return the repository that a `.git` file or link names; empty if it names none."""
     if node.kind == "link":
         return os.path.realpath(path)
     data = (node.data or b"").strip() if node.kind == "file" else b""
@@ -322,7 +325,7 @@ def _leads_to(node: Node, path: str) -> str:
 
 
 def _is_own(path: str, data: bytes) -> bool:
-    """Whether a linked worktree shares the files of the repository that it lies in."""
+    """Return whether a linked worktree shares the files of the repository that it lies in."""
     folder, above = os.path.split(os.path.dirname(path))[::-1]
     target = os.path.join(path, os.fsdecode(data.strip()))
     return folder == "worktrees" and b"\0" not in data and os.path.realpath(target) == above
@@ -331,7 +334,7 @@ def _is_own(path: str, data: bytes) -> bool:
 def _stays_within(
     path: str, roots: tuple[str, ...], key: str, values: tuple[str | None, ...]
 ) -> bool:
-    """Whether a setting names a working tree inside the workspace, as that of a submodule does."""
+    """Return whether a setting names a working tree inside the workspace, as a submodule's does."""
     if key != "core.worktree":
         return False
     trees = (os.path.realpath(os.path.join(path, value or "/")) for value in values)

@@ -1,7 +1,7 @@
-"""The saved state of a protected path: what it was, how it differs from that, and putting it back.
+"""The saved state of a protected path: reading it, comparing it, and restoring it.
 
-Everything is opened name by name in the folder before it, and no link is ever followed: between
-the save and the check, a hostile program may have put anything in the place of anything.
+Each part of a path is opened in the folder before it, and no link is ever followed: between the
+save and the check, a hostile program may have replaced anything.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ import msgspec
 
 from travois.files.openat import Spot, make_folders, spot
 
-# Where things go that were put in the place of protected files.
+# The folder for files that had replaced protected ones.
 
 
 MAX_SET_ASIDE_BYTES = 64 * 1024 * 1024
-"""How much is copied where it cannot be moved, because it lies on another disk."""
+"""The most bytes copied where a file cannot be moved because it is on another disk."""
 MAX_NAME_CHARS = 100
 KEPT = 30 * 24 * 3600
-"""How many seconds it stays."""
+"""Seconds for which removed files are kept."""
 
 
 class Aside:
-    """A folder for what one check takes away; it is made when there is something."""
+    """A folder for the files that one check removes, created when there is one."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self.path = ""
 
     def move(self, place: Spot, *, root: str) -> None:
-        """Take what has a name away. Raises OSError."""
+        """Move a file or folder here. Raises OSError."""
         target = self._target(place, root)
         try:
             os.rename(place.name, target, src_dir_fd=place.folder)
@@ -49,13 +49,13 @@ class Aside:
             _delete(place)
 
     def copy(self, place: Spot, *, root: str) -> None:
-        """Keep a copy of a file or link, which is about to be replaced."""
+        """Keep a copy of a file or link that is about to be replaced."""
         _copy(place, self._target(place, root), left=[MAX_SET_ASIDE_BYTES])
 
     def _target(self, place: Spot, root: str) -> str:
-        """A free name in our folder.
+        """Return a free name in our folder.
 
-        It is one name for the whole path: what was moved here before may be a link to anywhere.
+        It is one flat name for the whole path: an earlier entry may be a link to anywhere.
         """
         if not self.path:
             make_folders(Path(self._folder))
@@ -81,7 +81,7 @@ def _sweep(folder: str) -> None:
 
 
 def _copy(place: Spot, target: str, *, left: list[int]) -> None:
-    """Copy a file, a link or a folder; of anything else only the name stays."""
+    """Copy a file, a link or a folder; of anything else only the name."""
     found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
         os.symlink(os.readlink(place.name, dir_fd=place.folder), target)
@@ -115,11 +115,11 @@ def _delete(place: Spot) -> None:
 
 MOST_BYTES = 32 * 1024 * 1024
 MOST_NAMES = 5_000
-"""How much of one path is saved. Beyond that a change is noticed but cannot be undone."""
+"""The limits of one saved path. Beyond them a change is noticed but cannot be undone."""
 SLACK = 100_000_000
-"""Nanoseconds by which the clock of the file system may lag behind ours."""
+"""The nanoseconds by which the file system's clock may lag behind ours."""
 CHECKOUTS = b"worktrees"
-"""The folder in our own and Claude's settings that holds checkouts: agents work in there."""
+"""The folder in our own and Claude's settings that contains checkouts, where agents work."""
 READING = os.O_RDONLY | os.O_NONBLOCK
 
 Kind = Literal["file", "link", "folder", "other"]
@@ -132,13 +132,13 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     mode: int
     owner: tuple[int, int]
     stamp: tuple[int, int, int, int, int]
-    """Device, inode, size, and when content and anything at all were last changed."""
+    """Device, inode, size, mtime and ctime."""
     names: int
-    """How many names a file has: a second one would be a way to change it later."""
+    """A file's number of hard links: a second name would be a way to change it later."""
     data: bytes | None = None
 
     def is_like(self, other: Node) -> bool:
-        """Whether nothing that matters is different; commands cannot choose an owner."""
+        """Return whether all that matters is equal; commands cannot choose an owner."""
         if (self.kind, self.mode) != (other.kind, other.mode):
             return False
         if self.kind == "folder":
@@ -149,11 +149,11 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
 
 
 Tree = Mapping[bytes, Node]
-"""What is at a path, by names relative to it; nothing if nothing is there."""
+"""The nodes at a path, by names relative to it; empty if nothing is there."""
 
 
 class Holder(msgspec.Struct, frozen=True, array_like=True):
-    """A folder on the way to a protected path, and which one it was."""
+    """A folder above a protected path, with its identity."""
 
     path: str
     device: int
@@ -161,7 +161,7 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Saved(msgspec.Struct, frozen=True):
-    """What a protected path was at a moment."""
+    """The state of a protected path at a moment."""
 
     path: str
     root: str
@@ -172,12 +172,12 @@ class Saved(msgspec.Struct, frozen=True):
 
     @property
     def nodes(self) -> Tree:
-        """The tree, by names."""
+        """The nodes by name."""
         return dict(self.tree)
 
 
 class Reader:
-    """Reads trees; takes content that cannot have changed from an earlier save."""
+    """Reads trees, and takes contents that cannot have changed from an earlier save."""
 
     def __init__(self, earlier: Saved | None, *, checkouts: bool) -> None:
         self._known: Tree = earlier.nodes if earlier else {}
@@ -186,7 +186,7 @@ class Reader:
         self._bytes, self._names = MOST_BYTES, MOST_NAMES
 
     def read(self, place: Spot, name: bytes = b"") -> Iterator[tuple[bytes, Node]]:
-        """What has a name in an open folder, with all that is in it."""
+        """Yield a name in an open folder, with everything in it."""
         self._names -= 1
         if self._names < 0:
             return
@@ -204,6 +204,7 @@ class Reader:
         yield name, node
 
     def _inner(self, place: Spot, name: bytes) -> Iterator[tuple[bytes, Node]]:
+        """Yield everything in a folder; nothing if it cannot be opened."""
         try:
             fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
@@ -218,6 +219,7 @@ class Reader:
             os.close(fd)
 
     def _filled(self, node: Node, place: Spot, name: bytes) -> Node:
+        """Return the node with its content, taken from an earlier save if that still holds."""
         known = self._known.get(name)
         same = known is not None and (known.kind, known.stamp) == (node.kind, node.stamp)
         if same and known is not None and known.stamp[-1] < self._settled:
@@ -238,7 +240,7 @@ class Reader:
 def save(
     path: str, root: str, earlier: Saved | None = None, *, names: tuple[str, ...] = ()
 ) -> Saved:
-    """What a path is now; `earlier` saves the reading of what has not changed since.
+    """Return the current state of a path; `earlier` saves reading what has not changed since.
 
     With names given, only these are read of a folder.
     """
@@ -248,13 +250,13 @@ def save(
 
 
 def read(path: str, earlier: Saved | None = None) -> Tree:
-    """What is at a path; a path that leads through a link or a file has nothing."""
+    """Return the nodes at a path; a path that leads through a link or a file has none."""
     if not os.path.lexists(path):
-        return {}  # by whatever way; most protected names are not there, and this is faster
+        return {}  # most protected names are missing, and this is faster
     try:
         with spot(path) as place:
             tree = dict(Reader(earlier, checkouts=_has_checkouts(path)).read(place))
-            # A folder that is there for checkouts alone counts as none: we make it when we need it.
+            # A folder with nothing but checkouts counts as missing: we create it for those.
             bare = len(tree) == 1 and _has_checkouts(path) and tree[b""].kind == "folder"
             return {} if bare and _holds(place, os.fsdecode(CHECKOUTS)) else tree
     except OSError as error:
@@ -264,7 +266,7 @@ def read(path: str, earlier: Saved | None = None) -> Tree:
 
 
 def read_names(path: str, names: tuple[str, ...], earlier: Saved | None = None) -> Tree:
-    """What some names in a folder are; what is no folder is read as itself."""
+    """Return the nodes of some names in a folder; anything but a folder is read as itself."""
     reader, tree = Reader(earlier, checkouts=False), dict[bytes, Node]()
     with suppress(FileNotFoundError, NotADirectoryError), spot(path) as place:
         found = _found(place)
@@ -280,7 +282,7 @@ def read_names(path: str, names: tuple[str, ...], earlier: Saved | None = None) 
 
 
 def differences(before: Tree, now: Tree) -> Iterator[bytes]:
-    """The names that differ, from the top down; what is in a folder that is new goes with it."""
+    """Yield the names that differ, from the top down; a new folder stands for its contents."""
     added = list[bytes]()
     for name in sorted(before.keys() | now.keys()):
         was, is_ = before.get(name), now.get(name)
@@ -294,9 +296,9 @@ def differences(before: Tree, now: Tree) -> Iterator[bytes]:
 
 
 def hold(saved: Saved, aside: Aside) -> Iterator[str]:
-    """Put back folders on the way that were renamed, if they lie beside their old name.
+    """Restore parent folders that were renamed, if they lie beside their old name.
 
-    A repository whose `.git` was moved away and replaced would else be left in two pieces.
+    A repository whose `.git` was moved away and replaced would otherwise be left in two pieces.
     """
     for holder in saved.holders:
         if _stays(holder):
@@ -315,7 +317,7 @@ def hold(saved: Saved, aside: Aside) -> Iterator[str]:
 
 
 def restore(saved: Saved, name: bytes, aside: Aside) -> None:
-    """Put one name back to what it was; what is there goes aside. Raises OSError."""
+    """Restore one name to its saved state, after setting the present one aside. Raises OSError."""
     node = saved.nodes.get(name)
     path = os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
     if node is not None:
@@ -339,9 +341,9 @@ def restore(saved: Saved, name: bytes, aside: Aside) -> None:
 
 
 def put(place: Spot, node: Node) -> None:
-    """Give a name this content, all at once and as a new file: old links to it lead elsewhere."""
+    """Write a name's contents atomically and as a new file: old hard links lead elsewhere."""
     if node.data is None:
-        raise OSError(errno.EFBIG, "it was too large to be saved", place.path)
+        raise OSError(errno.EFBIG, "it was too large to save", place.path)
     draft = place.beside(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         if node.kind == "link":
@@ -350,7 +352,7 @@ def put(place: Spot, node: Node) -> None:
             fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             with os.fdopen(fd, "wb") as file:
                 file.write(node.data)
-                file.flush()  # a later write would set the time anew
+                file.flush()  # a write after utime would change the mtime again
                 _dress(fd, node)
                 os.utime(fd, ns=(node.stamp[3], node.stamp[3]))
         ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
@@ -361,7 +363,7 @@ def put(place: Spot, node: Node) -> None:
 
 
 def _remove(place: Spot, found: Node, saved: Saved, aside: Aside) -> None:
-    """Take away what was not there; checkouts of agents stay, with the folder that holds them."""
+    """Remove what did not exist; checkouts of agents stay, with the folder that contains them."""
     kept = os.fsdecode(CHECKOUTS)
     if found.kind != "folder" or place.path != saved.path or not _has_checkouts(saved.path):
         aside.move(place, root=saved.root)
@@ -399,7 +401,7 @@ def _dress(fd: int, node: Node) -> None:
 
 
 def _clear_way(path: str, saved: Saved, aside: Aside) -> None:
-    """Move aside whatever is on the way to a path and is no folder."""
+    """Move aside everything above a path that is not a folder."""
     way = path.removeprefix(saved.root + "/").split("/")[:-1]
     for depth in range(1, len(way) + 1):
         with suppress(FileNotFoundError), spot("/".join((saved.root, *way[:depth]))) as place:
@@ -409,6 +411,7 @@ def _clear_way(path: str, saved: Saved, aside: Aside) -> None:
 
 
 def _holders(path: str, root: str) -> Iterator[Holder]:
+    """Yield the folders between a root and a path."""
     way = path.removeprefix(root + "/").split("/")[:-1]
     for depth in range(1, len(way) + 1):
         at = "/".join((root, *way[:depth]))
@@ -419,7 +422,7 @@ def _holders(path: str, root: str) -> Iterator[Holder]:
 
 
 def _stays(holder: Holder) -> bool:
-    """Whether a folder is where it was and open to us."""
+    """Return whether a folder is where it was and open to us."""
     try:
         found = os.lstat(holder.path)
     except OSError:
@@ -429,7 +432,7 @@ def _stays(holder: Holder) -> bool:
 
 
 def _let_in(place: Spot) -> None:
-    """Open a folder of ours that was closed to us."""
+    """Make a folder of ours accessible that was closed to us."""
     fd = place.open(os.O_PATH | os.O_DIRECTORY)
     try:
         mode = os.fstat(fd).st_mode
@@ -456,7 +459,7 @@ def _names(place: Spot) -> list[str]:
 
 
 def _holds(place: Spot, name: str) -> bool:
-    """Whether a folder has an entry of that name."""
+    """Return whether a folder has an entry of that name."""
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
         return name in os.listdir(fd)

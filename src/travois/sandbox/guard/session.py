@@ -1,4 +1,4 @@
-"""The guards of the programs of one session, each closed when all that it started is gone."""
+"""The guards of one session's programs, each closed when everything its program started is gone."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 class Guarding:
-    """Which programs are guarded, and what is to be told of it.
+    """The guarded programs of a session, and the notices about their protected files.
 
-    Without a folder for the journal there is one until we close: then nothing survives a kill.
+    Without a folder for the journal there is a temporary one until we close: then nothing survives
+    a kill.
     """
 
     def __init__(self, folder: str) -> None:
@@ -32,7 +33,7 @@ class Guarding:
         self._told: list[str] = []
 
     def journal(self) -> Journal:
-        """Where guards keep what protected files were."""
+        """Open the journal in which guards save protected files."""
         if self._journal is None:
             from travois.sandbox.guard.guard import Journal
 
@@ -47,12 +48,12 @@ class Guarding:
 
     @property
     def is_open(self) -> bool:
-        """Whether a program runs, of this or another session, that could change protected files."""
+        """Whether a running program, of this or another session, could change protected files."""
         known = self._journal is not None or bool(self._folder)
         return known and self.journal().is_open()
 
     async def prepare(self, cage: Cage | None) -> None:
-        """Find the repositories that a command could change, without holding up anybody."""
+        """Find the repositories that a command could change, without blocking the event loop."""
         if cage is None or cage.profile == "look":
             return
         from travois.sandbox.guard.guard import repository_roots
@@ -61,9 +62,9 @@ class Guarding:
         await anyio.to_thread.run_sync(journal.find_repositories, roots)
 
     def hold_instructions(self, command: Command) -> Command:
-        """Make protected files of the project read-only for a program that may run for hours.
+        """Make protected project files read-only for a program that may run for hours.
 
-        What changes them meanwhile is then somebody else, and their changes stay.
+        If they change meanwhile, the user or another program did it, so those changes stay.
         """
         cage = command.cage
         if cage is None or cage.unasked is None:
@@ -76,17 +77,17 @@ class Guarding:
         return replace(command, cage=replace(cage, pinned=(*cage.pinned, *held), unasked=unasked))
 
     async def review(self, child: Child) -> None:
-        """Find the repositories that there are now that a program has ended."""
+        """Find the repositories that exist after a program has ended."""
         if child.guard is not None:
             await anyio.to_thread.run_sync(child.guard.refresh)
 
     def watch(self, child: Child) -> None:
-        """Check the protected files of a program that was started, when it is over."""
+        """Check the protected files of a started program once it has ended."""
         if child.guard is not None:
             self._children.append(child)
 
     def settle(self, is_over: Callable[[Child], bool], *, running: bool = False) -> None:
-        """Check the files of programs that have ended; close the guards of those all gone.
+        """Check the files of programs that have ended; close the guards of those that are all gone.
 
         With `running`, also look at programs that go on: a server in the background may plant a
         file and never end. Those that ended come first, since what they were allowed to change
@@ -104,17 +105,17 @@ class Guarding:
             self._told += child.guard.check()
 
     def recover(self) -> None:
-        """Check what processes that were killed had guarded."""
+        """Check the files that killed processes had guarded."""
         if self._folder and os.path.isdir(self._folder):
             self.journal().recover()
 
     def accept(self, path: str, data: bytes | None = None) -> None:
-        """Take a change of ours to a protected file for how it is to be."""
+        """Accept our own change to a protected file as its state to keep."""
         if self.is_open:
             self.journal().accept(path, data)
 
     def notices(self) -> tuple[str, ...]:
-        """What there is to tell; each is told once."""
+        """Return the pending notices, each once."""
         if self._journal is not None:
             self._told += self._journal.notices
             self._journal.notices.clear()
@@ -122,7 +123,7 @@ class Guarding:
         return told
 
     def close(self) -> None:
-        """Let go of the journal."""
+        """Release the journal."""
         if self._journal is not None:
             self._journal.stop_watching()
         if self._own:
