@@ -148,7 +148,7 @@ def test_show_prints_the_conversation_and_nothing_that_a_terminal_obeys(
         f"look at <script>alert('x')</script> & ␛[31mred\n2023-11-14 22:13 · /w · 1 turn · {ONE}\n"
         f"— Session {ONE} in /w\n— lab/echo-1, 0 tools (start)\n"
         "\nYou\nlook at <script>alert('x')</script> & ␛[31mred\n"
-        "  note: Told to the model (note)\n    It is Monday.\n"
+        "  note: Note to the model (note)\n    It is Monday.\n"
         "  thinking: thinking\n    hmm\n"
         "\necho-1\nI will **look**.\n"
         'Bash {"command":"cat <a>"}\nEdit {broken\n'
@@ -159,7 +159,7 @@ def test_show_prints_the_conversation_and_nothing_that_a_terminal_obeys(
         "\nModel\ndone\n— The reply stopped: length\n"
         "  note: memory\n    likes tea\n"
         "  note: Entries 3 to 4 were replaced by a summary (model)\n    we looked\n"
-        "— Rewound to entry 4: what was said after it is not part of this\n"
+        "— Rewound to entry 4: later messages were removed\n"
         "— The turn ended: aborted\n"
     )
 

@@ -134,7 +134,7 @@ def test_unsaved_text_is_never_overwritten_behind_the_editor(ground: Ground) -> 
         with pytest.raises(OSError, match="unsaved"):
             await ground.files(READS).replace(path, b"x\n", expect=digest(b"unsaved\n"))
         ground.editor.deaf = True
-        with pytest.raises(OSError, match="did not take"):
+        with pytest.raises(OSError, match="did not apply"):
             await ground.files().replace(path, b"x\n", expect=digest(b"unsaved\n"))
         assert Path(path).read_bytes() == b"saved\n"
         closed = ground.write("b", b"closed\n")

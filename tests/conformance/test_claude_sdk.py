@@ -270,7 +270,7 @@ def test_tools_of_the_host_are_offered_and_called(house: House) -> None:
             f" of {len(LONG_FAILURE):,} characters are left out here. All of it is in "
             in results(messages)[1]
         )
-        assert "switched off" in refused[0]
+        assert "is disabled" in refused[0]
         opening = messages[0]
         assert isinstance(opening, SystemMessage)
         assert opening.data["mcp_servers"] == [{"name": "calc", "status": "connected"}]
@@ -314,7 +314,7 @@ def test_configured_servers_are_told_switched_and_connected_anew(house: House) -
             assert results(await response(client)) == ["3"]
             with pytest.raises(Exception, match="bad cannot be reached"):
                 await client.reconnect_mcp_server("bad")
-            with pytest.raises(Exception, match="There is no server 'none'"):
+            with pytest.raises(Exception, match="There is no MCP server 'none'"):
                 await client.reconnect_mcp_server("none")
         assert (off["status"], one["status"]) == ("disabled", "connected")
         assert (one["serverInfo"]["name"], one["tools"][0]["name"]) == ("lender", "add")

@@ -47,7 +47,7 @@ def test_a_person_is_led_from_the_first_word_to_the_page(visitor: Program) -> No
     glass.type("\r")
     glass.until("✓ Read logs/friday.log  160 lines", "✓ Search for 'total'", "4/7", "❯ Mend it")
     glass.type("\r")
-    asked = glass.until("? Edit", "yes, this once", "asked because it writes", LABEL)
+    asked = glass.until("? Edit", "yes, this once", "needs approval: writes", LABEL)
     assert "+ mean = sum(prices) / len(prices) if prices else 0.0" in asked
     glass.still()
     glass.type("y")

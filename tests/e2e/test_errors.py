@@ -59,7 +59,7 @@ def test_a_server_that_went_away_is_not_waited_for(program: Program) -> None:
     done = program.ask("go on", "-c")
     assert done.code == 1
     assert "no server is listening" in done.err and "ANTHROPIC_BASE_URL" in done.err
-    assert "trying again" not in done.err
+    assert "retrying in" not in done.err
     (failed,) = [entry.fact for entry in program.facts() if isinstance(entry.fact, Failed)]
     assert (failed.attempt, failed.wait) == (1, -1.0)
 
@@ -425,7 +425,7 @@ def test_only_a_session_that_stays_is_said_to_be_resumable(program: Program) -> 
     program.extra = {"OLLAMA_BASE_URL": f"http://127.0.0.1:{free_port()}"}
     for flags in (("--plain",), ()):
         glass = Glass(program, "--model", "ollama/x", *flags)
-        glass.until("Ctrl-D leaves." if flags else "%")
+        glass.until("Ctrl-D exits." if flags else "%")
         glass.type("hello\n" if flags else "hello\r")
         glass.until("no server is listening")
         glass.still()

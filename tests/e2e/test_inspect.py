@@ -195,13 +195,13 @@ def test_stepping_through_requests_shows_the_bytes_that_the_model_saw(
     for key, index in (("k", 6), ("k", 5), ("j", 6), ("k", 5), ("k", 4)):
         page.press(key)
         page.wait("#detail h2", f"Request {index + 1} of 8")
-        assert page.all(".proof") == ["✓ Derived again from the log: byte for byte what was sent."]
+        assert page.all(".proof") == ["✓ Rebuilt from the log: byte for byte what was sent."]
         page.click("button[data-way=bytes]")
         until(lambda: page.all("#bytes"), "the bytes")
         start = int(page.run("return document.getElementById('bytes').dataset.start"))
         sent = next(n for n, e in enumerate(found.entries) if e.seq == found.steps[index].entry)
         body = Encoder(fetch).request(project(found.entries[:sent])).body
-        moved = ["The prefix was moved by compaction "] if index == 6 else []
+        moved = ["Prefix changed by compaction "] if index == 6 else []
         assert page.all("#detail > .moved") == moved
         assert page.all("#bytes") == [body[start:].decode()]
     page.click("button[data-way=head]")

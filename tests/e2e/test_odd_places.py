@@ -77,7 +77,7 @@ def test_a_long_wait_for_a_server_is_said(program: Program) -> None:
         api.fault({"http": {"status": 503, "headers": {"retry-after": "1"}}}, n=1)
         done = program.ask("go")
     assert (done.code, done.out) == (0, "ok\n")
-    assert done.err.endswith("; trying again in 1 s\n")
+    assert done.err.endswith("; retrying in 1 s\n")
 
 
 def test_a_folder_that_is_gone_is_said(program: Program) -> None:

@@ -107,7 +107,7 @@ def test_plan_mode_looks_and_asks_for_more_and_changes_nothing(program: Program)
         glass = Glass(program, *program.model, "--permission-mode", "plan")
         ask_for(glass, "look around")
         glass.until("reads outside the workspace: ", "no, and say why")
-        assert glass.story.count("asked because") == 1
+        assert glass.story.count("needs approval: ") == 1
         glass.still()
         glass.type("y")
         glass.until("Looked.")

@@ -15,7 +15,7 @@ from travois.version import __version__
 LISTED = """
   Travois VERSION  ~/work
 
-  Go on with which session? 2,000 of this project
+  Resume which session? 2,000 in this project
   find:
 
   ❯ 1 h ago    mend the parser number 0
@@ -30,9 +30,9 @@ LISTED = """
     1 h ago    mend the parser number 9
 
     you: mend the parser number 0
-     it: The answer to mend the parser number 0.
+  model: The answer to mend the parser number 0.
 
-  Enter goes on · Tab all projects · Esc leaves"""
+  Enter open · Tab all projects · Esc cancel"""
 
 
 @pytest.fixture
@@ -54,12 +54,12 @@ def test_one_of_two_thousand_is_found_by_its_words_and_gone_on_with(full: Progra
     with lab.server([{"say": "Going on."}]) as api:
         full.url = api.url
         glass = Glass(full, "--resume", rows=26)
-        glass.until("Esc leaves")
+        glass.until("Esc cancel")
         assert seen(glass).startswith(LISTED)
         glass.type("177x")
-        glass.until("0 of this project", "Nothing fits.")
+        glass.until("0 in this project", "No session matches.")
         glass.type("\x7f parser")
-        glass.until("12 of this project", "❯ 3 h ago    mend the parser number 177")
+        glass.until("12 in this project", "❯ 3 h ago    mend the parser number 177")
         glass.type("\x1b[B\x1b[B\x1b[A\x1b[6~\x1b[B")
         glass.until("you: mend the parser number 1778")
         glass.type("\r")
@@ -72,7 +72,7 @@ def test_one_of_two_thousand_is_found_by_its_words_and_gone_on_with(full: Progra
 
 def test_escape_leaves_and_nothing_is_begun(full: Program) -> None:
     glass = Glass(full, "--resume")
-    glass.until("Esc leaves")
+    glass.until("Esc cancel")
     glass.type("\x1b")
     assert glass.end() == 0
     assert len(full.logs()) == 2_003
@@ -86,15 +86,15 @@ def test_in_a_conversation_another_one_is_opened_where_it_took_place(full: Progr
         glass.type("remember me\r")
         glass.until("Hello.")
         glass.type("/resume\r")
-        glass.until("2,000 of this project")
+        glass.until("2,000 in this project")
         glass.type("\tdoor")
-        glass.until("3 of all projects", "paint the door number 2")
+        glass.until("3 in all projects", "paint the door number 2")
         glass.type("\x1b[B\x1b[B\r")
         glass.until("· in ", "❯ paint the door number 2", "%")
         glass.type("!basename $PWD\r")
         glass.until("\n  other")
         glass.type("/resume\r")
-        glass.until("2 of this project")
+        glass.until("2 in this project")
         glass.type("\tremember\r")
         glass.until("❯ remember me", "%")
         assert glass.leave() == 0
@@ -105,11 +105,11 @@ def test_in_lines_the_choice_is_made_by_number(full: Program) -> None:
     with lab.server([{"say": "Going on."}]) as api:
         full.url = api.url
         glass = Glass(full, "--plain", "--resume", rows=60)
-        glass.until("2,000 sessions here:", " 20. mend the parser number 19", "Number")
+        glass.until("2,000 sessions in this project:", " 20. mend the parser number 19", "Number")
         glass.type("number 1777\r")
-        glass.until("1 sessions here:")
+        glass.until("1 sessions in this project:")
         glass.type("1\r")
-        glass.until("Type what to do")
+        glass.until("Type a task.")
         glass.type("and then?\r")
         glass.until("Going on.")
         glass.type("/resume number\r")

@@ -371,7 +371,7 @@ def test_another_style_begins_another_conversation(program: Program) -> None:
         there = "There are: default, Pirate, Explanatory, Learning."
         glass.until("There is no output style none", there)
         glass.type("/output-style pirate\r")
-        glass.wait(lambda: glass.text.count("Type what to do") == 2, "another conversation")
+        glass.wait(lambda: glass.text.count("Type a task.") == 2, "another conversation")
         glass.type("ahoy\r")
         glass.until("done")
         glass.type("/quit\r")

@@ -47,7 +47,7 @@ def test_a_command_of_ones_own_is_completed_listed_and_said(program: Program) ->
         assert "Review a.py." in told and "is no mention" in told
         assert "hidden words" not in told
         glass.type("/help\r")
-        glass.until("Yours", "  /team:review")
+        glass.until("Custom commands", "  /team:review")
         assert glass.leave() == 0
 
 
@@ -73,7 +73,7 @@ def test_lines_know_them_too_and_a_bad_file_is_told_once(program: Program) -> No
         glass.type("/modes\r")
         glass.until("did you mean /mode?")
         glass.type("/clear\r")
-        glass.wait(lambda: glass.text.count("Type what to do") == 2, "another conversation")
+        glass.wait(lambda: glass.text.count("Type a task.") == 2, "another conversation")
         assert glass.text.count("is left out: Expected") == 1
         glass.type("/quit\r")
         assert glass.end() == 0
@@ -91,7 +91,7 @@ def test_what_only_looks_is_answered_while_a_turn_runs(program: Program) -> None
         glass.type("/clear\r")
         glass.until("… /clear")
         glass.type("\x1b")
-        glass.until("stopped; what was read stays")
+        glass.until("stopped; the conversation so far is kept")
         glass.type("\x15")
         assert glass.leave() == 0
 
@@ -161,11 +161,11 @@ def test_a_program_that_fails_is_told_once_and_never_in_the_way(program: Program
     with program.served([{"say": "Hello.", "repeat": True}]):
         glass = Glass(program, *program.model)
         glass.ready()
-        glass.until("the status line shows nothing: broken")
+        glass.until("status line command failed: broken")
         glass.type("hello\r")
         glass.until("Hello.", "cache")
         glass.still()
-        assert glass.story.count("the status line shows nothing") == 1
+        assert glass.story.count("status line command failed") == 1
         assert glass.leave() == 0
 
 

@@ -83,4 +83,4 @@ def test_a_program_may_ask_for_a_compaction_as_people_do(program: Program) -> No
     ]
     assert [line["status"] for line in done.lines if "status" in line] == ["compacting", None]
     assert done.result["result"].startswith("Compacted (manual)")
-    assert clear.result["errors"] == ["/clear is a command for people in a terminal"]
+    assert clear.result["errors"] == ["/clear is available only in the terminal"]

@@ -59,7 +59,7 @@ def test_a_message_is_picked_and_one_side_of_it_gives_way(work: Program, side: s
             glass.until("done")
             glass.still()
         glass.type("/compact pick\r")
-        glass.until("What is to be set aside?")
+        glass.until("Compact what?")
         glass.still()
         glass.type("2" if side == "from" else "3")
         glass.until("message")

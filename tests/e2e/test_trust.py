@@ -71,7 +71,7 @@ def test_a_terminal_asks_once_and_shows_everything_before_anything_runs(program:
         screen.until("> ")
         assert screen.leave() == 0
         again = Screen(program, *program.model)
-        assert "Trust" not in again.until("Ctrl-D leaves.")
+        assert "Trust" not in again.until("Ctrl-D exits.")
         assert again.leave() == 0
 
 
@@ -86,7 +86,7 @@ def test_a_refusal_is_asked_for_once_and_a_change_again(program: Program) -> Non
         screen.until("> ")
         assert screen.leave() == 0
         again = Screen(program, *program.model)
-        assert "Trust this" not in again.until("Ctrl-D leaves.")
+        assert "Trust this" not in again.until("Ctrl-D exits.")
         assert again.leave() == 0
         assert not (program.folder / "hooked").exists()
         bring(program, WIDE | {"env": {"GREETING": "other"}})

@@ -54,7 +54,7 @@ ASKED = """\
     + x = 2
     +     return x
     · changes FOLDER/a.py
-    asked because it writes FOLDER/a.py
+    needs approval: writes FOLDER/a.py
 
   ❯ y  yes, this once
     a  yes, always
@@ -130,7 +130,7 @@ def test_a_question_shows_what_would_run_and_an_edit_what_it_changed(program: Pr
         glass.still()
         assert CHANGED in screen(glass, program)
         answered(glass, "n")
-        glass.until("why not")
+        glass.until("reason (Enter to skip)")
         glass.type("I need it\r")
         glass.until("Then it stays.", "the user said no: I need it")
         assert glass.leave() == 0
@@ -214,7 +214,7 @@ def test_escape_stops_the_turn_and_gives_back_what_nobody_heard(program: Program
         glass.type("and this\r")
         glass.until("↳ and this")
         glass.type("\x1b")
-        glass.until("stopped; what was read stays", "❯ and this")
+        glass.until("stopped; the conversation so far is kept", "❯ and this")
         glass.type("\r")
         glass.until("Stopped.")
         assert glass.leave() == 0
@@ -228,7 +228,7 @@ def test_commands_files_and_the_past_are_completed(program: Program) -> None:
         glass = Glass(program, *program.model)
         glass.ready()
         glass.type("/mo")
-        assert "go on with another model" in glass.until("/mode")
+        assert "switch to another model" in glass.until("/mode")
         glass.type("\t\t \t")
         glass.until("accept-edits")
         glass.type("\x15/mode plan\r")
@@ -244,7 +244,7 @@ def test_commands_files_and_the_past_are_completed(program: Program) -> None:
         glass.type("!echo from the $((40 + 2))\r")
         glass.until("from the 42")
         glass.type("\x12look")
-        glass.until("said before: look", "❯ look at @src/wonder.py")
+        glass.until("search history: look", "❯ look at @src/wonder.py")
         glass.type("\r\r")
         glass.wait(lambda: glass.story.count("Hello.") == 2, "a second answer")
         glass.type("/nonsense\r")
@@ -269,9 +269,9 @@ def test_two_escapes_take_a_turn_back(program: Program) -> None:
         glass.until("Made.")
         glass.still()
         glass.type("\x1b\x1b")
-        glass.until("Go back to before which of these?", "1  make it")
+        glass.until("Rewind to before which message?", "1  make it")
         answered(glass, "1")
-        glass.until("What goes back?")
+        glass.until("Rewind what?")
         answered(glass, "1")
         glass.until("1 deleted", "❯ make it")
         assert not (program.folder / "made.txt").exists()

@@ -313,7 +313,7 @@ def test_colours_that_were_chosen_are_there_the_next_time(program: Program) -> N
         glass.ready()
         assert "\x1b[0;36m" in glass.raw
         glass.type("/theme light\r")
-        glass.until("also in the sessions to come")
+        glass.until("also in new sessions")
         assert glass.leave() == 0
         again = Glass(program, *program.model)
         again.ready()

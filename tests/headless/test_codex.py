@@ -59,7 +59,7 @@ def test_warnings_and_retries_are_errors_that_end_nothing_and_compactions_are_le
         Retrying("overloaded", "Overloaded", 529, 1, 10, 2.0),
         entry(Compacted(1, 2, (), "notes")),
     )
-    said = ("The sandbox is thin", "Overloaded; trying again in 2.0 s")
+    said = ("The sandbox is thin", "Overloaded; retrying in 2.0 s")
     assert lines == [
         {"type": "item.completed", "item": {"id": f"item_{n}", "type": "error", "message": text}}
         for n, text in enumerate(said)

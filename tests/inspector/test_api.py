@@ -129,7 +129,7 @@ def test_a_compaction_is_shown_with_what_went_and_what_stands_for_it(
     assert found.summary[0].endswith("The user asked question 0.")
     assert found.receipt == receipts(story.entries)[0]
     assert answers.span(story, entry, 0, home=home.path) == "set aside"
-    with pytest.raises(Fault, match="not kept by Travois"):
+    with pytest.raises(Fault, match="not a file that Travois saved"):
         answers.span(story, entry, 1, home=home.path)
 
 

@@ -109,7 +109,7 @@ def test_nothing_is_told_without_the_cookie(app: ASGIApp, path: str, cookie: str
 )
 def test_another_host_name_is_refused_even_with_the_cookie(app: ASGIApp, host: str) -> None:
     answer = ask(app, "/place/api/sessions", host=host, **LET_IN)
-    assert (answer.status, answer.body) == (403, b"Refused: another host\n")
+    assert (answer.status, answer.body) == (403, b"Refused: unexpected host\n")
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
@@ -122,14 +122,14 @@ def test_another_site_may_link_here_but_not_read(app: ASGIApp, site: str) -> Non
 @pytest.mark.parametrize("origin", ["null", "https://evil.example", "http://127.0.0.1:81", ""])
 def test_another_origin_is_refused_even_with_the_cookie(app: ASGIApp, origin: str) -> None:
     answer = ask(app, "/place/api/sessions", origin=origin, **LET_IN)
-    assert (answer.status, answer.body) == (403, b"Refused: another site asked\n")
+    assert (answer.status, answer.body) == (403, b"Refused: cross-site request\n")
     assert ask(app, "/place/api/sessions", origin="http://localhost:80", **LET_IN).status == 200
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_there_is_nothing_to_change(app: ASGIApp, method: str) -> None:
     answer = ask(app, "/place/api/sessions", method=method, **LET_IN)
-    assert (answer.status, answer.body) == (403, b"Refused: this page only reads\n")
+    assert (answer.status, answer.body) == (403, b"Refused: this page is read-only\n")
 
 
 @pytest.mark.parametrize("path", ["/place/", "/place/app.js", "/place/api/nothing", "/elsewhere"])

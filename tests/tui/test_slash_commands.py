@@ -87,12 +87,12 @@ def test_help_lists_every_command_in_its_group_and_those_of_ones_own(options: Op
     assert titles == [
         "Conversation",
         "Sessions",
-        "Window and cost",
+        "Context and cost",
         "Memory",
-        "Rights",
-        "Beside",
-        "Program",
-        "Yours",
+        "Permissions",
+        "Background",
+        "General",
+        "Custom commands",
     ]
     assert {line.split()[0].lstrip("/") for line in lines if "/" in line[:4]} == {
         *COMMANDS,
@@ -112,7 +112,7 @@ def test_a_word_that_is_nearly_a_command_is_told_with_the_one_that_was_meant(
 ) -> None:
     assert answers(options, "/contxt", "/xyzzy") == [
         "There is no command /contxt; did you mean /context?",
-        "There is no command /xyzzy; /help lists those that there are.",
+        "There is no command /xyzzy; /help lists the commands.",
     ]
 
 
@@ -218,7 +218,7 @@ def test_hooks_are_listed_with_their_file(options: Options, tmp_path: Path) -> N
 def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> None:
     async def run(desk: Lines) -> None:
         agent = desk.session.crew.agent
-        assert await obey(desk, "/tasks") == "Nothing runs beside."
+        assert await obey(desk, "/tasks") == "No background tasks."
         line = "echo up; sleep 60"
         job = await agent.world.processes.start(
             Command(("bash", "-c", line), options.cwd), id="bash_1"
@@ -230,13 +230,13 @@ def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> No
         assert await obey(desk, "/tasks see bash_1") == "up"
         assert job.waiting().joined() == b"up\n"
         stopped = await obey(desk, "/tasks stop bash_1")
-        assert stopped == "bash_1 was ended with all it had started."
+        assert stopped == "Stopped bash_1 and everything it started."
         assert job.status is not None
         told = agent.session.view.items[-1].fact.content
         assert words(told).startswith("[bash_1: stopped by the user] bash -c")
         assert not await desk.session.news()
-        assert await obey(desk, "/tasks stop bash_1") == "bash_1 had ended before."
-        assert "No agent 'bash_9' runs" in str(await obey(desk, "/tasks stop bash_9"))
+        assert await obey(desk, "/tasks stop bash_1") == "bash_1 has already ended."
+        assert "No running agent 'bash_9'" in str(await obey(desk, "/tasks stop bash_9"))
 
     at_desk(options, run)
 
@@ -244,7 +244,7 @@ def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> No
 def test_agents_are_told_with_the_kinds_that_there_are(options: Options) -> None:
     (told,) = answers(options, "/agents")
     assert isinstance(told, str)
-    assert told.startswith("No agents so far.")
+    assert told.startswith("No agents yet.")
     assert {"explore", "general", "plan", "fork"} <= {
         line.split(" ")[0] for line in told.split("\n")
     }
@@ -269,15 +269,15 @@ def test_a_conversation_is_written_as_a_document_and_nothing_is_overwritten(
     written, refused = answers(options, "/export talk.html", "/export there.md")
     assert str(written).startswith("talk.html (")
     assert "hello" in Path(options.cwd, "talk.html").read_text()
-    assert refused == "there.md exists already\n  Choose another name."
+    assert refused == "there.md already exists\n  Choose another name."
 
 
 def test_a_session_is_named_branched_off_and_left_for_another(options: Options) -> None:
     async def run(desk: Lines) -> None:
-        assert await obey(desk, "/rename  the   talk") == "It is called so: /resume the talk"
+        assert await obey(desk, "/rename  the   talk") == "Renamed. To resume it: /resume the talk"
         last = desk.session.crew.agent.session.record()[-1].fact
         assert last == Changed("name", "the talk")
-        assert await obey(desk, "/resume the talk") == "This is that session."
+        assert await obey(desk, "/resume the talk") == "You are already in this session."
         assert str(await obey(desk, "/resume nothing")).startswith("There is no session 'nothing'")
         assert not desk.left
         await obey(desk, "/fork")
@@ -302,9 +302,9 @@ def test_the_other_session_is_chosen_by_number_or_by_words(options: Options) -> 
     at_desk(options, first)
     at_desk(options, second, reader)
     assert [line.partition("  (")[0] for line in reader.seen] == [
-        "1 sessions here:",
+        "1 sessions in this project:",
         "  1. hello",
-        "0 sessions here:",
-        "1 sessions here:",
+        "0 sessions in this project:",
+        "1 sessions in this project:",
         "  1. hello",
     ]

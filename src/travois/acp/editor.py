@@ -1,4 +1,4 @@
-"""The person in front of the editor: questions become its dialogs."""
+"""The editor as the user and as the file system: questions, prompts and open buffers."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"
 SANDBOX: Json = {"optionId": "sandbox", "name": f"Yes, and {OFFER}", "kind": "allow_always"}
 NO: Json = {"optionId": "no", "name": "No", "kind": "reject_once"}
 NONE: Json = {"optionId": "none", "name": "None of these", "kind": "reject_once"}
-TAKEN_BACK = "the question was taken back in the editor"
+TAKEN_BACK = "the question was cancelled in the editor"
 PLANS = ("allow_once", "allow_always", "reject_once")
 
 
 class Editor:
-    """Puts questions to the person through the editor, each after what led to it."""
+    """The user in the editor: questions become its dialogs, one at a time."""
 
     def __init__(self, ask: Ask, capabilities: Capabilities) -> None:
         self._ask = ask
@@ -64,10 +64,10 @@ class Editor:
         self._told: dict[str, anyio.Event] = {}
         self.session = ""
         self.describe: Callable[[Call], Object] = lambda call: {"toolCallId": call.id}
-        """How a call is shown."""
+        """Builds the JSON of a call."""
 
     def told(self, call: str) -> anyio.Event:
-        """Set when all that led to a question about this call was shown."""
+        """Return an event that is set once all updates before this call's question are sent."""
         return self._told.setdefault(call, anyio.Event())
 
     async def _shown(self, call: str) -> None:
@@ -75,7 +75,7 @@ class Editor:
         self._told.pop(call, None)
 
     async def decide(self, question: Question) -> Answer:
-        """Show exactly what would run, and ask."""
+        """Show exactly what would run, and ask for permission."""
         await self._shown(question.call)
         rules = f"Yes, always: {visible(', '.join(question.always))}"
         always: Json = {"optionId": "always", "name": rules, "kind": "allow_always"}
@@ -100,7 +100,7 @@ class Editor:
                 return Answer(allow=False, reason="the user said no")
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
-        """Put choices together as a form, or one after the other."""
+        """Ask the questions of an inquiry as a form, or one after the other."""
         await self._shown(inquiry.call)
         try:
             if self._capabilities.forms and not inquiry.plan:
@@ -112,17 +112,17 @@ class Editor:
         return found if len(found) == len(inquiry.choices) else None
 
     async def _pick(self, call: Object, options: list[Json]) -> str | None:
-        """The option that was chosen; none if the question was taken back."""
+        """Ask for one of the options; return None if the question was cancelled."""
         body: Object = {"sessionId": self.session, "toolCall": call, "options": options}
         found = await self._ask("session/request_permission", body)
         try:
             outcome = msgspec.json.decode(found, type=Permission).outcome
         except msgspec.DecodeError as error:
-            raise Declined(f"the editor's answer cannot be used: {error}") from None
+            raise Declined(f"the editor's answer is invalid: {error}") from None
         return outcome.option_id if outcome.outcome == "selected" else None
 
     async def _choice(self, inquiry: Inquiry, choice: Choice) -> str | None:
-        """One choice as a question of its own: only one of its options can be picked."""
+        """Ask one question; only a single option can be picked."""
         kinds = PLANS if inquiry.plan else ("allow_once",) * len(choice.options)
         options: list[Json] = [
             _option(number, _told(one.label, one.description), kind=kind)
@@ -157,7 +157,7 @@ class Editor:
 
 
 def _asked(describe: Callable[[Call], Object], question: Question) -> Object:
-    """The call as it would run, with what it does and why it is asked about; nothing is cut."""
+    """Build the call with its effects and why it needs approval, in full."""
     told = describe(Call(question.call, question.tool, question.args))
     planned = told.get("content")
     lines = updates.text_content(updates.fenced("\n".join(shown(question))))
@@ -174,7 +174,7 @@ def _told(label: str, description: str) -> str:
 
 
 def _field(choice: Choice) -> Json:
-    """One choice as a field of a form."""
+    """Build the form field of a question."""
     options: list[Json] = [
         {"const": one.label, "title": visible(_told(one.label, one.description))}
         for one in choice.options
@@ -186,14 +186,14 @@ def _field(choice: Choice) -> Json:
     return {**about, "type": "string", "oneOf": options}
 
 
-# A prompt of an editor as what is said to the model.
+# Prompts: content blocks as input for the model.
 
 
 DOCUMENT = "application/pdf"
 
 
 class Said(msgspec.Struct, frozen=True):
-    """The person's words with their pictures, and notes on what they attached."""
+    """The content of a prompt, and notes on its attachments."""
 
     content: tuple[Shown, ...]
     notes: tuple[User, ...] = ()
@@ -203,7 +203,7 @@ SILENCE = Said(())
 
 
 def understood(blocks: tuple[Block, ...], blobs: Blobs, *, cwd: str) -> Said:
-    """What a prompt says; raises `Wrong` for what cannot be sent."""
+    """Parse a prompt; raise `Wrong` for unsupported content."""
     words = _joined(blocks, cwd)
     media = tuple(found for block in blocks if (found := _media(block, blobs)))
     notes = tuple(
@@ -212,14 +212,12 @@ def understood(blocks: tuple[Block, ...], blobs: Blobs, *, cwd: str) -> Said:
         if block.resource is not None and block.resource.text is not None
     )
     if not words and not media and not notes:
-        raise Wrong(UNFIT, "The prompt says nothing")
-    return Said(
-        (*media, Text(words)) if words else media or (Text("See what is attached."),), notes
-    )
+        raise Wrong(UNFIT, "The prompt is empty")
+    return Said((*media, Text(words)) if words else media or (Text("See the attachment."),), notes)
 
 
 def _joined(blocks: tuple[Block, ...], cwd: str) -> str:
-    """All words of a prompt; what is named in between stands apart from them."""
+    """Join the text of all blocks; mentions are set apart by spaces."""
     words = ""
     for block in blocks:
         part = _words(block, cwd)
@@ -229,7 +227,7 @@ def _joined(blocks: tuple[Block, ...], cwd: str) -> str:
 
 
 def _words(block: Block, cwd: str) -> str:
-    """A block as words, in the place where it stands."""
+    """Return the text of a block."""
     match block.type:
         case "text":
             return block.text
@@ -240,11 +238,11 @@ def _words(block: Block, cwd: str) -> str:
         case "image":
             return ""
         case _:
-            raise Wrong(UNFIT, f"A prompt cannot hold {block.type!r} here")
+            raise Wrong(UNFIT, f"Prompt blocks of type {block.type!r} are not supported")
 
 
 def _link(block: Block, cwd: str) -> str:
-    """A file is mentioned, so that it is read with the prompt; anything else is only named."""
+    """Return a mention for a file, so that it is read with the prompt; a link for anything else."""
     uri = block.uri or ""
     if not uri.startswith("file:"):
         return f"[{block.name or uri}]({uri})"
@@ -258,7 +256,7 @@ def _name(uri: str, cwd: str) -> str:
 
 
 def _path(uri: str, cwd: str) -> str:
-    """The path of a file, from the workspace on where it is inside."""
+    """Return the path of a file URI, relative to the workspace if it is inside."""
     path = unquote(urlsplit(uri).path)
     return os.path.relpath(path, cwd) if path.startswith(f"{cwd.rstrip('/')}/") else path
 
@@ -272,9 +270,10 @@ def _media(block: Block, blobs: Blobs) -> Media | None:
 
 
 def _attached(resource: Resource, blobs: Blobs) -> Media:
+    """Store an embedded resource; raise `Wrong` unless it is an image or a PDF."""
     kind = resource.mime_type or ""
     if not kind.startswith("image/") and kind != DOCUMENT:
-        raise Wrong(UNFIT, f"Bytes of {kind or 'an unknown kind'} cannot be shown to the model")
+        raise Wrong(UNFIT, f"Attachments of type {kind or 'unknown'} are not supported")
     return _kept(resource.blob or "", kind, blobs, name=resource.uri)
 
 
@@ -282,24 +281,23 @@ def _kept(data: str, mime: str, blobs: Blobs, *, name: str) -> Media:
     try:
         found = b64decode(data, validate=True)
     except ValueError as error:
-        raise Wrong(UNFIT, f"An attachment is not base64: {error}") from None
+        raise Wrong(UNFIT, f"An attachment is not valid base64: {error}") from None
     kind = "document" if mime == DOCUMENT else "image"
     return Media(kind, mime, blobs.put(found), len(found), os.path.basename(name))
 
 
-# Files as the editor has them: text that it has not saved is seen, and changes go to its
-# buffers.
+# Files: unsaved text is read from the editor, and edits go to its buffers.
 
 
 LARGEST = 4_000_000
 PATIENCE = 10.0
-"""How many seconds the editor has to show a file, before the disk counts."""
-UNSAVED = "it has unsaved changes in the editor, which takes none of ours: save it first"
-DEAF = "the editor did not take the change"
+"""Seconds to wait for the editor's version of a file before the disk is used."""
+UNSAVED = "it has unsaved changes in the editor, which accepts no edits: save it first"
+DEAF = "the editor did not apply the change"
 
 
 class Buffers:
-    """The disk with the editor's buffers before it."""
+    """Files as the editor sees them: unsaved text is read, and edits go to its buffers."""
 
     def __init__(
         self,
@@ -317,23 +315,23 @@ class Buffers:
         self._folders = folders
 
     async def stat(self, path: str) -> Stat | None:
-        """What the path is; None if nothing is there."""
+        """Return what the path is, or None."""
         return await self._files.stat(path)
 
     async def names(self, folder: str, *, limit: int) -> list[str]:
-        """The first names in a folder, in order; those of folders end with a slash."""
+        """List the first names in a folder; subfolders end with a slash."""
         return await self._files.names(folder, limit=limit)
 
     async def modified(self, paths: Sequence[str]) -> list[int]:
-        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        """Return the modification times in nanoseconds; 0 if unknown."""
         return await self._files.modified(paths)
 
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
-        """One at a time for each file."""
+        """Return a lock for a file."""
         return self._files.queue(path)
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
-        """Bytes of the file from an offset on; a whole text as it stands in the editor."""
+        """Read bytes of a file; a whole text file is read from the editor."""
         data = await self._files.read(path, offset=offset, limit=limit)
         part = offset or 0 <= limit <= len(data)
         if part or not self._able.reads or not self._ours(path, data):
@@ -342,7 +340,7 @@ class Buffers:
         return data if text is None else _merged(data, text)
 
     async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
-        """Replace the whole file at once, iff the digest of what the editor has is `expect`."""
+        """Replace a file if the digest of the editor's version is `expect`."""
         if expect is None or not self._able.reads or not self._ours(path, data):
             return await self._files.replace(path, data, expect=expect)
         held = await self.read(path)
@@ -358,20 +356,20 @@ class Buffers:
         return await self._files.replace(path, data, expect=expect)
 
     async def remove(self, path: str, *, expect: str) -> None:
-        """Delete a file, iff the digest of its content is `expect` here and in the editor."""
+        """Delete a file if the digest of the editor's version is `expect`."""
         if digest(await self.read(path)) != expect:
             raise Stale
         await self._files.remove(path, expect=expect)
 
     def _ours(self, path: str, data: bytes) -> bool:
-        """Whether this is a text of the workspace, such as an editor would write it again."""
+        """Tell whether this is a UTF-8 text in the workspace, which an editor can write back."""
         if len(data) > LARGEST or not any(inside(path, folder) for folder in self._folders):
             return False
         found = decode(data)
         return found is not None and found.encoding == Encoding("utf-8")
 
     async def _shown(self, path: str) -> str | None:
-        """What the editor has; none if it has nothing to say of it."""
+        """Return the editor's version of a file, or None."""
         with anyio.move_on_after(PATIENCE):
             try:
                 body = {"sessionId": self._session, "path": path}
@@ -391,10 +389,11 @@ class Buffers:
 
 
 def _merged(data: bytes, text: str) -> bytes:
-    """The editor's text as the file would hold it; the file's own bytes where it is the same."""
+    """Encode the editor's text with the file's line endings."""
     there = data.decode()
     if _even(text) == _even(there):
         return data
+    # Editors report LF for CRLF files; writing that back would change every line.
     if "\r" not in text and endings(there) == ["\r\n"]:
         text = text.replace("\n", "\r\n")
     return text.encode()

@@ -1,4 +1,4 @@
-"""What the person may choose in the editor: the mode and the model."""
+"""Modes and models to choose from in the editor."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from travois.providers import catalog
 from travois.sdk import Session
 
 ABOUT: dict[Mode, tuple[str, str]] = {
-    "default": ("Default", "Asks before anything is changed or run that the rules leave open"),
-    "accept-edits": ("Accept edits", "Edits in the workspace are not asked about"),
-    "plan": ("Plan", "Looks and plans; changes nothing until you agree to a plan"),
-    "auto": ("Auto", "What stays in the workspace, offline and in the sandbox, runs unasked"),
-    "dont-ask": ("Don't ask", "What the rules do not allow is denied"),
-    "bypass": ("Bypass", "Nothing is asked about"),
+    "default": ("Default", "Ask before any edit or command that no rule allows"),
+    "accept-edits": ("Accept edits", "Edit files in the workspace without asking"),
+    "plan": ("Plan", "Read and plan; change nothing until you approve the plan"),
+    "auto": ("Auto", "Run sandboxed, offline work in the workspace without asking"),
+    "dont-ask": ("Don't ask", "Deny what no rule allows, without asking"),
+    "bypass": ("Bypass", "Run everything without asking"),
 }
 
 
 class Choices:
-    """The choices of one session."""
+    """The mode and model options of a session."""
 
     def __init__(self, session: Session, options: Options) -> None:
         self._session = session
@@ -34,11 +34,11 @@ class Choices:
 
     @property
     def card(self) -> Model:
-        """The model that answers."""
+        """The current model."""
         return self._session.crew.model
 
     def modes(self) -> Object:
-        """The modes, for editors that know no options."""
+        """Return the modes, for editors without config options."""
         listed: list[Json] = [
             {"id": mode, "name": name, "description": what} for mode, name, what in self._offered()
         ]
@@ -48,7 +48,7 @@ class Choices:
         }
 
     def options(self, *, mode: str = "") -> list[Json]:
-        """All choices, with what holds; `mode` is one that is about to."""
+        """Return all options with their current values; `mode` overrides the current mode."""
         held = mode or self._session.crew.agent.permissions.guard.mode
         modes: list[Json] = [
             {"value": one, "name": name, "description": what} for one, name, what in self._offered()
@@ -60,12 +60,12 @@ class Choices:
         ]
 
     def update(self, *, mode: str = "") -> Object:
-        """The same, as something that changed."""
+        """Return the update for changed options."""
         told = self.options(mode=mode)
         return {"sessionUpdate": "config_option_update", "configOptions": told}
 
     async def choose(self, what: str, value: str) -> None:
-        """Let a choice hold; raises `Fault` if it cannot."""
+        """Set an option; raise `Fault` if the value is invalid."""
         match what:
             case "mode":
                 self._session.enter(value)
@@ -73,13 +73,13 @@ class Choices:
                 async with switching(self._session.crew.agent, value, source="editor"):
                     await self._session.switch_with_summary(value)
             case _:
-                raise Fault(f"{value!r} is no choice for {what!r}", fix="Choose what is offered.")
+                raise Fault(f"{value!r} is not a valid {what}", fix="Choose one of the options.")
 
     def _models(self) -> dict[str, None]:
         return dict.fromkeys((self.card.name, *self._reached))
 
     def _offered(self) -> list[tuple[Mode, str, str]]:
-        """Bypass holds from the start or not at all."""
+        """Return the available modes; bypass only if the session started with it."""
         held = self._session.crew.agent.permissions.guard.mode
         return [(one, *ABOUT[one]) for one in MODES if one != "bypass" or held == "bypass"]
 
@@ -90,7 +90,7 @@ def _select(id: str, name: str, value: str, *, options: list[Json]) -> Json:
 
 
 def reachable(options: Options) -> tuple[str, ...]:
-    """The models of the catalogue whose keys are set."""
+    """Return the models in the catalogue whose API keys are set."""
     among = known(prepare(options)[1])
     return tuple(
         name
@@ -100,7 +100,7 @@ def reachable(options: Options) -> tuple[str, ...]:
 
 
 def keyless(options: Options) -> bool:
-    """Whether a session cannot begin because nobody has set a key."""
+    """Tell whether no session can start because no API key is set."""
     loaded = prepare(options)[1]
     among, chosen = known(loaded), loaded.settings.model
     if not chosen.strip() and not catalog.configured(os.environ, among=among):

@@ -1,4 +1,4 @@
-"""What an editor writes: the messages of the Agent Client Protocol, as far as they count here."""
+"""Messages of the Agent Client Protocol, and the JSON-RPC connection to the editor."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from anyio.abc import TaskGroup
 from travois.compat.claude_json import Json, Object
 from travois.core.errors import Fault
 from travois.core.json import encoded
-from travois.headless import prompt_input as reading
+from travois.headless import prompt_input
 from travois.headless.control.messages import GONE, Declined, Waiting
 
 NULL = msgspec.Raw(b"null")
 
 
 class Shape(msgspec.Struct, frozen=True, rename="camel"):
-    """Members that are not named here are ignored, as the protocol wants it."""
+    """Base of all messages; unknown members are ignored, as the protocol demands."""
 
 
 class Failure(Shape, frozen=True):
-    """Why a request failed."""
+    """The error of a failed request."""
 
     code: int = 0
     message: str = ""
 
 
 class Message(Shape, frozen=True):
-    """A request or a notification, which have a method; or the answer to a request of ours."""
+    """A request, a notification (both have a method) or a reply."""
 
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
     method: str = ""
@@ -42,68 +42,62 @@ class Message(Shape, frozen=True):
 
 
 class Identified(Shape, frozen=True):
-    """What can be told of a line that has not the right shape."""
+    """The id of a malformed message."""
 
     id: int | str | None = None
 
 
-# --- what the editor can do -----------------------------------------------------------------------
-
-
 class Disk(Shape, frozen=True):
-    """Which files the editor hands out."""
+    """File methods that the editor supports."""
 
     read_text_file: bool | None = False
     write_text_file: bool | None = False
 
 
 class Forms(Shape, frozen=True):
-    """Whether it can put forms to the person."""
+    """Form methods that the editor supports."""
 
     form: dict[str, object] | None = None
 
 
 class Capabilities(Shape, frozen=True):
-    """What the editor offers."""
+    """Capabilities of the editor."""
 
     fs: Disk | None = None
     elicitation: Forms | None = None
 
     @property
     def reads(self) -> bool:
-        """Whether it shows what stands in its buffers."""
+        """True if the editor serves its buffers."""
         return self.fs is not None and bool(self.fs.read_text_file)
 
     @property
     def writes(self) -> bool:
-        """Whether it takes changes into its buffers."""
+        """True if the editor accepts edits to its buffers."""
         return self.fs is not None and bool(self.fs.write_text_file)
 
     @property
     def forms(self) -> bool:
-        """Whether several questions can be put at once."""
+        """True if the editor can show several questions as a form."""
         return self.elicitation is not None and self.elicitation.form is not None
 
 
 class Hello(Shape, frozen=True):
-    """The first request."""
+    """Parameters of `initialize`."""
 
     protocol_version: int
     client_capabilities: Capabilities | None = None
 
 
-# --- sessions -------------------------------------------------------------------------------------
-
-
 class Pair(Shape, frozen=True):
-    """A variable or a header."""
+    """An environment variable or a header."""
 
     name: str
     value: str
 
 
 class Server(Shape, frozen=True):
-    """A server of tools: a program without a `type`, or an address with one."""
+    """An MCP server: a command without a `type`, or a URL with one."""
 
     name: str
     type: Literal["stdio", "http", "sse"] = "stdio"
@@ -115,7 +109,7 @@ class Server(Shape, frozen=True):
 
 
 class Begin(Shape, frozen=True):
-    """A session is to begin."""
+    """Parameters of `session/new`."""
 
     cwd: str
     mcp_servers: tuple[Server, ...] | None = ()
@@ -123,58 +117,55 @@ class Begin(Shape, frozen=True):
 
 
 class Again(Begin, frozen=True, kw_only=True):
-    """A session is to go on, or to be branched off."""
+    """Parameters of `session/load`, `session/resume` and `session/fork`."""
 
     session_id: str
 
 
 class One(Shape, frozen=True):
-    """Something about one session."""
+    """Parameters that name only a session."""
 
     session_id: str
 
 
 class Nothing(Shape, frozen=True):
-    """A request that says no more than its method."""
+    """Empty parameters."""
 
 
 class Listing(Shape, frozen=True):
-    """Which sessions are to be listed."""
+    """Parameters of `session/list`."""
 
     cwd: str | None = None
     cursor: str | None = None
 
 
 class Mode(One, frozen=True):
-    """Another mode is chosen."""
+    """Parameters of `session/set_mode`."""
 
     mode_id: str
 
 
 class Setting(One, frozen=True):
-    """An option is chosen."""
+    """Parameters of `session/set_config_option`."""
 
     config_id: str
     value: str | bool
 
 
 class Method(Shape, frozen=True):
-    """A way to log in is chosen."""
+    """Parameters of `authenticate`."""
 
     method_id: str
 
 
 class Withdrawn(Shape, frozen=True):
-    """A request is no longer wanted."""
+    """Parameters of `$/cancel_request`."""
 
     request_id: int | str | None
 
 
-# --- prompts --------------------------------------------------------------------------------------
-
-
 class Resource(Shape, frozen=True):
-    """Something that comes whole: its text, or bytes in base64."""
+    """An embedded resource: its text, or bytes in base64."""
 
     uri: str
     text: str | None = None
@@ -183,7 +174,7 @@ class Resource(Shape, frozen=True):
 
 
 class Block(Shape, frozen=True):
-    """One part of a prompt."""
+    """A content block of a prompt."""
 
     type: str
     text: str = ""
@@ -195,52 +186,55 @@ class Block(Shape, frozen=True):
 
 
 class Prompt(One, frozen=True):
-    """What the person says."""
+    """Parameters of `session/prompt`."""
 
     prompt: tuple[Block, ...]
 
 
-# --- answers to what we ask -----------------------------------------------------------------------
-
-
 class Picked(Shape, frozen=True):
-    """What the person chose; `cancelled` if they chose nothing any more."""
+    """The outcome of a permission request."""
 
     outcome: Literal["selected", "cancelled"]
     option_id: str = ""
 
 
 class Permission(Shape, frozen=True):
-    """The answer to a question whether something may happen."""
+    """The reply to a permission request."""
 
     outcome: Picked
 
 
 class Filled(Shape, frozen=True):
-    """The answer to a form."""
+    """The reply to a form."""
 
     action: str
     content: dict[str, str | int | float | bool | tuple[str, ...]] | None = None
 
 
 class Buffer(Shape, frozen=True):
-    """The text of a file as the editor shows it."""
+    """The reply with a file's text."""
 
     content: str
 
 
-# The editor at the other end of two pipes: JSON-RPC, one message on each line.
+# The JSON-RPC connection, with the protocol's error codes.
 
 
-GARBLED, INVALID, UNKNOWN, UNFIT = -32700, -32600, -32601, -32602
-BROKEN, WITHDRAWN, LOGIN, MISSING = -32603, -32800, -32000, -32002
+GARBLED = -32700
+INVALID = -32600
+UNKNOWN = -32601
+UNFIT = -32602
+BROKEN = -32603
+WITHDRAWN = -32800
+LOGIN = -32000
+MISSING = -32002
 Id = int | str | None
 Ask = Callable[[str, Object], Awaitable[msgspec.Raw]]
-"""Asks the editor something; raises `Declined`."""
+"""Sends a request to the editor; raises `Declined`."""
 
 
 class Wrong(Exception):
-    """A request that cannot be done, with the code that the protocol has for it."""
+    """A failed request, with its JSON-RPC error code."""
 
     def __init__(self, code: int, why: str) -> None:
         super().__init__(why)
@@ -248,14 +242,14 @@ class Wrong(Exception):
 
 
 class Way(msgspec.Struct, frozen=True):
-    """How one method is done: the shape of what it is given, and who does it."""
+    """The handler of a method, and the type of its parameters."""
 
     takes: type[msgspec.Struct]
     run: Callable[[Any], Awaitable[Object]]
 
 
 class Peer:
-    """Hears requests side by side and asks its own; when nobody reads any more, that ends."""
+    """The JSON-RPC connection to the editor, one message per line."""
 
     def __init__(self, out: int) -> None:
         self._out = out
@@ -267,24 +261,22 @@ class Peer:
         self._hearing = anyio.CancelScope()
 
     async def serve(self, ways: Mapping[str, Way], group: TaskGroup) -> None:
-        """Do what the editor says until it says no more."""
+        """Handle messages until the editor closes the connection."""
         self._ways = ways
         with self._hearing:
-            async with aclosing(reading.raw()) as lines:
+            async with aclosing(prompt_input.raw()) as lines:
                 async for line in lines:
                     self._heard(line, group)
         self._open = False
         for waiting in self._waiting.values():
             waiting.over.set()
 
-    # --- what we say ------------------------------------------------------------------------------
-
     def tell(self, method: str, params: Object) -> None:
-        """Say something that wants no answer."""
+        """Send a notification."""
         self._say({"method": method, "params": params})
 
     async def ask(self, method: str, params: Object) -> msgspec.Raw:
-        """The editor's answer; raises `Declined`."""
+        """Send a request and return the reply; raise `Declined`."""
         if not self._open:
             raise Declined(GONE)
         self._count += 1
@@ -310,8 +302,6 @@ class Peer:
     def _fail(self, id: Id, code: int, why: str) -> None:
         error: Object = {"code": code, "message": why}
         self._say({"id": id, "error": error})
-
-    # --- what we hear -----------------------------------------------------------------------------
 
     def _heard(self, line: bytes, group: TaskGroup) -> None:
         if not line.strip():
@@ -352,7 +342,7 @@ class Peer:
             scope.cancel()
 
     async def _answer(self, message: Message) -> None:
-        """Do what a request says, and say what came of it; a notification hears nothing."""
+        """Run a request and send its reply; a notification gets none."""
         if isinstance(message.id, msgspec.UnsetType):
             await self._done(message)
             return
@@ -365,13 +355,13 @@ class Peer:
             else:
                 self._say({"id": id, "result": found})
         if scope.cancelled_caught:
-            self._fail(id, WITHDRAWN, "The request was withdrawn.")
+            self._fail(id, WITHDRAWN, "The request was cancelled.")
         self._scopes.pop(id, None)
 
     async def _done(self, message: Message) -> Json | Wrong:
         way = self._ways.get(message.method)
         if way is None:
-            return Wrong(UNKNOWN, f"There is no method {message.method!r} here")
+            return Wrong(UNKNOWN, f"Method not found: {message.method!r}")
         try:
             params = b"{}" if message.params == b"null" else message.params
             return await way.run(msgspec.json.decode(params, type=way.takes))

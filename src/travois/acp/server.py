@@ -1,4 +1,4 @@
-"""All that an editor may ask of us: each method of the protocol, and the sessions it has open."""
+"""The ACP server: its methods and the sessions that are open in the editor."""
 
 from __future__ import annotations
 
@@ -40,20 +40,18 @@ from travois.compat.claude_json import Json, Object
 from travois.compose.options import Options
 from travois.core.errors import Fault
 from travois.providers import catalog
-from travois.sessions import catalog as prune
-from travois.sessions import home as homes
-from travois.sessions.catalog import Summary, summaries
-from travois.sessions.home import Home
+from travois.sessions.catalog import Summary, discard, summaries
+from travois.sessions.home import Home, locate
 from travois.version import __version__
 
 VERSION = 1
 PAGE = 50
-"""How many sessions are listed at once."""
+"""Sessions per page of `session/list`."""
 KEYS = "environment"
-"""The way to log in."""
+"""The id of the only authentication method: API keys in the environment."""
 HINT = (
-    "Set the key of a provider, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, in the environment "
-    "that the editor starts Travois with; `travois models` lists all of them."
+    "Set the API key of a provider, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, in the "
+    "environment in which the editor starts Travois. `travois models` lists all providers."
 )
 ABLE: Object = {
     "loadSession": True,
@@ -66,7 +64,7 @@ ABLE: Object = {
 
 
 class Talks:
-    """The conversations that an editor has open in one process."""
+    """The sessions that an editor has open in this process."""
 
     def __init__(self, peer: Peer, options: Options, group: TaskGroup) -> None:
         self._peer = peer
@@ -77,7 +75,7 @@ class Talks:
         self._left = False
 
     def ways(self) -> Mapping[str, Way]:
-        """Every method, with who does it."""
+        """Return the handler of each method."""
         ways: dict[str, tuple[type[msgspec.Struct], Callable[[Any], Awaitable[Object]]]] = {
             "initialize": (Hello, self._hello),
             "authenticate": (Method, self._log_in),
@@ -97,12 +95,10 @@ class Talks:
         return {name: Way(*way) for name, way in ways.items()}
 
     def leave(self) -> None:
-        """Close all that is open, or is about to be."""
+        """Close all sessions, including those being opened."""
         self._left = True
         for talk in self._open.values():
             self._group.start_soon(talk.leave)
-
-    # --- the connection ---------------------------------------------------------------------------
 
     async def _hello(self, asked: Hello) -> Object:
         self._able = asked.client_capabilities or Capabilities()
@@ -112,15 +108,13 @@ class Talks:
 
     async def _log_in(self, asked: Method) -> Object:
         if asked.method_id != KEYS:
-            raise Wrong(UNFIT, f"There is no way to log in called {asked.method_id!r}")
+            raise Wrong(UNFIT, f"Unknown authentication method {asked.method_id!r}")
         if keyless(self._options):
-            raise Wrong(LOGIN, f"No key is set. {HINT}")
+            raise Wrong(LOGIN, f"No API key is set. {HINT}")
         return {}
 
     async def _log_out(self, asked: Nothing) -> Object:
-        raise Wrong(UNKNOWN, "Travois keeps no login: keys are in the environment it runs in.")
-
-    # --- sessions come and go ---------------------------------------------------------------------
+        raise Wrong(UNKNOWN, "Travois has no login: it reads API keys from its environment.")
 
     async def _new(self, asked: Begin) -> Object:
         talk = await self._opened(self._asked(asked))
@@ -136,13 +130,13 @@ class Talks:
 
     async def _fork(self, asked: Again) -> Object:
         if not _known(asked.session_id).first_prompt:
-            raise Fault("Nothing was said yet that a branch could begin with")
+            raise Fault("Nothing to fork yet: send a message first")
         options = replace(self._asked(asked), resume=asked.session_id, fork=True)
         talk = await self._opened(options)
         return {"sessionId": talk.id, **talk.opened()}
 
     async def _reopened(self, asked: Again) -> Talk:
-        """A session that goes on; one that is open here already is closed first."""
+        """Resume a session, closing it first if it is open here."""
         await self._closed(asked.session_id)
         _known(asked.session_id)
         return await self._opened(replace(self._asked(asked), resume=asked.session_id))
@@ -167,12 +161,12 @@ class Talks:
         return {}
 
     async def _closed(self, id: str) -> None:
-        """Let go of a session, if it is open here."""
+        """Close a session if it is open here."""
         if (talk := self._open.pop(id, None)) is not None:
             await talk.leave()
 
     async def _delete(self, asked: One) -> Object:
-        """To the trash. What is not there is no longer there."""
+        """Move a session to the trash; a missing one is no error."""
         await self._closed(asked.session_id)
         home = _home()
         everything = summaries(home)
@@ -191,8 +185,6 @@ class Talks:
             found = _after(found, asked.cursor)
         told: Object = {"sessions": [_listed(one) for one in found[:PAGE]]}
         return told | ({"nextCursor": _cursor(found[PAGE - 1])} if len(found) > PAGE else {})
-
-    # --- a session --------------------------------------------------------------------------------
 
     async def _mode(self, asked: Mode) -> Object:
         await self._chosen(self._talk(asked.session_id), "mode", asked.mode_id)
@@ -223,7 +215,7 @@ class Talks:
         return talk
 
     def _asked(self, asked: Begin) -> Options:
-        """How a session is to be opened: as the command line says, in the editor's folder."""
+        """Return the command-line options, in the editor's folder and with its servers."""
         _absolute(asked.cwd)
         if not os.path.isdir(asked.cwd):
             raise Wrong(UNFIT, f"cwd {asked.cwd!r} is not a folder")
@@ -241,7 +233,7 @@ class Talks:
 
 
 def _keys() -> Json:
-    """The way to log in: a key in the environment, of whichever provider."""
+    """Describe the authentication method: an API key of any provider, from the environment."""
     names = dict.fromkeys(
         name for one in catalog.catalog().providers.values() for name in one.key_env
     )
@@ -251,7 +243,7 @@ def _keys() -> Json:
 
 
 def _server(server: Server) -> Json:
-    """A server as our settings would name it."""
+    """Convert a server to an entry of our settings."""
     if server.type == "stdio":
         env = _table(server.env)
         return {"command": server.command, "args": list(server.args), "env": env}
@@ -268,7 +260,7 @@ def _absolute(path: str) -> None:
 
 
 def _home() -> Home:
-    return homes.locate(os.environ).prepare()
+    return locate(os.environ).prepare()
 
 
 def _known(id: str) -> Summary:
@@ -280,8 +272,8 @@ def _known(id: str) -> Summary:
 
 def _discard(home: Home, summary: Summary, everything: list[Summary]) -> None:
     if any(one.parent == summary.id for one in everything):
-        raise Fault("The session stays", why="another one was branched off it")
-    prune.discard(home, summary)
+        raise Fault("The session cannot be deleted", why="another session was forked from it")
+    discard(home, summary)
 
 
 def _listed(summary: Summary) -> Json:
@@ -291,7 +283,7 @@ def _listed(summary: Summary) -> Json:
 
 
 def _cursor(summary: Summary) -> str:
-    """Where a page ends; sessions that come or go do not move it."""
+    """Encode the end of a page, in a way that new and deleted sessions do not shift."""
     return urlsafe_b64encode(msgspec.json.encode((summary.updated, summary.id))).decode()
 
 
@@ -299,5 +291,5 @@ def _after(found: list[Summary], cursor: str) -> list[Summary]:
     try:
         last = msgspec.json.decode(urlsafe_b64decode(cursor), type=tuple[float, str])
     except (ValueError, msgspec.DecodeError):
-        raise Wrong(UNFIT, f"The cursor {cursor!r} is none of ours") from None
+        raise Wrong(UNFIT, f"Invalid cursor {cursor!r}") from None
     return [one for one in found if (one.updated, one.id) < last]

@@ -1,7 +1,7 @@
-"""One conversation that is open in the editor.
+"""A session that is open in the editor.
 
-It lives in one task from its opening to its end; prompts wait in line and are taken up one after
-the other. What happens is told by a second task; a prompt is answered when all of it was told.
+It lives in one task from opening to closing; prompts queue up and run one after the other. A second
+task sends updates, and a prompt is answered once all its updates are sent.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from travois.acp.options import Choices
 from travois.acp.protocol import BROKEN, LOGIN, Block, Capabilities, Peer, Wrong
 from travois.acp.updates import Steps, Teller, answer, fenced, notice
 from travois.compat.claude_json import Json, Object
-from travois.compose import commands as custom
-from travois.compose import mcp as lending
+from travois.compose import commands, mcp
 from travois.compose.options import Options
 from travois.compose.session_picker import Shelf
 from travois.context.keep_warm import keep_warm
@@ -39,32 +38,32 @@ from travois.tui.line_mode import PERMISSION
 from travois.tui.slash import Command, Prompt, named, obey
 from travois.tui.slash_registry import COMMANDS
 
-# Commands that are typed in an editor: ours that make sense there, and the user's own.
+# Slash commands in the editor's prompt.
 
 
 OURS = (
     *("compact", "context", "notes", "cost", "todos", "memory", "agents", "tasks", "mcp", "skills"),
     *("hooks", "config", "rename", "inspect"),
 )
-"""What stands neither in the editor's own menus, nor in the way of what it shows."""
+"""Commands that neither duplicate the editor's own menus nor disturb its display."""
 COLUMNS = 100
 
 
 class Desk:
-    """Where commands are typed: in the editor's own prompt."""
+    """The host of slash commands in the editor's prompt."""
 
     def __init__(self, session: Session, options: Options) -> None:
         self.session = session
         self.options = options
         self.columns = COLUMNS
         ours = {name: COMMANDS[name] for name in OURS}
-        known, self.notices = custom.known(options, taken=ours)
+        known, self.notices = commands.known(options, taken=ours)
         self.commands: Mapping[str, Command] = {**ours, **slash.commands(known)}
 
     async def obeyed(self, content: tuple[Shown, ...]) -> str | tuple[Shown, ...]:
-        """The answer to a command, or what is to be said to the model."""
+        """Run a command and return its answer, or return the content for the model."""
         line = typed(content)
-        if named(self, line) is None and not line.startswith(f"/{custom.LENT}"):
+        if named(self, line) is None and not line.startswith(f"/{commands.LENT}"):
             return content
         match await obey(self, line):
             case Prompt(content=said):
@@ -75,37 +74,35 @@ class Desk:
                 return content
 
     def listed(self) -> Object:
-        """All commands, as the editor offers them."""
-        commands: list[Json] = [
+        """Return all commands, as an update."""
+        offers: list[Json] = [
             _offer(name, one.what, one.usage.partition(" ")[2])
             for name, one in self.commands.items()
         ]
-        prompts = lending.prompts(self.session.crew.loan).items()
-        commands += (
-            _offer(name, f"a prompt of {lender.server.name}", " ".join(prompt.fields))
+        prompts = mcp.prompts(self.session.crew.loan).items()
+        offers += (
+            _offer(name, f"prompt of the MCP server {lender.server.name}", " ".join(prompt.fields))
             for name, (lender, prompt) in prompts
         )
-        return {"sessionUpdate": "available_commands_update", "availableCommands": commands}
-
-    # --- what commands may want of a desk ---------------------------------------------------------
+        return {"sessionUpdate": "available_commands_update", "availableCommands": offers}
 
     async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
-        """None of our commands that are offered here wants it."""
+        """Return None: no command offered in the editor asks for a choice."""
         return None
 
     async def browse(self, shelf: Shelf) -> Summary | None:
-        """The editor has a list of sessions itself."""
+        """Return None: the editor has a session list of its own."""
         return None
 
     def type(self, text: str) -> None:
-        """What stands in the editor's prompt is its own."""
+        """Do nothing: the editor owns its input."""
 
     def turn_to(self, options: Options | None) -> None:
-        """The editor opens conversations itself."""
-        raise Fault("This conversation is the editor's", fix="Open another one there.")
+        """Refuse: the editor opens sessions itself."""
+        raise Fault("The editor opens conversations", fix="Open another one there.")
 
     def dress(self, theme: str) -> None:
-        """The editor has its own colours."""
+        """Refuse: the editor has its own colours."""
         raise Fault("The editor has its own colours")
 
 
@@ -127,7 +124,7 @@ CANCELLED: Object = {"stopReason": "cancelled"}
 
 
 class Job:
-    """Something said that waits for its answer."""
+    """A prompt that waits for its reply."""
 
     def __init__(self, said: Said) -> None:
         self.said = said
@@ -135,13 +132,13 @@ class Job:
         self.outcome: Object | Wrong = Wrong(BROKEN, CLOSED)
 
     def end(self, outcome: Object | Wrong) -> None:
-        """Let whoever waits know."""
+        """Set the outcome and wake the waiting request."""
         self.outcome = outcome
         self.over.set()
 
 
 class Course:
-    """How a turn went, as far as its prompt is answered with it."""
+    """The outcome of a turn, for the reply to its prompt."""
 
     def __init__(self) -> None:
         self._ended = Ended("crashed")
@@ -149,7 +146,7 @@ class Course:
         self._trouble = ""
 
     def add(self, event: Event) -> None:
-        """Take one more event into account."""
+        """Record an event."""
         match event:
             case Entry(fact=Ended() as fact):
                 self._ended = fact
@@ -161,7 +158,7 @@ class Course:
                 pass
 
     def outcome(self) -> str | Wrong:
-        """Why it stopped, in the protocol's words, or what went wrong."""
+        """Return the protocol's stop reason, or an error."""
         why = self._ended.why
         if why not in STOPS:
             code = LOGIN if self._trouble == "auth" else BROKEN
@@ -170,7 +167,7 @@ class Course:
 
 
 class Talk:
-    """A session with the editor in the place of the terminal."""
+    """An open session, its prompt queue and its updates."""
 
     def __init__(self, peer: Peer, options: Options, able: Capabilities) -> None:
         self._peer = peer
@@ -184,20 +181,20 @@ class Talk:
         self._stirred = anyio.Event()
         self._left = False
         self._told = 0
-        """The last entry that the editor has heard of."""
+        """The last entry that was sent."""
         self._moved = anyio.Event()
         self._offered: Object = {}
         self._steps = Steps()
         self.over = anyio.Event()
-        """Set when the session is closed and its log is free."""
+        """Set when the session is closed and its log is released."""
 
     @property
     def id(self) -> str:
-        """The name of the session."""
+        """The session's id."""
         return self._session.id
 
     async def live(self, *, task_status: TaskStatus[None]) -> None:
-        """Be open until the editor closes it; what breaks it ends nothing else."""
+        """Run the session until the editor closes it; its failure does not affect others."""
         begun, why = False, CLOSED
         try:
             async with self._session as session, anyio.create_task_group() as group:
@@ -241,21 +238,19 @@ class Talk:
             job.end(Wrong(BROKEN, why))
         self.over.set()
 
-    # --- what the editor asks ---------------------------------------------------------------------
-
     def opened(self) -> Object:
-        """What there is to know of a session that begins or goes on."""
+        """Return the modes and options of an opened session."""
         return {"modes": self.choices.modes(), "configOptions": self.choices.options()}
 
     async def greet(self) -> None:
-        """Tell what can be typed, and what the person should know."""
+        """Send the available commands and the notices."""
         self._offer()
         notices = (*self._session.crew.notices, *self._desk.notices)
         for line in dict.fromkeys(notices):
             self._update(notice(line))
 
     def replay(self) -> None:
-        """Tell all that was said so far."""
+        """Send the whole history."""
         for entry in self._session.crew.agent.session.history():
             for update in self._teller.replay(entry):
                 self._update(update)
@@ -263,7 +258,7 @@ class Talk:
             self._update(update)
 
     async def prompt(self, blocks: tuple[Block, ...]) -> Object:
-        """Say something, once what was said before is answered; raises `Wrong`."""
+        """Run a prompt after those before it; raise `Wrong`."""
         agent = self._session.crew.agent
         job = Job(understood(blocks, agent.world.blobs, cwd=agent.world.root))
         if not self._left:
@@ -285,7 +280,7 @@ class Talk:
             self._scope.cancel()
 
     def cancel(self) -> None:
-        """Stop what runs, and take up nothing of what waits."""
+        """Stop the running turn and drop the queue."""
         while self._jobs:
             self._jobs.popleft().end(CANCELLED)
         if self._scope is not None:
@@ -297,8 +292,6 @@ class Talk:
         self.cancel()
         self._stirred.set()
         await self.over.wait()
-
-    # --- turns ------------------------------------------------------------------------------------
 
     async def _converse(self) -> None:
         while await self._next():
@@ -313,7 +306,7 @@ class Talk:
             self._running = None
 
     async def _next(self) -> bool:
-        """Wait until something is said, or mail or an agent has something to tell; not for ever."""
+        """Wait for a prompt, mail or news of a background agent; return False when closed."""
         agent, office = self._session.crew.agent, self._session.crew.office
         while not self._left:
             if self._jobs or agent.turn.inbox or (office is not None and office.called):
@@ -346,7 +339,7 @@ class Talk:
         return self._done("end_turn")
 
     async def _turn(self, content: tuple[Shown, ...], notes: tuple[User, ...]) -> Object | Wrong:
-        """One turn; what was attached goes ahead of it."""
+        """Run one turn; notes on attachments go first."""
         inbox = self._session.crew.agent.turn.inbox
         inbox.extend(notes)
         course = Course()
@@ -373,13 +366,11 @@ class Talk:
         }
         return {"stopReason": stop, "usage": usage}
 
-    # --- what is told -----------------------------------------------------------------------------
-
     def _update(self, update: Object) -> None:
         self._peer.tell("session/update", {"sessionId": self.id, "update": update})
 
     def _offer(self) -> None:
-        """Tell what can be typed, if that has changed: servers bring prompts when they are up."""
+        """Send changed commands: MCP servers bring prompts once they are up."""
         if (listed := self._desk.listed()) != self._offered:
             self._offered = listed
             self._update(listed)
@@ -405,13 +396,13 @@ class Talk:
             await notify(agent, "permission_prompt", PERMISSION)
 
     async def _caught_up(self) -> None:
-        """Wait until all that has happened was told."""
+        """Wait until all events so far are sent."""
         last = self._session.crew.agent.session.last
         while last is not None and self._told < last.seq:
             await self._moved.wait()
 
     async def _overhear(self, child: Agent) -> None:
-        """Show the last steps of an agent under the call of ours that it works for."""
+        """Show the last steps of a subagent under the call that started it."""
         assert child.team.birth is not None
         born = self._session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
         with child.session.watch() as events:
@@ -427,7 +418,7 @@ def _over(event: Event) -> bool:
 
 
 def _ordinary(error: BaseException) -> str:
-    """What the user can mend about an error; nothing if it is ours."""
+    """Return the message of an error that the user can fix; empty for a bug of ours."""
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     if inner:
         found = [_ordinary(one) for one in inner]

@@ -1,4 +1,4 @@
-"""What happens in a session, as the updates that an editor shows."""
+"""Session events as ACP updates."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
 from travois.tools.paths import absolute
 from travois.tui.agent_progress import progress_line
 
-# Tool calls as an editor shows them: what they do, where, and what came of it.
+# Tool calls: title, location, diff and result.
 
 
 T = TypeVar("T")
 LONGEST = 30_000
-"""How many characters of a result are shown; the model may see more."""
+"""Characters of a result that are shown; the model may see more."""
 PLAIN = ("Agent", "ExitPlanMode", "AskUserQuestion")
-"""Tools whose results are words for people, and may hold markup."""
+"""Tools whose results are text for people, possibly Markdown."""
 
 
 class Spot(msgspec.Struct, frozen=True):
-    """Where a call says that it works."""
+    """The location in a call's arguments."""
 
     file_path: str = ""
     notebook_path: str = ""
@@ -57,7 +57,7 @@ class Spot(msgspec.Struct, frozen=True):
 
 
 def described(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> Object:
-    """A call before it runs."""
+    """Build the JSON of a call before it runs."""
     told: Object = {
         "toolCallId": item.id,
         "title": item.title(tools),
@@ -73,7 +73,7 @@ def described(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> Obj
 
 
 def changes(item: ToolCallItem, cwd: str) -> Iterator[Json]:
-    """What a call would change, as it says itself."""
+    """Yield the edits that a call's arguments announce."""
     match item.name:
         case "Edit" if args := _decoded(item, EditArgs):
             yield diff(absolute(args.file_path, cwd), args.old_string, args.new_string)
@@ -94,7 +94,7 @@ def _decoded(item: ToolCallItem, shape: type[T]) -> T | None:
 
 
 def ended(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> Object:
-    """A call that was answered."""
+    """Build the JSON of a finished call."""
     assert item.result is not None
     told: Object = {
         "toolCallId": item.id,
@@ -111,7 +111,7 @@ def ended(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> Object:
 
 
 def _whole(item: ToolCallItem, change: Patch, cwd: str) -> Iterator[Json]:
-    """A change of which the result does not tell line by line: a new file, or a large change."""
+    """Yield a change whose result has no hunks: a new file, or a large change."""
     yield from changes(item, cwd)
     if item.name not in ("Edit", "MultiEdit", "Write"):
         yield text_content(f"+{change.added} -{change.removed}")
@@ -138,16 +138,13 @@ def _cut(said: str) -> str:
     return said if len(said) <= LONGEST else f"{said[:LONGEST]}\n… {len(said) - LONGEST:,} more"
 
 
-# --- shapes ---------------------------------------------------------------------------------------
-
-
 def text_content(said: str) -> Json:
-    """Words as part of a call."""
+    """Build a text block of a call."""
     return {"type": "content", "content": {"type": "text", "text": said}}
 
 
 def result_content(block: Shown, blobs: Blobs) -> Object:
-    """One block of what somebody said."""
+    """Build a content block."""
     match block:
         case Text():
             return {"type": "text", "text": block.text}
@@ -158,7 +155,7 @@ def result_content(block: Shown, blobs: Blobs) -> Object:
 
 
 def image(block: Media, blobs: Blobs) -> Object:
-    """A picture; only its name if its bytes are gone."""
+    """Build an image block; its name as text if the bytes are gone."""
     try:
         data = b64encode(blobs.get(block.blob)).decode()
     except KeyError:
@@ -167,17 +164,17 @@ def image(block: Media, blobs: Blobs) -> Object:
 
 
 def diff(path: str, old: str | None, new: str) -> Json:
-    """A change of a file."""
+    """Build the diff of a file."""
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 
 
 def place(path: str, line: int) -> Json:
-    """A place in a file; lines count from one."""
+    """Build a location; lines count from 1."""
     return {"path": path, "line": line} if line > 0 else {"path": path}
 
 
 def fenced(said: str) -> str:
-    """Words that are shown as they are; they cannot end their own fence."""
+    """Put text in a code fence that it cannot close."""
     longest = max(map(len, re.findall(r"`{3,}", said)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{said.rstrip()}\n{fence}"
@@ -186,11 +183,11 @@ def fenced(said: str) -> str:
 TITLE = 80
 CHUNKS: dict[BlockKind, str] = {"text": "agent_message_chunk", "thinking": "agent_thought_chunk"}
 SILENT = ("end", "aborted", "failed")
-"""Ends of a turn that the answer to its prompt tells by itself."""
+"""Ends of a turn that the reply to its prompt reports."""
 
 
 class Teller:
-    """Turns events into updates; it knows the calls that it has told of."""
+    """Turns session events into updates."""
 
     def __init__(self, agent: Agent, choices: Choices) -> None:
         self._agent = agent
@@ -198,11 +195,11 @@ class Teller:
         self._items = SessionItems()
         self._message = str(uuid4())
         self._streamed = False
-        """Whether the reply that is under way was shown as it came."""
+        """True if the current reply was streamed."""
         self._titled = bool(agent.session.prompted)
 
     def updates(self, event: Event) -> Iterator[Object]:
-        """What to show of something that happens."""
+        """Yield the updates for an event."""
         match self._items.add(event):
             case Entry(fact=fact):
                 yield from self._entry(fact)
@@ -230,7 +227,7 @@ class Teller:
                 pass
 
     def replay(self, entry: Entry) -> Iterator[Object]:
-        """What to show of something that happened before."""
+        """Yield the updates for an entry of a resumed session."""
         match self._items.add(entry):
             case Entry(fact=User(origin="human", content=content)):
                 said = [block for block in content if isinstance(block, Media)]
@@ -247,25 +244,25 @@ class Teller:
                 pass
 
     def standing(self) -> Iterator[Object]:
-        """How things stand, besides what was said."""
+        """Yield the todo list and the usage."""
         state = self._agent.session.state
         if todos := state.get("todos"):
             yield plan(todos)
         yield self.usage()
 
     def usage(self) -> Object:
-        """How full the window is, and what the session has cost."""
+        """Build the context and cost update."""
         session, card = self._agent.session, self._choices.card
         cost: Object = {"amount": session.dollars, "currency": "USD"}
         used = context_tokens(session.view)
         return {"sessionUpdate": "usage_update", "used": used, "size": card.window, "cost": cost}
 
     def described(self, call: Call) -> Object:
-        """A call before it runs."""
+        """Build the JSON of a call before it runs."""
         return described(ToolCallItem(call), self._agent.tools.by_name, self._cwd)
 
     def awaits(self, call: str) -> bool:
-        """Whether a call is not answered yet."""
+        """Tell whether a call is still unanswered."""
         return _is_shown(self._items.find_call(call))
 
     @property
@@ -323,28 +320,28 @@ class Teller:
 
 
 def notice(text: str) -> Object:
-    """Something that the person should know and the model did not say."""
+    """Build the update for a notice."""
     content: Object = {"type": "text", "text": f"· {text}\n"}
     kind = "agent_thought_chunk"
     return {"sessionUpdate": kind, "content": content, "messageId": str(uuid4())}
 
 
 def answer(text: str) -> Object:
-    """What a command of ours says."""
+    """Build the update for a slash command's answer."""
     content: Object = {"type": "text", "text": text}
     kind = "agent_message_chunk"
     return {"sessionUpdate": kind, "content": content, "messageId": str(uuid4())}
 
 
 def titled(text: str) -> Object:
-    """What the session is called."""
+    """Build the update for the session's title."""
     line = " ".join(text.split())
     title = line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
     return {"sessionUpdate": "session_info_update", "title": title}
 
 
 def plan(todos: str) -> Object:
-    """The model's list of what is to be done."""
+    """Build the update for the todo list."""
     entries: list[Json] = [
         {"content": one.content, "status": one.status, "priority": "medium"}
         for one in read_tasks(todos)
@@ -353,7 +350,7 @@ def plan(todos: str) -> Object:
 
 
 def _is_shown(item: ToolCallItem) -> bool:
-    """Whether a call is known, and not shown as a plan instead."""
+    """Tell whether a call is known and not shown as the todo list."""
     return bool(item.name) and item.name not in TASK_LIST_TOOLS
 
 
@@ -361,24 +358,24 @@ def _updated(body: Object) -> Object:
     return {"sessionUpdate": "tool_call_update", **body}
 
 
-# What sub-agents do, as an editor shows it under the calls that started them.
+# Subagents, shown under the calls that started them.
 
 
 LAST = 8
-"""How many of the last steps of an agent are shown."""
+"""Steps of a subagent that are shown."""
 META = "travois/agent"
-"""The key under which an update has what an agent does as data."""
+"""The `_meta` key of a subagent's progress as data."""
 
 
 class Steps:
-    """The last steps of the agents that each call started, and what they are doing."""
+    """The last steps and current activity of the subagents of each call."""
 
     def __init__(self) -> None:
         self._steps: defaultdict[str, deque[str]] = defaultdict(partial(deque[str], maxlen=LAST))
         self._now: dict[str, str] = {}
 
     def add(self, call: str, event: Event, agent: Agent) -> bool:
-        """Take note of the calls that an agent makes; whether there were any."""
+        """Record the calls of a subagent's reply; return whether there were any."""
         if not isinstance(event, Entry) or not isinstance(event.fact, Assistant):
             return False
         made = map(ToolCallItem, calls(event.fact.content))
@@ -387,7 +384,7 @@ class Steps:
         return bool(fresh)
 
     def progress(self, now: AgentProgress, *, shown: bool) -> Object:
-        """Tell what an agent is doing; in words while its call is not answered yet."""
+        """Build the update for a subagent's progress, with text while its call is unanswered."""
         self._now[now.call] = progress_line(now)
         about: Object = {"agentId": now.id, "doing": now.doing, "lastTool": now.tool}
         about |= {"tokens": now.tokens, "costUsd": now.dollars}
@@ -397,7 +394,7 @@ class Steps:
         return update
 
     def update(self, call: str) -> Object:
-        """The update that shows all of it under the call."""
+        """Build the update that shows all steps under the call."""
         lines = [line for line in (self._now.get(call, ""), *self._steps[call]) if line]
         update, content = _update(call), list[Json]()
         content.append(text_content(fenced("\n".join(lines))))

@@ -1,7 +1,7 @@
 """A turn as the JSON lines of Codex's `exec --json`.
 
-What those lines have no word for is left out of them and stands in the log: compactions, hooks,
-notes, what agents do that were started.
+Events without a counterpart there are left out: compactions, hooks, notes and what subagents do.
+The log has them.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from travois.presentation.items import (
 )
 
 OURS = "travois"
-"""The server that our own tools are said to come from, where Codex has no item for them."""
+"""The server name for our own tools that have no item type in Codex."""
 OTHERWISE = (*TASK_LIST_TOOLS, ANSWER)
-"""Tools whose outcome is told in another way than as a call."""
+"""Tools whose outcome is not reported as a call."""
 THOUGHTS = ("thinking", "reasoning", "sealed")
 BROKEN = ("failed", "crashed")
 
 
 class Teller:
-    """Turns the events of one run into lines; it knows the items that are under way."""
+    """Turns the events of a run into lines, and tracks the open items."""
 
     def __init__(self) -> None:
         self._items = SessionItems()
         self._begun: dict[str, str] = {}
-        """The items of calls that run, by call."""
+        """Item ids of running calls, by call."""
         self._todos: Object = {}
         self._count = 0
 
     def opening(self, session: str) -> list[Object]:
-        """The first lines of a run."""
+        """Return the first lines of a run."""
         return [{"type": "thread.started", "thread_id": session}, {"type": "turn.started"}]
 
     def lines(self, event: Event) -> Iterator[Object]:
-        """What to print for this event."""
+        """Yield the lines for an event."""
         match self._items.add(event):
             case ReplyItem(fact=reply):
                 yield from self._reply(reply.content)
@@ -67,7 +67,7 @@ class Teller:
                 pass
 
     def closing(self, tally: Tally) -> Iterator[Object]:
-        """The last lines of a run: what was left open, the answer in its form, and the end."""
+        """Yield the last lines: unfinished items, the structured answer and the end."""
         for id in tuple(self._begun):
             cut = Entry(0, 0.0, Result(id, (Text(tally.trouble),), error=True))
             yield from self.lines(cut)
@@ -128,7 +128,7 @@ def _line(stage: str, item: Object) -> Object:
 
 
 def _spoken(block: AnyBlock) -> str:
-    """What a block says; words with sources come as a block of the provider's own."""
+    """Return a block's text; text with citations is an opaque block of the provider."""
     match block:
         case Text(text=text) | Opaque(kind="text", text=text):
             return text
@@ -137,7 +137,7 @@ def _spoken(block: AnyBlock) -> str:
 
 
 def _asked(call: ToolCallItem) -> Object:
-    """A call as an item that is under way."""
+    """Build the item of a running call."""
     args = table(call.arguments)
     if call.name == "Bash":
         item: Object = {"type": "command_execution", "command": string(args.get("command"))}
@@ -164,7 +164,7 @@ def _asked(call: ToolCallItem) -> Object:
 
 
 def _answered(call: ToolCallItem) -> Object:
-    """A call as an item with what came of it."""
+    """Build the item of a finished call."""
     item, told, detail = _asked(call), call.text, call.detail
     ended: Object = {"status": "failed" if call.is_error else "completed"}
     match item["type"]:
@@ -190,13 +190,13 @@ def _answered(call: ToolCallItem) -> Object:
 
 
 def _block(part: Shown) -> Object:
-    """A part of a result; of a picture only the name, since its bytes are in a file."""
+    """Build a result block; of an image only the name, since its bytes are in a file."""
     text = part.text if isinstance(part, Text) else f"[{part.name or part.mime}]"
     return {"type": "text", "text": text}
 
 
 def _usage(usage: Usage) -> Object:
-    """Token counts of the turn: input is all of it, read from the cache and written to it too."""
+    """Build the token counts; `input_tokens` includes cache reads and writes."""
     return {
         "input_tokens": usage.prompt,
         "cached_input_tokens": usage.read,

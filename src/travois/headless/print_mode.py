@@ -1,4 +1,4 @@
-"""Headless: one task or a stream of them, then exit."""
+"""Print mode (`-p`): one task or a stream of them, then exit."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from argparse import Namespace
 import anyio
 
 from travois.commands.flags import chosen
-from travois.compose import commands as custom
+from travois.compose import commands
 from travois.core.content import Shown
 from travois.core.display_text import complain
-from travois.headless import prompt_input as reading
+from travois.headless import prompt_input
 from travois.headless.run import Run
 from travois.sdk import Session
 
 
 def once(args: Namespace) -> int:
-    """Run headless; returns the exit code."""
-    prompt = reading.plain(args.prompt or "") if args.input_format == "text" else ()
+    """Run headless; return the exit code."""
+    prompt = prompt_input.plain(args.prompt or "") if args.input_format == "text" else ()
     return anyio.run(_once, args, prompt)
 
 
 def set_up(args: Namespace) -> int:
-    """Open a session for the sake of its hooks, and leave it again; returns the exit code."""
+    """Open and close a session so that its setup hooks run; return the exit code."""
 
     async def main() -> None:
         async with Session(chosen(args)) as session:
@@ -35,6 +35,7 @@ def set_up(args: Namespace) -> int:
 
 
 async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
+    """Run a controlled session, or a single turn."""
     run = Run(args)
     if args.input_format == "stream-json":
         from travois.headless.control.session import Driven
@@ -46,7 +47,7 @@ async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
         run.attend(session, group)
         for notice in session.crew.notices:
             complain(f"travois: {notice}\n")
-        await run.turn(session, await custom.said(session, run.commands, prompt))
+        await run.turn(session, await commands.said(session, run.commands, prompt))
         await run.settle(session)
         group.cancel_scope.cancel()
     for notice in session.parting:

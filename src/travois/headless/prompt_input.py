@@ -1,4 +1,4 @@
-"""Where headless prompts come from: words, standard input, or JSON lines."""
+"""Prompts of headless runs: arguments, standard input or JSON lines."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from travois.headless.control.messages import Line
 from travois.ports.world import Blobs
 
 LIMIT = 10_000_000
-"""How many bytes standard input may bring."""
+"""Bytes accepted from standard input."""
 PIPE_TIMEOUT = 3.0
-"""How long a pipe that stays silent is waited for when there is a prompt without it."""
+"""Seconds to wait for a silent pipe if there is also a prompt argument."""
 
 
 class Source(msgspec.Struct):
-    """Where an image's bytes are."""
+    """The bytes of an image or document."""
 
     type: str = ""
     media_type: str = ""
@@ -33,7 +33,7 @@ class Source(msgspec.Struct):
 
 
 class Part(msgspec.Struct):
-    """One block of an input message."""
+    """A content block of an input message."""
 
     type: str
     text: str = ""
@@ -47,24 +47,24 @@ class Said(msgspec.Struct):
 
 
 class Garbled(msgspec.Struct):
-    """A line that cannot be read, and the request that it may have been."""
+    """A line that cannot be parsed, and the request id if it has one."""
 
     why: str
     request_id: str = ""
 
 
 class Named(msgspec.Struct):
-    """What can be told of a line that has not the right shape."""
+    """The request id of a malformed line."""
 
     request_id: str = ""
 
 
 SILENT = Line("user")
-"""A message that says nothing."""
+"""A message without content."""
 
 
 def plain(words: str) -> tuple[Text, ...]:
-    """The prompt of a run: what was piped in, then the words, which alone are the user's own."""
+    """Return the prompt: piped text, then the argument, which alone may hold commands."""
     piped = _piped(waiting=not words)
     parts = tuple(Text(part) for part in (piped.strip("\n"), words) if part.strip())
     if not parts:
@@ -77,7 +77,7 @@ def plain(words: str) -> tuple[Text, ...]:
 
 
 def _piped(*, waiting: bool) -> str:
-    """What was piped in. A terminal, or a pipe that nobody writes to, is not waited for."""
+    """Read piped text; do not wait for a terminal or a pipe without a writer."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     fd = sys.stdin.fileno()
@@ -88,22 +88,23 @@ def _piped(*, waiting: bool) -> str:
         raise Fault(
             "Standard input is too long",
             why=f"more than {LIMIT // 1_000_000} MB",
-            fix="Put it in a file and ask for that file to be read.",
+            fix="Put it in a file and name the file in the prompt.",
         )
     return data.decode("utf-8", "replace")
 
 
 def _speaks(fd: int) -> bool:
+    """Wait for a pipe to become readable; warn and go on if it stays silent."""
     if select([fd], [], [], PIPE_TIMEOUT)[0]:
         return True
     sys.stderr.write(
-        f"travois: standard input was silent for {PIPE_TIMEOUT:g} s; going on without\n"
+        f"travois: no data on standard input for {PIPE_TIMEOUT:g} s; continuing without it\n"
     )
     return False
 
 
 async def lines() -> AsyncGenerator[Line | Garbled]:
-    """The JSON lines of standard input, as they come."""
+    """Yield the JSON lines of standard input."""
     number = 0
     async with aclosing(raw()) as found:
         async for line in found:
@@ -113,7 +114,7 @@ async def lines() -> AsyncGenerator[Line | Garbled]:
 
 
 async def raw() -> AsyncGenerator[bytes]:
-    """The lines of standard input, as they come, empty ones too."""
+    """Yield the raw lines of standard input, empty ones too."""
     pending, fd = b"", sys.stdin.fileno()
     while True:
         with suppress(PermissionError):  # a file is not waited for: it is always ready
@@ -129,11 +130,11 @@ async def raw() -> AsyncGenerator[bytes]:
 
 
 def content(line: Line, blobs: Blobs) -> tuple[Shown, ...]:
-    """What a line says to the model."""
+    """Return the content blocks of a message."""
     try:
         said = msgspec.json.decode(line.message, type=Said).content
     except msgspec.DecodeError as error:
-        raise Fault("An input message cannot be read", why=str(error)) from None
+        raise Fault("Invalid input message", why=str(error)) from None
     if isinstance(said, str):
         return (Text(said),) if said else ()
     return tuple(_shown(part, blobs) for part in said)
@@ -147,12 +148,13 @@ def _shown(part: Part, blobs: Blobs) -> Shown:
         kind = "image" if part.type == "image" else "document"
         return Media(kind, part.source.media_type, blobs.put(data), len(data))
     raise Fault(
-        f"An input message holds a {part.type!r} block that cannot be sent",
+        f"An input message has an unsupported block: {part.type!r}",
         fix="Send text, or an image or document with a base64 source.",
     )
 
 
 def _read(data: bytes, number: int) -> Line | Garbled:
+    """Parse an input line; keep its request id if it is malformed."""
     try:
         return msgspec.json.decode(data.decode(), type=Line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

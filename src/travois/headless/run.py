@@ -1,4 +1,4 @@
-"""One headless run: how it speaks, and how it will end."""
+"""A headless run: runs turns and prints them in the output format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from travois.commands.flags import chosen
 from travois.compat.claude_json import Object
-from travois.compose import commands as custom
+from travois.compose import commands
 from travois.compose.mcp import statuses
 from travois.core.content import Shown
 from travois.core.display_text import complain, for_stream
@@ -30,6 +30,7 @@ from travois.core.json import encoded
 from travois.core.models import Model
 from travois.engine.agent import Agent
 from travois.engine.background_jobs import PATIENCE as JOB_PATIENCE
+from travois.headless.control.agent_work import Work
 from travois.headless.control.tasks import Tasks
 from travois.headless.stream_json import Speaker, Tally, Telling
 from travois.headless.structured_output import Shape
@@ -47,30 +48,30 @@ if TYPE_CHECKING:
     from travois.headless.codex_json import Teller
 
 PAUSE = 1.0
-"""From how many seconds on a wait for another attempt is told."""
+"""Retries that wait less than this are not reported."""
 LONGEST = 3_600.0
-"""How many seconds agents in the background are waited for after the last word."""
+"""Seconds to wait for background agents after the last reply."""
 HOST_ONLY = "CLAUDE_CODE_SDK_READS_SESSION_STATE"
 EVERYBODY = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
-"""Variables with which a host asks to be told whether there is work under way."""
+"""Environment variables with which a client asks for session state events."""
 DENIED = 3
-"""The exit code of a run in which a call was denied, where that was asked for."""
+"""The exit code of `--fail-on-denial`."""
 MAX_DENIALS = 5
-"""How many denied calls are told."""
+"""Denied calls that are listed."""
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 INTERRUPTED = Ended("aborted", "interrupted")
-"""How a turn ends that does not come to its end: by a signal, or by a fault that is told later."""
+"""The end of a turn that was cut off by a signal or an error."""
 
 
 class Run:
-    """One run; `shape` and what it tells may come from a host."""
+    """A headless run, its output format and its exit code."""
 
     def __init__(self, args: Namespace) -> None:
         self.code = 0
         self.shape = Shape(args.json_schema) if args.json_schema else None
-        """The form that outcomes must have; none if they may be words."""
+        """The structured answer that is required, if any."""
         self.brought: Callable[[], Object] = dict
-        """What the first line of a turn tells besides."""
+        """Returns extra fields for the first line of a turn."""
         self._telling = Telling(
             partial=args.include_partial_messages,
             replay=args.replay_user_messages,
@@ -79,29 +80,30 @@ class Run:
         )
         self._format: str = args.output_format
         self._alone: bool = args.input_format == "text"
-        """Whether nothing more will be asked, so that agents in the background are waited for."""
+        """True if no further prompt can come, so that background agents are waited for."""
         self._minds: dict[str, Model] = {}
-        """The models of the agents that were started."""
+        """Models of the started subagents, by their ids."""
         self._finished: dict[int, Finished] = {}
-        """What went on beside the conversation, by its entry; some of it between turns."""
+        """Finished side work by entry; some of it ends between turns."""
         self._paid: set[int] = set()
         self._over = False
         self._state = ""
         self._fails_on_denial: bool = args.fail_on_denial
         self._children: list[Tally] = []
-        """What came of the agents that were started."""
-        self.commands, notices = custom.known(chosen(args))
+        """Tallies of the started subagents."""
+        self.commands, notices = commands.known(chosen(args))
         for notice in notices:
             complain(f"travois: {notice}\n")
 
     @cached_property
     def _codex(self) -> Teller:
+        # Loads shlex and more, which no other format needs before the first request.
         from travois.headless.codex_json import Teller
 
         return Teller()
 
     def opened(self, args: Namespace) -> Session:
-        """The session of a run without a host."""
+        """Create the session of a run without a client."""
         options, person, tool = chosen(args), None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
             from travois.headless.control.callbacks import Host, Referee
@@ -114,13 +116,13 @@ class Run:
         return session
 
     def adopt(self, *, schema: str, forward: bool) -> None:
-        """Take over what a host asks for in its greeting."""
+        """Apply the options of the client's `initialize`."""
         self.shape = Shape(schema) if schema else self.shape
         if forward:
             self._telling = replace(self._telling, forward=True)
 
     async def watch_signals(self, scope: anyio.CancelScope) -> None:
-        """The first signal stops the turn and leaves a session to resume; a second one kills."""
+        """Stop the turn on the first signal, leaving a session to resume; a second one kills."""
         ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by `nohup`, for one
         heeded = [one for one in CODES if one != signal.SIGHUP or not ignored]
         with anyio.open_signal_receiver(*heeded) as signals:
@@ -134,13 +136,13 @@ class Run:
         ignore_hangups()
 
     async def settle(self, session: Session, *, patience: float = PATIENCE) -> None:
-        """Let what was said be remembered; from here on nothing changes how the run ended."""
+        """Wait for memory extraction; from here on the exit code is final."""
         self._over = True
         if told := await settled(session.crew.agent, patience=patience):
             complain(f"travois: {told}\n")
 
     def state(self, state: str) -> None:
-        """Tell a host that wants to know whether there is work under way."""
+        """Report whether work is under way, if the client asked for it."""
         asked = [name in os.environ for name in (HOST_ONLY, EVERYBODY)]
         if state != self._state and any(asked):
             line: Object = {"type": "system", "subtype": "session_state_changed", "state": state}
@@ -148,12 +150,12 @@ class Run:
         self._state = state
 
     def speaker(self, session: Session, *, parent: str | None = None) -> Speaker:
-        """Whoever tells of a turn, or of an agent that a call has started."""
+        """Create the writer for a turn, or for the subagents of a call."""
         tally = Tally(session.crew.model, self._minds)
         return Speaker(session.id, tally, telling=self._telling, parent=parent)
 
     def attend(self, session: Session, group: TaskGroup) -> None:
-        """Tell of the agents that are started, whenever they come, work and go."""
+        """Follow subagents and report their work."""
         agent, before = session.crew.agent, session.crew.agent.team.on_child
 
         def born(child: Agent) -> None:
@@ -181,7 +183,7 @@ class Run:
                     say(line)
 
     async def _follow_child(self, child: Agent) -> None:
-        """Count what an agent is denied."""
+        """Count the denied calls of a subagent."""
         epoch = child.session.view.epoch
         assert epoch is not None
         tally = Tally(epoch.model)
@@ -192,9 +194,7 @@ class Run:
                     tally.add(event)
 
     async def _overhear(self, session: Session, child: Agent) -> None:
-        """Tell of what an agent does under the call of ours that it works for."""
-        from travois.headless.control.agent_work import Work
-
+        """Print a subagent's work under the call that started it."""
         assert child.team.birth is not None
         top = session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
         speaker = self.speaker(session, parent=top.call)
@@ -205,16 +205,13 @@ class Run:
                     say(line)
 
     def failed(self, session: Session, why: str) -> None:
-        """Tell that a turn could not even begin."""
+        """Report a turn that could not start."""
         speaker = self.speaker(session)
         speaker.tally.ended = Ended("crashed", why)
         self._finish(speaker, seconds=0.0)
 
     async def turn(self, session: Session, prompt: tuple[Shown, ...], *, given: str = "") -> bool:
-        """Run one turn and tell of it; returns whether it could be taken up.
-
-        `given` is the name that its prompt has.
-        """
+        """Run and print one turn; return whether it started. `given` is the id of its prompt."""
         speaker = self.speaker(session)
         speaker.tally.ended = INTERRUPTED
         speaker.tally.shape, speaker.given, speaker.unasked = self.shape, given, not prompt
@@ -252,7 +249,7 @@ class Run:
             await self._follow(session, (), speaker=speaker)
 
     async def _compact(self, session: Session, focus: str, *, speaker: Speaker) -> None:
-        """Set the older conversation aside in the place of a turn."""
+        """Compact the conversation in place of a turn."""
         with session.crew.agent.session.watch() as events:
             try:
                 await self._compact_told(session, focus, speaker=speaker, events=events)
@@ -268,7 +265,7 @@ class Run:
         speaker: Speaker,
         events: MemoryObjectReceiveStream[Event],
     ) -> None:
-        """Compact, and print what happens while it happens: a summary may take minutes."""
+        """Compact and print events meanwhile: writing a summary may take minutes."""
         from travois.context.compaction.compact import receipt
 
         async def tell() -> None:
@@ -296,7 +293,7 @@ class Run:
                 say(line)
 
     def _told(self, event: Event, speaker: Speaker) -> Iterable[Object]:
-        """What is printed of an event; its part in the outcome is taken down either way."""
+        """Return the lines of an event, after it is added to the tally."""
         lines = speaker.lines(event)
         if self._format == "codex-json":
             return self._codex.lines(event)
@@ -324,7 +321,7 @@ class Run:
             complain(f"travois: {tally.trouble}\n")
 
     def _tell_denials(self, tally: Tally) -> None:
-        """Say which calls were denied, of agents too; `--fail-on-denial` makes it an exit code."""
+        """Print which calls were denied; with `--fail-on-denial`, set the exit code."""
         denied = [*tally.denied, *(one for child in self._children for one in child.denied)]
         if not denied:
             return
@@ -339,20 +336,21 @@ class Run:
             self.code = DENIED
 
     def _words(self, tally: Tally) -> str:
-        """What a person reads of the outcome: its form alone, where one was asked for."""
+        """Return the text to print: only the structured answer if one is required."""
         if self.shape is None or not self.shape.given:
             return tally.text
         return msgspec.json.encode(self.shape.value).decode()
 
 
 def _notice(event: Event) -> str:
+    """Return what to print of an event on standard error; empty for nothing."""
     match event:
         case Warned(text=text):
             return text
         case Retrying(message=message, wait=wait) if wait >= PAUSE:
-            return f"{message}; trying again in {wait:.0f} s"
+            return f"{message}; retrying in {wait:.0f} s"
         case Compacting(seconds=seconds) if seconds:
-            return f"the summary for a compaction is being written, since {seconds:.0f} s"
+            return f"writing the compaction summary ({seconds:.0f} s so far)"
         case Entry(fact=Noted(what="memory", text=text)):
             return told(text)
         case _:
@@ -360,20 +358,21 @@ def _notice(event: Event) -> str:
 
 
 def _elsewhere(command: str) -> str:
-    """Why a command cannot be run here; empty if it is none of ours, and so a prompt."""
+    """Return why a slash command cannot run here; empty for a prompt."""
     from travois.tui.slash_registry import COMMANDS
 
-    return f"/{command} is a command for people in a terminal" if command in COMMANDS else ""
+    return f"/{command} is available only in the terminal" if command in COMMANDS else ""
 
 
 async def heard(session: Session) -> bool:
-    """Whether an agent or a command in the background has ended; waited for only so long."""
+    """Wait for background work; return whether there is news."""
     with anyio.move_on_after(LONGEST):
         return await session.news(patience=JOB_PATIENCE)
     return False
 
 
 def _opening(session: Session, commands: tuple[str, ...]) -> Object:
+    """Describe the session for the first line of a turn."""
     crew, mode = session.crew, session.crew.agent.permissions.guard.mode
     return {
         "cwd": crew.agent.world.root,
@@ -398,6 +397,6 @@ def _plugin(plugin: Plugin) -> Object:
 
 
 def say(line: Object) -> None:
-    """Print one JSON line at once."""
+    """Print one JSON line and flush."""
     sys.stdout.buffer.write(encoded(line) + b"\n")
     sys.stdout.buffer.flush()

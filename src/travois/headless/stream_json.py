@@ -1,4 +1,4 @@
-"""A turn as the JSON lines that other agents' clients read."""
+"""A turn as `stream-json` lines (Claude Code's format)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from travois.ports.world import (
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 
-# What a turn has come to, in the words of other agents' clients.
+# The outcome of a turn, in the terms of Claude Code's clients.
 
 
 SUBTYPES: dict[EndedWhy, str] = {
@@ -80,7 +80,7 @@ FAILURES = {
     "media": "image_error",
     "missing": "model_error",
 }
-"""What it means that no reply came; any other kind is an error of the API."""
+"""Terminal reasons of failed requests; any other is "api_error"."""
 ERRORS = {
     "auth": "authentication_failed",
     "forbidden": "authentication_failed",
@@ -89,14 +89,14 @@ ERRORS = {
     "rate": "rate_limit",
     **dict.fromkeys(("overloaded", "server", "network", "timeout", "garbled"), "server_error"),
 }
-"""What clients call it; any other kind is a request that could not be understood."""
+"""Client-side names of errors; any other is "invalid_request"."""
 
 
 class Tally:
-    """What a turn has come to so far, folded from its entries."""
+    """The outcome of a turn so far."""
 
     def __init__(self, model: Model, minds: Mapping[str, Model] | None = None) -> None:
-        """`minds` are the models of agents that were started, where they are known."""
+        """Start empty; `minds` are the models of subagents, where known."""
         self.items = SessionItems(model)
         self.usage = Usage()
         self.dollars = 0.0
@@ -107,18 +107,18 @@ class Tally:
         self.shape: Shape | None = None
         self.denials: list[Json] = []
         self.denied: list[tuple[str, str]] = []
-        """The tools of denied calls, and why each was denied."""
+        """The tool and reason of each denied call."""
         self.ended = Ended("crashed")
         self.failure: Failed | None = None
-        """Why no reply came to the last request."""
+        """The failure of the last request, if it got no reply."""
         self.finished: set[int] = set()
-        """The entries of what went on beside the conversation and is paid."""
+        """Entries of side work that is already counted."""
         self._minds: Mapping[str, Model] = minds or {}
         self._served: dict[str, tuple[Model, Usage, float]] = {}
         self._hooked = ""
 
     def add(self, entry: Entry) -> None:
-        """Take one more entry into account."""
+        """Record a log entry."""
         match self.items.add(entry):
             case ReplyItem() as item:
                 self.turns += 1
@@ -146,12 +146,12 @@ class Tally:
 
     @property
     def model(self) -> Model:
-        """The model that answers."""
+        """The current model."""
         assert self.items.model is not None
         return self.items.model
 
     def pay(self, seq: int, fact: Finished) -> None:
-        """Count what an agent, or a question beside the conversation, has cost."""
+        """Add the cost of a subagent or of a side request."""
         model = self._minds.get(fact.id, self.model)
         dollars = cost(fact.usage, model.price) if fact.dollars is None else fact.dollars
         self.finished.add(seq)
@@ -171,20 +171,20 @@ class Tally:
 
     @property
     def failed(self) -> bool:
-        """Whether the turn ended in anything but the model's last word, in its form."""
+        """True unless the turn ended with the model's last word and any required answer."""
         unshaped = self.shape is not None and self.shape.exhausted
         return unshaped or self.ended.why not in ("end", "refusal")
 
     @property
     def error(self) -> str:
-        """What clients call the reason why no reply came; empty if one did."""
+        """The client-side name of the API error; empty without one."""
         if self.ended.why != "failed" or self.failure is None:
             return ""
         return ERRORS.get(self.failure.kind, "invalid_request")
 
     @property
     def terminal(self) -> str:
-        """Why the turn is over, in a word that clients know."""
+        """Why the turn ended, as clients name it."""
         if self.shape is not None and self.shape.exhausted:
             return "structured_output_retry_exhausted"
         match self.ended.why:
@@ -198,7 +198,7 @@ class Tally:
                 return TERMINAL[why]
 
     def result(self, seconds: float) -> Object:
-        """All of it, as the last line of a turn tells it."""
+        """Build the fields of the result line."""
         told: Object = {"errors": [self.trouble]} if self.failed else {"result": self.text}
         subtype = SUBTYPES.get(self.ended.why, "error_during_execution")
         if self.shape is not None and self.shape.given:
@@ -237,36 +237,36 @@ def _spent(model: Model, usage: Usage, dollars: float) -> Object:
 
 
 OFTEN = 1.0
-"""How many seconds pass at least between two lines that a call goes on."""
+"""Seconds between two progress lines of a call."""
 
 
 class Telling(msgspec.Struct, frozen=True):
-    """What else is told of a turn."""
+    """Optional parts of the output."""
 
     partial: bool = False
-    """The stream as it comes."""
+    """Stream events."""
     replay: bool = False
-    """What people said."""
+    """User messages."""
     hooks: bool = False
-    """That hooks ran."""
+    """Hook events."""
     forward: bool = False
-    """What agents say that were started; else only what they do."""
+    """Text of subagents; otherwise only their tool calls."""
 
 
 PLAIN = Telling()
 
 
 class Speaker:
-    """Turns the events of one turn into lines; `parent` is the call whose agent it is."""
+    """Turns the events of one turn into lines; `parent` is the call of a subagent."""
 
     def __init__(
         self, session: str, tally: Tally, *, telling: Telling = PLAIN, parent: str | None = None
     ) -> None:
         self.tally = tally
         self.given = ""
-        """The name that whoever said it gave to the prompt of the turn."""
+        """The client's id of the turn's prompt."""
         self.unasked = False
-        """Whether nobody said anything: the turn is about what agents have to tell."""
+        """True for a turn without a prompt, started by news of a background agent."""
         self._session = session
         self._telling = telling
         self._parent = parent
@@ -274,12 +274,12 @@ class Speaker:
         self._sent = monotonic()
         self._running: dict[str, tuple[str, float]] = {}
         self._shown: dict[str, float] = {}
-        """The calls that were started and when, and how long each had run when that was told."""
+        """When each running call started, and at which run time it was last reported."""
         self._compacting = False
-        """Whether the last status says that the conversation is being compacted."""
+        """True if the last status line says "compacting"."""
 
     def lines(self, event: Event) -> list[Object]:
-        """What to print for this event."""
+        """Return the lines for an event."""
         match event:
             case Entry():
                 self.tally.add(event)
@@ -308,7 +308,7 @@ class Speaker:
                 assert_never(event)
 
     def _progress(self, event: Progress) -> list[Object]:
-        """That a call goes on: not more often than people can read."""
+        """Return a progress line, at most once a second."""
         name, began = self._running.get(event.call, ("", monotonic()))
         seconds = monotonic() - began
         if seconds - self._shown.get(event.call, -OFTEN) < OFTEN:
@@ -319,16 +319,16 @@ class Speaker:
         return [self._loose("tool_progress", body)]
 
     def result(self, seconds: float) -> Object:
-        """The last line of a turn."""
+        """Return the last line of a turn."""
         origin: Object = {"origin": {"kind": "task-notification"}} if self.unasked else {}
         return self._loose("result", self.tally.result(seconds) | origin)
 
     def opening(self, body: Object) -> Object:
-        """The first line of a turn."""
+        """Return the first line of a turn."""
         return self._loose("system", {"subtype": "init", **body})
 
     def child(self, event: Event) -> list[Object]:
-        """What to print of an agent that was started: its calls and their results, or all."""
+        """Return the lines of a subagent: its calls and results, or everything."""
         if not isinstance(event, Entry) or not isinstance(event.fact, Assistant | Result):
             return []
         lines = self._entry(event.seq, event.fact)
@@ -375,14 +375,14 @@ class Speaker:
         return self._loose("system", {"subtype": "compact_boundary", "compact_metadata": told})
 
     def _under_way(self, event: Compacting) -> list[Object]:
-        """Say every half minute that a summary is being written; take it back if that ends."""
+        """Return the compaction status; repeated while it runs, withdrawn if it fails."""
         before, self._compacting = self._compacting, not event.over
         if not event.over:
             return [self._status("compacting")]
         return [self._status(None, compact_result="failed")] if before else []
 
     def _compaction(self, fact: Compacted | Failed) -> list[Object]:
-        """What came of a compaction."""
+        """Return the outcome of a compaction."""
         before, self._compacting = self._compacting, False
         match fact:
             case Compacted():
@@ -408,7 +408,7 @@ class Speaker:
         return self._loose("system", told)
 
     def _broken(self, seq: int) -> Object:
-        """A reply that did not come, in its place."""
+        """Build an assistant message that reports an API error."""
         said: Object = {"type": "text", "text": f"API Error: {self.tally.trouble}"}
         message: Object = {"id": f"msg_{seq}", "type": "message", "role": "assistant"}
         message |= {"model": "<synthetic>", "content": [said], "usage": usage_json(Usage())}
@@ -472,7 +472,7 @@ class Speaker:
         return self._loose("stream_event", {"event": event, "parent_tool_use_id": self._parent})
 
     def _limited(self, event: Retrying) -> list[Object]:
-        """That the provider wants less to be asked for, until when."""
+        """Return the rate limit line."""
         info: Object = {"status": "rejected", "resetsAt": round(time() + event.wait)}
         line = self._loose("rate_limit_event", {"rate_limit_info": info})
         return [line] if event.kind == "rate" else []
@@ -489,12 +489,12 @@ class Speaker:
         return self._loose("system", body)
 
     def _loose(self, kind: str, body: Object) -> Object:
-        """A line that stands for no entry of the log."""
+        """Build a line that stands for no log entry."""
         self._count += 1
         return {"type": kind, **body, **self._ids(f"{id(self)}.{self._count}")}
 
     def _ids(self, what: str) -> Object:
-        """The session's id, and one for this line that is the same whenever it is told again."""
+        """Return the session id, and a line id that is stable when the line is repeated."""
         own = f"{self._parent}/{what}" if self._parent else what
         return {"session_id": self._session, "uuid": uuid(self._session, own)}
 

@@ -1,4 +1,4 @@
-"""An answer of a given form: the model hands it over through a tool, and is sent back without."""
+"""Structured output: a tool that takes the final answer, and hooks that demand it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from travois.providers.json_schema import flaws
 
 NAME = "StructuredOutput"
 TRIES = 5
-"""How often the model is sent back before the turn fails."""
-MISSING = f"The answer is still missing: hand it over with one call of {NAME}."
+"""Attempts before the turn fails."""
+MISSING = f"The answer is still missing. Call {NAME} once to deliver it."
 FAILED = f"no valid answer came after {TRIES} attempts"
 
 
 class Shape:
-    """The form that the outcome of each turn must have, and what has come of it."""
+    """The required answer of each turn, and the answer so far."""
 
     def __init__(self, schema: str) -> None:
         self._schema = _read(schema)
@@ -32,21 +32,21 @@ class Shape:
         self.given = False
 
     def begin(self) -> None:
-        """Another turn: the answer to the last one is not an answer to this."""
+        """Start another turn without an answer."""
         self._tries, self.value, self.given = 0, None, False
 
     @property
     def exhausted(self) -> bool:
-        """Whether the model has failed to give an answer."""
+        """True if the model has used up its attempts."""
         return not self.given and self._tries > TRIES
 
     @property
     def tool(self) -> AnyTool:
-        """Takes the answer, if it has the form."""
+        """The tool that takes the answer."""
         wrapped = {"type": "object", "properties": {"value": self._schema}, "required": ["value"]}
         return Tool[Any](
             name=NAME,
-            description="Hand over the final answer in this form, once, when the task is done.",
+            description="Deliver the final answer in this form, once, when the task is done.",
             args=dict[str, Any],
             access=lambda args, here: (),
             run=self._take,
@@ -56,7 +56,7 @@ class Shape:
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Send the model back to work as long as no answer has come."""
+        """Hooks that send the model back until it has answered."""
         return (
             Listener("Stop", self._ending),
             Listener("PostToolUseFailure", self._refused, matcher=NAME),
@@ -67,10 +67,10 @@ class Shape:
         wrong = flaws(value, self._schema)
         if wrong:
             raise Refusal(
-                f"It does not have the form: {'; '.join(wrong)}. Mend that and call again."
+                f"The answer does not match the schema: {'; '.join(wrong)}. Fix it and call again."
             )
         self.value, self.given = value, True
-        return said("Taken. Say in a few words that it is done.")
+        return said("Accepted. Say in a few words that you are done.")
 
     async def _ending(self, told: dict[str, Any]) -> object:
         return None if self.given else self._sent_back("block")
@@ -91,5 +91,5 @@ def _read(text: str) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise Fault("--json-schema is not JSON", why=str(error)) from None
     if not table(schema):
-        raise Fault("--json-schema is not a JSON schema", fix='Give {"type": "object", …}.')
+        raise Fault("--json-schema is not a JSON schema", fix='For example: {"type": "object", …}')
     return table(schema)

@@ -1,4 +1,4 @@
-"""What the page asks of a story: all of it at a glance, and any part of it in full."""
+"""The inspector's API: a session at a glance, and each of its parts in full."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ from travois.sessions.log_file import NAME
 
 Fetch = Callable[[str], bytes]
 CUT = 2_000
-"""How many characters of a text are sent before more are asked for."""
+"""Characters of a text that are sent at first."""
 FOUND = 200
 WINDOW = 100
-"""How many items are sent at once, and how far back the call of a result is looked for."""
+"""Items per page, and how far back the call of a result is looked up."""
 MARKER = re.compile(rb',"cache_control":\{[^}]*\}')
-"""Where cache markers stand is no part of what a provider caches."""
+"""Cache markers, whose position is not part of what a provider caches."""
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """A session at a glance; steps before `first` were told before."""
+    """A session at a glance; steps before `first` were sent earlier."""
 
     first: int
     layers: tuple[str, ...]
@@ -64,57 +64,57 @@ class Overview(msgspec.Struct, frozen=True):
     kinds: dict[str, Kind]
     misses: tuple[Miss, ...]
     expected: list[bool]
-    """Of each miss, whether something asked for it."""
+    """Tells for each miss whether a change explains it."""
     compactions: list[Receipt]
     agents: int
-    """How many it started by a call."""
+    """Subagents started by a tool call."""
     tasks: tuple[Task, ...]
-    """Its task list as it stands."""
+    """The current task list."""
     notes: Version | None
-    """The notes that the model keeps on it; none if there are none."""
+    """The model's notes on the session."""
     damaged: int
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One item as the model saw it."""
+    """An item as the model saw it."""
 
     index: int
     entry: int
     layer: str
     tokens: int
     parts: list[Part]
-    """Long texts are cut."""
+    """Parts of the item, with long texts cut."""
     lengths: list[int]
-    """How long they are in full."""
+    """Full lengths of the texts."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What the model saw in one request: some of its items, and how it was derived."""
+    """One request: some of its items, and the check of its bytes."""
 
     step: Step
     lines: list[Line]
-    """The items that were not in the request before it."""
+    """Items that are new in this request."""
     answer: Line | None
-    """What the model answered."""
+    """The model's reply."""
     gone: int
-    """How many items of the request before it are no longer there."""
+    """Items of the previous request that are no longer included."""
     system: int
     tools: int
     shared: int
-    """How many bytes it begins with that the request before it began with, markers aside."""
+    """Bytes of the prefix shared with the previous request, ignoring markers."""
     problem: str
-    """In what the derived request differs from the one that was sent; empty if in nothing."""
+    """The difference between the rebuilt and the sent request; empty if there is none."""
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The frozen head of a request."""
+    """System prompt and tools of a request."""
 
     system: str
     tools: tuple[ToolSpec, ...]
 
 
 class Bytes(msgspec.Struct, frozen=True):
-    """A part of a request's body."""
+    """Part of a request's body."""
 
     start: int
     text: str
@@ -122,7 +122,7 @@ class Bytes(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A decision on a call, a question to a person, or a hook that ran."""
+    """A permission decision, a question or a hook run."""
 
     entry: int
     at: float
@@ -134,7 +134,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A place in the log that holds the words looked for."""
+    """A search result."""
 
     entry: int
     at: float
@@ -145,20 +145,20 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 class Diff(msgspec.Struct, frozen=True):
-    """What one compaction took away, and what stands for it."""
+    """Items that a compaction removed, and their summary."""
 
     receipt: Receipt
     dropped: list[Line]
-    """The first of those that went."""
+    """The first of the removed items."""
     count: int
-    """How many went."""
+    """The number of removed items."""
     tokens: int
     kept: int
     summary: tuple[str, ...]
 
 
 def overview(story: Story, *, first: int, damaged: int) -> Overview:
-    """All of it at a glance."""
+    """Build the overview of a session."""
     total = bill(story.entries)
     misses = total.cache.misses
     started = (entry.fact for entry in story.entries[story.own :])
@@ -181,7 +181,7 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
 
 
 def seen(story: Story, index: int, *, fetch: Fetch) -> Seen:
-    """One request; of its items those that are fresh, as far as they are not too many."""
+    """Describe one request with the first of its new items."""
     step = _step(story, index)
     view = story.seen(index)
     before = story.steps[index - 1].items if index else 0
@@ -201,28 +201,28 @@ def seen(story: Story, index: int, *, fetch: Fetch) -> Seen:
 
 
 def lines(items: list[Item], first: int, last: int) -> list[Line]:
-    """Some items as they are shown; results under the names of their tools."""
+    """Render items, with results under the names of their tools."""
     near = (item.fact for item in items[max(0, first - WINDOW) : last])
     names = {c.id: c.name for f in near if isinstance(f, Assistant) for c in calls(f.content)}
     return [_line(index, item, names) for index, item in enumerate(items[first:last], first)]
 
 
 def items(story: Story, index: int) -> list[Item]:
-    """All items of one request, and the reply to it."""
+    """Return all items of a request and its reply."""
     _step(story, index)
     reply = answered(story, index)
     return [*story.seen(index).items, *([reply] if reply else [])]
 
 
 def dropped(story: Story, entry: int) -> list[Item]:
-    """All items that a compaction took away."""
+    """Return all items that a compaction removed."""
     if entry not in story.cuts:
         raise Fault(f"There is no compaction at entry {entry}")
     return [*story.cuts[entry].dropped]
 
 
 def answered(story: Story, index: int) -> Item | None:
-    """The reply to one request, as it will be an item of the next."""
+    """Return the reply to a request as an item."""
     number = story.steps[index].reply
     at = bisect_left(story.entries, number, key=lambda entry: entry.seq) if number else -1
     fact = story.entries[at].fact if at >= 0 else None
@@ -230,7 +230,7 @@ def answered(story: Story, index: int) -> Item | None:
 
 
 def whole(item: Item, part: int) -> str:
-    """A text that was cut, in full."""
+    """Return a text in full."""
     found = _parts(item)
     if not 0 <= part < len(found):
         raise Fault("There is no such part")
@@ -238,14 +238,14 @@ def whole(item: Item, part: int) -> str:
 
 
 def head(story: Story, index: int) -> Head:
-    """System text and tools of one request."""
+    """Return the system prompt and the tools of a request."""
     _step(story, index)
     epoch = story.seen(index).epoch
     return Head(epoch.system, epoch.tools) if epoch else Head("", ())
 
 
 def raw(story: Story, index: int, *, start: int, size: int, fetch: Fetch) -> Bytes:
-    """Some of the bytes of a request, from the beginning of a character on."""
+    """Return part of a request's bytes, cut at character boundaries."""
     _step(story, index)
     body, _ = _body(story, index, Encoder(fetch))
     while 0 < start < len(body) and body[start] & 0xC0 == 0x80:
@@ -257,7 +257,7 @@ def raw(story: Story, index: int, *, start: int, size: int, fetch: Fetch) -> Byt
 
 
 def choices(story: Story) -> list[Choice]:
-    """Every decision, question and hook, in order."""
+    """List permission decisions, questions and hook runs."""
     asked: dict[str, Call] = {}
     found: list[Choice] = []
     for entry in story.entries[story.own :]:
@@ -270,7 +270,7 @@ def choices(story: Story) -> list[Choice]:
 
 
 def search(story: Story, text: str) -> list[Hit]:
-    """Where all of these words stand in one text, the newest first."""
+    """Find texts that contain all words, newest first."""
     wanted = text.casefold().split()
     own = story.entries[story.own :] if wanted else []
     found = (
@@ -282,7 +282,7 @@ def search(story: Story, text: str) -> list[Hit]:
 
 
 def diff(story: Story, entry: int) -> Diff:
-    """What a compaction took away, and what stands for it."""
+    """Describe what a compaction removed and its summary."""
     receipt = next((one for one in receipts(story.entries) if one.entry == entry), None)
     gone = dropped(story, entry)
     fact = next((one.fact for one in story.entries if one.seq == entry), None)
@@ -295,13 +295,13 @@ def diff(story: Story, entry: int) -> Diff:
 
 
 def span(story: Story, entry: int, number: int, *, home: Path) -> str:
-    """What was set aside, as its file has it; only files of our own home are read."""
+    """Read a saved span; only files in the Travois home are read."""
     receipt = diff(story, entry).receipt
     if not 0 <= number < len(receipt.spans):
         raise Fault("There is no such span")
     path = Path(receipt.spans[number].file).resolve()
     if not path.is_relative_to(home.resolve()) or not path.is_file():
-        raise Fault(f"{path} is not kept by Travois")
+        raise Fault(f"{path} is not a file that Travois saved")
     return path.read_text("utf-8", errors="replace")
 
 
@@ -312,6 +312,7 @@ def _step(story: Story, index: int) -> Step:
 
 
 def _line(index: int, item: Item, names: Mapping[str, str]) -> Line:
+    """Render an item with its texts cut."""
     sizes = list(portions(item))
     kind = layer(item, sizes[0].kind) if sizes else "notes"
     found = _parts(item)
@@ -328,7 +329,7 @@ def _parts(item: Item) -> list[Part]:
 
 
 def _body(story: Story, index: int, encoder: Encoder) -> tuple[bytes, str]:
-    """The request as it is derived again, and in what it differs from the one that was sent."""
+    """Rebuild a request, and compare it with the one that was sent."""
     view, sent = story.seen(index), story.sent(index)
     if why := unsendable(view):
         return b"", f"could not have been sent: {why}"
@@ -340,7 +341,7 @@ def _body(story: Story, index: int, encoder: Encoder) -> tuple[bytes, str]:
 
 
 def _shared(old: bytes, new: bytes) -> int:
-    """How long the common beginning of two bodies is in the second one, markers aside."""
+    """Return the length of the shared prefix in the second body, ignoring markers."""
     one, two = (memoryview(_bare(body)) for body in (old, new))
     low, high = 0, min(len(one), len(two))
     while low < high:
@@ -355,7 +356,7 @@ def _shared(old: bytes, new: bytes) -> int:
 
 
 def _bare(body: bytes) -> bytes:
-    """A body without what may differ though the provider reads it from its cache."""
+    """Remove fields that may differ without a cache miss."""
     return MARKER.sub(b"", LONGEST.sub(rb"\1", body, count=1))
 
 
@@ -375,7 +376,7 @@ def _choice(story: Story, entry: Entry, call: Call | None) -> Choice:
 
 
 def _hit(story: Story, part: Part, word: str) -> Hit:
-    """A part with the neighbourhood of a word on one line."""
+    """Build a search result with the text around a word."""
     at = max(0, part.text.casefold().find(word))
     near = " ".join(part.text[max(0, at - 80) : at + 160].split())
     replied = part.kind in ("model", "thinking", "call")
@@ -384,24 +385,24 @@ def _hit(story: Story, part: Part, word: str) -> Hit:
 
 
 def _at(story: Story, seq: int, *, replied: bool = False) -> int:
-    """The request in which the model first saw an entry; for a reply, the one that it answers."""
+    """Return the first request that includes an entry; for a reply, its own request."""
     after = bisect_right(story.steps, seq, key=lambda step: step.entry) - replied
     return max(0, min(after, len(story.steps) - 1))
 
 
-# The logs that can be looked into, and the questions that a page may ask of them.
+# The API that the page calls.
 
 
 KEPT = 4
-"""How many stories stay in memory."""
+"""Logs that stay in memory."""
 RECENT = 3600.0
-"""Sessions that were not touched for so long are not asked whether they are open."""
+"""Sessions unused for this many seconds are not checked for a running process."""
 PIECE = 1 << 16
 Query = Mapping[str, str]
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """A session in the list."""
+    """An entry of the session list."""
 
     summary: Summary
     title: str
@@ -409,7 +410,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Shelf:
-    """The stories that were opened last, each as far as its log has grown."""
+    """The inspector's API over the sessions of a home, with the last logs cached."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -418,7 +419,7 @@ class Shelf:
         self._busy = Lock()
 
     def answer(self, question: str, query: Query) -> object:
-        """What a page asked for; one question at a time."""
+        """Answer a question of the page; one at a time."""
         ask = QUESTIONS.get(question)
         if ask is None:
             raise Fault(f"There is no question {question!r}")
@@ -426,42 +427,42 @@ class Shelf:
             return ask(self, query)
 
     def log(self, query: Query) -> Path:
-        """The file of the log that is asked about."""
+        """Return the path of the log."""
         return self._folder(query) / NAME
 
     def sessions(self, query: Query) -> list[Listed]:
-        """All sessions, the newest first."""
+        """List all sessions, newest first."""
         return [self._listed(summary) for summary in summaries(self._home)]
 
     def overview(self, query: Query) -> tuple[Listed, Overview]:
-        """One log at a glance."""
+        """Return a session at a glance."""
         reading = self._read(query)
         told = overview(reading.story, first=_number(query, "first"), damaged=len(reading.skipped))
         return self._listed(summarise(self._folder({"session": query["session"]}))), told
 
     def seen(self, query: Query) -> Seen:
-        """What the model saw in one request."""
+        """Return one request."""
         return seen(self._read(query).story, _number(query, "step"), fetch=self._fetch)
 
     def items(self, query: Query) -> list[Line]:
-        """Some items of one request, or of those that a compaction took away."""
+        """Return items of a request, or of those removed by a compaction."""
         found = self._items(query)
         first = max(0, _number(query, "first"))
         return lines(found, first, min(_number(query, "last"), first + WINDOW))
 
     def text(self, query: Query) -> str:
-        """One text of an item in full."""
+        """Return one text of an item in full."""
         items, number = self._items(query), _number(query, "item")
         if not 0 <= number < len(items):
             raise Fault(f"There is no item {number}")
         return whole(items[number], _number(query, "part"))
 
     def head(self, query: Query) -> Head:
-        """System text and tools of one request."""
+        """Return the system prompt and the tools of a request."""
         return head(self._read(query).story, _number(query, "step"))
 
     def bytes(self, query: Query) -> Bytes:
-        """Some of the bytes of one request."""
+        """Return part of a request's bytes."""
         return raw(
             self._read(query).story,
             _number(query, "step"),
@@ -471,24 +472,24 @@ class Shelf:
         )
 
     def choices(self, query: Query) -> list[Choice]:
-        """Decisions, questions and hooks."""
+        """List permission decisions, questions and hook runs."""
         return choices(self._read(query).story)
 
     def search(self, query: Query) -> list[Hit]:
-        """Where words stand."""
+        """Search the texts of a session."""
         return search(self._read(query).story, query.get("words", ""))
 
     def diff(self, query: Query) -> Diff:
-        """What one compaction took away."""
+        """Return what a compaction removed."""
         return diff(self._read(query).story, _number(query, "compaction"))
 
     def span(self, query: Query) -> str:
-        """A file that a compaction has left."""
+        """Return a saved span of a compaction."""
         story, entry = self._read(query).story, _number(query, "compaction")
         return span(story, entry, _number(query, "span"), home=self._home.path)
 
     def agents(self, query: Query) -> list[object]:
-        """The agents below a session, as a tree."""
+        """List the agents of a session as a tree."""
         return [*tree(self._folder({"session": query.get("session", "")}), [])]
 
     def _items(self, query: Query) -> list[Item]:
@@ -503,7 +504,7 @@ class Shelf:
         return Listed(summary, summary.title, recent and lock.holder(folder) is not None)
 
     def _folder(self, query: Query) -> Path:
-        """Only what is found on the shelf has a name."""
+        """Find a session's folder; a name that is no plain session id finds none."""
         session, agent = query.get("session", ""), query.get("agent", "")
         named = session == Path(session).name and session not in ("", "..")
         places = (path / session for path in self._home.sessions.iterdir()) if named else ()
@@ -541,5 +542,5 @@ QUESTIONS: dict[str, Callable[[Shelf, Query], object]] = {
 def _number(query: Query, name: str, *, default: int = 0) -> int:
     text = query.get(name, str(default))
     if not text.removeprefix("-").isdecimal() or len(text) > 15:
-        raise Fault(f"{name} is to be a number, not {text!r}")
+        raise Fault(f"{name} must be a number, not {text!r}")
     return int(text)

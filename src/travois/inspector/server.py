@@ -1,7 +1,7 @@
-"""The page's server: for one person on this machine, and only to look.
+"""The inspector's web server: read-only, local, for one user.
 
-It listens on the loopback. The address that is printed holds a token, which is exchanged for a
-cookie. Cookies are not told apart by port, so ours holds for a path that nobody else knows.
+It listens on the loopback interface. The printed address holds a token that is exchanged for a
+cookie. Browsers share cookies between ports, so ours is bound to a random path.
 """
 
 from __future__ import annotations
@@ -44,27 +44,28 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-POLL, QUIET = 0.3, 15.0
-"""How often a log is looked at, and how often the page hears of us in any case."""
+POLL = 0.3
+QUIET = 15.0
+"""Seconds between two signs of life, which keep the connection open."""
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """What lets a browser in."""
+    """Secrets that give a browser access."""
 
     path: str
     printed: str
     opened: str
-    """For the browser that we start: others may see its command line, so it holds only once."""
+    """The token for the browser that we start; valid once, as others may see its command line."""
     cookie: str
 
 
 def cut() -> Keys:
-    """Keys that fit no other server."""
+    """Create random access keys."""
     return Keys(*(token_urlsafe(size) for size in (9, 24, 24, 24)))
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on the loopback; port 0 is any that is free."""
+    """Open a socket on the loopback interface; port 0 means any free one."""
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -72,13 +73,14 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         found.close()
         why = f"{error.strerror}"
-        raise Fault(f"Port {port} cannot be used", why=why, fix="Leave --port out.") from error
+        fix = "Omit --port to use a free one."
+        raise Fault(f"Port {port} cannot be used", why=why, fix=fix) from error
     found.listen()
     return found
 
 
 def serve(app: ASGIApp, door: socket.socket) -> None:
-    """Answer until interrupted."""
+    """Serve until interrupted."""
     config = uvicorn.Config(
         app,
         http="h11",
@@ -93,7 +95,7 @@ def serve(app: ASGIApp, door: socket.socket) -> None:
 
 
 def page(home: Home, keys: Keys, *, port: int) -> ASGIApp:
-    """The whole page."""
+    """Create the web application."""
     shelf, tokens = Shelf(home), {keys.printed, keys.opened}
 
     def enter(request: Request) -> Response:
@@ -136,7 +138,7 @@ STREAM = "text/event-stream"
 
 
 class Guard:
-    """Lets in who has the cookie, came to this very address and only reads."""
+    """Middleware that admits only read requests from this address with the cookie."""
 
     def __init__(self, app: ASGIApp, keys: Keys, *, port: int) -> None:
         self._app = app
@@ -145,7 +147,7 @@ class Guard:
         self._origins = tuple(f"http://{host}" for host in self._hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
 
         async def sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -157,16 +159,16 @@ class Guard:
         await app(scope, receive, sealed)
 
     def _refuse(self, request: Request) -> str:
-        """Why not; empty if it may pass."""
+        """Return why a request is refused; empty if it is admitted."""
         if request.headers.get("host", "") not in self._hosts:
-            return "another host"  # a name that an attacker made point to this machine
+            return "unexpected host"  # a name that an attacker made point to this machine
         if request.headers.get("origin", self._origins[0]) not in self._origins:
-            return "another site asked"
+            return "cross-site request"
         if request.method not in ("GET", "HEAD"):
-            return "this page only reads"
+            return "this page is read-only"
         site, mode = (request.headers.get(f"sec-fetch-{name}", "") for name in ("site", "mode"))
         if mode not in ("", "navigate") and site not in ("", "none", "same-origin"):
-            return "another site asked"
+            return "cross-site request"
         known = request.cookies.get(COOKIE, "")
         if request.url.path != f"/{self._keys.path}/enter" and not compare_digest(
             known.encode(), self._keys.cookie.encode()
@@ -176,7 +178,7 @@ class Guard:
 
 
 async def _growth(log: Path) -> AsyncGenerator[str]:
-    """A word whenever the log has grown."""
+    """Yield an event whenever the log has grown."""
     size, quiet = -1, 0.0
     while log.is_file():
         found = log.stat().st_size

@@ -1,7 +1,7 @@
-"""One log as a story of requests: folded once, entry by entry, and never gone through again.
+"""A log as a list of requests, folded entry by entry.
 
-Between two facts that move the prefix, each request begins with the one before it. So the items of
-all requests of such a stretch are one list, and a request is how many of them it held.
+Between two facts that change the prefix, each request begins with the one before it. So all
+requests of such a stretch share one list of items, and a request is a length of it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from travois.core.facts import (
 )
 from travois.core.models import Usage
 from travois.core.view import Item, View, project
-from travois.sessions import blobs
-from travois.sessions import log_line as line
+from travois.sessions import blobs, log_line
 from travois.sessions.log_file import NAME, Skipped, history, opened
 
 LAYERS = (
@@ -44,11 +43,11 @@ LAYERS = (
     "results",
     "notes",
 )
-"""What a request is made of, in the order in which it is plotted."""
+"""Layers of a request, in plotting order."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One request, and the reply that it got."""
+    """A request and its reply."""
 
     index: int
     entry: int
@@ -58,36 +57,36 @@ class Step(msgspec.Struct, frozen=True):
     size: int
     """In bytes."""
     tokens: int
-    """The whole request: as the provider counted, else as the engine did before it left."""
+    """The size of the request: as counted by the provider, else as estimated."""
     sizes: tuple[int, ...]
-    """The same by layer."""
+    """Tokens by layer."""
     items: int
     common: int
-    """How many of its items are those that the request before it began with."""
+    """Items shared with the beginning of the previous request."""
     moved: tuple[tuple[Cause, str], ...] = ()
-    """What has moved the prefix since the last reply, in words."""
+    """Causes that changed the prefix since the last reply."""
     reply: int = 0
-    """The entry of the reply; none if it failed, or is under way."""
+    """The entry of the reply; 0 if it failed or is pending."""
     seconds: float = 0.0
     usage: Usage = Usage()
     dollars: float = 0.0
     total: float = 0.0
-    """What the session had cost by then."""
+    """The session's cost up to here."""
     stop: str = ""
     failed: str = ""
 
 
 class Stretch(msgspec.Struct):
-    """Requests of which each begins with the one before it."""
+    """Consecutive requests that each begin with the previous one."""
 
     base: View
-    """What each of them is derived from, but for the items."""
+    """The view that all of them share, without items."""
     sizes: Counter[str]
     items: list[Item] = []
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What it takes to derive one request again."""
+    """The data from which a request can be rebuilt."""
 
     stretch: Stretch
     sent: Sent
@@ -96,21 +95,21 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Cut(msgspec.Struct, frozen=True):
-    """What one compaction took out of the view, and how many items stayed."""
+    """Items that a compaction removed, and the number that stayed."""
 
     dropped: tuple[Item, ...]
     kept: int
 
 
 class Story:
-    """What has happened so far. Only `take` changes it."""
+    """The requests of a session so far."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.entries: list[Entry] = []
         self.steps: list[Step] = []
         self.cuts: dict[int, Cut] = {}
         self.own = 0
-        """How many entries stand before those of this log itself."""
+        """The number of entries inherited from the parent session."""
         self._turns = 0
         self._view = View()
         self._spent = Spent()
@@ -121,7 +120,7 @@ class Story:
             self.take(entry)
 
     def take(self, entry: Entry) -> None:
-        """Take one more entry into account."""
+        """Add an entry."""
         before = self._spent.dollars
         self._spent, self._cache = self._spent.after(entry), self._cache.after(entry)
         match entry.fact:
@@ -140,19 +139,20 @@ class Story:
             case _:
                 pass
         self.entries.append(entry)
+        # These two reach back into the log, so the view cannot be folded forward over them.
         if isinstance(entry.fact, Rewound | Restored):
             self._view, self._stretch = project(self.entries), None
         else:
             self._view.add(entry)
 
     def seen(self, index: int) -> View:
-        """What the model saw in one request."""
+        """Return the view of a request."""
         asked = self._asked[index]
         items = asked.stretch.items[: self.steps[index].items]
         return replace(asked.stretch.base, items=items, anchor=asked.anchor, branch=asked.branch)
 
     def sent(self, index: int) -> Sent:
-        """What the log says of one request."""
+        """Return the logged fact of a request."""
         return self._asked[index].sent
 
     def _send(self, sent: Sent, entry: Entry) -> None:
@@ -220,7 +220,7 @@ class Story:
 
 
 def layer(item: Item, kind: str) -> str:
-    """The layer of a block that `window` calls `kind`: who says it is told apart."""
+    """Return the layer of a block; messages are split by speaker."""
     fact = item.fact
     if kind != "messages":
         return kind
@@ -232,24 +232,24 @@ def layer(item: Item, kind: str) -> str:
 
 
 def _common(old: list[Item], new: list[Item]) -> int:
-    """How many items both begin with."""
+    """Count the items that both lists begin with."""
     pairs = enumerate(zip(old, new, strict=False))
     differ = (n for n, (a, b) in pairs if a.seq != b.seq or a.fact is not b.fact)
     return next(differ, min(len(old), len(new)))
 
 
 def _sized(sizes: Iterable[int], total: int) -> tuple[int, ...]:
-    """The sizes made to sum to the total; as they are if there is none."""
+    """Scale the sizes to sum to the total, if it is known."""
     guessed = tuple(sizes)
     whole = sum(guessed)
     return tuple(scaled(guessed, total / whole)) if total and whole else guessed
 
 
-# A log that is read as it grows: what was read once is never read again.
+# Reading a log while it grows; each line is read once.
 
 
 class Reading:
-    """The story of one log as far as it is on file. A fork begins with what it branched off."""
+    """A log that is read incrementally; a fork starts with its parent's entries."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -268,11 +268,11 @@ class Reading:
 
     @property
     def size(self) -> int:
-        """How many bytes there are on file."""
+        """The size of the log in bytes."""
         return (self.folder / NAME).stat().st_size
 
     def update(self) -> None:
-        """Take what was added since; a last line that is not whole yet can wait."""
+        """Read new lines; an incomplete last line waits."""
         try:
             with (self.folder / NAME).open("rb") as file:
                 file.seek(self._offset)
@@ -282,7 +282,7 @@ class Reading:
             raise blobs.fault("The session cannot be read", error, path=self.folder) from error
 
     def _take(self, text: bytes) -> None:
-        found, reason = line.records(text)
+        found, reason = log_line.records(text)
         self._lines += 1
         if reason:
             name = str(self.folder / NAME)
@@ -300,8 +300,8 @@ def _ended(text: bytes) -> bool:
 
 
 def _decoded(record: bytes) -> Entry | None:
-    """A page is there to look: what only a later version knows is left out."""
+    """Decode a record; skip what only a later version knows."""
     try:
-        return line.decode(record)
-    except line.Foreign:
+        return log_line.decode(record)
+    except log_line.Foreign:
         return None

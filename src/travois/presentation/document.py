@@ -1,4 +1,4 @@
-"""A session as parts that a person can read, whatever they are shown on."""
+"""A session as a document of readable parts, for export, web and search."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Kind = Literal["person", "model", "thinking", "call", "result", "error", "note",
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One thing to show: who or what (`title`), and the words; `media` is shown below them."""
+    """A part of a document: a title (who or what) and a text; `media` is shown below."""
 
     seq: int
     at: float
@@ -53,7 +53,7 @@ Piece = tuple[Kind, str, str, tuple[Media, ...]]
 
 
 def parts(entries: Iterable[Entry]) -> Iterator[Part]:
-    """Everything that a reader of a session wants to see, in the order of the log."""
+    """Yield all parts of a session in the order of the log."""
     items = SessionItems()
     for entry in entries:
         item = items.add(entry)
@@ -63,6 +63,7 @@ def parts(entries: Iterable[Entry]) -> Iterator[Part]:
 
 
 def _told(fact: AnyFact | ToolCallItem) -> Iterator[Piece]:
+    """Yield the parts that a fact contributes."""
     match fact:
         case User():
             yield _said(fact)
@@ -90,7 +91,7 @@ def _told(fact: AnyFact | ToolCallItem) -> Iterator[Piece]:
 def _said(fact: User) -> Piece:
     if fact.origin == "human":
         return "person", "You", words(fact.content), _media(fact.content)
-    return "note", f"Told to the model ({fact.origin})", words(fact.content), _media(fact.content)
+    return "note", f"Note to the model ({fact.origin})", words(fact.content), _media(fact.content)
 
 
 def _replied(fact: Assistant) -> Iterator[Piece]:
@@ -112,6 +113,7 @@ def _replied(fact: Assistant) -> Iterator[Piece]:
 
 
 def _shaped(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> str:
+    """Describe a change of what the model sees."""
     match fact:
         case Offloaded():
             return f"The model sees only a preview of the result of {fact.call}"
@@ -119,9 +121,9 @@ def _shaped(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> 
             old = "thinking of earlier turns is" if fact.what == "thinking" else ""
             return f"{old or f'{len(fact.calls)} old {fact.what} are'} no longer shown to the model"
         case Rewound():
-            return f"Rewound to entry {fact.to}: what was said after it is not part of this"
+            return f"Rewound to entry {fact.to}: later messages were removed"
         case Restored():
-            return f"The compaction of entry {fact.compaction} was undone"
+            return f"The compaction at entry {fact.compaction} was undone"
         case Epoch():
             return f"{fact.model.name}, {len(fact.tools)} tools ({fact.why})"
         case Opened():
@@ -132,6 +134,7 @@ def _shaped(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> 
 
 
 def _happened(fact: Failed | Ended | Decided | Changed | Spawned | Finished | Hooked) -> str:
+    """Describe an event; empty if it is not worth showing."""
     match fact:
         case Failed():
             return f"The request failed ({fact.kind}): {fact.message}"

@@ -1,8 +1,8 @@
-"""What happened in a session, as the values that front ends show.
+"""Session events as items that front ends show.
 
-`SessionItems` folds facts and live deltas into items. It works out once what each front end would
-otherwise work out again: which result belongs to which call, what a call is called and did, what a
-reply cost, what is worth a remark. An event that needs none of this passes through as it is.
+`SessionItems` folds facts and live deltas into items, and does once what each front end would have
+to repeat: match results with calls, name calls and their effects, price replies, and choose what is
+worth a notice. Other events pass through unchanged.
 """
 
 from __future__ import annotations
@@ -37,75 +37,75 @@ KINDS: dict[ToolKind, tuple[str, ...]] = {
 }
 KIND: dict[str, ToolKind] = {name: kind for kind, names in KINDS.items() for name in names}
 TASK_LIST_TOOLS = ("TodoWrite", "TaskCreate", "TaskUpdate")
-"""Tools that change the task list, which is shown instead of the call."""
+"""Tools that change the task list, which is shown in place of the call."""
 MAX_TITLE_ARGS = 200
 MAX_MAIL_CHARS = 300
 
 
 class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
-    """A tool call, with the decision on it and its result once there are any."""
+    """A tool call with its decision and result so far."""
 
     call: Call
-    """As the model wrote it; without a name if its reply was not seen."""
+    """The call as the model wrote it; unnamed if its reply is unknown."""
     decided: Decided | None = None
     result: Result | None = None
 
     @cached_property
     def own(self) -> Call:
-        """The call in the names of our own tools."""
+        """The call with our own tool names."""
         return canonical(self.call)
 
     @property
     def id(self) -> str:
-        """What decisions, progress and the result refer to."""
+        """The id of the call."""
         return self.call.id
 
     @property
     def name(self) -> str:
-        """The name of the tool of ours that is called."""
+        """Our name of the called tool."""
         return self.own.name
 
     @cached_property
     def arguments(self) -> Json:
-        """The arguments in our own names, decoded."""
+        """The decoded arguments, under our own names."""
         return arguments(self.own)
 
     @property
     def kind(self) -> ToolKind:
-        """What sort of work it is."""
+        """The kind of work that the tool does."""
         return KIND.get(self.name, "other")
 
     @property
     def is_denied(self) -> bool:
-        """Whether it was decided that it may not run."""
+        """True if the call was denied."""
         return self.decided is not None and self.decided.verdict == "deny"
 
     @property
     def is_error(self) -> bool:
-        """Whether it was answered with an error."""
+        """True if the result is an error."""
         return self.result is not None and self.result.error
 
     @property
     def text(self) -> str:
-        """The words of the result."""
+        """The text of the result."""
         return words(self.result.content) if self.result else ""
 
     @cached_property
     def detail(self) -> Json:
-        """The result for programs, decoded; None where there is none."""
+        """The decoded result for programs, or None."""
         detail = self.result.detail if self.result else ""
         return msgspec.json.decode(detail) if detail else None
 
     @cached_property
     def patch(self) -> Patch | None:
-        """What it changed in a file, as far as its result tells."""
+        """The change to a file, if the result has one."""
         try:
             return msgspec.json.decode(self.result.detail if self.result else "", type=Patch)
         except msgspec.DecodeError:
             return None
 
     def title(self, tools: Mapping[str, AnyTool]) -> str:
-        """Return what it does, on one line; of a command always the command itself."""
+        """Return a one-line description; for a shell command, the command."""
         call, tool = self.own, tools.get(self.name)
         if tool is not None and call.name != "Bash":
             try:
@@ -119,23 +119,23 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
 
 
 class ReplyItem(msgspec.Struct, frozen=True):
-    """A reply of the model, with what it cost."""
+    """A reply of the model with its cost."""
 
     fact: Assistant
     calls: tuple[ToolCallItem, ...]
     dollars: float
     seconds: float
-    """From the request to the whole reply."""
+    """From the request to the end of the reply."""
 
 
 class NoticeItem(msgspec.Struct, frozen=True):
-    """A remark for the person at the screen, which the model did not make."""
+    """A notice for the user."""
 
     kind: Literal["retry", "warning", "memory", "mail"]
     text: str
-    """Empty for a change of memory that came to nothing."""
+    """Empty for a change of memory without effect."""
     diff: str = ""
-    """What changed in memory, as a unified diff."""
+    """The change of memory as a unified diff."""
 
 
 Item = ToolCallItem | ReplyItem | NoticeItem | Event
@@ -146,14 +146,14 @@ class SessionItems:
 
     def __init__(self, model: Model | None = None) -> None:
         self.model = model
-        """Whose prices hold; the log says if it changes."""
+        """The model whose prices apply; updated from the log."""
         self.sent: float | None = None
-        """When the request left to which no reply has come."""
+        """When the pending request was sent."""
         self._calls: dict[str, ToolCallItem] = {}
-        """The calls without a result."""
+        """Calls without a result."""
 
     def add(self, event: Event) -> Item:
-        """Take one more event into account and return what to show of it."""
+        """Add an event and return what to show of it."""
         if not isinstance(event, Entry):
             return note_event(event) or event
         match event.fact:
@@ -177,7 +177,7 @@ class SessionItems:
         return event
 
     def find_call(self, id: str) -> ToolCallItem:
-        """Return the open call of this id; one without a name if it is not known."""
+        """Return the open call with this id, or an unnamed one."""
         return self._calls.get(id) or ToolCallItem(Call(id, "", ""))
 
     def _add_reply(self, fact: Assistant, *, at: float) -> ReplyItem:
@@ -190,10 +190,10 @@ class SessionItems:
 
 
 def note_event(event: Event) -> NoticeItem | None:
-    """Return the remark that an event is worth, if it is worth one."""
+    """Return the notice for an event, or None."""
     match event:
         case Retrying(message=message, wait=wait):
-            return NoticeItem("retry", f"{message}; trying again in {wait:.1f} s")
+            return NoticeItem("retry", f"{message}; retrying in {wait:.1f} s")
         case Warned(text=text):
             return NoticeItem("warning", text)
         case Entry(fact=Noted(what="memory", text=text)):

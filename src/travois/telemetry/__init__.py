@@ -1,7 +1,7 @@
-"""Telemetry: what sessions do, told to an OpenTelemetry collector. Off unless it is asked for.
+"""OpenTelemetry export of sessions, off unless enabled.
 
-Nothing here is imported from `opentelemetry` before that, and the engine knows nothing of it: it
-is one more watcher of a session's events, as a screen is.
+`opentelemetry` is imported only if it is enabled. The engine knows nothing of it: telemetry watches
+a session's events as a screen does.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 ENDPOINTS = (ENDPOINT, *(f"OTEL_EXPORTER_OTLP_{kind}_ENDPOINT" for kind in ("TRACES", "METRICS")))
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-MISSING = "telemetry was asked for and is not installed: pip install 'travois[otel]'"
+MISSING = "telemetry is enabled but not installed: pip install 'travois[otel]'"
 
 
 class Wish(msgspec.Struct, frozen=True):
-    """That telemetry is wanted, and how."""
+    """Options of enabled telemetry."""
 
     content: bool = False
-    """Whether prompts, replies and what tools get and give are told, too."""
+    """True to export prompts, replies, and tool input and output."""
     helper: str = ""
-    """A command that prints headers for the collector, as JSON."""
+    """A command that prints headers for the collector as JSON."""
 
 
 class Place:
-    """Where a session stands in a trace, known before anything is loaded: programs are told."""
+    """The trace and span of a session, fixed before the SDK is loaded: child processes get them."""
 
     def __init__(self, above: str) -> None:
         found = TRACEPARENT.fullmatch(above)
         self.above = above if found else ""
-        """What was under way when we were started, as our own variable says."""
+        """The parent context from our own `TRACEPARENT`."""
         self.trace = found[1] if found else os.urandom(16).hex()
         self.span = os.urandom(8).hex()
 
     @property
     def told(self) -> str:
-        """The same for the variable of programs that we start."""
+        """The `TRACEPARENT` for processes that we start."""
         return f"00-{self.trace}-{self.span}-01"
 
 
 def wished(settings: Settings, environ: Mapping[str, str]) -> Wish | None:
-    """What is wanted of telemetry here; none if nothing is."""
+    """Return the telemetry options, or None if it is off."""
     asked = settings.telemetry or any(environ.get(name) for name in ENDPOINTS)
     if not asked or _true(environ.get("OTEL_SDK_DISABLED", "")):
         return None
@@ -55,7 +55,7 @@ def wished(settings: Settings, environ: Mapping[str, str]) -> Wish | None:
 
 
 def installed() -> bool:
-    """Whether the packages are there that it takes."""
+    """Tell whether the OpenTelemetry packages are installed."""
     from importlib.util import find_spec
 
     try:

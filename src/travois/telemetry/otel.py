@@ -1,6 +1,6 @@
-"""Watching a session, and the agents that it starts, for telemetry.
+"""The OpenTelemetry exporter for a session and its subagents.
 
-What takes time to load is loaded beside the session; until then its events wait in line.
+The SDK loads slowly, so it is loaded alongside the session; events are queued until then.
 """
 
 from __future__ import annotations
@@ -60,94 +60,94 @@ from travois.providers.replies import Began, BlockBegan, Grew
 from travois.telemetry import Place, Wish
 from travois.version import __version__
 
-# The way to the collector: spans and measurements leave in the background, or not at all.
+# The exporters: spans and metrics are sent in the background, or dropped.
 
 
 LEAVING = 2.0
-"""How many seconds what is still to be sent may hold up the end of a session."""
+"""Seconds that the last export may delay the end of a session."""
 GLANCE = 0.01
 REASON = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
 SHORT = 160
-"""How much of a complaint the user hears."""
+"""Characters of an exporter's error that are shown."""
 COUNTERS = {
-    "travois.tokens": ("{token}", "Tokens that providers counted, by kind"),
-    "travois.cost": ("USD", "What they cost, as far as prices are known"),
-    "travois.requests": ("{request}", "Requests to models, by how they ended"),
-    "travois.retries": ("{retry}", "Requests that failed and were tried again"),
+    "travois.tokens": ("{token}", "Tokens as counted by providers, by kind"),
+    "travois.cost": ("USD", "Cost, where prices are known"),
+    "travois.requests": ("{request}", "Requests to models, by outcome"),
+    "travois.retries": ("{retry}", "Failed requests that were retried"),
     "travois.tool.calls": ("{call}", "Tool calls, by tool and outcome"),
-    "travois.permission.decisions": ("{decision}", "Whether calls could run, and who said so"),
-    "travois.compactions": ("{compaction}", "How often the window was made smaller"),
+    "travois.permission.decisions": ("{decision}", "Permission decisions, by who decided"),
+    "travois.compactions": ("{compaction}", "Compactions of the context window"),
 }
 HISTOGRAMS = {
     "gen_ai.client.token.usage": ("{token}", "Tokens of one request"),
-    "gen_ai.client.operation.duration": ("s", "How long one request took"),
-    "gen_ai.client.operation.time_to_first_chunk": ("s", "How long the first word took"),
-    "travois.cache.read_ratio": ("1", "The part of a prompt that came from the provider's cache"),
+    "gen_ai.client.operation.duration": ("s", "Duration of one request"),
+    "gen_ai.client.operation.time_to_first_chunk": ("s", "Time to the first chunk"),
+    "travois.cache.read_ratio": ("1", "Share of a prompt read from the provider's cache"),
 }
 
 
 class Complaints(logging.Handler):
-    """Keeps what the exporters complain about from the screen; the first is enough."""
+    """A log handler that keeps exporter errors off the screen and remembers the first."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.first = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Remember it, if nothing was said before."""
+        """Remember the first error."""
         text = record.getMessage()
         reason = REASON.search(text)
         self.first = self.first or (reason[1] if reason else text[:SHORT])
 
 
 class Pipe(msgspec.Struct, frozen=True):
-    """What spans and measurements are made with."""
+    """Tracer, metrics and providers of one session."""
 
     tracer: Tracer
     counters: Mapping[str, Counter]
     histograms: Mapping[str, Histogram]
     above: Context
-    """What was under way when we were started, as our own variables say."""
+    """The parent context from our own environment."""
     complaints: Complaints
     providers: tuple[TracerProvider, MeterProvider]
 
     def root(self, id: str, kind: str, *, at: int, above: Context) -> Span:
-        """The span of a session, or of an agent of this kind."""
+        """Start the root span of a session or of a subagent."""
         about = {"gen_ai.conversation.id": id, "gen_ai.operation.name": "invoke_agent"}
         about["gen_ai.agent.name"] = kind or "travois"
         name = f"invoke_agent {kind}" if kind else "session"
         return self.tracer.start_span(name, above, attributes=about, start_time=at)
 
     async def close(self) -> str:
-        """Send what is left, if that is quick; returns why something was not delivered."""
+        """Flush, if that is quick; return why something was not delivered."""
         ends = [Thread(target=one.shutdown, daemon=True) for one in self.providers]
         for end in ends:
             end.start()
         with anyio.move_on_after(LEAVING):
             while any(end.is_alive() for end in ends) and not self.complaints.first:  # noqa: ASYNC110 - threads
                 await anyio.sleep(GLANCE)
-        late = any(end.is_alive() for end in ends) and f"nothing was heard in {LEAVING:g} s"
+        late = any(end.is_alive() for end in ends) and f"no answer within {LEAVING:g} s"
         return self.complaints.first or late or ""
 
 
 class Ids(RandomIdGenerator):
-    """Ids of spans: the first is the one that programs were told."""
+    """Span ids, of which the first is the one that child processes were given."""
 
     def __init__(self, place: Place) -> None:
         self._spans = [int(place.span, 16)]
         self._traces = [int(place.trace, 16)]
 
     def generate_span_id(self) -> int:
-        """The next span's."""
+        """Return the next span id."""
         return self._spans.pop() if self._spans else super().generate_span_id()
 
     def generate_trace_id(self) -> int:
-        """The next trace's."""
+        """Return the next trace id."""
         return self._traces.pop() if self._traces else super().generate_trace_id()
 
 
 def lay(session: str, place: Place, headers: Mapping[str, str]) -> Pipe:
-    """A way to the collector that the standard variables name."""
+    """Create the exporters for the collector that the standard variables name."""
     resource, ids = Resource.create(_about(session)), Ids(place)
     tracers = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
     told = dict(headers) or None
@@ -182,11 +182,11 @@ def _hushed() -> Complaints:
     return complaints
 
 
-# Events of a session as spans and measurements, in the words of OpenTelemetry's conventions.
+# Session events as spans and metrics, by OpenTelemetry's semantic conventions.
 
 
 LONGEST = 8_000
-"""How many characters of one text are told."""
+"""Characters of one text that are exported."""
 PROVIDERS = {
     "gemini": "gcp.gemini",
     "vertex": "gcp.vertex_ai",
@@ -195,26 +195,26 @@ PROVIDERS = {
     "xai": "x_ai",
     "azure": "azure.ai.openai",
 }
-"""What the conventions call those whom we call otherwise."""
+"""Provider names of the semantic conventions, where they differ from ours."""
 BEGINS = ("human", "mail", "task")
 Value = str | int | float | bool | tuple[str, ...]
 Attributes = dict[str, Value]
 
 
 class About(msgspec.Struct, frozen=True):
-    """Whose events they are."""
+    """The session or subagent that events belong to."""
 
     session: str
     agent: str = ""
-    """The kind of agent, for one that was started by another."""
+    """The agent type of a subagent."""
     content: bool = False
     secrets: Secrets = Secrets()
 
 
 class Telling:
-    """Follows one session. `born` and `over` hear of the agents that it starts, and of their end.
+    """Exports the events of one session or subagent.
 
-    `born` is given the span that the agent's own belong to.
+    `born` is called for each subagent that starts, with its parent context, and `over` for its end.
     """
 
     def __init__(
@@ -239,10 +239,10 @@ class Telling:
         self._first = 0
         self._heard: list[str] = []
         self._open: dict[str, Span] = {}
-        """Spans of calls and forks, by their ids."""
+        """Spans of calls and forks, by id."""
 
     def see(self, now: int, event: Event) -> None:
-        """Take one event into account, which came at this time."""
+        """Handle an event that occurred at `now`."""
         match event:
             case Entry(at=at):
                 self._entry(round(at * 1e9), event)
@@ -254,7 +254,7 @@ class Telling:
                 pass
 
     def close(self, at: int) -> None:
-        """End everything that is open, once."""
+        """End all open spans, once."""
         if not self._root.is_recording():
             return
         self._end_request(at, error="aborted")
@@ -313,8 +313,6 @@ class Telling:
             case Finished(id=id):
                 self._finished(at, fact, apart=self._over(id, at))
 
-    # --- turns ------------------------------------------------------------------------------------
-
     def _begin(self, at: int) -> None:
         if self._turn is None:
             self._turn = self._span("turn", at, {}, above=self._root)
@@ -327,8 +325,6 @@ class Telling:
                 _failed(self._turn, fact.why)
             self._turn.end(at)
         self._turn = None
-
-    # --- requests ---------------------------------------------------------------------------------
 
     def _send(self, at: int, fact: Sent) -> None:
         told = self._model("chat") | {"travois.request.bytes": fact.size}
@@ -388,8 +384,6 @@ class Telling:
         if dollars:
             self._count("travois.cost", dollars)
 
-    # --- calls ------------------------------------------------------------------------------------
-
     def _decide(self, at: int, item: ToolCallItem, fact: Decided) -> None:
         name = item.call.name or "unknown"
         told: Attributes = {"travois.verdict": fact.verdict, "travois.by": fact.by}
@@ -422,8 +416,6 @@ class Telling:
         told: Attributes = {"gen_ai.tool.name": name, "travois.outcome": outcome}
         self._count("travois.tool.calls", 1, **told)
 
-    # --- what stands beside -----------------------------------------------------------------------
-
     def _compact(self, at: int, fact: Compacted) -> None:
         told: Attributes = {
             "travois.compaction.by": fact.by,
@@ -437,7 +429,7 @@ class Telling:
         self._count("travois.compactions", 1, **told)
 
     def _finished(self, at: int, fact: Finished, *, apart: bool) -> None:
-        """The end of a fork, or of an agent, whose own events have told what it cost."""
+        """End a fork or subagent; count its cost unless its own events did."""
         if (span := self._open.pop(fact.id, None)) is not None:
             span.set_attributes(_counted(fact.usage))
             span.end(at)
@@ -445,8 +437,6 @@ class Telling:
             known = fact.dollars is not None
             price = fact.dollars if known else cost(fact.usage, self._card.price)
             self._pay(fact.usage, price or 0.0)
-
-    # --- the means --------------------------------------------------------------------------------
 
     def _span(
         self,
@@ -486,7 +476,7 @@ class Telling:
         return self._plain(words(content)) if self._about.content else ""
 
     def _plain(self, text: str) -> str:
-        """A text without our secrets and what looks like one."""
+        """Redact secrets and clip the text."""
         text = self._about.secrets.redacted(text)
         for found in reversed(find(text)):
             text = f"{text[: found.start]}[redacted: {found.kind}]{text[found.end :]}"
@@ -513,11 +503,11 @@ def _failed(span: Span, why: str) -> None:
 
 
 PATIENCE = 10.0
-"""How many seconds a command has to print headers."""
+"""Seconds that the headers helper may run."""
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """That an agent began: which kind of agent, when, and what its spans belong to."""
+    """The start of an agent: its type, time and parent context."""
 
     kind: str
     at: int
@@ -525,22 +515,22 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Followed(msgspec.Struct):
-    """An agent and its events; `telling` is there once it is known what it belongs to."""
+    """An agent and its queued events."""
 
     agent: Agent
     events: MemoryObjectReceiveStream[Event]
     line: deque[tuple[int, Event]] = msgspec.field(default_factory=deque[tuple[int, Event]])
-    """What has happened, and when, that was not told yet."""
+    """Events that are not exported yet, with their times."""
     telling: Telling | None = None
 
     def drain(self) -> None:
-        """Take what has not been heard yet."""
+        """Queue the events that were not received yet."""
         while self.events.statistics().current_buffer_used:
             self.line.append((time.time_ns(), self.events.receive_nowait()))
 
 
 class Observer:
-    """Follows a session and all agents below it; `trouble` is why it could not."""
+    """Follows a session and all its subagents; `trouble` is why that failed."""
 
     def __init__(self, session: str, wish: Wish) -> None:
         self.trouble = ""
@@ -553,16 +543,16 @@ class Observer:
         self._arrivals: dict[str, Arrival] = {}
 
     def attend(self, id: str, followed: Followed) -> None:
-        """Take note of an agent before anything happens to it."""
+        """Register an agent before its first event."""
         self._followed[id] = followed
 
     async def follow(self, id: str) -> None:
-        """Tell of one agent, until cancelled or until that breaks, which disturbs nobody."""
+        """Export an agent's events; a failure here does not disturb the session."""
         agent = self._followed[id].agent
         self.trouble = await survived(agent, partial(self._follow, id)) or self.trouble
 
     async def open(self) -> None:
-        """Lay the way to the collector."""
+        """Load the SDK and connect to the collector."""
         agent = self._followed[self._session].agent
         self.trouble = await survived(agent, partial(self._open, agent)) or self.trouble
 
@@ -578,7 +568,7 @@ class Observer:
             self._begin(self._session, Arrival("", self._since, self._pipe.above))
 
     def _tell(self, id: str) -> None:
-        """Tell what waits in line, if it is known whose it is."""
+        """Export the queued events of an agent whose parent context is known."""
         telling = self._told(id)
         while telling is not None and self._followed[id].line:
             telling.see(*self._followed[id].line.popleft())
@@ -591,7 +581,7 @@ class Observer:
         self._begin(fact.id, Arrival(fact.kind, at, above))
 
     def _over(self, id: str, at: int) -> bool:
-        """End an agent; whether its own events have told what it cost."""
+        """End an agent; return whether its own events counted its cost."""
         telling = self._told(id)
         if telling is None:
             return False
@@ -601,7 +591,7 @@ class Observer:
         return True
 
     def _told(self, id: str) -> Telling | None:
-        """What tells of an agent, made once it is known where it is and what it belongs to."""
+        """Return the exporter of an agent, created once its parent context is known."""
         followed, arrival = self._followed.get(id), self._arrivals.get(id)
         if followed is None or arrival is None or self._pipe is None:
             return None
@@ -620,7 +610,7 @@ class Observer:
         return followed.telling
 
     async def close(self) -> str:
-        """Tell the rest and hang up; returns why something could not be told, in words."""
+        """Export the rest and disconnect; return why something was not delivered."""
         if self._pipe is None:
             return self.trouble
         for id in list(self._followed):
@@ -636,7 +626,7 @@ class Observer:
 async def observed(
     agent: Agent, session: str, wish: Wish, *, tell: Callable[[str], None]
 ) -> AsyncGenerator[None]:
-    """Follow a session while the block lasts; `tell` gets one line if that went wrong."""
+    """Export a session's events during the block; report a failure with `tell`."""
     observer, before, processes = (
         Observer(session, wish),
         agent.team.on_child,
@@ -669,7 +659,7 @@ async def observed(
 
 
 async def _headers(helper: str, agent: Agent) -> dict[str, str]:
-    """What a command of the user's prints for the collector to see."""
+    """Run the headers helper and parse its output."""
     if not helper:
         return {}
     command = Command(("/bin/sh", "-c", helper), agent.world.root, stderr="apart")
@@ -677,4 +667,4 @@ async def _headers(helper: str, agent: Agent) -> dict[str, str]:
     try:
         return msgspec.json.decode(done.output.joined(), type=dict[str, str])
     except msgspec.DecodeError:
-        raise OSError("otelHeadersHelper printed no JSON object of headers") from None
+        raise OSError("otelHeadersHelper did not print headers as a JSON object") from None

@@ -1,4 +1,4 @@
-"""What sub-agents are doing, in words for people."""
+"""Progress lines: the spinner of the main agent, and one line for each running subagent."""
 
 from __future__ import annotations
 
@@ -8,27 +8,24 @@ from travois.engine.agent import Agent
 from travois.ports.world import AgentProgress
 from travois.tui.markdown import Theme, clean, width
 
-# The line that says that it works, for how long, and what it has cost so far.
-
-
 TURNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 PACE = 0.3
-"""How many seconds each picture stands."""
+"""Seconds that each spinner frame is shown."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What is done at the moment."""
+    """The activity that the spinner line shows."""
 
     what: str
     seconds: float
     sent: int = 0
-    """Tokens."""
+    """In tokens."""
     said: int = 0
     dollars: float = 0.0
 
 
 def line(work: Work, theme: Theme, columns: int) -> str:
-    """The work in one line; what has no room is left out, the last first."""
+    """Render the spinner line; parts that do not fit are dropped from the end."""
     picture = theme.mark(TURNS[int(work.seconds / PACE) % len(TURNS)], "accent")
     parts = [f"{clock(work.seconds)}"]
     if work.sent or work.said:
@@ -42,24 +39,24 @@ def line(work: Work, theme: Theme, columns: int) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time as people say it."""
+    """Format a duration."""
     whole = int(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02} min"
 
 
 def count(number: int) -> str:
-    """A number of tokens in few signs."""
+    """Format a token count in at most five characters."""
     if number < 1_000:
         return str(number)
     return f"{number / 1_000:.1f}k" if number < 100_000 else f"{number // 1_000:,}k"
 
 
 PRICED = 0.0005
-"""Less than this many dollars is not shown."""
+"""Smaller amounts are not shown."""
 
 
 def progress_line(now: AgentProgress) -> str:
-    """What one is doing, its last tool, and what it has used, on one line."""
+    """Format a subagent's activity, last tool, tokens and cost on one line."""
     parts = [clean(now.doing)]
     parts += [clean(now.tool)] if now.tool else []
     parts += [f"{count(now.tokens)} tokens"] if now.tokens else []
@@ -68,12 +65,12 @@ def progress_line(now: AgentProgress) -> str:
 
 
 def price(dollars: float) -> str:
-    """An amount of money; empty if it is next to nothing."""
+    """Format a cost; empty if it is next to nothing."""
     return f"${dollars:.3f}" if dollars >= PRICED else ""
 
 
 def running_agents(agent: Agent) -> list[AgentProgress]:
-    """What each sub-agent that runs is doing, in the order in which they were started."""
+    """List the progress of the running subagents, in the order they were started."""
     if agent.team.children is None:
         return []
     known = agent.team.children.progress()
@@ -81,6 +78,6 @@ def running_agents(agent: Agent) -> list[AgentProgress]:
 
 
 def watch_agents(agent: Agent) -> None:
-    """Let a small model name what sub-agents do: from here on somebody sees it."""
+    """Let a small model describe the activity of subagents, since a person sees it."""
     if agent.team.naming is not None:
         agent.team.naming.watched = True

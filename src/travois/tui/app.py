@@ -1,4 +1,4 @@
-"""The conversation on the screen: take what is typed, run turns, show what happens."""
+"""The full-screen terminal app: reads input, runs turns and shows what happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from time import monotonic
 
 import anyio
 
-from travois.commands import trust_prompt as trusting
+from travois.commands import trust_prompt
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK, Options
 from travois.compose.session import prepare
@@ -23,8 +23,7 @@ from travois.process.run import LocalProcesses
 from travois.sdk import Session
 from travois.settings.schema import Tui
 from travois.terminal.hangup import hold_hangups, ignore_hangups
-from travois.tui import keys, start
-from travois.tui import shell_command as shell
+from travois.tui import keys, shell_command, start
 from travois.tui.agent_progress import watch_agents
 from travois.tui.controller import Desk
 from travois.tui.footer import Asking
@@ -34,25 +33,25 @@ from travois.tui.slash_commands import afresh, left, pick_up
 from travois.tui.transcript import FRAME
 
 SLOW = 0.3
-"""How often, in seconds, the line that says that it works moves while nothing else does."""
+"""Seconds between two redraws of the spinner while no text arrives."""
 AGING = 15.0
-"""How often the footer is told again while the provider's memory runs out."""
+"""Seconds between two updates of the cache lifetime in the footer."""
 REPLAYED = 40
-"""How many entries of a session that goes on are shown again."""
+"""Log entries that are shown again when a session is resumed."""
 CODES = {signal.SIGTERM: 143, signal.SIGHUP: 129}
 
 
 class Guide:
-    """Somebody who leads through a conversation; this one leaves that to the person."""
+    """Hooks for a program that plays the user, such as the demo; this one does nothing."""
 
     def meet(self, desk: Desk) -> None:
-        """The screen is about to be there."""
+        """Prepare the screen before it is drawn."""
 
     async def lead(self, desk: Desk) -> None:
-        """It is the person's turn; this ends at the latest when they have typed something."""
+        """Run while the app waits for input; cancelled when the user submits some."""
 
     def part(self, lines: Sequence[str]) -> None:
-        """The screen is gone; say so."""
+        """Print the closing lines after the screen is gone."""
         for line in lines:
             print(line)  # noqa: T201 - the screen is gone
 
@@ -61,13 +60,14 @@ ALONE = Guide()
 
 
 def talk(first: str, options: Options, taste: Tui, *, guide: Guide = ALONE) -> int:
-    """Talk on the screen until the user leaves; returns the exit code."""
+    """Run the terminal app until the user exits; return the exit code."""
     keys.teach()
     start.unpaint()
     return anyio.run(_talk, first, options, taste, guide)
 
 
 async def _talk(first: str, options: Options, taste: Tui, guide: Guide) -> int:
+    """Run sessions and the screen side by side until the user exits."""
     place, loaded = prepare(options)
     history = str(place.home.path / "history" / place.project.key)
     talking = Talking(Desk(options, taste, history=history), guide)
@@ -75,7 +75,7 @@ async def _talk(first: str, options: Options, taste: Tui, guide: Guide) -> int:
         group.start_soon(talking.watch_signals)
         group.start_soon(talking.be_there)
         try:
-            await trusting.ask(place.home, loaded, talking.desk)
+            await trust_prompt.ask(place.home, loaded, talking.desk)
             await talking.converse(options, first)
         finally:
             talking.desk.screen.close()
@@ -85,7 +85,7 @@ async def _talk(first: str, options: Options, taste: Tui, guide: Guide) -> int:
 
 
 class Talking:
-    """All that goes on at the desk until it is left."""
+    """The running terminal app."""
 
     def __init__(self, desk: Desk, guide: Guide) -> None:
         self.desk, self._guide = desk, guide
@@ -93,14 +93,14 @@ class Talking:
         self.code = 0
         self.parting: list[str] = []
         self._has_talked = False
-        """Whether a conversation was opened and left."""
+        """True once a session has been opened and left."""
         self._notes: list[User] = []
-        """What the model is to know with the next prompt."""
+        """Notes that the model gets with the next prompt."""
         self._stopped = False
-        """Whether the last turn was stopped."""
+        """True if the user stopped the last turn."""
 
     async def be_there(self) -> None:
-        """Keep the screen; a terminal that is gone is left."""
+        """Run the screen; exit when the terminal is closed."""
         board = keys.Keyboard(self.desk.screen, self.desk, self.desk.pastes)
         try:
             await self.desk.screen.run(board.bindings())
@@ -108,7 +108,7 @@ class Talking:
             self.desk.press("leave")
 
     async def watch_signals(self) -> None:
-        """Leave in good order when told to; a second signal kills."""
+        """Exit cleanly on the first signal; a second one kills the process."""
         with anyio.open_signal_receiver(*CODES) as signals:
             async for number in signals:
                 self.code = CODES[number]
@@ -120,12 +120,12 @@ class Talking:
         ignore_hangups()
 
     async def converse(self, options: Options, first: str) -> None:
-        """One conversation after another."""
+        """Run one session after another."""
         chosen = await pick_up(self.desk.browse, options) if options.resume == PICK else options
         while chosen is not None and not self.code:
             if self.desk.go(chosen):
                 place, loaded = prepare(chosen)
-                await trusting.ask(place.home, loaded, self.desk)
+                await trust_prompt.ask(place.home, loaded, self.desk)
             try:
                 await self._conversation(chosen, first)
                 chosen = self.desk.next
@@ -165,8 +165,6 @@ class Talking:
         for entry in entries[-REPLAYED:]:
             self.desk.page.tell(entry)
 
-    # --- what happens beside ---------------------------------------------------------------------
-
     async def _watch(self, session: Session) -> None:
         agent, desk = session.crew.agent, self.desk
         with agent.session.watch() as events:
@@ -186,7 +184,7 @@ class Talking:
                     await notify(agent, "permission_prompt", PERMISSION)
 
     async def _answer(self) -> None:
-        """Do what was asked for that need not wait for the end of a turn."""
+        """Run slash commands that need not wait for the end of a turn."""
         async for line in self.desk.asked:
             answer = await obey(self.desk, line)
             if isinstance(answer, str) and answer:
@@ -194,7 +192,7 @@ class Talking:
                 self.desk.page.paragraph(answer)
 
     async def _attend(self, session: Session) -> None:
-        """Let the user's own program say how things stand, if they have one."""
+        """Run the user's status line command, if one is configured."""
         desk, settings = self.desk, prepare(self.desk.options)[1].settings
         chosen = settings.status_line
         if settings.disable_all_hooks or chosen.type != "command" or not chosen.command:
@@ -210,7 +208,7 @@ class Talking:
                 await processes.aclose()
 
     async def _tick(self) -> None:
-        """Bring what was written to the screen, and show that time goes by."""
+        """Draw streamed text at a fixed frame rate, and keep the spinner moving."""
         moved, page = 0.0, self.desk.page
         while True:
             await page.working.wait()
@@ -222,7 +220,7 @@ class Talking:
                 self.desk.screen.refresh()
 
     async def _age(self) -> None:
-        """Tell how long the provider still remembers, as long as it does."""
+        """Keep the cache lifetime in the footer up to date while the prompt cache lives."""
         agent = self.desk.session.crew.agent
         while True:
             await self.desk.page.resting.wait()
@@ -231,8 +229,6 @@ class Talking:
                 anyio.sleep(min(left, AGING) + 0.5) if left > 0 else self.desk.page.working.wait()
             )
             self.desk.look()
-
-    # --- what is typed ---------------------------------------------------------------------------
 
     async def _take_up(self, first: str) -> None:
         text: str | None = first
@@ -265,12 +261,12 @@ class Talking:
             self.desk.end(stopped=False)
 
     async def _run(self, line: str) -> None:
-        """A command of their own."""
+        """Run a shell command of the user (`!command`)."""
         desk, told = self.desk, "stopped"
         desk.page.paragraph(f"$ {line}")
         desk.begin()
         with anyio.CancelScope() as desk.errand:
-            told, notes = await shell.run(desk.session.crew.agent, line)
+            told, notes = await shell_command.run(desk.session.crew.agent, line)
             self._notes.extend(notes)
         desk.end(stopped=desk.errand.cancelled_caught)
         desk.errand = None
@@ -297,7 +293,7 @@ class Talking:
             desk.end(stopped=self._stopped)
 
     async def _next(self) -> str | None:
-        """What they type; None when mail came or an agent in the background has ended."""
+        """Wait for input; return None if mail or a finished background agent starts a turn."""
         desk, crew = self.desk, self.desk.session.crew
         if any(one.origin == "human" for one in crew.agent.turn.inbox):
             return None

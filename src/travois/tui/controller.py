@@ -1,4 +1,4 @@
-"""Where the person sits: keys and commands come in here and go to the conversation."""
+"""The controller: connects keys, slash commands and dialogs with the session on the screen."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 
 import anyio
 
-from travois.compose import commands as custom
+from travois.compose import commands
 from travois.compose.mcp import held
 from travois.compose.options import Options
 from travois.compose.session_picker import Shelf
@@ -20,8 +20,7 @@ from travois.core.facts import User
 from travois.sdk import Session
 from travois.sessions.catalog import Summary
 from travois.settings.schema import Tui
-from travois.tui import footer, markdown, slash
-from travois.tui import keys as editing
+from travois.tui import footer, keys, markdown, slash
 from travois.tui.dialogs import Dialogs, Picker
 from travois.tui.footer import Asking, Standing, standing
 from travois.tui.keys import content
@@ -36,45 +35,43 @@ FIGURES = "123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class Desk:
-    """The screen, the session that is on it, and what waits to be said."""
+    """The state of the terminal app: the screen, its session and the queued input."""
 
     def __init__(self, options: Options, taste: Tui, *, history: str) -> None:
         self.options = options
-        self.pastes = editing.Pastes()
+        self.pastes = keys.Pastes()
         self.waiting: deque[str] = deque()
-        """What was typed and not taken up yet."""
+        """Input that is queued until the running turn ends."""
         self.stirred = anyio.Event()
-        """Set when something was typed, or the conversation is to be left."""
+        """Set when there is input, or the session is to be left."""
         self.errand: anyio.CancelScope | None = None
-        """A command of theirs that runs."""
+        """The scope of a running `!command`."""
         self.over = False
         self.next: Options | None = None
-        """The conversation to turn to when this one is left."""
-        completer = editing.Completing(options.cwd or os.getcwd(), self._offers, self._held)
+        """Options of the session to switch to; None to exit."""
+        completer = keys.Completing(options.cwd or os.getcwd(), self._offers, self._held)
         look = markdown.theme(taste.theme, os.environ)
-        self.screen = Screen(look, editing.buffer(completer, history), vim=taste.vim)
+        self.screen = Screen(look, keys.buffer(completer, history), vim=taste.vim)
         self.page = Transcript(self.screen, {})
         self.dialogs = Dialogs(self.screen, lambda: self.page)
         self._session: Session | None = None
         self._own: Mapping[str, Command] = {}
         self._told: set[str] = set()
         self._ask, self.asked = anyio.create_memory_object_stream[str](inf)
-        """Commands that are to run beside a turn."""
+        """Slash commands to run during a turn."""
         self._standing = Standing()
         self._keys = ""
-        """What keys meant when the footer was drawn last."""
+        """The vi mode when the footer was last drawn."""
         self._before = 0.0
-        """What the session had cost when the turn began."""
+        """The session's cost when the turn began."""
         self.program: Asking | None = None
-        """The user's own, which tells how things stand in its own way."""
+        """The user's status line command."""
         self.screen.footer = self._footer
 
-    # --- the conversation ------------------------------------------------------------------------
-
     def seat(self, session: Session) -> None:
-        """Let this be the conversation."""
+        """Attach the session that the screen shows."""
         self._session, self.over, self.next = session, False, None
-        known, notices = custom.known(self.options, taken=COMMANDS)
+        known, notices = commands.known(self.options, taken=COMMANDS)
         self._own = slash.commands(known)
         self.page = Transcript(self.screen, session.crew.agent.tools.by_name)
         self.screen.status = self.page.status
@@ -85,17 +82,17 @@ class Desk:
         self.look()
 
     def go(self, options: Options) -> bool:
-        """Be where a conversation is to take place; whether that is another folder."""
+        """Change to the folder of the next session; return whether it is another one."""
         self.options, folder = options, os.path.realpath(options.cwd or os.getcwd())
         if folder == os.path.realpath(os.getcwd()):
             return False
         os.chdir(folder)
-        self.screen.buffer.completer = editing.Completing(folder, self._offers, self._held)
+        self.screen.buffer.completer = keys.Completing(folder, self._offers, self._held)
         self.page.note(f"in {folder}")
         return True
 
     def look(self) -> None:
-        """See how things stand."""
+        """Refresh the footer from the session."""
         if self._session is not None:
             self._standing = standing(self._session)
             self.page.dollars = self._session.crew.agent.session.dollars - self._before
@@ -104,28 +101,26 @@ class Desk:
                 self.program.stir()
 
     def _footer(self, columns: int) -> list[str]:
-        theme, keys = self.screen.theme, self.screen.vim
-        if self.program is not None and keys != self._keys:
-            self._keys = keys
+        theme, vim = self.screen.theme, self.screen.vim
+        if self.program is not None and vim != self._keys:
+            self._keys = vim
             self.program.stir()
         own = self.program.rows(theme, columns) if self.program is not None else []
         return [*own, footer.line(self._standing, theme, columns)]
 
     @property
     def session(self) -> Session:
-        """The conversation."""
+        """The current session."""
         assert self._session is not None
         return self._session
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs, or something else that takes its time."""
+        """True while a turn or another long command runs."""
         return bool(self.page.began)
 
-    # --- keys ------------------------------------------------------------------------------------
-
     def submit(self, text: str, *, when: Literal["next", "after"]) -> None:
-        """Say something: at the next chance, or after what runs."""
+        """Take a line of input: steer the running turn with it, or queue it."""
         prompt = not text.startswith(("/", "!", "#"))
         command = named(self, text) if self.busy else None
         if command is not None and command.when == "ever":
@@ -148,13 +143,13 @@ class Desk:
         self.session.crew.agent.turn.inbox.append(said)
 
     def interrupt(self) -> None:
-        """Stop what runs."""
+        """Stop the running turn and the running shell command."""
         self.session.stop()
         if self.errand is not None:
             self.errand.cancel()
 
     def press(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
-        """Do one of the things that have a key of their own."""
+        """Run the action of a key."""
         match what:
             case "leave":
                 self.turn_to(None)
@@ -173,46 +168,44 @@ class Desk:
         self._session.enter(MODES[after % len(MODES)])
         self.look()
 
-    # --- commands --------------------------------------------------------------------------------
-
     @property
     def commands(self) -> Mapping[str, Command]:
-        """All commands."""
+        """All slash commands, built-in and custom."""
         return {**COMMANDS, **self._own}
 
     @property
     def columns(self) -> int:
-        """How wide an answer may be."""
+        """The width available for an answer."""
         return self.screen.columns - 3
 
     async def browse(self, shelf: Shelf) -> Summary | None:
-        """Let the person choose a session."""
+        """Let the user choose a session."""
         picker = Picker(shelf, lambda: self.screen.rows)
         await self.screen.choose(picker)
         return picker.chosen
 
     async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
-        """Let the person choose one of some things."""
+        """Let the user choose one of the options."""
         self.screen.show("", f"  {self.screen.theme.mark(title, 'strong')}")
-        keys = (*FIGURES, *(" " * len(options)))
-        picks = [Pick(key, text, note) for key, (text, note) in zip(keys, options, strict=False)]
+        figures = (*FIGURES, *(" " * len(options)))
+        picks = [Pick(key, text, note) for key, (text, note) in zip(figures, options, strict=False)]
         found = await self.screen.pick(picks)
         return found[0] if found else None
 
     def type(self, text: str) -> None:
-        """Put words where the person types."""
+        """Put text on the input line."""
         self.screen.buffer.text = text
         self.screen.buffer.cursor_position = len(text)
 
     def turn_to(self, options: Options | None) -> None:
-        """Leave this conversation, for another one or for good."""
+        """Leave this session for another one, or exit."""
         self.over, self.next = True, options
         if self._session is not None:
             self._session.stop()
         self.stirred.set()
 
     def dress(self, theme: str) -> None:
-        """Use other colours."""
+        """Change the theme."""
         self.screen.theme = markdown.theme(markdown.named(theme), os.environ)
         self.screen.refresh()
 
@@ -222,34 +215,31 @@ class Desk:
     def _held(self) -> list[str]:
         return held(self.session.crew.loan) if self._session is not None else []
 
-    # --- the folder's trust ----------------------------------------------------------------------
-
     def line(self, text: str) -> None:
-        """Show some lines."""
+        """Show lines of text, for the trust question."""
         self.page.paragraph(text)
 
     async def read(self, prompt: str) -> str | None:
-        """Ask whether a folder is trusted."""
+        """Ask whether to trust the folder."""
         self.line(prompt.partition("[")[0])
         picked = await self.screen.pick((Pick("y", "yes"), Pick("n", "no, work without them")))
         return None if picked is None else "no" if picked[0] else "yes"
 
-    # --- what is said ----------------------------------------------------------------------------
-
     def said(self, text: str) -> tuple[Shown, ...]:
-        """What was typed, with the images that it names."""
+        """Return the prompt's text with the images that it names."""
         agent = self.session.crew.agent
         return content(text, agent.world.blobs, folder=agent.world.root)
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Mark the start of a turn."""
         self.page.begin()
         self._before = self.session.crew.agent.session.dollars
 
     def end(self, *, stopped: bool) -> None:
-        """A turn is over; what nobody heard of what was said goes back to where it was typed."""
+        """Mark the end of a turn; if it was stopped, unsent input returns to the input line."""
         inbox = self.session.crew.agent.turn.inbox
         unheard = [words(one.content) for one in inbox if one.origin == "human"]
+        # After a stop the user wants to decide anew: nothing queued may start another turn.
         if stopped and (unheard or self.waiting):
             for one in [one for one in inbox if one.origin == "human"]:
                 inbox.remove(one)

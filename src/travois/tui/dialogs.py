@@ -1,4 +1,4 @@
-"""Questions to the person: may this run, is this the plan, which of these."""
+"""Dialogs for permission questions, plans, choices and the session picker."""
 
 from __future__ import annotations
 
@@ -18,27 +18,30 @@ from travois.tui.menu import Menu, Pick
 from travois.tui.screen import Screen
 from travois.tui.transcript import Transcript
 
-ONCE, NO = Pick("y", "yes, this once"), Pick("n", "no, and say why")
+ONCE = Pick("y", "yes, this once")
+NO = Pick("n", "no, and say why")
 SANDBOX = Pick("s", "yes, and use the sandbox", f"{OFFER}: {OFFER_MEANS}")
 OWN = Pick("0", "in your own words")
-WHY = "why not (Enter for no reason): "
+WHY = "reason (Enter to skip): "
 
 
 class Dialogs:
-    """The person before the screen. One question at a time, each after what led to it."""
+    """Dialogs with the user, shown one at a time."""
 
     def __init__(self, screen: Screen, page: Callable[[], Transcript]) -> None:
         self._screen = screen
         self._page = page
+        # The engine asks as soon as it must; the text before the call reaches the screen through
+        # another task. Without this a question could appear above the text that explains it.
         self._told: dict[str, anyio.Event] = {}
         self._one = anyio.Lock()
 
     def told(self, call: str) -> anyio.Event:
-        """Set when all that led to a question about this call is on the screen."""
+        """Return an event that is set once all output before this call's question is shown."""
         return self._told.setdefault(call, anyio.Event())
 
     async def decide(self, question: Question) -> Answer:
-        """Show exactly what would run, and ask."""
+        """Show exactly what would run, and ask for permission."""
         await self.told(question.call).wait()
         async with self._one:
             self._show(question)
@@ -63,7 +66,7 @@ class Dialogs:
                     )
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
-        """Put choices one after the other."""
+        """Ask the questions of an inquiry one after the other."""
         await self.told(inquiry.call).wait()
         async with self._one:
             if inquiry.plan:
@@ -99,9 +102,9 @@ class Dialogs:
         return answer
 
     def _show(self, question: Question) -> None:
-        """Exactly what would run, what it does, and why it is asked about; nothing is cut."""
+        """Show the call in full, its effects and why it needs approval."""
         theme, room = self._screen.theme, self._screen.columns - 5
-        asked = f"asked because it {visible(question.because)}"
+        asked = f"needs approval: {visible(question.because)}"
         effects = (f"· {visible(effect)}" for effect in question.effects)
         quiet = [line for text in (*effects, asked) for line in folded(text, room)]
         self._screen.show(
@@ -112,17 +115,19 @@ class Dialogs:
         )
 
 
-# The choice of a session among thousands: type to find it, see how it ended, go on.
+# The session picker.
 
 
-MOST, AROUND = 10, 13
-"""How many sessions are shown at most, and how many rows the rest of the screen needs."""
-ERASE, CLEAR = "\x7f", "\x15"
+MOST = 10
+AROUND = 13
+"""Rows that the rest of the screen needs."""
+ERASE = "\x7f"
+CLEAR = "\x15"
 AGE = 10
 
 
 class Picker(Menu):
-    """Sessions to choose from, those that fit what is typed."""
+    """A menu of sessions that is filtered while the user types."""
 
     def __init__(self, shelf: Shelf, rows: Callable[[], int]) -> None:
         super().__init__(())
@@ -132,24 +137,24 @@ class Picker(Menu):
 
     @property
     def chosen(self) -> Summary | None:
-        """The session that was chosen."""
+        """The chosen session."""
         return self._found[self.answer[0]] if self.answer else None
 
     def armed(self) -> bool:
-        """Every key is meant for it: all that they do before Enter is to look."""
+        """Accept every key: nothing is decided before Enter."""
         return True
 
     def move(self, by: int) -> None:
-        """Go to another one; there is nothing beyond the first and the last."""
+        """Move the pointer, without wrapping around."""
         self.at = max(0, min(self.at + by, len(self._found) - 1))
 
     def turn(self) -> None:
-        """Look at those of all projects, or of this one."""
+        """Switch between all projects and this one."""
         self._everywhere = not self._everywhere
         self._find(self._typed)
 
     def press(self, key: str) -> bool:
-        """Look for other words."""
+        """Edit the search words."""
         if key in (ERASE, CLEAR):
             self._find(self._typed[:-1] if key == ERASE else "")
         elif key.isprintable():
@@ -157,7 +162,7 @@ class Picker(Menu):
         return True
 
     def take(self) -> None:
-        """Choose the one that is pointed at."""
+        """Choose the session at the pointer."""
         if self._found:
             self.answer = [self.at]
             self.done.set()
@@ -166,22 +171,20 @@ class Picker(Menu):
         self._typed, self.at = text, 0
         self._found = self._shelf.found(text, everywhere=self._everywhere)
 
-    # --- how it looks ----------------------------------------------------------------------------
-
     def lines(self, theme: Theme, columns: int) -> list[str]:
-        """What was typed, the sessions that fit, and how the one that is pointed at ended."""
+        """Render the search, the matching sessions and the end of the selected one."""
         room = max(1, min(MOST, self._rows() - AROUND))
         first = max(0, min(self.at - room // 2, len(self._found) - room))
         where = "all projects" if self._everywhere else "this project"
         other = "this project" if self._everywhere else "all projects"
-        head = f"Go on with which session? {len(self._found):,} of {where}"
+        head = f"Resume which session? {len(self._found):,} in {where}"
         shown = [f"  {theme.mark(cut(head, columns - 2), 'strong')}"]
         shown.append(f"  {theme.mark('find:', 'accent')} {cut(clean(self._typed), columns - 10)}")
         shown.append("")
         for number, one in enumerate(self._found[first : first + room], first):
             shown.append(self._row(theme, columns, number=number, one=one))
         shown += self._ending(theme, columns)
-        keys = f"Enter goes on · Tab {other} · Esc leaves"
+        keys = f"Enter open · Tab {other} · Esc cancel"
         return [*shown, f"  {theme.mark(cut(keys, columns - 2), 'quiet')}"]
 
     def _row(self, theme: Theme, columns: int, *, number: int, one: Summary) -> str:
@@ -196,9 +199,9 @@ class Picker(Menu):
 
     def _ending(self, theme: Theme, columns: int) -> list[str]:
         if not self._found:
-            return ["  Nothing fits.", ""]
+            return ["  No session matches.", ""]
         said, answered = self._shelf.ending(self._found[self.at])
-        told = (("you", said), ("it", answered))
+        told = (("you", said), ("model", answered))
         lines = [f"{who:>5}: {clean(text)}" for who, text in told if text]
         return ["", *(f"  {theme.mark(cut(line, columns - 2), 'quiet')}" for line in lines), ""]
 

@@ -1,4 +1,4 @@
-"""The last line: with whom, how, where, how full, how warm, and what goes on beside."""
+"""The footer: model, mode, branch, context use and background work, or a custom status line."""
 
 from __future__ import annotations
 
@@ -37,29 +37,30 @@ if TYPE_CHECKING:
     from travois.engine.agent import Agent
 
 
-MUCH, FULL = 65, 85
+MUCH = 65
+FULL = 85
 CELLS = 8
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How things stand."""
+    """The values that the footer shows."""
 
     model: str = ""
     mode: str = "default"
     branch: str = ""
     used: int = 0
-    """Per cent of what the conversation may grow to."""
+    """Per cent of the compaction threshold."""
     warm: float = 0.0
-    """For how many seconds the provider still remembers."""
+    """Seconds until the prompt cache expires."""
     tasks: int = 0
     doing: str = ""
-    """What the last of the agents among them is doing."""
+    """The activity of the subagent started last."""
     todos: tuple[int, int] = (0, 0)
-    """How many tasks of the list are completed, and of how many."""
+    """Completed and total todos."""
 
 
 def line(standing: Standing, theme: Theme, columns: int) -> str:
-    """The standing in one line; what has no room is left out, the least needed first."""
+    """Render the footer on one line; the least important parts are dropped if it is too long."""
     role: Role = "warn" if standing.mode != "default" else "quiet"
     parts = {
         "model": theme.mark(clean(standing.model.rpartition("/")[2]), "quiet"),
@@ -100,11 +101,11 @@ def _tasks(count: int) -> str:
     return f"{count} task{'s' if count > 1 else ''}"
 
 
-# How a session stands, for the last line of the screen.
+# The footer's values.
 
 
 def standing(session: Session) -> Standing:
-    """Everything that the footer tells."""
+    """Read the footer's values from the session."""
     agent, model = session.crew.agent, session.crew.model
     limit = threshold(model, agent.context.layers)
     listed = read_tasks(agent.session.state.get(TODOS, ""))
@@ -121,12 +122,12 @@ def standing(session: Session) -> Standing:
 
 
 def tasks(agent: Agent) -> int:
-    """How many agents and programs go on in the background."""
+    """Count the running background agents and processes."""
     programs = sum(job.status is None for job in agent.world.processes.jobs().values())
     return programs + len(agent.session.running)
 
 
-# What git's own files say of a folder; git itself is not asked, so that nobody waits for it.
+# Read from git's files: starting git would delay the status line.
 
 
 ORIGIN = re.compile(r'\[remote "origin"\][^\[]*?\burl\s*=\s*(\S+)')
@@ -134,7 +135,7 @@ ADDRESS = re.compile(r"(?:\w+://)?(?:[^@/]+@)?([^:/]+)(?::\d+)?[:/](.+)/([^/]+?)
 
 
 def repository(folder: str) -> Json:
-    """The repository that a folder belongs to, and which of its worktrees it is, if one."""
+    """Return the git remote of a folder, and its worktree if it is a linked one."""
     for place in (Path(folder), *Path(folder).parents):
         git = place / ".git"
         if git.exists():
@@ -143,6 +144,7 @@ def repository(folder: str) -> Json:
 
 
 def _told(git: Path) -> Json:
+    """Read the origin's address from git's files, following the pointer of a linked worktree."""
     apart: Json = {}
     try:
         if git.is_file():
@@ -159,7 +161,7 @@ def _told(git: Path) -> Json:
 
 
 def worktree(folder: str, branch: str) -> Json:
-    """The worktree of ours that a folder is in; nothing if it is in none."""
+    """Describe the Travois worktree that contains a folder; empty outside of one."""
     above, inside, below = folder.partition(f"/{FOLDER}/")
     if not inside:
         return {}
@@ -169,33 +171,35 @@ def worktree(folder: str, branch: str) -> Json:
     return {"worktree": told}
 
 
-# Rows of the user's own above the last line: a program is told how things stand, and answers.
+# The user's status line command, whose output is shown above the footer.
 
 
-PAUSE, PATIENCE = 0.3, 5.0
-"""How long things must stand before the program is asked, and how long it may take, in seconds."""
-MOST, KEPT = 5, 1 << 14
+PAUSE = 0.3
+"""Seconds to wait for further changes before the program runs, so that a burst runs it once."""
+PATIENCE = 5.0
+MOST = 5
+KEPT = 1 << 14
 LARGE = 200_000
 CODES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?"
     r"|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
 )
-"""All that a terminal would obey."""
+"""Every escape sequence that a terminal would act on."""
 
 
 class Work(msgspec.Struct):
-    """What was done since the session was opened here."""
+    """Work done since this process opened the session."""
 
     began: float = msgspec.field(default_factory=monotonic)
     waited: float = 0.0
-    """How many seconds the model took for its replies."""
+    """Seconds spent waiting for replies."""
     added: int = 0
     removed: int = 0
-    """Lines of files."""
+    """In lines of files."""
     _items: SessionItems = msgspec.field(default_factory=SessionItems)
 
     def hear(self, entry: Entry) -> None:
-        """Take one more entry into account."""
+        """Count one more log entry."""
         match self._items.add(entry):
             case ReplyItem(seconds=seconds):
                 self.waited += seconds
@@ -207,7 +211,7 @@ class Work(msgspec.Struct):
 
 
 class Asking:
-    """Asks the program whenever something has changed, and keeps what it said."""
+    """The user's status line command, and its last output."""
 
     def __init__(
         self, chosen: StatusLine, processes: Processes, tell: Callable[[str], None]
@@ -219,22 +223,23 @@ class Asking:
         self._failed = False
 
     def stir(self) -> None:
-        """Something has changed."""
+        """Ask for a new run, because something has changed."""
         self._stirred.set()
 
     def rows(self, theme: Theme, columns: int) -> list[str]:
-        """What it said, with colours at most."""
+        """Render the command's output; of escape sequences, only colours pass."""
         margin = " " * (2 + max(0, self._chosen.padding))
         room = max(1, columns - len(margin))
         return [f"{margin}{folded(tame(line, theme), room)[0]}{RESET}" for line in self._said]
 
     async def keep(self, session: Session, screen: Screen) -> None:
-        """Ask again and again, never twice at once."""
+        """Run the command after each change, one run at a time."""
         often = self._chosen.refresh_interval
         while True:
             with anyio.move_on_after(often if often > 0 else inf):
                 await self._stirred.wait()
             await anyio.sleep(PAUSE)
+            # Renewed before the run: a change during the run leads to another one.
             self._stirred = anyio.Event()
             await self._ask(session, screen)
             screen.refresh()
@@ -256,24 +261,24 @@ class Asking:
             self._fail(error.strerror or str(error))
             return
         if done.timed_out:
-            self._fail(f"it took longer than {PATIENCE:g} s")
+            self._fail(f"timed out after {PATIENCE:g} s")
         elif done.status:
             why = done.errors.joined().decode(errors="replace").strip()
-            self._fail(why or f"it ended with {done.status}")
+            self._fail(why or f"exit code {done.status}")
         else:
             lines = done.output.joined().decode(errors="replace").rstrip().split("\n")
             self._said = [line for line in lines[:MOST] if line.strip()]
 
     def _fail(self, why: str) -> None:
-        """Say so, but not each time."""
+        """Report a failure once."""
         self._said = []
         if not self._failed:
-            self._tell(f"the status line shows nothing: {why[:300]}")
+            self._tell(f"status line command failed: {why[:300]}")
         self._failed = True
 
 
 def tame(line: str, theme: Theme) -> str:
-    """A line of a program with nothing in it that a terminal would obey but colours."""
+    """Remove all escape sequences but colours from a line of the command's output."""
     coloured = theme.name != "none"
     parts = OURS.split(line)
     kept = (part if OURS.fullmatch(part) else clean(CODES.sub("", part)) for part in parts)
@@ -281,7 +286,7 @@ def tame(line: str, theme: Theme) -> str:
 
 
 def statusline_payload(session: Session, work: Work, *, seconds: float, vim: str = "") -> Json:
-    """What programs written for this purpose expect to be told, as far as it is known."""
+    """Build the JSON payload for a status line command (Claude Code's field names)."""
     agent, model = session.crew.agent, session.crew.model
     root, state = agent.world.root, agent.session.state
     reply = _last(session)
@@ -326,12 +331,13 @@ def _last(session: Session) -> Assistant | None:
 
 
 def _thought(reply: Assistant) -> bool:
-    """Whether the model thought before it spoke."""
+    """Tell whether a reply contains thinking."""
     opaque = (block for block in reply.content if isinstance(block, Opaque))
     return any(block.kind in (*THINKING, "reasoning") for block in opaque)
 
 
 def _window(total: Usage, last: Usage | None, size: int) -> Json:
+    """Build the context window fields of the payload."""
     used = round(100 * last.prompt / size) if last and size else 0
     current: Json | None = None
     if last is not None:

@@ -1,4 +1,4 @@
-"""What each key does."""
+"""Key bindings, completion, pastes and images of the input line."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from travois.tui.markdown import clean
 from travois.tui.menu import Menu
 from travois.tui.screen import Screen
 
-# The line that is typed: its past, its completion, and what is pasted into it.
+# The input line: history, completion and pastes.
 
 
-LONG, LINES = 1_000, 12
-"""A paste that is longer than this is shown by its size."""
+LONG = 1_000
+LINES = 12
+"""Longer pastes are shown by their size."""
 FILES = 5_000
-"""How many files are looked through for a word; in a larger tree a folder must be typed."""
+"""Files listed for completion; in a larger tree a folder must be typed."""
 FRESH = 20.0
-"""How many seconds a listing of files is good for."""
+"""Seconds that a file listing is reused."""
 SKIPPED = {".git", ".hg", ".venv", "node_modules", "__pycache__", "target", "dist", ".mypy_cache"}
 FOUND = 30
 MENTION = re.compile(r"(?:^|\s)@(\S*)$")
@@ -42,17 +43,17 @@ COMMAND = re.compile(r"/([\w:.-]*)(?:\s+(\S*))?")
 
 Held = Callable[[], list[str]]
 Offers = Callable[[str | None, str], Iterable[tuple[str, str]]]
-"""Names of commands with their meaning; for a named command, what may follow it."""
+"""Completes command names (with descriptions) or, for a named command, its arguments."""
 
 
 class Pastes:
-    """Long pastes, shown by their size and sent whole."""
+    """Long pastes, which are shown as a placeholder and sent in full."""
 
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}
 
     def taken(self, text: str) -> str:
-        """What to show for a paste."""
+        """Return the text to insert for a paste; a placeholder if it is long."""
         text = clean(text.replace("\r\n", "\n").replace("\r", "\n"))
         if len(text) <= LONG and text.count("\n") < LINES:
             return text
@@ -63,14 +64,14 @@ class Pastes:
         return name
 
     def whole(self, text: str) -> str:
-        """What was typed, with all that was pasted."""
+        """Replace the placeholders with the pasted text."""
         for name, paste in self._kept.items():
             text = text.replace(name, paste)
         return text
 
 
 class Completing(Completer):
-    """Completes commands after a slash, and after an @ files and what servers have."""
+    """Completion of slash commands, and of files and MCP resources after `@`."""
 
     def __init__(self, folder: str, offers: Offers, held: Held = list) -> None:
         self._folder = folder
@@ -78,13 +79,13 @@ class Completing(Completer):
         self._held = held
         self._files: list[str] = []
         self._is_cut = False
-        """Whether there are more files than were listed."""
+        """True if there are more files than were listed."""
         self._listed = -FRESH
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
-        """What may stand here."""
+        """Yield completions for the text before the cursor."""
         before = document.text_before_cursor
         if found := COMMAND.fullmatch(before):
             name, word = found[1], found[2]
@@ -100,7 +101,7 @@ class Completing(Completer):
                 yield Completion("", display=f"(only {FILES:,} files searched; type a folder)")
 
     def _near(self, word: str) -> list[str]:
-        """Files whose path holds the word, those whose name begins with it first."""
+        """Return paths that contain the word; names that start with it come first."""
         if monotonic() - self._listed > FRESH:
             files = list(islice(_walk(self._folder), FILES + 1))
             self._files, self._is_cut = files[:FILES], len(files) > FILES
@@ -114,7 +115,7 @@ class Completing(Completer):
 
 
 def buffer(completer: Completer, past: str) -> Buffer:
-    """The line that is typed, with the past that is kept in a file."""
+    """Create the input line, with its history in a file."""
     os.makedirs(os.path.dirname(past), mode=0o700, exist_ok=True)
     return Buffer(
         completer=completer,
@@ -130,7 +131,7 @@ def _name(path: str) -> str:
 
 
 def _inside(folder: str, part: str) -> list[str]:
-    """What lies in one folder below this one, whose own folders end with a slash."""
+    """List one folder below this one; subfolders end with a slash."""
     try:
         with os.scandir(os.path.join(folder, part)) as entries:
             found = [(one.name, "/" if one.is_dir() else "") for one in islice(entries, FILES)]
@@ -141,11 +142,12 @@ def _inside(folder: str, part: str) -> list[str]:
 
 
 def _is_typed(path: str) -> bool:
-    """Whether a path can stand after an @."""
+    """Tell whether a path can follow an `@`."""
     return path.isprintable() and " " not in path
 
 
 def _walk(folder: str) -> Iterator[str]:
+    """Yield the files below a folder, skipping build output and dependencies."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED)
         inside = os.path.relpath(place, folder)
@@ -155,38 +157,40 @@ def _walk(folder: str) -> Iterator[str]:
                 yield path
 
 
-ALT_ENTER, SYNCHRONIZED = Keys.F24, Keys.F23
-"""Keys that no keyboard has stand for what terminals send in their place."""
+# Keys that no keyboard has: prompt_toolkit binds only to its own keys, so what terminals send for
+# Alt-Enter, and their reply to our query, is mapped to these.
+ALT_ENTER = Keys.F24
+SYNCHRONIZED = Keys.F23
 NEWLINE = ("\x1b\r", "\x1b\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~")
 PAGE = 8
 TWICE = 0.8
-"""Two presses within so many seconds are a double one."""
+"""Two presses within this many seconds are a double press."""
 Press = Callable[[KeyPressEvent], None]
 
 
 class Desk(Protocol):
-    """Who does what the keys ask for."""
+    """The actions that keys trigger."""
 
     @property
     def busy(self) -> bool:
-        """Whether a turn runs."""
+        """True while a turn runs."""
         ...
 
     def submit(self, text: str, *, when: Literal["next", "after"]) -> None:
-        """Say something: at the next chance, or after what runs."""
+        """Send input: to the running turn, or after it."""
         ...
 
     def interrupt(self) -> None:
-        """Stop what runs."""
+        """Stop the running turn."""
         ...
 
     def press(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
-        """Do one of the things that have a key of their own."""
+        """Run the action of a key."""
         ...
 
 
 def teach() -> None:
-    """Let the reader of keys know what terminals send that it does not."""
+    """Register escape sequences that prompt_toolkit does not know."""
     ANSI_SEQUENCES.update(dict.fromkeys(NEWLINE, ALT_ENTER))
     for state in "01234":
         known = SYNCHRONIZED if state in "123" else Keys.Ignore
@@ -194,14 +198,14 @@ def teach() -> None:
 
 
 class Keyboard:
-    """The keys that are ours; the rest is as in every line editor."""
+    """Key bindings of the app; all other keys work as in any line editor."""
 
     def __init__(self, screen: Screen, desk: Desk, pastes: Pastes) -> None:
         self._screen, self._desk, self._pastes = screen, desk, pastes
         self._pressed = 0.0
 
     def bindings(self) -> KeyBindings:
-        """All of them, each where it has a meaning."""
+        """Build the bindings, each with the state in which it applies."""
         menu = Condition(lambda: self._screen.menu is not None)
         typing, busy = ~menu & ~is_searching, Condition(lambda: self._desk.busy)
         chosen = Condition(self._chosen)
@@ -238,8 +242,6 @@ class Keyboard:
             keys.add(key, filter=menu, eager=True)(self._choose)
         keys.add(Keys.Any, filter=menu)(self._choose)
 
-    # --- in a menu -------------------------------------------------------------------------------
-
     def _choose(self, event: KeyPressEvent) -> None:
         menu = self._screen.menu
         if menu is None or event.key_sequence[0].key == Keys.BracketedPaste:
@@ -249,8 +251,6 @@ class Keyboard:
         elif event.data.isprintable():
             self._screen.buffer.insert_text(event.data)
         self._screen.refresh()
-
-    # --- in the line -----------------------------------------------------------------------------
 
     def _chosen(self) -> bool:
         state = self._screen.buffer.complete_state
@@ -294,10 +294,8 @@ class Keyboard:
     def _edit(self, event: KeyPressEvent) -> None:
         self._screen.buffer.open_in_editor()
 
-    # --- to stop, and to leave -------------------------------------------------------------------
-
     def _again(self) -> bool:
-        """Whether this is the second press of two."""
+        """Tell whether this is the second of two quick presses."""
         before, self._pressed = self._pressed, monotonic()
         return self._pressed - before < TWICE
 
@@ -310,7 +308,7 @@ class Keyboard:
         elif self._desk.busy:
             self._desk.interrupt()
         elif not self._again():
-            self._screen.hint(f"Esc again {'drops the line' if buffer.text else 'goes back'}")
+            self._screen.hint(f"Esc again to {'clear the line' if buffer.text else 'rewind'}")
         elif buffer.text:
             buffer.reset()
         else:
@@ -326,7 +324,7 @@ class Keyboard:
         elif self._again():
             self._desk.press("leave")
         else:
-            self._screen.hint("Ctrl-C again leaves")
+            self._screen.hint("Ctrl-C again to exit")
 
     def _end(self, event: KeyPressEvent) -> None:
         if self._screen.buffer.text:
@@ -351,6 +349,7 @@ class Keyboard:
 
 
 def _point(menu: Menu, event: KeyPressEvent) -> None:
+    """Apply a key to the open menu."""
     match event.key_sequence[0].key:
         case Keys.Up | Keys.ControlP:
             menu.move(-1)
@@ -374,7 +373,7 @@ def _point(menu: Menu, event: KeyPressEvent) -> None:
             menu.press(event.data)
 
 
-# What is typed, as what is sent: images that it names go along.
+# Images that a prompt names are sent with it.
 
 
 IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
@@ -384,11 +383,12 @@ LARGEST = 5_000_000
 
 
 def content(text: str, blobs: Blobs, *, folder: str) -> tuple[Shown, ...]:
-    """The words, and after them the images whose paths stand among them."""
+    """Return the text, followed by the images whose paths occur in it."""
     return (Text(text), *(_image(path, blobs) for path in _paths(text, folder)))
 
 
 def _paths(text: str, folder: str) -> list[str]:
+    """Find the words of a prompt that are paths of images; quotes and escapes are resolved."""
     found: dict[str, None] = {}
     for match in NAMED.finditer(text):
         word = match[1] or match[2] or re.sub(r"\\(.)", r"\1", match[3])
@@ -399,12 +399,13 @@ def _paths(text: str, folder: str) -> list[str]:
 
 
 def _image(path: str, blobs: Blobs) -> Media:
+    """Store an image for sending; raise `Fault` if it is too large."""
     try:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
         raise Fault(f"{path} cannot be read", why=error.strerror or str(error)) from None
     if len(data) > LARGEST:
-        raise Fault(f"{path} is too large", why="an image may have 5 MB", fix="Make it smaller.")
+        raise Fault(f"{path} is too large", why="the limit is 5 MB", fix="Use a smaller one.")
     kind = IMAGES[os.path.splitext(path)[1].lower()]
     return Media("image", kind, blobs.put(data), len(data), os.path.basename(path))

@@ -1,4 +1,4 @@
-"""A plain prompt loop: type, watch, answer questions."""
+"""Line mode: a plain prompt loop for terminals that cannot move the cursor."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from shutil import get_terminal_size
 import anyio
 from anyio.abc import TaskStatus
 
-from travois.commands import trust_prompt as trusting
+from travois.commands import trust_prompt
 from travois.commands.flags import chosen
 from travois.commands.trust_prompt import Reader
-from travois.compose import commands as custom
+from travois.compose import commands
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK, Options
 from travois.compose.session import prepare
@@ -47,30 +47,28 @@ from travois.sdk import Session
 from travois.sessions.catalog import Summary
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.terminal.tables import ago, clean
-from travois.tui import shell_command as shell
-from travois.tui import slash
+from travois.tui import shell_command, slash
 from travois.tui.slash import Command, Prompt, obey
 from travois.tui.slash_commands import left, pick_up
 from travois.tui.slash_registry import COMMANDS
 
-# Commands where there are only lines: choices are made by number.
+# Slash commands in line mode: choices are made by number.
 
 
 SHOWN = 20
-"""How many sessions are listed."""
+"""Sessions listed at once."""
 
 
 async def browse(reader: Reader, shelf: Shelf) -> Summary | None:
-    """Ask for a session: its number, or words to find it by."""
+    """Ask for a session by number or search words."""
     text, everywhere = "", False
     while True:
         found = shelf.found(text, everywhere=everywhere)
-        reader.line(f"{len(found):,} sessions {'of all projects' if everywhere else 'here'}:")
+        where = "all projects" if everywhere else "this project"
+        reader.line(f"{len(found):,} sessions in {where}:")
         for number, one in enumerate(found[:SHOWN], 1):
             reader.line(f"  {number}. {clean(one.title, lines='show')}  {_when(one)}")
-        typed = (
-            await reader.read("Number, words to find it by, * for all projects: ") or ""
-        ).strip()
+        typed = (await reader.read("Number, search words, or * for all projects: ") or "").strip()
         if not typed:
             return None
         if typed.isdecimal() and 0 < int(typed) <= len(found[:SHOWN]):
@@ -84,31 +82,31 @@ def _when(one: Summary) -> str:
 
 
 class Lines:
-    """A desk of lines: what cannot be done with them is said."""
+    """The host of slash commands in line mode."""
 
     def __init__(self, session: Session, options: Options, reader: Reader) -> None:
         self.session = session
         self.options = options
         self.left = False
-        """Whether the person wants to leave."""
+        """True once the user wants to leave the session."""
         self.next: Options | None = None
-        """The conversation to turn to when this one is left."""
+        """Options of the session to switch to; None to exit."""
         self.errand: anyio.CancelScope | None = None
-        """A command of theirs that runs."""
+        """The scope of a running `!command`."""
         self.notes: list[User] = []
-        """What the model is to know with the next prompt."""
+        """Notes that the model gets with the next prompt."""
         self._reader = reader
-        known, self.notices = custom.known(options, taken=COMMANDS)
+        known, self.notices = commands.known(options, taken=COMMANDS)
         self._own = slash.commands(known)
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """All commands."""
+        """All slash commands, built-in and custom."""
         return {**COMMANDS, **self._own}
 
     @property
     def columns(self) -> int:
-        """How wide an answer may be."""
+        """The width available for an answer."""
         return get_terminal_size().columns
 
     async def browse(self, shelf: Shelf) -> Summary | None:
@@ -116,7 +114,7 @@ class Lines:
         return await browse(self._reader, shelf)
 
     async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
-        """Ask for a number."""
+        """Ask for the number of an option."""
         self._reader.line(title)
         for number, (text, remark) in enumerate(options, 1):
             self._reader.line(f"  {number}. {text}{f': {remark}' if remark else ''}")
@@ -125,24 +123,24 @@ class Lines:
         return found - 1 if 0 < found <= len(options) else None
 
     def type(self, text: str) -> None:
-        """Show what could be typed again."""
-        self._reader.line(f"It was: {text}")
+        """Show the text that could be sent again."""
+        self._reader.line(f"Your message was: {text}")
 
     def turn_to(self, options: Options | None) -> None:
-        """Leave, for another conversation or for good."""
+        """Leave for another session, or exit."""
         self.left, self.next = True, options
 
     def dress(self, theme: str) -> None:
-        """There are no colours."""
-        raise Fault("There are no colours here", why="only lines are shown")
+        """Refuse: line mode has no colours."""
+        raise Fault("Themes are not available here", why="line mode shows plain text")
 
 
-HINT = "Type what to do; /help lists commands. Ctrl-C stops a turn, Ctrl-D leaves."
-PERMISSION = "Travois needs your permission to go on"
+HINT = "Type a task. /help lists commands, Ctrl-C stops a turn, Ctrl-D exits."
+PERMISSION = "Travois needs your permission to continue"
 
 
 def talk(args: Namespace) -> int:
-    """Talk in lines until the user leaves; returns the exit code."""
+    """Run line mode until the user exits; return the exit code."""
     return anyio.run(_talk, args)
 
 
@@ -155,16 +153,16 @@ async def _talk(args: Namespace) -> int:
 
 
 async def converse(options: Options | None, terminal: Terminal, *, first: str = "") -> None:
-    """One conversation after another."""
+    """Run one session after another."""
     while options is not None:
         options, first = await _conversation(options, terminal, first=first), ""
 
 
 async def _conversation(options: Options, terminal: Terminal, *, first: str) -> Options | None:
-    """One conversation; gives the one to turn to after it."""
+    """Run one session; return the options of the next one."""
     os.chdir(options.cwd)
     place, loaded = prepare(options)
-    await trusting.ask(place.home, loaded, terminal)
+    await trust_prompt.ask(place.home, loaded, terminal)
     async with Session(options, person=terminal) as session:
         crew, desk = session.crew, Lines(session, options, terminal)
         terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")
@@ -183,6 +181,7 @@ async def _conversation(options: Options, terminal: Terminal, *, first: str) -> 
 
 
 async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
+    """Read and handle lines until the user leaves."""
     text: str | None = first
     while text is not None and not desk.left:
         if text.startswith("!") and (line := text[1:].strip()):
@@ -193,6 +192,7 @@ async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
 
 
 async def _do(desk: Lines, terminal: Terminal, text: str) -> None:
+    """Run a slash command, or a turn with the line as its prompt."""
     office, inbox = desk.session.crew.office, desk.session.crew.agent.turn.inbox
     answer = await obey(desk, text)
     if isinstance(answer, Prompt):
@@ -204,18 +204,18 @@ async def _do(desk: Lines, terminal: Terminal, text: str) -> None:
 
 
 async def _run(desk: Lines, terminal: Terminal, line: str) -> None:
-    """A command of their own."""
+    """Run a shell command of the user (`!command`)."""
     with anyio.CancelScope() as desk.errand:
-        told, notes = await shell.run(desk.session.crew.agent, line)
+        told, notes = await shell_command.run(desk.session.crew.agent, line)
         desk.notes.extend(notes)
         terminal.line(told)
     desk.errand = None
 
 
 async def _typed(session: Session, terminal: Terminal) -> str | None:
-    """What they type, or nothing when mail comes or an agent in the background has ended.
+    """Read a line; return an empty one if mail or a background agent needs a turn.
 
-    Meanwhile the provider is kept from forgetting, if that is wanted.
+    Meanwhile the prompt cache is kept warm, if that is configured.
     """
     text: str | None = ""
     async with anyio.create_task_group() as group:
@@ -229,20 +229,20 @@ async def _typed(session: Session, terminal: Terminal) -> str | None:
 
 
 async def _wake(session: Session, scope: anyio.CancelScope) -> None:
-    """Wait no longer for words when somebody rings."""
+    """Stop waiting for input when mail arrives."""
     if session.crew.office is not None:
         await session.crew.office.rung()
         scope.cancel()
 
 
 async def _heed(session: Session, scope: anyio.CancelScope) -> None:
-    """Wait no longer for words when an agent in the background has something to tell."""
+    """Stop waiting for input when a background agent has news."""
     if await session.news():
         scope.cancel()
 
 
 async def _remember(session: Session, terminal: Terminal) -> None:
-    """Show what was kept of the last turn, once that is known."""
+    """Show which memories the last turn changed, once that is known."""
     if terminal.remembered(await settled(session.crew.agent)):
         terminal.line("> ")
 
@@ -250,6 +250,7 @@ async def _remember(session: Session, terminal: Terminal) -> None:
 async def _watch_interrupts(
     desk: Lines, terminal: Terminal, *, task_status: TaskStatus[None]
 ) -> None:
+    """Stop what runs on Ctrl-C, and the session when the terminal is closed."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGHUP) as signals:
         task_status.started()
         async for number in signals:
@@ -280,13 +281,13 @@ async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[Shown, ...]) -> 
 
 
 async def _ring(session: Session, event: Event) -> None:
-    """Let hooks hear that a question waits."""
+    """Run notification hooks when a permission question waits."""
     if isinstance(event, Entry) and isinstance(event.fact, Asked):
         await notify(session.crew.agent, "permission_prompt", PERMISSION)
 
 
 class Terminal:
-    """The person at the keyboard, and the screen before them."""
+    """The user at a plain terminal: input, output and questions."""
 
     def __init__(self) -> None:
         self._typed = b""
@@ -296,26 +297,26 @@ class Terminal:
         self._noticed: set[str] = set()
 
     def line(self, text: str) -> None:
-        """Show words that begin a line of their own and, unless they prompt, end it."""
+        """Print a line; text that ends like a prompt is not terminated."""
         ending = "" if text.endswith(("\n", "> ", ": ")) else "\n"
         self._show(("\n" if self._column else "") + text + ending)
 
     def notice(self, *texts: str) -> None:
-        """Show what the user should know, once."""
+        """Print notices, each only once."""
         for text in dict.fromkeys(text for text in texts if text not in self._noticed):
             self.line(f"· {text}")
         self._noticed.update(texts)
 
     def part(self, id: str) -> None:
-        """Say how to come back to a session that is left."""
+        """Print how to resume the session."""
         self.line(f"Resume with: travois --resume {id}")
 
     def interrupt(self) -> None:
-        """Ctrl-C while nothing runs."""
-        self.line("(Ctrl-D leaves)\n> ")
+        """Handle Ctrl-C while nothing runs."""
+        self.line("(Ctrl-D exits)\n> ")
 
     def tell(self, event: Event) -> None:
-        """Show what happens."""
+        """Print an event."""
         match note_event(event) or event:
             case Grew(kind="text", text=text):
                 self._show(text)
@@ -332,7 +333,7 @@ class Terminal:
                     self.line(words)
 
     def remembered(self, text: str) -> bool:
-        """Show a change of memory, once; returns whether it was shown."""
+        """Print a change of memory once; return whether it was printed."""
         if not text or text == self._remembered:
             return False
         self._remembered = text
@@ -340,7 +341,7 @@ class Terminal:
         return True
 
     async def read(self, prompt: str) -> str | None:
-        """One line that they type; None when they leave."""
+        """Read one line; return None at end of input."""
         self.line(prompt)
         while b"\n" not in self._typed:
             await anyio.wait_readable(0)
@@ -353,7 +354,7 @@ class Terminal:
         return line.decode("utf-8", "replace")
 
     async def decide(self, question: Question) -> Answer:
-        """Ask whether a call may run, once all that led to it is on the screen."""
+        """Ask whether a call may run, once all output before it is shown."""
         await self._told(question.call).wait()
         for line in shown(question):
             self.line(line)
@@ -372,7 +373,7 @@ class Terminal:
         return Answer(allow=False, reason=f"the user said no{': ' + word if word else ''}")
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
-        """Put choices one after the other: a number, several, or words of their own."""
+        """Ask the questions of an inquiry: by number, several numbers, or own words."""
         await self._told(inquiry.call).wait()
         if inquiry.plan:
             self.line(inquiry.plan)
@@ -390,7 +391,7 @@ class Terminal:
         return self._asked.setdefault(call, anyio.Event())
 
     def _show(self, text: str) -> None:
-        """Print without letting anything but words and lines reach the terminal."""
+        """Print text without escape sequences."""
         plain = harmless(text)
         sys.stdout.write(plain)
         sys.stdout.flush()
@@ -399,28 +400,28 @@ class Terminal:
 
 
 def shown(question: Question) -> Iterator[str]:
-    """Exactly what will run, what it does, why it is asked about, and what always would mean."""
+    """Yield what would run, its effects, why it needs approval, and what `always` allows."""
     yield f"{question.tool}: {visible(question.summary)}"
     yield f"  {visible(question.args)}"
     yield from (f"  · {visible(effect)}" for effect in question.effects)
-    yield f"  asked because it {visible(question.because)}"
+    yield f"  needs approval: {visible(question.because)}"
     if question.always:
-        yield f"  always would allow: {visible(', '.join(question.always))}"
+        yield f"  always allows: {visible(', '.join(question.always))}"
     if question.offers_sandbox:
         yield f"  sandbox: yes, and {OFFER}"
         yield f"    ({OFFER_MEANS})"
 
 
 def offered(choice: Choice) -> Iterator[str]:
-    """A question of the model with its options, numbered."""
-    yield visible(choice.question) + (" (several, with commas)" if choice.several else "")
+    """Yield a question with its numbered options."""
+    yield visible(choice.question) + (" (separate several with commas)" if choice.several else "")
     for number, option in enumerate(choice.options, 1):
         more = f": {visible(option.description)}" if option.description else ""
         yield f"  {number}. {visible(option.label)}{more}"
 
 
 def picked(choice: Choice, typed: str) -> str:
-    """What was typed as an answer: the labels of numbers, or the words as they are."""
+    """Return the labels for typed numbers, or the typed text itself."""
     numbers = [part.strip() for part in typed.split(",")]
     labels = {str(number): option.label for number, option in enumerate(choice.options, 1)}
     if all(number in labels for number in numbers) and (choice.several or len(numbers) == 1):
@@ -429,6 +430,7 @@ def picked(choice: Choice, typed: str) -> str:
 
 
 def _line(event: Event) -> str:
+    """Format an event that is neither text nor a notice; empty if it is not shown."""
     match event:
         case Running(name=name):
             return f"· {name} …"

@@ -1,4 +1,4 @@
-"""Markdown that is still being written: whole blocks are finished, the last one stays open."""
+"""Themes and text layout for the terminal, and Markdown that is rendered while it streams."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
 
 
-# Text as a terminal shows it: only words, measured in cells, cut and folded to a width.
+# Text layout: harmless text, measured in cells, cut and folded to a width.
 
 
 OURS = re.compile(r"(\x1b\[[0-9;]*m)")
-"""The only codes that we ever send along with words: those for colours."""
+"""The only escape sequences that we print with text: colours."""
 
 
 def clean(text: str) -> str:
-    """Somebody's words, with nothing in them that a terminal would obey."""
+    """Remove everything from a text that a terminal would act on."""
     plain = harmless(text.replace("\r\n", "\n")).expandtabs(4)
     return plain.encode("utf-8", "replace").decode()
 
 
 def width(text: str) -> int:
-    """How many cells a text takes, without its colours."""
+    """Return the width of a text in cells, without its colours."""
     from prompt_toolkit.utils import get_cwidth
 
     plain = OURS.sub("", text)
@@ -46,7 +46,7 @@ def width(text: str) -> int:
 
 
 def cut(text: str, room: int) -> str:
-    """A text without colours on one line, with a mark where it had to end."""
+    """Cut a text without colours to one line, marking the cut."""
     line = " ".join(text.split("\n"))
     if width(line) <= room:
         return line
@@ -55,7 +55,7 @@ def cut(text: str, room: int) -> str:
 
 
 def folded(text: str, room: int) -> list[str]:
-    """Lines that are no wider than this; colours go on from line to line."""
+    """Break lines at this width; colours continue on the next line."""
     lines: list[str] = []
     for line in text.split("\n"):
         lines += [line] if width(line) <= room else _fold(line, room)
@@ -63,7 +63,7 @@ def folded(text: str, room: int) -> list[str]:
 
 
 def worded(text: str, room: int) -> list[str]:
-    """The same for prose without colours: lines end between words, if a word has room in one."""
+    """Wrap prose without colours between words where possible."""
     lines: list[str] = []
     for word in text.split(" "):
         last = f"{lines[-1]} {word}".rpartition("\n")[2] if lines else ""
@@ -75,6 +75,7 @@ def worded(text: str, room: int) -> list[str]:
 
 
 def _fold(line: str, room: int) -> list[str]:
+    """Break one line, reopening its colours on each part."""
     lines, kept, used, colour = list[str](), "", 0, ""
     for part in OURS.split(line):
         if part.startswith("\x1b"):
@@ -91,13 +92,13 @@ def _fold(line: str, room: int) -> list[str]:
 
 @lru_cache(maxsize=2048)
 def fragments(line: str) -> StyleAndTextTuples:
-    """A line with colours, as the live region wants it."""
+    """Parse a line with colours into prompt_toolkit fragments."""
     from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 
     return to_formatted_text(ANSI(line))
 
 
-# Colours: few, and those that the terminal itself has, so that its own scheme decides.
+# Themes use only the terminal's own colours, so that its colour scheme applies.
 
 
 Name = Literal["auto", "dark", "light", "none"]
@@ -110,32 +111,32 @@ LIGHT: dict[Role, str] = {"accent": "34", "good": "32", "bad": "31", "warn": "35
 
 
 class Theme(msgspec.Struct, frozen=True):
-    """What each kind of words looks like, as the terminal is told, and how code is coloured."""
+    """The colours of text roles and of code."""
 
     name: Literal["dark", "light", "none"]
     roles: dict[Role, str]
 
     def mark(self, text: str, role: Role) -> str:
-        """The text in a role."""
+        """Return the text in the colour of a role."""
         code = self.roles.get(role, "")
         return f"\x1b[{code}m{text}{RESET}" if code and text else text
 
     @property
     def code(self) -> str:
-        """The colours of code, by the name that the highlighter knows."""
+        """The name of the highlighter's theme for code."""
         return f"ansi_{'light' if self.name == 'light' else 'dark'}"
 
 
 def named(word: str) -> Name:
-    """The name of a theme that somebody typed."""
+    """Return the theme name that was typed."""
     for name in NAMES:
         if name == word:
             return name
-    raise Fault(f"There is no theme {word!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
+    raise Fault(f"Unknown theme {word!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
 
 
 def theme(name: Name, environ: Mapping[str, str]) -> Theme:
-    """The theme of this name; `NO_COLOR` and what the terminal says of itself decide the rest."""
+    """Return the theme of this name; `NO_COLOR` and `COLORFGBG` decide what "auto" means."""
     if name == "none" or (name == "auto" and environ.get("NO_COLOR")):
         return Theme("none", PLAIN)
     bright = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
@@ -146,7 +147,7 @@ def theme(name: Name, environ: Mapping[str, str]) -> Theme:
 
 INDENT = 2
 WIDEST = 100
-"""Prose is easier to read in lines that are no longer than this."""
+"""Longer lines of prose are hard to read."""
 STYLES = {
     **{f"markdown.h{level}": "bold" for level in range(1, 7)},
     **dict.fromkeys(("markdown.item.bullet", "markdown.item.number", "markdown.hr"), "dim"),
@@ -160,23 +161,23 @@ BLANK_END = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
 
 
 class Stream:
-    """The text of one reply, as lines: those that are finished, and those that may change."""
+    """The text of one reply as lines: finished ones, and those that may still change."""
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
         self._text = ""
         self._told = 0
-        """How many lines of the block that is open are finished already."""
+        """Lines of the open block that were already returned as finished."""
         self._columns: int = 0
-        """How wide the screen was then."""
+        """The width at that time."""
         self._first = True
 
     def feed(self, text: str) -> None:
-        """Take more of it."""
+        """Add text."""
         self._text += text
 
     def lines(self, columns: int, *, most: int) -> tuple[list[str], list[str]]:
-        """Lines that are finished from here on, and at most so many that are not."""
+        """Return newly finished lines, and at most `most` lines that may still change."""
         done: list[str] = []
         self._fit(columns)
         start = self._open()
@@ -189,14 +190,14 @@ class Stream:
         return [*done, *rest[:surplus]], rest[surplus:]
 
     def end(self, columns: int) -> list[str]:
-        """All lines that are not finished yet."""
+        """Return all remaining lines."""
         self._fit(columns)
         rest = self._shown(self._text, columns)[self._told :]
         self._text, self._told = "", 0
         return rest
 
     def _fit(self, columns: int) -> None:
-        """Know by their letters which lines are finished, if they were so at another width."""
+        """Recount the finished lines by their letters after the width has changed."""
         if self._told and columns != self._columns:
             before = sum(map(_letters, self._shown(self._text, self._columns)[: self._told]))
             after = accumulate(map(_letters, self._shown(self._text, columns)))
@@ -204,16 +205,18 @@ class Stream:
         self._columns = columns
 
     def _open(self) -> int:
-        """Where the block begins that may still change; all before it is whole."""
+        """Return where the last block begins, which may still change."""
         if "\n" not in self._text:
             return 0
+        # A later line can still change the last block (a setext heading, a list that goes on), but
+        # no block before it.
         tokens = _parsed(self._text)
         starts = [token.map[0] for token in tokens if token.level == 0 and token.map]
         last = max(starts, default=0)
         return sum(len(line) for line in self._text.splitlines(keepends=True)[:last])
 
     def _shown(self, text: str, columns: int) -> list[str]:
-        """Blocks as lines, with an empty one before each but the very first."""
+        """Render blocks, with an empty line before each but the first."""
         lines = rendered(text, self._theme, columns)
         return lines if self._first or not lines else ["", *lines]
 
@@ -223,7 +226,7 @@ def _letters(line: str) -> int:
 
 
 class Title(markdown.Heading):
-    """A heading that stands where the text stands."""
+    """A heading aligned with the text."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -231,7 +234,7 @@ class Title(markdown.Heading):
 
 
 class Code(markdown.CodeBlock):
-    """Code without a box around it."""
+    """A code block without a frame."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Syntax(
@@ -245,7 +248,7 @@ class Code(markdown.CodeBlock):
 
 
 class Page(markdown.Markdown):
-    """Markdown in our manner: calm, at the left, without links that a terminal would open."""
+    """Markdown rendered left-aligned, without terminal hyperlinks."""
 
     elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
         **markdown.Markdown.elements,
@@ -256,13 +259,13 @@ class Page(markdown.Markdown):
 
 
 def _parsed(text: str) -> list[Token]:
-    """Markdown in which HTML is text like any other, for people to read."""
+    """Parse Markdown, treating HTML as plain text."""
     plain = MarkdownIt("commonmark", {"html": False})
     return plain.enable(["strikethrough", "table"]).parse(text)
 
 
 def rendered(text: str, theme: Theme, columns: int) -> list[str]:
-    """Markdown as lines with colours."""
+    """Render Markdown as lines with colours."""
     room = max(10, min(columns - INDENT - 1, WIDEST))
     out = StringIO()
     page = Page("", code_theme=theme.code, hyperlinks=False)
@@ -277,7 +280,7 @@ def rendered(text: str, theme: Theme, columns: int) -> list[str]:
 
 
 def _tidy(lines: list[str]) -> Iterator[str]:
-    """Without blanks at the ends, which would be copied along with the words."""
+    """Strip trailing blanks, which would be copied along with the text."""
     for line in lines:
         kept = BLANK_END.sub("", GROUND.sub("", line))
         yield kept + RESET if OURS.search(kept) else kept

@@ -1,4 +1,4 @@
-"""A choice between a few things, made with one key."""
+"""Menus from which the user picks with one key."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 from travois.tui.markdown import Theme, cut, worded
 
 QUIET = 0.4
-"""A key counts only after so many seconds without one, so that nobody answers while typing."""
+"""Seconds without a key before one counts, so that typing does not answer a question."""
 MOST = 10
 
 
 class Pick(msgspec.Struct, frozen=True):
-    """One thing to choose, the key that chooses it, and what there is to know about it."""
+    """An option of a menu, its key and a note."""
 
     key: str
     label: str
@@ -23,7 +23,7 @@ class Pick(msgspec.Struct, frozen=True):
 
 
 class Menu:
-    """Things to choose from, and where the choice stands."""
+    """Options to choose from, and the position of the pointer."""
 
     def __init__(self, options: tuple[Pick, ...], *, several: bool = False) -> None:
         self.options = options
@@ -35,22 +35,22 @@ class Menu:
         self._heard = monotonic()
 
     def armed(self) -> bool:
-        """Whether a key that comes at this moment is meant for the menu."""
+        """Tell whether a key pressed now is meant for the menu."""
         quiet, self._heard = monotonic() - self._heard, monotonic()
         if quiet >= QUIET:
             self._heard = 0.0
         return quiet >= QUIET
 
     def move(self, by: int) -> None:
-        """Go to the next one, or the one before."""
+        """Move the pointer, wrapping around."""
         self.at = (self.at + by) % len(self.options)
 
     def turn(self) -> None:
-        """Go on, as Tab does."""
+        """Handle Tab: move to the next option."""
         self.move(1)
 
     def press(self, key: str) -> bool:
-        """Choose by key; whether there is anything by that key."""
+        """Choose the option with this key; return whether there is one."""
         found = [number for number, one in enumerate(self.options) if one.key == key.lower()]
         if found:
             self.at = found[0]
@@ -58,7 +58,7 @@ class Menu:
         return bool(found)
 
     def take(self) -> None:
-        """Choose what is pointed at; where several may be, first mark it."""
+        """Choose the option at the pointer; in a multiple choice, toggle it."""
         if self.several and self.at < len(self.options) - 1:
             self.marked ^= {self.at}
             return
@@ -66,11 +66,11 @@ class Menu:
         self.done.set()
 
     def turn_away(self) -> None:
-        """Choose nothing."""
+        """Close the menu without a choice."""
         self.done.set()
 
     def lines(self, theme: Theme, columns: int) -> list[str]:
-        """What there is to choose."""
+        """Render the visible options."""
         first = max(0, min(self.at - MOST // 2, len(self.options) - MOST))
         shown: list[str] = []
         for number, one in enumerate(self.options[first : first + MOST], first):

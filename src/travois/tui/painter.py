@@ -1,8 +1,8 @@
-"""Drawing on a terminal that never forgets: what is finished is written once and left alone.
+"""Drawing the live region without rewriting lines that only moved.
 
-The live region is drawn by prompt_toolkit, which writes only what differs from the last frame. It
-knows nothing of lines that come above the region or in its midst; here the terminal is told to
-make or take away lines, so that nothing has to be written again only because it moved.
+prompt_toolkit draws the region and writes only what differs from the last frame. It knows nothing
+of lines inserted above or inside the region; here the terminal is told to insert or delete lines,
+so that unchanged lines are not written again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Pane(Window):
-    """A part of the live region. Its last row is like the others, so that it can become another."""
+    """A part of the live region whose rows have no style, so that any row can be reused."""
 
     def _apply_style(
         self, new_screen: Screen, write_position: WritePosition, parent_style: str
@@ -36,31 +36,31 @@ class Pane(Window):
 
 
 class Tube(Vt100_Output):
-    """A terminal that is told nothing twice, and each frame in one piece if it can take it."""
+    """The terminal output: repeats no colour code, and sends each frame in one write."""
 
     def __init__(self, stdout: TextIO, size: Callable[[], Size]) -> None:
         super().__init__(stdout, size, default_color_depth=ColorDepth.DEPTH_4_BIT, enable_cpr=False)
         self.synchronized = False
         self.settled = False
-        """Whether all rows of the region are on the terminal."""
+        """True while all rows of the region exist on the terminal."""
         self._colour = ""
-        """The colours that the terminal is known to use; empty if that is not known."""
+        """The colours in effect; empty if unknown."""
 
     def hide_cursor(self) -> None:
-        """Leave it: a frame is one write, so nobody sees it move."""
+        """Do nothing: a frame is one write, so no cursor movement is visible."""
 
     def disable_autowrap(self) -> None:
-        """Leave it: no line of ours is too long."""
+        """Do nothing: no line is too long."""
 
     def enable_autowrap(self) -> None:
-        """Leave it on."""
+        """Do nothing: autowrap stays on."""
 
     def set_attributes(self, attrs: Attrs, color_depth: ColorDepth) -> None:
-        """Use colours, if they are not in use."""
+        """Switch colours, unless they are in effect."""
         self._use(self._escape_code_caches[color_depth][attrs])
 
     def reset_attributes(self) -> None:
-        """Use none."""
+        """Reset colours, unless they are reset."""
         self._use(RESET)
 
     def _use(self, code: str) -> None:
@@ -69,7 +69,7 @@ class Tube(Vt100_Output):
             self._colour = code
 
     def write(self, data: str) -> None:
-        """Send words; where rows are there already, it is shorter to step over them."""
+        """Write text; newlines over existing rows become one cursor movement."""
         rows = data.count("\n")
         if rows and not data.strip("\r\n"):
             super().write_raw(f"\r\x1b[{rows}B" if self.settled and rows > 1 else data)
@@ -77,18 +77,18 @@ class Tube(Vt100_Output):
             super().write(seen(data))
 
     def write_raw(self, data: str) -> None:
-        """Send codes and words as they are, but nothing that cannot be seen."""
+        """Write codes and text, without invisible characters."""
         super().write_raw(seen(data))
 
     def flush(self) -> None:
-        """Send what has gathered."""
+        """Send the frame, as one synchronized update if the terminal supports it."""
         if self.synchronized and self._buffer:
             self._buffer = ["\x1b[?2026h", *self._buffer, "\x1b[?2026l"]
         super().flush()
 
 
 class Painter(Renderer):
-    """Draws the live region; `top` says how many of its first rows are the growing answer."""
+    """Draws the live region; `top` returns how many of its first rows are the streaming answer."""
 
     def __init__(self, output: Tube, top: Callable[[], int]) -> None:
         self._tube = output
@@ -97,7 +97,7 @@ class Painter(Renderer):
         super().__init__(Style([]), output)
 
     def render(self, app: Application[object], layout: Layout, is_done: bool = False) -> None:
-        """Draw what differs from the last time."""
+        """Draw what differs from the last frame."""
         if self._last_screen is not None and self._last_size == self._tube.get_size():
             self._settle(layout)
             self._tube.settled = True
@@ -107,11 +107,11 @@ class Painter(Renderer):
 
     @property
     def height(self) -> int:
-        """How many rows the region has."""
+        """The rows of the region."""
         return self._last_screen.height if self._last_screen else 0
 
     def above(self, lines: Sequence[str]) -> None:
-        """Write lines that are finished; each must fit the width and leave no colours behind."""
+        """Write finished lines above the region; each fits the width and resets its colours."""
         rest = list(lines)
         room = self.output.get_size().rows - self.height
         if self._last_screen is None or room < 1:
@@ -124,14 +124,14 @@ class Painter(Renderer):
         self.output.flush()
 
     def leave(self, count: int) -> None:
-        """Let the first rows of the region be finished as they are."""
+        """Release the first rows of the region into the scrollback."""
         if count and self._last_screen is not None:
             self._shift(0, -count)
             self._cursor_pos = Point(self._cursor_pos.x, self._cursor_pos.y - count)
             self._drawn = max(0, self._drawn - count)
 
     def _settle(self, layout: Layout) -> None:
-        """Make room for an answer that grew, take away what one left, and rows nobody needs."""
+        """Insert rows for a growing answer, delete those it left, and trim the bottom."""
         assert self._last_screen is not None
         size, top = self.output.get_size(), self._top()
         height = self._last_screen.height
@@ -163,7 +163,7 @@ class Painter(Renderer):
         self._go(back.x, back.y)
 
     def _extend(self, count: int) -> None:
-        """See that there are so many free rows below the region."""
+        """Make sure that this many rows are free below the region."""
         assert self._last_screen is not None
         bottom = self._last_screen.height - 1
         self._go(0, bottom)
@@ -186,7 +186,7 @@ class Painter(Renderer):
         self._cursor_pos = Point(x, y)
 
     def _shift(self, first: int, by: int) -> None:
-        """Let the rows from this one on stand elsewhere, as they do on the terminal."""
+        """Move the rows from `first` on in the last frame, as the terminal moved them."""
         old = self._last_screen
         assert old is not None
         moved = Screen()

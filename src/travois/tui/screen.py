@@ -1,4 +1,4 @@
-"""The screen: a live region at the end of a scrollback that is only ever appended to."""
+"""The screen: a live region below a scrollback that only grows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
 
 
-# Escape sequences that arrive in pieces, as over a slow connection, are still one key.
+# Escape sequences that arrive in pieces, as over a slow connection, count as one key.
 
 
 UNFINISHED = re.compile(r"\x1b\[[0-9;?<>=]*\Z")
@@ -51,10 +51,10 @@ PASTE = "[200~"
 
 
 class WholeSequences(Vt100Parser):
-    """A parser that lets time run out for a lone Escape only.
+    """A parser that times out only on a lone Escape.
 
-    Nobody types `Esc [ 2` by hand within the time that an Escape has: its rest is on its way. Taken
-    for keys, half of the mark before a paste would let each line of the paste be a prompt.
+    Nobody types `Esc [ 2` by hand within the timeout of an Escape: the rest is on its way. If half
+    of the marker before a paste were taken for keys, each pasted line would be sent as a prompt.
     """
 
     _tail = ""
@@ -74,24 +74,25 @@ class WholeSequences(Vt100Parser):
 
 
 def await_whole_sequences(terminal: Input) -> None:
-    """Let this terminal's keys be read with `WholeSequences`."""
+    """Read this terminal's keys with `WholeSequences`."""
     if isinstance(terminal, Vt100Input):
         terminal.vt100_parser = WholeSequences(terminal.vt100_parser.feed_key_callback)
 
 
 FRAME = 1 / 30
-KEY, SEQUENCE = 0.01, 0.03
-"""How long, in seconds, to wait for what may follow an Escape."""
+KEY = 0.01
+SEQUENCE = 0.03
+"""Seconds to wait for the rest of an escape sequence after Escape."""
 TALLEST = 10
 CHOICES = 6
-SEARCH = "  said before: "
+SEARCH = "  search history: "
 QUERY = "\x1b[?2026$p"
-"""Asks whether the terminal can take a frame in one piece; one that cannot says nothing."""
+"""Asks whether the terminal supports synchronized updates; others do not reply."""
 MUTE = ("linux", "vt", "screen.linux", "sun")
 
 
 class Screen:
-    """What is seen, and where things are typed."""
+    """The live region, the input line and the menus."""
 
     def __init__(self, theme: Theme, buffer: Buffer, *, vim: bool = False) -> None:
         self.theme = theme
@@ -122,7 +123,7 @@ class Screen:
         self.app.ttimeoutlen, self.app.timeoutlen = SEQUENCE, KEY
 
     async def run(self, keys: KeyBindings) -> None:
-        """Be there until `close`."""
+        """Run until `close`."""
         self.app.key_bindings = keys
         self.app.key_processor.before_key_press += self._forget
         await_whole_sequences(self.app.input)
@@ -131,37 +132,37 @@ class Screen:
         )
 
     def close(self) -> None:
-        """Take the live region away and give the terminal back."""
+        """Remove the live region and restore the terminal."""
         if self.app.is_running:
             self.app.exit()
 
     def synchronize(self) -> None:
-        """The terminal said that it takes frames in one piece."""
+        """Use synchronized updates: the terminal supports them."""
         self._tube.synchronized = True
 
     @property
     def columns(self) -> int:
-        """How wide the terminal is."""
+        """The width of the terminal."""
         return self._size().columns
 
     @property
     def rows(self) -> int:
-        """How high it is."""
+        """The height of the terminal."""
         return self._size().rows
 
     def hint(self, text: str) -> None:
-        """Say something in place of the footer until the next key."""
+        """Show a hint instead of the footer until the next key."""
         self._hint = text
         self.refresh()
 
     @property
     def asking(self) -> bool:
-        """Whether the person is asked something."""
+        """True while a question is open."""
         return self.menu is not None or self._reply is not None
 
     @property
     def vim(self) -> str:
-        """What keys mean where the line is edited as in vi; empty where it is not."""
+        """The vi mode; empty if vi keys are off."""
         if self.app.editing_mode != EditingMode.VI:
             return ""
         if self.buffer.selection_state is not None:
@@ -170,22 +171,22 @@ class Screen:
         return "NORMAL" if state == InputMode.NAVIGATION else "INSERT"
 
     def refresh(self) -> None:
-        """Draw again soon."""
+        """Schedule a redraw."""
         self.app.invalidate()
 
     def signal(self, text: str) -> None:
-        """Have the terminal ring, or show something outside its lines."""
+        """Send a control sequence, such as the bell or a title."""
         self._tube.write_raw(text)
         self._tube.flush()
 
     def show(self, *lines: str) -> None:
-        """Print lines that are finished; a long one is folded."""
+        """Print finished lines; long ones are folded."""
         room = self.columns - 1
         self._painter.above([part for line in lines for part in folded(line, room)])
         self.refresh()
 
     def finish(self, lines: Sequence[str], rest: Sequence[str]) -> None:
-        """Let these lines of the answer be finished; the rest stays alive."""
+        """Move lines of the answer to the scrollback; the rest stays in the live region."""
         grown = len(lines) + len(rest) - len(self.tail)
         if self._painter.height + grown > self.rows or not self.app.is_running:
             self._painter.above(lines)
@@ -198,11 +199,11 @@ class Screen:
             self.tail = list(rest)
 
     async def pick(self, options: Sequence[Pick], *, several: bool = False) -> list[int] | None:
-        """Which of these they want; None if they turn away."""
+        """Let the user choose; return None if they cancel."""
         return await self.choose(Menu(tuple(options), several=several))
 
     async def choose(self, menu: Menu) -> list[int] | None:
-        """What they choose in a menu; None if they turn away."""
+        """Run a menu; return None if the user cancels."""
         async with self._turn:
             self.menu = menu
             self.refresh()
@@ -214,7 +215,7 @@ class Screen:
             return menu.answer
 
     async def ask(self, label: str) -> str | None:
-        """A line of their words, beside what they may be typing; None if they turn away."""
+        """Ask for a line of text; return None if the user cancels. The draft input is kept."""
         async with self._turn:
             kept, event = self.buffer.document, anyio.Event()
             answer: list[str | None] = []
@@ -230,7 +231,7 @@ class Screen:
             return answer[0]
 
     def answer(self, text: str | None) -> bool:
-        """Give what was typed to whoever asked; whether anybody did."""
+        """Pass input to the open question; return whether there was one."""
         if self._reply is None:
             return False
         event, answer = self._reply

@@ -1,4 +1,4 @@
-"""`!command`: the person's own commands, which the model sees too."""
+"""`!command`: shell commands of the user, whose output the model sees too."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ SHELL = "/bin/sh"
 
 
 async def run(agent: Agent, line: str) -> tuple[str, tuple[User, ...]]:
-    """Run a command where the session stands: what it said, and what the model is to know of it.
+    """Run a command in the session's folder; return its output and a note for the model.
 
-    Of one that cannot be started it need not know.
+    A command that cannot be started leaves no note.
     """
     cwd = agent.session.state.get("cwd", agent.world.root)
     shell = os.environ.get("SHELL") or SHELL

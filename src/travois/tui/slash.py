@@ -1,4 +1,4 @@
-"""What can be typed at the prompt besides prompts: a word after a slash."""
+"""Slash commands: how a line is matched to a command, run and completed."""
 
 from __future__ import annotations
 
@@ -25,80 +25,80 @@ if TYPE_CHECKING:
 
 
 NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
-"""A line that is to be remembered, and is no prompt; `#12` is one."""
+"""A line that adds a memory; `#12` is a prompt."""
 
 
 class Desk(Protocol):
-    """Where a command was typed, and what it can do there besides giving an answer."""
+    """The front end in which slash commands run: screen, line mode or editor."""
 
     @property
     def session(self) -> Session:
-        """The conversation."""
+        """The current session."""
         ...
 
     @property
     def options(self) -> Options:
-        """What it was begun with."""
+        """The options that the session was started with."""
         ...
 
     @property
     def commands(self) -> Mapping[str, Command]:
-        """All commands that there are here."""
+        """All slash commands that are available here."""
         ...
 
     @property
     def columns(self) -> int:
-        """How wide an answer may be."""
+        """The width available for an answer."""
         ...
 
     async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
-        """Let the person choose one of some things, each with a remark; None if they do not."""
+        """Let the user choose one of the options, each with a note; None if they cancel."""
         ...
 
     async def browse(self, shelf: Shelf) -> Summary | None:
-        """Let the person choose a session; None if they do not."""
+        """Let the user choose a session; None if they cancel."""
         ...
 
     def type(self, text: str) -> None:
-        """Put words where the person types, for them to change and send."""
+        """Put text on the input line, to be edited and sent."""
         ...
 
     def turn_to(self, options: Options | None) -> None:
-        """Leave this conversation, for another one or for good."""
+        """Leave this session for another one, or exit."""
         ...
 
     def dress(self, theme: str) -> None:
-        """Use other colours; raises `Fault` if there are none of that name."""
+        """Change the theme; raise `Fault` if it is unknown."""
         ...
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """What is to be said to the model in place of a command."""
+    """Content to send to the model in place of a command."""
 
     content: tuple[Shown, ...]
 
 
 class Command(msgspec.Struct, frozen=True):
-    """One command: how it is written, what it does, and who does it."""
+    """A slash command."""
 
     usage: str
     what: str
     run: Callable[[Desk, str], Awaitable[str | Prompt]]
-    """Gets what was typed after its name; gives the answer, or nothing to show."""
+    """Takes the text after the name; returns the answer, or nothing to show."""
     complete: Callable[[Desk], Iterable[str]] = lambda desk: ()
-    """The words that may follow it."""
+    """Returns the words that can follow the name."""
     when: Literal["idle", "ever", "long"] = "idle"
-    """Whether it may run beside a turn, waits for its end, or takes its time as well."""
+    """When it runs: between turns, at any time, or between turns and taking long."""
 
 
 def named(desk: Desk, line: str) -> Command | None:
-    """The command that a line begins with."""
+    """Find the command that a line begins with."""
     found = TYPED.fullmatch(line.strip())
     return desk.commands.get(found[1]) if found else None
 
 
 async def obey(desk: Desk, line: str) -> str | Prompt | None:
-    """Do what a line says and give the answer, or what to say; none if it is a prompt itself."""
+    """Run a line as a command; return its answer or a prompt, or None if it is no command."""
     note = NOTE.fullmatch(line.strip())
     found = TYPED.fullmatch(f"/memory add {note[1]}" if note else line.strip())
     if found is None:
@@ -108,7 +108,7 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
         return await _lent(desk, line.strip())
     if known is None:
         near = nearest(found[1], desk.commands)
-        meant = f"did you mean /{near}?" if near else "/help lists those that there are."
+        meant = f"did you mean /{near}?" if near else "/help lists the commands."
         return f"There is no command /{found[1]}; {meant}"
     try:
         with overheard(desk.columns):
@@ -118,7 +118,7 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
 
 
 async def _lent(desk: Desk, line: str) -> str | Prompt:
-    """What a server has ready in place of a command."""
+    """Run a prompt of an MCP server (`/mcp__server__prompt`)."""
     try:
         return Prompt(await custom.said(desk.session, {}, (Text(line),)))
     except Fault as fault:
@@ -126,14 +126,14 @@ async def _lent(desk: Desk, line: str) -> str | Prompt:
 
 
 def offers(desk: Desk, name: str | None, word: str) -> Iterable[tuple[str, str]]:
-    """The commands that begin with a word; for a named one, the words that may follow it."""
+    """Complete a command's name or, for a named command, its arguments."""
     if name is None:
         return [(n, one.what) for n, one in desk.commands.items() if n.startswith(word)]
     known = desk.commands.get(name)
     return [(text, "") for text in (known.complete(desk) if known else ()) if text.startswith(word)]
 
 
-# Commands of the user's own, beside ours.
+# Custom commands.
 
 
 async def _say(one: Custom, desk: Desk, typed: str) -> Prompt:
@@ -142,7 +142,7 @@ async def _say(one: Custom, desk: Desk, typed: str) -> Prompt:
 
 
 def commands(known: Mapping[str, Custom]) -> dict[str, Command]:
-    """Each with its hint, what it is for, and the file that it is from."""
+    """Wrap custom commands, with their hint, description and file."""
     return {
         name: Command(
             clean(f"/{name} {one.hint}".strip(), lines="show"),
@@ -154,7 +154,7 @@ def commands(known: Mapping[str, Custom]) -> dict[str, Command]:
 
 
 def _near(path: str) -> str:
-    """A path as people say it: from here, or from their home."""
+    """Shorten a path, relative to the current folder or to home."""
     for folder, name in ((os.getcwd(), ""), (os.path.expanduser("~"), "~/")):
         if path.startswith(f"{folder}/"):
             return name + path[len(folder) + 1 :]

@@ -1,4 +1,4 @@
-"""/agents, /tasks, /mcp and /skills: who and what works beside the conversation."""
+"""The built-in slash commands."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from anyio.streams.text import TextReceiveStream
 from msgspec.structs import replace
 
 from travois.agents.task_list import AgentTasks
-from travois.compose import hooks as hooking
-from travois.compose import mcp as lending
+from travois.compose import hooks, mcp
 from travois.compose.hooks import Leaving, switching
 from travois.compose.memory import open_here
 from travois.compose.options import PICK, Options
@@ -39,11 +38,11 @@ from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
 from travois.providers.options import LEVELS
 from travois.sdk import Session
-from travois.sessions import home as homes
+from travois.sessions import home
 from travois.sessions.catalog import Summary, find
 from travois.settings.sources import ANSWERS
 from travois.settings.validate import keep
-from travois.snapshots import rewind as rewinding
+from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots, Turn, turns
 from travois.terminal.tables import clean, overheard, table
 from travois.tools.output import readable
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from travois.memory.store import FolderMemories
 
 
-# /memory, and a line that begins with #: what is remembered, without leaving the conversation.
+# /memory, and a line that begins with #.
 
 
 MEMORY_WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept", "reject")
@@ -67,37 +66,37 @@ async def _memory(desk: Desk, typed: str) -> str:
 
 
 def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
-    from travois.commands import memory as change
-    from travois.commands import memory as told
+    """Run a /memory subcommand with the code of `travois memory`."""
+    from travois.commands import memory
 
     word, _, rest = typed.partition(" ")
     now, rest = time.time(), rest.strip()
 
     def rejected(id: str) -> str:
         memories.reject(id)
-        return f"{id} is rejected, and will not be proposed again."
+        return f"Rejected {id}. It will not be proposed again."
 
     answers: dict[str, Callable[[], str]] = {
-        "": lambda: told.listing(memories, memories.all(), now=now),
-        "search": lambda: told.listing(memories, memories.search(rest, limit=10), now=now),
-        "show": lambda: told.whole(memories, memories.get(rest), now=now),
-        "add": lambda: change.render_change(change.keep(memories, rest, session=session)),
-        "forget": lambda: change.render_change(memories.forget(rest)),
-        "undo": lambda: change.render_change(memories.undo(rest)),
-        "history": lambda: told.changes(memories.history(), now=now),
-        "inbox": lambda: told.proposals(memories.inbox(), now=now),
-        "accept": lambda: change.render_change(memories.accept(rest)),
+        "": lambda: memory.listing(memories, memories.all(), now=now),
+        "search": lambda: memory.listing(memories, memories.search(rest, limit=10), now=now),
+        "show": lambda: memory.whole(memories, memories.get(rest), now=now),
+        "add": lambda: memory.render_change(memory.keep(memories, rest, session=session)),
+        "forget": lambda: memory.render_change(memories.forget(rest)),
+        "undo": lambda: memory.render_change(memories.undo(rest)),
+        "history": lambda: memory.changes(memories.history(), now=now),
+        "inbox": lambda: memory.proposals(memories.inbox(), now=now),
+        "accept": lambda: memory.render_change(memories.accept(rest)),
         "reject": lambda: rejected(rest),
     }
     if word not in answers:
-        raise Fault(f"/memory does not know {word!r}", fix=f"It knows: {', '.join(MEMORY_WORDS)}.")
+        raise Fault(f"Unknown subcommand: /memory {word}", fix=f"Use {', '.join(MEMORY_WORDS)}.")
     return answers[word]().replace("travois memory", "/memory")
 
 
 MEMORY_COMMANDS = {
     "memory": Command(
         "/memory [WORD …]",
-        "what is remembered; #TEXT adds to it",
+        "list and edit memories; #TEXT adds one",
         _memory,
         lambda desk: MEMORY_WORDS,
         when="ever",
@@ -105,14 +104,14 @@ MEMORY_COMMANDS = {
 }
 
 
-# What the command line answers, at the prompt: /config, /doctor, /search, /dream and /export.
+# Command-line commands as slash commands: /config, /doctor, /search, /dream and /export.
 
 
 KINDS = {".html": "html", ".htm": "html", ".json": "json"}
 
 
 async def told(desk: Desk, run: Callable[[], object]) -> str:
-    """What is said while something runs, which may take its time."""
+    """Run a function in a thread and return what it prints."""
 
     def listen() -> str:
         with overheard(desk.columns) as lines:
@@ -134,7 +133,7 @@ async def _config(desk: Desk, key: str) -> str:
             found = {k: v for k, v in found.items() if models.origin(k, loaded) != "default"}
         return models.listing(found, loaded)
 
-    more = "" if key else "\n\nThe rest is as it comes: /config all, or /config KEY."
+    more = "" if key else "\n\nAll other settings are defaults: /config all, or /config KEY."
     return await anyio.to_thread.run_sync(explain) + more
 
 
@@ -157,7 +156,7 @@ async def _dream(desk: Desk, word: str) -> str:
     from travois.compose.dreaming import opened
 
     if word not in ("", "status", "stop"):
-        raise Fault(f"/dream does not know {word!r}", fix="It knows: status, stop.")
+        raise Fault(f"Unknown subcommand: /dream {word}", fix="Use status or stop.")
     nights = opened(*prepare(desk.options))
     show = (
         partial(dream.stop, nights) if word == "stop" else partial(dream.show, nights, json=False)
@@ -170,24 +169,22 @@ async def _export(desk: Desk, name: str) -> str:
 
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
     if os.path.lexists(path):
-        raise Fault(f"{path} exists already", fix="Choose another name.")
+        raise Fault(f"{path} already exists", fix="Choose another name.")
     kind = KINDS.get(os.path.splitext(path)[1].lower(), "markdown")
     args = Namespace(session=desk.session.id, format=kind, output=path)
     return await told(desk, partial(run_export, args))
 
 
 PROGRAM_COMMANDS = {
-    "search": Command(
-        "/search TEXT", "find a session by what was said in it", _search, when="ever"
-    ),
-    "export": Command("/export [FILE]", "the conversation as .md, .html or .json", _export),
+    "search": Command("/search TEXT", "search all sessions for words", _search, when="ever"),
+    "export": Command("/export [FILE]", "save the conversation as .md, .html or .json", _export),
     "config": Command(
-        "/config [KEY]", "settings, and which file decided them", _config, when="ever"
+        "/config [KEY]", "show settings and where they come from", _config, when="ever"
     ),
-    "doctor": Command("/doctor", "what works on this machine", _doctor, when="ever"),
+    "doctor": Command("/doctor", "check the setup of this machine", _doctor, when="ever"),
     "dream": Command(
         "/dream [stop]",
-        "how memories are put in order",
+        "show or stop memory consolidation",
         _dream,
         lambda desk: ("status", "stop"),
         when="ever",
@@ -197,7 +194,7 @@ PROGRAM_COMMANDS = {
 
 HEADING = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "LAST TOOL", "DOING", "TASK")
 LINES = 40
-"""How many of the last lines of a program are shown."""
+"""Last lines of a process that are shown."""
 
 
 async def _agents(desk: Desk, typed: str) -> str:
@@ -213,26 +210,27 @@ async def _agents(desk: Desk, typed: str) -> str:
 
             return await told(desk, partial(show_one, id, desk.session.id, json=False))
         case "tell" if agents.tell(id, text.strip(), sender="the user"):
-            return f"{id} hears of it at its next step."
+            return f"Sent. {id} reads it before its next step."
         case "stop" if id in agents.reports():
             return f"{id}: {(await agents.stop(id)).state}."
         case "tell" | "stop":
-            raise Fault(f"No agent {id!r} runs", fix="/agents lists those that do.")
+            raise Fault(f"No running agent {id!r}", fix="/agents lists all agents.")
         case _:
-            raise Fault(f"/agents does not know {word!r}", fix="It knows: show, tell, stop.")
+            raise Fault(f"Unknown subcommand: /agents {word}", fix="Use show, tell or stop.")
 
 
 def _running(agent: Agent, agents: Agents) -> str:
+    """List the session's subagents as a table."""
     states = {id: report.state for id, report in agents.reports().items()}
     rows = [
         (id, born.kind, states.get(id, "ended"), *_used(agents, id), clean(born.what, lines="show"))
         for id, born in agent.session.children.items()
     ]
-    return table([HEADING, *rows], right=(3, 4)) if rows else "No agents so far."
+    return table([HEADING, *rows], right=(3, 4)) if rows else "No agents yet."
 
 
 def _used(agents: Agents, id: str) -> tuple[str, str, str, str]:
-    """What an agent has used, its last tool, and what it is doing, as far as this process knows."""
+    """Return an agent's tokens, cost, last tool and activity, as far as they are known."""
     now = agents.progress().get(id)
     if now is None:
         return ("", "", "", "")
@@ -254,10 +252,11 @@ async def _tasks(desk: Desk, typed: str) -> str:
         case "see" | "stop":
             return await _task(desk, word, id.strip())
         case _:
-            raise Fault(f"/tasks does not know {word!r}", fix="It knows: see, stop.")
+            raise Fault(f"Unknown subcommand: /tasks {word}", fix="Use see or stop.")
 
 
 def _listed(desk: Desk, agent: Agent) -> str:
+    """List background processes and subagents as a table."""
     programs = [
         (job.id, "running" if job.status is None else "ended", clean(job.label, lines="show"))
         for job in agent.world.processes.jobs().values()
@@ -269,32 +268,33 @@ def _listed(desk: Desk, agent: Agent) -> str:
     ]
     rows = [*((*program, "") for program in programs), *helpers]
     heading = ("TASK", "STATE", "WHAT", "DOING")
-    return table([heading, *rows]) if rows else "Nothing runs beside."
+    return table([heading, *rows]) if rows else "No background tasks."
 
 
 async def _task(desk: Desk, word: str, id: str) -> str:
+    """Show or stop one background task."""
     agent = desk.session.crew.agent
     job = agent.world.processes.jobs().get(id)
     if job is None:
         return await _agents(desk, f"{'show' if word == 'see' else 'stop'} {id}")
     if word == "see":
         lines = readable(job.waiting()).text.rstrip().split("\n")
-        return "\n".join(lines[-LINES:]) or "It has said nothing that the model has not read."
+        return "\n".join(lines[-LINES:]) or "No output that the model has not read yet."
     if job.status is not None:
-        return f"{id} had ended before."
+        return f"{id} has already ended."
     if id in running_jobs(agent):  # before it ends: the model hears of it, but is not woken
         agent.session.append(report_end(job, state="stopped by the user"))
     await job.kill()
-    return f"{id} was ended with all it had started."
+    return f"Stopped {id} and everything it started."
 
 
 async def _mcp(desk: Desk, _: str) -> str:
     loan = desk.session.crew.loan
-    rows = [tuple(clean(cell, lines="show") for cell in row) for row in lending.rows(loan)]
+    rows = [tuple(clean(cell, lines="show") for cell in row) for row in mcp.rows(loan)]
     if not rows:
-        return "No servers lend tools here; `travois mcp add` names one."
+        return "No MCP servers. Add one with `travois mcp add`."
     said = table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
-    prompts = sorted(f"/{name}" for name in lending.prompts(loan))
+    prompts = sorted(f"/{name}" for name in mcp.prompts(loan))
     return f"{said}\n\nPrompts: {', '.join(prompts)}" if prompts else said
 
 
@@ -302,30 +302,30 @@ async def _skills(desk: Desk, _: str) -> str:
     skills = desk.session.crew.agent.prompt.skills
     found = skills.standing().skills if skills is not None else ()
     rows = [(one.name, clean(one.description, lines="show")) for one in found]
-    return table([("SKILL", "FOR"), *rows]) if rows else "No skills: none lie here or at home."
+    return table([("SKILL", "FOR"), *rows]) if rows else "No skills here or in your home folder."
 
 
 SIDE_COMMANDS = {
     "agents": Command(
         "/agents [WORD …]",
-        "agents and their types; show, tell, stop ID",
+        "list agents and types; show, tell, stop ID",
         _agents,
         lambda desk: ("show", "tell", "stop"),
         when="ever",
     ),
     "tasks": Command(
         "/tasks [WORD ID]",
-        "what runs in the background; see, stop ID",
+        "list background tasks; see, stop ID",
         _tasks,
         lambda desk: ("see", "stop"),
         when="ever",
     ),
-    "mcp": Command("/mcp", "servers that lend tools", _mcp, when="ever"),
-    "skills": Command("/skills", "what the model can read up on", _skills, when="ever"),
+    "mcp": Command("/mcp", "list MCP servers and their tools", _mcp, when="ever"),
+    "skills": Command("/skills", "list the skills that the model can use", _skills, when="ever"),
 }
 
 
-# /permissions and /hooks: what may happen, and what happens by itself.
+# /permissions and /hooks.
 
 
 PERMISSION_WORDS = ("why", "forget", "mode")
@@ -353,12 +353,12 @@ async def _permissions(desk: Desk, typed: str) -> str:
             desk.session.enter(rest)
             return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
         case _:
-            fix = f"It knows: {', '.join(PERMISSION_WORDS)}."
-            raise Fault(f"/permissions does not know {word!r}", fix=fix)
+            fix = f"Use {', '.join(PERMISSION_WORDS)}."
+            raise Fault(f"Unknown subcommand: /permissions {word}", fix=fix)
 
 
 async def _forget(desk: Desk, rule: str) -> str:
-    """Drop an answer of the person's, for this session and those to come."""
+    """Remove a saved permission answer, for this session and later ones."""
     from travois.commands.permissions import SANDBOXED_COMMANDS, run_forget
 
     await told(desk, partial(run_forget, Namespace(rule=rule)))
@@ -368,40 +368,40 @@ async def _forget(desk: Desk, rule: str) -> str:
     answers = {(rule, origin) for origin in (ANSWERS, "your answer")}
     left = (one for one in agent.permissions.guard.rules if (one.text, one.origin) not in answers)
     agent.permissions.guard = replace(agent.permissions.guard, rules=tuple(left))
-    return f"{rule} is no longer allowed by an answer of yours."
+    return f"{rule} is no longer allowed by your answer."
 
 
 async def _hooks(desk: Desk, _: str) -> str:
-    hooks, notices = hooking.known(prepare(desk.options)[1])
-    if not hooks and not notices:
-        return "No hooks: nothing runs by itself here."
-    rows = [(one.event, one.matcher or "*", one.origin, one.name) for one in hooks]
-    return "\n".join((table([("EVENT", "FOR", "SAID BY", "RUNS"), *rows]), *notices))
+    found, notices = hooks.known(prepare(desk.options)[1])
+    if not found and not notices:
+        return "No hooks are configured."
+    rows = [(one.event, one.matcher or "*", one.origin, one.name) for one in found]
+    return "\n".join((table([("EVENT", "MATCHER", "SOURCE", "RUNS"), *rows]), *notices))
 
 
 PERMISSION_COMMANDS = {
     "permissions": Command(
         "/permissions [WORD …]",
-        "rules in force; why COMMAND, forget RULE, mode NAME",
+        "show rules; why COMMAND, forget RULE, mode NAME",
         _permissions,
         lambda desk: PERMISSION_WORDS,
         when="ever",
     ),
-    "hooks": Command("/hooks", "what runs by itself, and who said so", _hooks, when="ever"),
+    "hooks": Command("/hooks", "list hooks and where they come from", _hooks, when="ever"),
 }
 
 
-# /resume, /fork, /rename and /inspect: this session among the others.
+# Sessions: /resume, /fork, /rename and /inspect.
 
 
 Browse = Callable[[Shelf], Awaitable[Summary | None]]
 PATIENCE = 20.0
 _pages: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
-"""Where the page of a session can be looked at."""
+"""The address of each session's inspector."""
 
 
 async def pick_up(browse: Browse, options: Options, *, but: str = "") -> Options | None:
-    """The session that a person chooses to go on with; None if they turn away."""
+    """Let the user choose a session to resume; None if they cancel."""
     place, _ = prepare(replace(options, resume=""))
     shelf = Shelf(place.home, place.project, but=but)
     found = await browse(shelf)
@@ -415,7 +415,7 @@ async def _resume(desk: Desk, name: str) -> str:
         place, _ = prepare(desk.options)
         found = find(place.home, name, project=place.project)
         if found.id == desk.session.id:
-            return "This is that session."
+            return "You are already in this session."
         chosen = Shelf(place.home, place.project).options(found, desk.options)
     if chosen is not None:
         desk.turn_to(chosen)
@@ -425,28 +425,28 @@ async def _resume(desk: Desk, name: str) -> str:
 async def _fork(desk: Desk, _: str) -> str:
     session = desk.session
     if not session.crew.agent.session.prompted:
-        return "Nothing was said yet that a branch could begin with."
+        return "Nothing to fork yet: send a message first."
     desk.turn_to(replace(desk.options, resume=session.id, latest=False, fork=True, session_id=""))
-    return f"Branching off. The session as it was: /resume {session.id[:8]}"
+    return f"Forked. To return to the original: /resume {session.id[:8]}"
 
 
 async def _rename(desk: Desk, name: str) -> str:
     if not name:
-        raise Fault("A name cannot be empty", fix="For example: /rename the parser")
+        raise Fault("/rename needs a name", fix="For example: /rename the parser")
     known = " ".join(name.split())
     desk.session.crew.agent.session.append(Changed("name", known))
-    return f"It is called so: /resume {known}"
+    return f"Renamed. To resume it: /resume {known}"
 
 
 async def _inspect(desk: Desk, _: str) -> str:
     session = desk.session
     if session not in _pages:
         _pages[session] = await _shown(session)
-    return f"The page shows this session while it is open:\n{_pages[session]}"
+    return f"View this session in the browser while it is open:\n{_pages[session]}"
 
 
 async def _shown(session: Session) -> str:
-    """Start the page in a process of its own, which ends with the session; gives its address."""
+    """Start the inspector as a process that ends with the session; return its address."""
     send, receive = anyio.create_memory_object_stream[str](1)
     beside = session.crew.agent.runtime.background
     assert beside is not None
@@ -466,21 +466,19 @@ async def _shown(session: Session) -> str:
         told = await receive.receive()
         if told.startswith("http"):
             return told
-        raise Fault("The page cannot be shown", why=told.removeprefix("travois: ").strip())
-    raise Fault("The page cannot be shown", why="it does not start")
+        raise Fault("The inspector cannot start", why=told.removeprefix("travois: ").strip())
+    raise Fault("The inspector cannot start", why=f"no answer within {PATIENCE:g} s")
 
 
 SESSION_COMMANDS = {
-    "resume": Command("/resume [ID|NAME]", "go on with another session", _resume),
-    "fork": Command("/fork", "branch off here; the session stays as it is", _fork),
-    "rename": Command("/rename NAME", "give this session a name", _rename, when="ever"),
-    "inspect": Command(
-        "/inspect", "look inside this session in the browser", _inspect, when="ever"
-    ),
+    "resume": Command("/resume [ID|NAME]", "resume another session", _resume),
+    "fork": Command("/fork", "fork this session; the original stays as it is", _fork),
+    "rename": Command("/rename NAME", "name this session", _rename, when="ever"),
+    "inspect": Command("/inspect", "inspect this session in the browser", _inspect, when="ever"),
 }
 
 
-# The conversation itself: /model, /effort, /mode, /todos, /rewind, /clear, /theme and the like.
+# The conversation: /model, /effort, /mode, /todos, /rewind, /clear, /theme and the like.
 
 
 MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
@@ -489,7 +487,7 @@ EFFORTS = (*LEVELS, "auto")
 THEMES = ("auto", "dark", "light", "none")
 REWIND_PARTS = (
     ("files and conversation", ""),
-    ("the conversation only", "files stay as they are"),
+    ("conversation only", "files stay as they are"),
 )
 
 
@@ -517,22 +515,23 @@ async def _todos(desk: Desk, _: str) -> str:
     lines = (
         f"{MARKS[one.status]} #{one.id} {one.content}{task_remark(found, one)}" for one in found
     )
-    return "\n".join(lines) or "Nothing is to be done."
+    return "\n".join(lines) or "No todos."
 
 
 async def _rewind(desk: Desk, number: str) -> str:
+    """Let the user pick a turn, and rewind the conversation with or without files."""
     agent = desk.session.crew.agent
     entries = agent.session.record()
     said = turns(entries)
     if desk.session.running:
-        raise Fault("A turn is under way", fix="Stop it with Esc first.")
+        raise Fault("A turn is running", fix="Stop it with Esc first.")
     if not isinstance(agent.world.snapshots, Snapshots) or not said:
-        return "There is nothing to go back to."
+        return "Nothing to rewind."
     turn = await _chosen(desk, said, number)
-    part = await desk.pick("What goes back?", REWIND_PARTS) if turn else None
+    part = await desk.pick("Rewind what?", REWIND_PARTS) if turn else None
     if turn is None or part is None:
         return ""
-    way = rewinding.before_turn
+    way = rewind.before_turn
     find = partial(
         way,
         entries,
@@ -541,37 +540,37 @@ async def _rewind(desk: Desk, number: str) -> str:
         part=("all", "conversation")[part],
     )
     found = await anyio.to_thread.run_sync(find)
-    outcome = rewinding.go(
+    outcome = rewind.go(
         agent.session, agent.world.snapshots, found, wrote=agent.world.processes.accept
     )
     desk.type(turn.text)
-    kept = f", {len(found.theirs)} kept that others changed" if found.theirs else ""
+    kept = f", {len(found.theirs)} kept because others changed them" if found.theirs else ""
     files = f"{outcome.restored} files restored, {outcome.deleted} deleted{kept}"
-    return f"Back to before that was said: {files}."
+    return f"Rewound to before this message: {files}."
 
 
 async def _chosen(desk: Desk, said: list[Turn], number: str) -> Turn | None:
-    """The turn that is to be taken back, with all that followed it."""
+    """Return the turn to rewind, together with all that followed it."""
     if number:
         found = [turn for turn in said if str(turn.number) == number]
         if not found:
-            raise Fault(f"There is no turn {number}", why=f"{len(said)} turns stand")
+            raise Fault(f"There is no turn {number}", why=f"the conversation has {len(said)}")
         return found[0]
     last = said[::-1][:MAX_TURNS_OFFERED]
     picked = await desk.pick(
-        "Go back to before which of these?",
+        "Rewind to before which message?",
         [(" ".join(turn.text.split())[:200], "") for turn in last],
     )
     return None if picked is None else last[picked]
 
 
 def afresh(options: Options) -> Options:
-    """The same, for a conversation in which nothing was said."""
+    """Return the same options for a new, empty session."""
     return replace(options, resume="", latest=False, fork=False, session_id="", cleared=True)
 
 
 def left(options: Options | None) -> Leaving:
-    """Why a conversation is left, given the one that comes next."""
+    """Return why the session ends, given the options of the next one."""
     if options is None:
         return "prompt_input_exit"
     return "resume" if options.resume or options.latest else "clear"
@@ -584,32 +583,32 @@ async def _clear(desk: Desk, _: str) -> str:
 
 async def _theme(desk: Desk, name: str) -> str:
     if not name:
-        picked = await desk.pick("Which colours?", [(one, "") for one in THEMES])
+        picked = await desk.pick("Which theme?", [(one, "") for one in THEMES])
         name = "" if picked is None else THEMES[picked]
     if not name:
         return ""
     desk.dress(name)
-    keep(homes.locate(os.environ), "tui.theme", name)
-    return f"The colours are {name}, also in the sessions to come."
+    keep(home.locate(os.environ), "tui.theme", name)
+    return f"The theme is {name}, also in new sessions."
 
 
 async def _style(desk: Desk, name: str) -> str:
     known = _styles(desk)
     if not name:
-        picked = await desk.pick("Speak how, in another conversation?", list(known.items()))
+        picked = await desk.pick("Which output style for a new conversation?", list(known.items()))
         name = "" if picked is None else list(known)[picked]
     if name and name.casefold() not in map(str.casefold, known):
-        raise Fault(f"There is no output style {name}", fix=f"There are: {', '.join(known)}.")
+        raise Fault(f"There is no output style {name}", fix=f"Choose one of: {', '.join(known)}.")
     if name:
         desk.turn_to(replace(afresh(desk.options), style=name))
     return ""
 
 
 def _styles(desk: Desk) -> dict[str, str]:
-    """The output styles that there are, each with what it is about."""
+    """Return all output styles with their descriptions."""
     place, loaded = prepare(desk.options)
     found, _ = styles(places(place, loaded, desk.options))
-    return {DEFAULT: "as we speak"} | {one.name: one.description for one in found.values()}
+    return {DEFAULT: "the standard style"} | {one.name: one.description for one in found.values()}
 
 
 async def _quit(desk: Desk, _: str) -> str:
@@ -618,30 +617,33 @@ async def _quit(desk: Desk, _: str) -> str:
 
 
 TALK_COMMANDS = {
-    "model": Command("/model [NAME]", "go on with another model", _model),
-    "effort": Command("/effort [LEVEL]", "think more or less", _effort, lambda desk: EFFORTS),
-    "mode": Command("/mode [NAME]", "what may run unasked", _mode, lambda desk: MODES, when="ever"),
-    "todos": Command("/todos", "what is to be done", _todos, when="ever"),
-    "rewind": Command("/rewind [TURN]", "take files and conversation back", _rewind),
-    "clear": Command("/clear", "begin another conversation", _clear),
-    "theme": Command("/theme [NAME]", "other colours", _theme, lambda desk: THEMES, when="ever"),
-    "output-style": Command(
-        "/output-style [NAME]", "begin another conversation, in a style", _style, _styles
+    "model": Command("/model [NAME]", "switch to another model", _model),
+    "effort": Command("/effort [LEVEL]", "set the reasoning effort", _effort, lambda desk: EFFORTS),
+    "mode": Command(
+        "/mode [NAME]", "set the permission mode", _mode, lambda desk: MODES, when="ever"
     ),
-    "quit": Command("/quit", "leave", _quit),
+    "todos": Command("/todos", "show the todo list", _todos, when="ever"),
+    "rewind": Command("/rewind [TURN]", "rewind files and conversation", _rewind),
+    "clear": Command("/clear", "start a new conversation", _clear),
+    "theme": Command("/theme [NAME]", "change the theme", _theme, lambda desk: THEMES, when="ever"),
+    "output-style": Command(
+        "/output-style [NAME]", "start a new conversation in a style", _style, _styles
+    ),
+    "quit": Command("/quit", "exit", _quit),
 }
 
 
-# /compact, /context, /notes and /cost: what is in the window, and what it costs.
+# Context and cost: /compact, /context, /notes and /cost.
 
 
 MAX_MESSAGES_OFFERED = 100
-"""How many messages are offered at most."""
-FROM, UP_TO, PICK_MESSAGE = "from", "up-to", "pick"
+FROM = "from"
+UP_TO = "up-to"
+PICK_MESSAGE = "pick"
 COMPACT_PARTS = (
-    ("everything but the newest messages", "as when it starts by itself"),
-    ("from a message on", "what stands before it stays as it is, and so does its cache"),
-    ("up to a message", "what comes after it stays as it is"),
+    ("everything but the newest messages", "as automatic compaction does"),
+    ("from a message on", "messages before it stay, and so does the cache"),
+    ("up to a message", "messages after it stay"),
 )
 
 
@@ -649,11 +651,11 @@ CHOSEN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.DOTALL)
 
 
 async def _compact(desk: Desk, typed: str) -> str:
-    """Compact all, or what stands on one side of a message that is named or picked."""
+    """Compact everything, or the messages on one side of a named or picked one."""
     from travois.context.compaction.compact import receipt
 
     if typed == PICK_MESSAGE:
-        part = await desk.pick("What is to be set aside?", COMPACT_PARTS)
+        part = await desk.pick("Compact what?", COMPACT_PARTS)
         if part is None:
             return ""
         typed = ("", FROM, UP_TO)[part]
@@ -668,7 +670,7 @@ async def _compact(desk: Desk, typed: str) -> str:
 
 
 async def _picked(desk: Desk, side: str) -> int | None:
-    """Let the person pick one of their messages; the newest is pointed at first."""
+    """Let the user pick one of their messages, newest first."""
     items = desk.session.crew.agent.session.view.items
     said = [
         (item.seq, " ".join(words(item.fact.content).split())[:200])
@@ -676,8 +678,8 @@ async def _picked(desk: Desk, side: str) -> int | None:
         if isinstance(item.fact, User) and item.fact.origin == "human"
     ][::-1][:MAX_MESSAGES_OFFERED]
     if not said:
-        raise Fault("There is no message to choose", why="nothing that you said is in the window")
-    title = "Set aside from which message on?" if side == FROM else "Set aside up to which message?"
+        raise Fault("There is no message to choose", why="none of yours is in the context window")
+    title = "Compact from which message on?" if side == FROM else "Compact up to which message?"
     picked = await desk.pick(title, [(text, "") for _, text in said])
     return None if picked is None else said[picked][0]
 
@@ -704,16 +706,12 @@ async def _cost(desk: Desk, _: str) -> str:
 WINDOW_COMMANDS = {
     "compact": Command(
         "/compact [FOCUS | from [N] | up-to [N] | pick]",
-        "set the older conversation aside, or what is on one side of a message",
+        "compact older messages, or all on one side of a message",
         _compact,
         lambda desk: (FROM, UP_TO, PICK_MESSAGE),
         when="long",
     ),
-    "context": Command("/context", "what is in the window", _context, when="ever"),
-    "notes": Command(
-        "/notes", "the notes that the model keeps on the session", _notes, when="ever"
-    ),
-    "cost": Command(
-        "/cost", "what the session cost, and what its cache missed", _cost, when="ever"
-    ),
+    "context": Command("/context", "show what fills the context window", _context, when="ever"),
+    "notes": Command("/notes", "show the model's notes on the session", _notes, when="ever"),
+    "cost": Command("/cost", "show the cost and prompt cache misses", _cost, when="ever"),
 }

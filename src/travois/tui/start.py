@@ -1,4 +1,4 @@
-"""The first thing on the screen: before anything that takes time is imported."""
+"""The first frame of the terminal app, drawn before slow imports."""
 
 from __future__ import annotations
 
@@ -13,35 +13,36 @@ DUMB = ("", "dumb", "unknown", "cons25", "emacs")
 
 
 def able(environ: Mapping[str, str]) -> bool:
-    """Whether there is a person before a terminal that can move its cursor."""
+    """Tell whether input and output are a terminal that can move its cursor."""
     if environ.get("TERM", "") in DUMB:
         return False
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def early(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
-    """Whether these words surely ask for a conversation, so that nobody need read them first."""
+    """Tell whether the arguments certainly start an interactive session, before parsing them."""
     if argv and not argv[0].startswith("-"):
         return False
     short = (word for word in argv if word.startswith("-") and not word.startswith("--"))
+    # Wrong guesses are cheap one way only: a header printed into `--print` output would corrupt it.
     other = {"--print", "--plain", "--help", "--version", "--bg", "--background"}.intersection(argv)
     return not other and not any({*"phv"} & {*word} for word in short) and able(environ)
 
 
 def paint(environ: Mapping[str, str]) -> None:
-    """Say hello and show a prompt. What is typed at it meanwhile waits in the terminal."""
+    """Print the header and a prompt; input typed meanwhile waits in the terminal."""
     sys.stdout.write(f"\n{header(environ)}\n\n{PROMPT}")
     sys.stdout.flush()
 
 
 def unpaint() -> None:
-    """Take the prompt and the line above it away again, for one that can be edited."""
+    """Erase the first prompt, to be replaced by the live region."""
     sys.stdout.write("\r\x1b[A\x1b[J")
     sys.stdout.flush()
 
 
 def header(environ: Mapping[str, str]) -> str:
-    """Who speaks, and where."""
+    """Render the version and the folder."""
     home = environ.get("HOME", "")
     try:
         folder = os.getcwd()

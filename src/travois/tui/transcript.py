@@ -1,4 +1,4 @@
-"""Events as things on the screen: what is finished above, what is under way in the live region."""
+"""The transcript: session events as lines on the screen."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from travois.tui.markdown import Stream
 
 
-# What an edit changed, as lines with numbers and colours.
+# Diffs with line numbers and colours.
 
 
 MAX_DIFF_LINES = 40
-"""How many lines of one edit are shown before the rest is only counted."""
+"""Lines of one edit that are shown; the rest is counted."""
 SIGNS: dict[str, Role] = {"+": "good", "-": "bad"}
 
 
 def tally(change: Patch, theme: Theme) -> str:
-    """How many lines came and went."""
+    """Format the numbers of added and removed lines."""
     came = theme.mark(f"+{change.added}", "good") if change.added or not change.removed else ""
     went = theme.mark(f"-{change.removed}", "bad") if change.removed else ""
     return " ".join(part for part in (came, went) if part)
@@ -54,17 +54,17 @@ def tally(change: Patch, theme: Theme) -> str:
 def diff_lines(
     change: Patch, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
 ) -> list[str]:
-    """The change line by line; what is too long is counted."""
+    """Render a change line by line; if it is too long, the rest is counted."""
     shown = [line for hunk in change.structured_patch for line in _hunk(hunk, theme, columns)]
     rest = len(shown) - most
     if change.truncated:
-        return [theme.mark("    too long to be shown", "quiet")]
+        return [theme.mark("    diff too long to show", "quiet")]
     more = [theme.mark(f"    … {rest} more lines", "quiet")] if rest > 0 else []
     return shown[:most] + more
 
 
 def unified(diff: str, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES) -> list[str]:
-    """A unified diff, without the lines that only say where it stands."""
+    """Render a unified diff without its headers."""
     kept = [line for line in diff.splitlines() if not line.startswith(("---", "+++", "@@"))]
     return [_diff_line(line, "", theme, columns) for line in kept[:most]]
 
@@ -87,14 +87,14 @@ def _diff_line(line: str, number: str, theme: Theme, columns: int) -> str:
     return at + (theme.mark(f"{sign} {body}", role) if role else f"  {body}")
 
 
-# Tool calls, one readable line each, and what they brought in a few more.
+# Tool calls: a title line each, and a few lines of their result.
 
 
 ERROR = 4
-"""How many lines of a failure are shown at once."""
+"""Lines of a failure that are shown at first."""
 WHOLE = 400
 REMARKS = 8
-"""How many of the last lines of a result may be remarks of ours."""
+"""Last lines of a result that are searched for our own notices."""
 CHANGES: dict[str, tuple[Role | Literal[""], str]] = {
     "old_string": ("bad", "-"),
     "new_string": ("good", "+"),
@@ -105,11 +105,11 @@ QUIET = (
     *("TodoWrite", "TaskCreate", "TaskUpdate", "TaskGet", "TaskList"),
     *("AskUserQuestion", "ExitPlanMode"),
 )
-"""Calls that show elsewhere what they did."""
+"""Tools whose effect is shown elsewhere."""
 
 
 def given(args: str, theme: Theme, columns: int) -> list[str]:
-    """The arguments of a call, a line or more each, with nothing in them hidden or left out."""
+    """Render a call's arguments in full, with control characters made visible."""
     try:
         fields: object = json.loads(args or "{}")
     except (ValueError, RecursionError):
@@ -123,6 +123,7 @@ def given(args: str, theme: Theme, columns: int) -> list[str]:
 
 
 def _field(name: str, value: object, *, theme: Theme, columns: int) -> list[str]:
+    """Render one argument; texts of edits and commands are marked as such."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     role, sign = CHANGES.get(name, ("", ""))
     shown = [line for part in text.split("\n") for line in folded(visible(part), columns - 4)]
@@ -136,7 +137,7 @@ def _field(name: str, value: object, *, theme: Theme, columns: int) -> list[str]
 def done(
     item: ToolCallItem, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
-    """A call that has ended: one line, the change if it made one, the failure if it was one."""
+    """Render a finished call: a title, and its change or its failure."""
     if item.name in QUIET and not item.is_error:
         return []
     change, size = item.patch, _size(item)
@@ -155,7 +156,7 @@ def done(
 def running(
     item: ToolCallItem, progress: str, *, tools: Mapping[str, AnyTool], theme: Theme, columns: int
 ) -> list[str]:
-    """A call that runs, with the last line of what it said."""
+    """Render a running call with the last line of its output."""
     if item.name in QUIET:
         return []
     first = f"  {theme.mark('●', 'accent')} {cut(item.title(tools), columns - 5)}"
@@ -164,7 +165,7 @@ def running(
 
 
 def whole(item: ToolCallItem, *, theme: Theme, columns: int) -> list[str]:
-    """Everything that a call was given and brought, as far as a screen can bear it."""
+    """Render a call's arguments and result, up to a limit."""
     asked = [f"    {line}" for line in given(item.own.args, theme, columns - 5)]
     text = clean(item.text).rstrip()
     brought = [f"    {line}" for line in folded(text, columns - 5)] if text else []
@@ -182,7 +183,7 @@ def _size(item: ToolCallItem) -> str:
 
 
 def _tmp_notices(text: str) -> list[str]:
-    """What a result says of the session's private /tmp, which a person would look for in vain."""
+    """Find the notices about the private /tmp, where a user would not look for files."""
     lines = text.splitlines()[-REMARKS:]
     return [clean(line.strip("[]")) for line in lines if line.startswith(f"[{PRIVATE_TMP}")]
 
@@ -193,7 +194,7 @@ def _failure(text: str, theme: Theme, columns: int) -> list[str]:
     return [theme.mark(f"    {line}", "quiet") for line in (*told[:ERROR], *more)]
 
 
-# The model's list of what is to be done.
+# The todo list.
 
 
 MAX_TODO_LINES = 8
@@ -202,7 +203,7 @@ MAX_TODO_LINES = 8
 def todo_lines(
     todos: Tasks, theme: Theme, columns: int, *, most: int = MAX_TODO_LINES
 ) -> list[str]:
-    """A line for each; of a long list, the part where the work is."""
+    """Render the todo list; of a long one, the part around the current todo."""
     at = next((n for n, todo in enumerate(todos) if todo.status != "completed"), len(todos))
     first = max(0, min(at - 2, len(todos) - most))
     shown = [
@@ -225,16 +226,16 @@ def _todo_line(todos: Tasks, todo: Task, theme: Theme, *, columns: int) -> str:
 
 FRAME = 0.1
 CHUNK = 72
-"""A frame is worth its codes when it brings so many characters, or after a while anyway."""
+"""Draw a frame only for this many characters, or after a while."""
 LATE = 0.5
 DOING: dict[BlockKind, str] = {"thinking": "Thinking", "text": "Writing", "call": "Preparing"}
 SAID = 20
-"""How many lines of what a person said are shown again."""
+"""Lines of a prompt that are shown."""
 PER_TOKEN = 4
 
 
 class Transcript:
-    """The story so far, and the page that is being written."""
+    """The events of a session on the screen."""
 
     def __init__(self, screen: Screen, tools: Mapping[str, AnyTool]) -> None:
         self._screen = screen
@@ -244,42 +245,40 @@ class Transcript:
         self._drawn = 0.0
         self._items = SessionItems()
         self._running: dict[str, str] = {}
-        """What each call that runs has said last, by its id."""
+        """The last progress of each running call, by its id."""
         self.results: list[ToolCallItem] = []
         self.todos = read_tasks("")
         self.pending: list[str] = []
-        """What was said and not heard yet."""
+        """Input sent to the running turn that the model has not seen yet."""
         self._doing = "Working"
         self._streamed = 0
         self._spin, self._spun = "", 0.0
         self.queued: tuple[str, ...] = ()
-        """What will be said after the turn."""
+        """Input that is queued until the turn ends."""
         self.began = 0.0
-        """When the turn began; zero if none runs."""
+        """When the turn began; zero between turns."""
         self.working, self.resting = anyio.Event(), anyio.Event()
         self.resting.set()
         self.spent: tuple[int, int] = (0, 0)
         self.dollars = 0.0
         self._shown = 0
-        """How many results, from the last one on, were shown whole."""
+        """Results already expanded, counted from the last one."""
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Mark the start of a turn."""
         self.began, self.resting = monotonic(), anyio.Event()
         self.spent, self.dollars = (0, 0), 0.0
         self.working.set()
 
     def end(self) -> None:
-        """It is over."""
+        """Mark the end of a turn."""
         self.began, self.queued, self.working = 0.0, (), anyio.Event()
         self.pending.clear()
         self.resting.set()
         self._screen.refresh()
 
-    # --- what happens ----------------------------------------------------------------------------
-
     def tell(self, event: Event) -> None:
-        """Show what happens."""
+        """Show an event."""
         match item := self._items.add(event):
             case BlockBegan(kind=kind, name=name):
                 self._doing = f"{DOING.get(kind, 'Working')}{f' {name}' if name else ''}"
@@ -305,14 +304,14 @@ class Transcript:
         self._screen.refresh()
 
     def _progressed(self, event: Progress | AgentProgress) -> None:
-        """What a call that runs has to show, or the agent that it started."""
+        """Keep the last progress of a running call or of its subagent."""
         if isinstance(event, Progress):
             self._running[event.call] = event.text
         elif event.call in self._running:
             self._running[event.call] = progress_line(event)
 
     def _hooked(self, event: Doing | Compacting | Signalled) -> None:
-        """What goes on beside the conversation: a hook, or a summary that is being written."""
+        """Show side activity: hooks and compaction."""
         if isinstance(event, Doing):
             self._doing = clean(event.text)
         elif isinstance(event, Compacting):
@@ -395,14 +394,12 @@ class Transcript:
         self._settle()
         self._running.clear()
         if fact.why == "aborted":
-            self.note("stopped; what was read stays", tone="warn")
+            self.note("stopped; the conversation so far is kept", tone="warn")
         elif fact.why not in ("end", "refusal") or fact.detail:
             self.note(fact.detail or fact.why, tone="warn")
 
-    # --- what is finished ------------------------------------------------------------------------
-
     def said(self, content: tuple[Shown, ...]) -> None:
-        """What a person said: the last text is theirs, others came with it."""
+        """Show a prompt of the user; the last text block is what they typed."""
         theme = self._screen.theme
         media = [f"[{block.kind} {block.name}]" for block in content if not isinstance(block, Text)]
         texts = [clean(block.text).strip("\n") for block in content if isinstance(block, Text)]
@@ -415,7 +412,7 @@ class Transcript:
         self._screen.show("", f"{mark} {first}", *(f"  {line}" for line in more))
 
     def note(self, text: str, *, tone: str = "quiet") -> None:
-        """A remark of our own."""
+        """Show a notice."""
         theme = self._screen.theme
         lines = worded(clean(text).strip(), self._screen.columns - 5)
         marked = [theme.mark(line, "warn" if tone == "warn" else "quiet") for line in lines]
@@ -424,24 +421,22 @@ class Transcript:
         )
 
     def paragraph(self, text: str) -> None:
-        """The answer to a command."""
+        """Show the answer to a slash command."""
         self._screen.show("", *(f"  {line}" for line in clean(text).rstrip().split("\n")))
 
     def markdown(self, text: str) -> None:
-        """A whole page of markdown."""
+        """Show a whole Markdown text."""
         self._screen.show("", *rendered(text, self._screen.theme, self._screen.columns))
 
     def expand(self) -> None:
-        """Show the last result whole; then the one before it, and so on."""
+        """Show the last result in full; with each further call, the one before."""
         if self._shown < len(self.results):
             self._shown += 1
             theme, columns = self._screen.theme, self._screen.columns
             self._screen.show(*whole(self.results[-self._shown], theme=theme, columns=columns))
 
-    # --- what is under way -----------------------------------------------------------------------
-
     def advance(self) -> bool:
-        """Bring what was written since the last frame to the screen, if it is time to."""
+        """Draw the text that arrived since the last frame, if it is due."""
         if self._stream is None or not self._fresh:
             return False
         if self._fresh < CHUNK and monotonic() - self._drawn < LATE:
@@ -452,7 +447,7 @@ class Transcript:
         return True
 
     def status(self, columns: int) -> list[str]:
-        """The lines between the answer and the prompt."""
+        """Render the lines between the answer and the input line."""
         theme = self._screen.theme
         lines: list[str] = []
         for id, progress in list(self._running.items())[-4:]:
@@ -472,7 +467,7 @@ class Transcript:
         return any(todo.status != "completed" for todo in self.todos)
 
     def _spinner(self, columns: int) -> str:
-        """The line that says that it works; while words come, it moves only now and then."""
+        """Render the spinner; while text streams, it is redrawn once a second."""
         pace = 1.0 if self._stream else agent_progress.PACE
         if monotonic() - self._spun >= pace or self._doing not in self._spin:
             (sent, said), self._spun = self.spent, monotonic()
@@ -482,13 +477,13 @@ class Transcript:
         return cut(self._spin, columns)
 
     def _settle(self) -> None:
-        """What was written is whole."""
+        """Finish the streamed text."""
         if self._stream is not None:
             self._screen.finish(self._stream.end(self._screen.columns), [])
             self._stream, self._fresh = None, 0
 
     def _drop(self) -> None:
-        """What was written so far will be written again."""
+        """Discard the streamed text: the reply is being retried."""
         self._stream, self._fresh, self._streamed = None, 0, 0
         self._screen.finish([], [])
         self._running.clear()

@@ -1,4 +1,4 @@
-"""What an agent does, as lines of `stream-json`."""
+"""Progress of a subagent as `stream-json` lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from travois.ports.world import Event
 
 
 class Work:
-    """Tells how far one agent has come, each time that it does something or that is named."""
+    """Reports a subagent's progress with each reply and each new activity name."""
 
     def __init__(self, session: str, spawned: Spawned, *, before: Sequence[Entry] = ()) -> None:
         self._session = session
@@ -25,7 +25,7 @@ class Work:
         self._work, self._spent = Doing(), spent(before)
 
     def lines(self, event: Event) -> list[Object]:
-        """What to print for an event of its own."""
+        """Return the lines for an event of the subagent."""
         if not isinstance(event, Entry):
             return []
         self._began = event.at if self._began is None else self._began

@@ -1,4 +1,4 @@
-"""A program, or a tool, in the place of the person."""
+"""Permission questions and hooks that are answered by the client or by an MCP tool."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ASKED = "can_use_tool"
 
 
 class Answers(msgspec.Struct):
-    """What came back of questions that were put as the input of a call."""
+    """Answers to questions, returned as the input of a call."""
 
     answers: dict[str, str | tuple[str, ...]] = {}
 
 
 class Host:
-    """Puts every question to whoever `ask` leads to and takes their word."""
+    """The user as seen through the client: each question goes to `ask`."""
 
     def __init__(self, ask: Callable[[Object], Awaitable[msgspec.Raw]]) -> None:
         self._ask = ask
@@ -58,7 +58,7 @@ class Host:
         except Declined as declined:
             return Answer(allow=False, reason=str(declined))
         if decision.behavior == "deny":
-            why = decision.message or "the program that drives this session says no"
+            why = decision.message or "the client denied it"
             return Answer(allow=False, reason=why, stop=why if decision.interrupt else "")
         return Answer(
             allow=True,
@@ -68,7 +68,7 @@ class Host:
         )
 
     async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
-        """Put choices, or a plan, as a call that wants leave; the answers come with it."""
+        """Ask questions, or show a plan, as a call that needs permission."""
         try:
             if inquiry.plan:
                 return await self._planned(inquiry)
@@ -99,11 +99,11 @@ class Host:
         try:
             return msgspec.json.decode(answer, type=Decision)
         except msgspec.DecodeError as error:
-            raise Declined(f"the answer to {ASKED} cannot be used: {error}") from None
+            raise Declined(f"the answer to {ASKED} is invalid: {error}") from None
 
 
 def _other(updated: msgspec.Raw, given: object) -> str:
-    """The input that came with an answer, if it is another one."""
+    """Return the changed input of an answer; empty if it is unchanged."""
     if updated in (NOTHING, b"null") or msgspec.json.decode(updated) == given:
         return ""
     return bytes(updated).decode()
@@ -118,11 +118,11 @@ def _question(choice: Choice) -> Json:
     }
 
 
-# Callbacks of the host, as hooks.
+# Hook callbacks of the client.
 
 
 def listeners(desk: Desk, hooks: Mapping[str, tuple[Matcher, ...]]) -> Iterator[Listener]:
-    """Those of the host's hooks for which there is an event here."""
+    """Yield a listener for each of the client's hooks whose event exists here."""
     for event, matchers in hooks.items():
         for matcher in matchers if event in EVENTS else ():
             for id in matcher.hook_callback_ids:
@@ -136,16 +136,16 @@ def listeners(desk: Desk, hooks: Mapping[str, tuple[Matcher, ...]]) -> Iterator[
 
 
 def unheard(hooks: Mapping[str, tuple[Matcher, ...]]) -> tuple[str, ...]:
-    """What the user should know of hooks that will never be called."""
+    """Return notices about hooks for unknown events."""
     strange = [event for event in hooks if event not in EVENTS]
-    return tuple(f"hooks of {event} are ignored: there is no such event here" for event in strange)
+    return tuple(f"hooks for {event} are ignored: unknown event" for event in strange)
 
 
 def _valid(matcher: str) -> str:
     try:
         re.compile("" if matcher == "*" else matcher)
     except re.error as error:
-        raise Fault(f"The matcher {matcher!r} is no regular expression", why=str(error)) from None
+        raise Fault(f"Invalid regular expression in matcher {matcher!r}", why=str(error)) from None
     return matcher
 
 
@@ -154,25 +154,26 @@ async def _call(desk: Desk, id: str, told: dict[str, Any]) -> object:
     return msgspec.json.decode(await desk.ask("hook_callback", body))
 
 
-# A tool of a server that decides about calls in the place of a person.
+# The permission prompt tool.
 
 
 class Referee:
-    """Puts every question to one tool and takes what it says as the answer."""
+    """An MCP tool that decides permission questions (`--permission-prompt-tool`)."""
 
     def __init__(self, tool: str, agent: Callable[[], Agent]) -> None:
         self._tool = tool
         self._agent = agent
 
     async def ask(self, body: Object) -> msgspec.Raw:
-        """The tool's answer; raises `Declined`."""
+        """Call the tool and return its answer; raise `Declined`."""
         told: Object = {name: body[name] for name in ("tool_name", "input", "tool_use_id")}
         call = Call(f"{body['tool_use_id']}_leave", self._tool, msgspec.json.encode(told).decode())
         ready = understand(self._agent(), call)
         if isinstance(ready, Unfit):
             why = ready.why.partition(". The tools")[0]
-            raise Declined(f"{self._tool}, which is to decide, cannot be asked: {why}")
+            raise Declined(f"The permission prompt tool {self._tool} cannot be called: {why}")
         outcome = await carry_out(self._agent(), ready, None)
         if outcome.error:
-            raise Declined(f"{self._tool}, which is to decide, failed: {words(outcome.content)}")
+            failure = words(outcome.content)
+            raise Declined(f"The permission prompt tool {self._tool} failed: {failure}")
         return msgspec.Raw(words(outcome.content).encode())

@@ -1,4 +1,4 @@
-"""What answers to a host may know of the run that they are about."""
+"""The session that control requests act on."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from travois.sdk import Session
 
 
 class Driven(Protocol):
-    """A run under a host, as far as answers need it."""
+    """A session controlled by a client, as control requests see it."""
 
     run: Run
     options: Options
     servers: dict[str, Server]
-    """Those that live in the host."""
+    """MCP servers that run in the client."""
     added: dict[str, anyio.CancelScope]
-    """What ends each server that the host named while the session ran."""
+    """Scopes of the MCP servers that the client added during the session."""
     said: dict[str, int]
     model: str
 
     @property
     def session(self) -> Session:
-        """The conversation."""
+        """The current session."""
         ...
 
     async def go_on_with(self, model: str) -> None:
-        """Change the model as soon as no turn is under way."""
+        """Switch the model as soon as no turn is running."""
         ...
 
     async def exert(self, effort: str) -> None:
-        """Let it think more or less as soon as no turn is under way."""
+        """Set the effort as soon as no turn is running."""
         ...

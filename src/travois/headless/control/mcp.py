@@ -1,7 +1,6 @@
-"""Servers of tools that live in the host: their messages travel over the same two pipes.
+"""MCP servers in the client (SDK servers), reached through control messages.
 
-They may speak either era of the protocol: with a handshake, or with what it would have said in
-each request.
+Both kinds of the protocol work: with a handshake, or stateless with its data in each request.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from travois.version import __version__
 HANDSHAKE = "2025-11-25"
 STATELESS = "2026-07-28"
 UNKNOWN = (-32601, -32022)
-"""Errors of a server that knows no handshake."""
+"""Error codes of servers without a handshake."""
 PATIENCE = 30.0
-"""How many seconds a server has to tell what it offers."""
+"""Seconds a server has to list its tools."""
 PAGES = 50
 US: Object = {"name": "travois", "version": __version__}
 META = "io.modelcontextprotocol/"
@@ -37,34 +36,34 @@ STATELESS_META: Object = {
 
 
 class Trouble(msgspec.Struct, frozen=True):
-    """What JSON-RPC says of a request that failed."""
+    """The error of a JSON-RPC reply."""
 
     code: int = 0
     message: str = ""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """A JSON-RPC answer."""
+    """A JSON-RPC reply."""
 
     result: msgspec.Raw = msgspec.Raw(b"{}")
     error: Trouble | None = None
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """A JSON-RPC answer inside a control response."""
+    """A JSON-RPC reply inside a control response."""
 
     mcp_response: Reply = Reply()
 
 
 class Listed(msgspec.Struct, frozen=True, rename="camel"):
-    """One page of the tools that a server has."""
+    """One page of a server's tools."""
 
     tools: tuple[Offer, ...] = ()
     next_cursor: str | None = None
 
 
 class Failed(Exception):
-    """A server answered with an error of its protocol."""
+    """An error returned by a server."""
 
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.message)
@@ -72,7 +71,7 @@ class Failed(Exception):
 
 
 class Server:
-    """One server in the host."""
+    """An MCP server in the client."""
 
     def __init__(self, desk: Desk, name: str) -> None:
         self.name = name
@@ -85,7 +84,7 @@ class Server:
         self._meta: Object = {}
 
     async def meet(self) -> None:
-        """Learn what it offers; a server that fails offers nothing."""
+        """Connect and list the tools; a server that fails has none."""
         self.status, self.error = "failed", f"no answer within {PATIENCE:g} s"
         try:
             with anyio.move_on_after(PATIENCE):
@@ -96,24 +95,24 @@ class Server:
             self.error = str(error)
 
     async def call(self, tool: str, args: dict[str, Any]) -> Answered:
-        """Run one of its tools."""
+        """Call one of the server's tools."""
         if self.status == "disabled":
-            raise Refusal(f"The server {self.name} is switched off.")
+            raise Refusal(f"The MCP server {self.name} is disabled.")
         params: Object = {"name": tool, "arguments": args}
         try:
             result = await self._request("tools/call", params)
         except Failed as failed:
-            raise Refusal(f"The server {self.name} says: {failed}") from None
+            raise Refusal(f"The MCP server {self.name} returned an error: {failed}") from None
         if table(msgspec.json.decode(result)).get("resultType") == "input_required":
-            raise Refusal(f"{tool} wants more input, which nobody can give here.")
+            raise Refusal(f"{tool} asks for more input, which is not supported here.")
         return msgspec.json.decode(result, type=Answered)
 
     def brief(self) -> Json:
-        """Its name and state."""
+        """Return the name and status."""
         return {"name": self.name, "status": self.status}
 
     def told(self) -> Object:
-        """Its state, in the shape that hosts know."""
+        """Return the full status (Claude Code's field names)."""
         told: Object = {"name": self.name, "status": self.status, "config": {"type": "sdk"}}
         if self.status == "failed":
             return told | {"error": self.error}
@@ -172,7 +171,7 @@ class Server:
 
 
 def names(configs: tuple[str, ...]) -> tuple[str, ...]:
-    """The servers among these settings that live in the host."""
+    """Return the names of SDK servers in `--mcp-config` texts."""
     found: list[str] = []
     for text in configs:
         if not text.lstrip().startswith("{"):
@@ -186,7 +185,7 @@ def names(configs: tuple[str, ...]) -> tuple[str, ...]:
 
 
 async def met(desk: Desk, wanted: tuple[str, ...]) -> dict[str, Server]:
-    """All servers of these names, side by side; one that fails says so in its status."""
+    """Connect to all these servers at once; failures show in their status."""
     servers = {name: Server(desk, name) for name in dict.fromkeys(wanted)}
     async with anyio.create_task_group() as group:
         for server in servers.values():
@@ -195,7 +194,7 @@ async def met(desk: Desk, wanted: tuple[str, ...]) -> dict[str, Server]:
 
 
 def tools(servers: Iterable[Server]) -> tuple[AnyTool, ...]:
-    """All that these servers offer, each under a name of its own."""
+    """Return all tools of the servers under unique names."""
     found: dict[str, AnyTool] = {}
     for server in servers:
         for tool in foreign(server.name, server.offers, server.call, taken=found):

@@ -1,4 +1,4 @@
-"""The lines that a program which drives us writes: messages, requests, and answers to ours."""
+"""The control protocol: input lines, requests, responses, and the connection to the client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING = msgspec.Raw(b"{}")
 
 
 class Matcher(msgspec.Struct, frozen=True, rename="camel"):
-    """Callbacks that hear of an event under one condition."""
+    """Hook callbacks of the client for one matcher."""
 
     hook_callback_ids: tuple[str, ...] = ()
     matcher: str | None = None
@@ -24,7 +24,7 @@ class Matcher(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Request(msgspec.Struct, frozen=True, rename="camel"):
-    """Something that the host wants; which members count depends on `subtype`."""
+    """A control request; its fields depend on `subtype`."""
 
     subtype: str
     hooks: dict[str, tuple[Matcher, ...]] | None = None
@@ -45,21 +45,21 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     servers: dict[str, Any] | None = None
     settings: dict[str, Any] | None = None
     source: str = ""
-    """The file that settings are to be kept in; empty if they hold for the session."""
+    """The settings file to save to; empty to apply settings to the session only."""
     speaker: str = msgspec.field(default="", name="server_name")
     message: dict[str, Any] | None = None
-    """What a server that lives in the host has to say, and which one it is."""
+    """A message of an SDK server; `speaker` names the server."""
     skills: tuple[str, ...] | None = None
     path: str = ""
     max_bytes: int | None = msgspec.field(default=None, name="max_bytes")
     encoding: str | None = None
     mtime: float = 0
-    """When a host saw a file last, in milliseconds."""
+    """When the client last saw the file, in milliseconds."""
     max_thinking_tokens: int | None = msgspec.field(default=None, name="max_thinking_tokens")
 
 
 class Response(msgspec.Struct, frozen=True):
-    """The host's answer to a request of ours."""
+    """The client's response to a request of ours."""
 
     request_id: str
     subtype: str = "success"
@@ -68,7 +68,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line, as far as all have the same shape."""
+    """An input line, as far as all kinds share fields."""
 
     type: str
     message: msgspec.Raw = NOTHING
@@ -77,21 +77,21 @@ class Line(msgspec.Struct, frozen=True):
     response: msgspec.Raw = NOTHING
     uuid: str | None = ""
     client_composed: bool = False
-    """Whether the words are to be taken as they stand, files that they mention included."""
+    """True if the text is final, with no mentions or commands to expand."""
 
 
-# Where our questions to the host are paired with its answers.
+# Requests to the client, matched with its responses by id.
 
 
-GONE = "the program that drives this session is gone"
+GONE = "the client has disconnected"
 
 
 class Declined(Refusal):
-    """The host did not do what it was asked; the words say why."""
+    """The client's refusal of a request, or its failure."""
 
 
 class Waiting:
-    """A question that is not answered yet."""
+    """A request without a response yet."""
 
     def __init__(self) -> None:
         self.over = anyio.Event()
@@ -100,7 +100,7 @@ class Waiting:
 
 
 class Desk:
-    """Asks the host. A question that is given up is taken back; one to nobody is declined."""
+    """Requests to the client and their responses."""
 
     def __init__(self, say: Callable[[Object], None]) -> None:
         self._say = say
@@ -109,7 +109,7 @@ class Desk:
         self._open = True
 
     async def ask(self, subtype: str, body: Object) -> msgspec.Raw:
-        """The host's answer; raises `Declined`."""
+        """Send a request and return its response; raise `Declined`. Cancelling withdraws it."""
         if not self._open:
             raise Declined(GONE)
         id = self._next()
@@ -127,7 +127,7 @@ class Desk:
         return waiting.answer
 
     def tell(self, subtype: str, body: Object) -> None:
-        """Send a request whose answer nobody waits for."""
+        """Send a request without waiting for its response."""
         self._send(self._next(), subtype, body)
 
     def _next(self) -> str:
@@ -139,18 +139,18 @@ class Desk:
         self._say({"type": "control_request", "request_id": id, "request": request})
 
     def answered(self, response: Response) -> None:
-        """Hand an answer to whoever waits for it; an answer to nothing is ignored."""
+        """Deliver a response; ignore one that is not awaited."""
         waiting = self._waiting.get(response.request_id)
         if waiting is None:
             return
         if response.subtype == "error":
-            waiting.why = response.error or "the program that drives this session failed"
+            waiting.why = response.error or "the client returned an error"
         else:
             waiting.answer = response.response
         waiting.over.set()
 
     def close(self) -> None:
-        """Nobody will answer any more."""
+        """Fail all pending requests: the client is gone."""
         self._open = False
         for waiting in self._waiting.values():
             waiting.over.set()

@@ -1,4 +1,4 @@
-"""What the host may ask of us while a session goes on."""
+"""Handlers of control requests from the client."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from travois.prompt.style_text import DEFAULT
 from travois.providers import catalog
 from travois.providers.options import LEVELS, worth
 from travois.sdk import Session
-from travois.sessions import home as homes
+from travois.sessions import home
 from travois.settings.validate import keep
-from travois.snapshots import rewind as rewinding
+from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots
 from travois.tools.paths import absolute, existing
 from travois.tools.read import WHOLE
 from travois.version import __version__
 
-# What there is in a session, for a host that asks; and which settings it may change there.
+# Listings, and the settings that a client can change.
 
 
 EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
@@ -57,16 +57,16 @@ MODE = "permissions.defaultMode"
 CHANGING = frozenset(
     ("model", "effortLevel", MODE, *(f"permissions.{effect}" for effect in EFFECTS))
 )
-"""Settings that a session which goes on can take over."""
+"""Settings that a running session accepts."""
 
 
 async def models(driven: Driven, request: Request) -> Object:
-    """The models that can be reached with the keys that there are."""
+    """List the models whose API keys are set."""
     return {"models": reachable(driven)}
 
 
 def reachable(driven: Driven) -> list[Json]:
-    """Each model whose provider has a key here, and the one that answers."""
+    """List the current model and each model whose provider has a key."""
     _, loaded = prepare(driven.options)
     among, own = serving.known(loaded), driven.session.crew.model
     found: dict[str, Json] = {own.name: _model_row(own)}
@@ -81,19 +81,19 @@ def reachable(driven: Driven) -> list[Json]:
 
 
 def _model_row(model: Model) -> Json:
-    """A model to choose; those that are too small to think take no effort."""
+    """Build a model's entry; frail models support no effort."""
     told: Object = {"value": model.name, "displayName": model.id or model.name}
     told |= {"description": f"{model.window:,} tokens", "supportsEffort": not model.frail}
     return told if model.frail else {**told, "supportedEffortLevels": list(LEVELS)}
 
 
 async def commands(driven: Driven, request: Request) -> Object:
-    """The commands of the user's own, skills among them."""
+    """List the custom commands and skills."""
     return {"commands": named(driven)}
 
 
 def named(driven: Driven) -> list[Json]:
-    """Each command with what it is for."""
+    """List each custom command with its description."""
     return [
         {"name": one.name, "description": one.description, "argumentHint": one.hint}
         for one in driven.run.commands.values()
@@ -101,25 +101,25 @@ def named(driven: Driven) -> list[Json]:
 
 
 async def agents(driven: Driven, request: Request) -> Object:
-    """The kinds of agents that can be started."""
+    """List the agent types."""
     return {"agents": kinds(driven)}
 
 
 def kinds(driven: Driven) -> list[Json]:
-    """Each kind of agent with what it is for."""
+    """List each agent type with its description."""
     agents = driven.session.crew.agent.team.children
     known = agents.kinds.items() if agents is not None else ()
     return [{"name": name, "description": what} for name, what in known]
 
 
 async def practised(driven: Driven, request: Request) -> Object:
-    """The skills as they are on disk: they are read anew before every turn."""
+    """List the skills on disk; they are reread before every turn."""
     known = skills(driven.session.crew.agent).skills
     return {"skills": [{"name": one.name, "description": one.description} for one in known]}
 
 
 async def rules(driven: Driven, request: Request) -> Object:
-    """The rules in force, and who said so."""
+    """List the permission rules in force with their sources."""
     known = driven.session.crew.agent.permissions.guard.rules
     return {
         "rules": [
@@ -129,7 +129,7 @@ async def rules(driven: Driven, request: Request) -> Object:
 
 
 async def hooks(driven: Driven, request: Request) -> Object:
-    """The hooks of settings; those of the host it knows itself."""
+    """List the hooks from settings; the client knows its own."""
     _, loaded = prepare(driven.options)
     known, _ = hooking.known(loaded)
     told: list[Json] = [
@@ -139,13 +139,14 @@ async def hooks(driven: Driven, request: Request) -> Object:
 
 
 async def settings(driven: Driven, request: Request) -> Object:
-    """Take over settings in the middle of a session: all of them, or none."""
+    """Apply settings to the running session: all of them, or none."""
     asked = dict(_flat(request.settings or {}))
     if request.source:
         return _kept(request.source, asked)
+    # Everything is checked before anything is applied, so that a refusal changes nothing.
     if strange := sorted(asked.keys() - CHANGING):
-        why = f"a session that goes on takes over only {', '.join(sorted(CHANGING))}"
-        raise Fault(f"{', '.join(strange)} cannot be changed here", why=why)
+        why = f"a running session accepts only {', '.join(sorted(CHANGING))}"
+        raise Fault(f"{', '.join(strange)} cannot be changed", why=why)
     effort = msgspec.convert(asked.get("effortLevel") or "", Effort)
     agent, guard = driven.session.crew.agent, driven.session.crew.agent.permissions.guard
     for effect in EFFECTS:
@@ -163,11 +164,11 @@ async def settings(driven: Driven, request: Request) -> Object:
 
 
 def _kept(source: str, asked: Object) -> Object:
-    """Keep a choice for the sessions to come, in the user's own file."""
+    """Save a setting to the user's settings file."""
     if source != "userSettings" or asked.keys() != {"effortLevel"}:
-        raise Fault("A host may keep nothing in files but effortLevel in userSettings")
+        raise Fault("Only effortLevel can be saved, and only in userSettings")
     effort = msgspec.convert(asked["effortLevel"], Effort)
-    keep(homes.locate(os.environ), "effortLevel", effort)
+    keep(home.locate(os.environ), "effortLevel", effort)
     return {}
 
 
@@ -175,11 +176,11 @@ def _parsed(texts: tuple[str, ...], effect: Effect) -> list[Rule]:
     try:
         return [parse(text, effect) for text in texts]
     except ValueError as error:
-        raise Fault("A rule cannot be understood", why=str(error)) from None
+        raise Fault("Invalid permission rule", why=str(error)) from None
 
 
 def _flat(tree: Object) -> list[tuple[str, Json]]:
-    """Settings by their whole names."""
+    """Return settings by their dotted names."""
     found: list[tuple[str, Json]] = []
     for key, value in tree.items():
         inner = value.items() if key == "permissions" and isinstance(value, dict) else ()
@@ -187,14 +188,14 @@ def _flat(tree: Object) -> list[tuple[str, Json]]:
     return found
 
 
-# Files that a host asks for: it gets what the model may read unasked, and nothing besides.
+# Files: a client gets only what the model may read without asking.
 
 
-WHY = "no rule lets Read do that without a question"
+WHY = "no rule allows Read to do that without asking"
 
 
 async def read(driven: Driven, request: Request) -> Object:
-    """What is in a file."""
+    """Return a file's content."""
     path, env, size = await _judged(driven, request.path)
     most = WHOLE if request.max_bytes is None else max(0, min(WHOLE, request.max_bytes))
     data = await env.files.read(path, limit=most)
@@ -209,20 +210,20 @@ async def read(driven: Driven, request: Request) -> Object:
 
 
 async def seed(driven: Driven, request: Request) -> Object:
-    """Take the host's word that the model knows a file, as far as it has not changed since."""
+    """Mark a file as read by the model if it has not changed since the client saw it."""
     path, env, size = await _judged(driven, request.path)
     if size > WHOLE:
-        raise Fault(f"{path} is too large to be known as a whole")
+        raise Fault(f"{path} is too large to read whole")
     data = await env.files.read(path)
     stat = await env.files.stat(path)
     if stat is None or int(stat.modified * 1000) > request.mtime:
-        raise Fault(f"{path} changed since", fix="Let the model read it.")
+        raise Fault(f"{path} has changed since", fix="Let the model read it.")
     driven.session.crew.agent.session.append(Changed(f"seen:{path}", digest(data)))
     return {}
 
 
 async def _judged(driven: Driven, path: str) -> tuple[str, CallEnv, int]:
-    """A file that Read may open, the world as Read would see it, and the file's size."""
+    """Return a file that Read may open, its environment and its size."""
     agent = driven.session.crew.agent
     asked = Call("host", "Read", msgspec.json.encode({"file_path": path}).decode())
     ready = understand(agent, asked)
@@ -239,7 +240,7 @@ async def _judged(driven: Driven, path: str) -> tuple[str, CallEnv, int]:
 
 
 async def hello(driven: Driven, request: Request) -> Object:
-    """What there is to know of a session that begins."""
+    """Return the description of the session."""
     crew = driven.session.crew
     return {
         "commands": named(driven),
@@ -272,7 +273,7 @@ async def _mode(driven: Driven, request: Request) -> Object:
 
 
 async def _set_model(driven: Driven, request: Request) -> Object:
-    """Between two turns; in the middle of one, after it."""
+    """Switch the model; during a turn, after it."""
     named = request.model not in (None, "default")
     wanted = request.model if named and request.model else driven.model
     async with switching(driven.session.crew.agent, wanted, source="host"):
@@ -281,7 +282,7 @@ async def _set_model(driven: Driven, request: Request) -> Object:
 
 
 async def _thinking(driven: Driven, request: Request) -> Object:
-    """Models take no budget of tokens: the effort that comes nearest holds."""
+    """Set the effort nearest to a thinking budget: models take no token budget here."""
     tokens = request.max_thinking_tokens
     effort = "" if tokens is None else worth(tokens)
     await driven.exert(effort)
@@ -289,6 +290,7 @@ async def _thinking(driven: Driven, request: Request) -> Object:
 
 
 async def _context(driven: Driven, request: Request) -> Object:
+    """Describe the context window by category."""
     session, card = driven.session.crew.agent.session, driven.session.crew.model
     window = look(session.view, session.history(), cache=session.cache, now=time.time())
     rows: list[Json] = [
@@ -319,7 +321,7 @@ async def _cost(driven: Driven, request: Request) -> Object:
 
 
 async def _plugins(driven: Driven, request: Request) -> Object:
-    """Take over the commands and skills of plugins as they are on disk; all else stays."""
+    """Reload commands and skills of plugins from disk; nothing else changes."""
     crew, (place, loaded) = driven.session.crew, prepare(driven.options)
     driven.run.commands, notices = custom.known(driven.options)
     crew.agent.use_skills(skilled.skills(place, loaded, driven.options))
@@ -334,6 +336,7 @@ async def _plugins(driven: Driven, request: Request) -> Object:
 
 
 async def _stop_task(driven: Driven, request: Request) -> Object:
+    """Stop a background agent or process."""
     agent, id = driven.session.crew.agent, request.task_id
     if agent.team.children is not None and id in agent.team.children.reports():
         await agent.team.children.stop(id)
@@ -353,27 +356,27 @@ async def _rename(driven: Driven, request: Request) -> Object:
 
 
 async def _rewind(driven: Driven, request: Request) -> Object:
-    """Bring the files back to what they were before a person said something."""
+    """Restore the files as they were before a user message."""
     agent = driven.session.crew.agent
     if driven.session.running:
-        raise Fault("A turn is under way", fix="Interrupt it first.")
+        raise Fault("A turn is running", fix="Interrupt it first.")
     if not isinstance(agent.world.snapshots, Snapshots):
-        raise Fault("This session keeps no snapshots")
+        raise Fault("This session has no snapshots")
     entries = agent.session.history()
     number = _turn(driven.session, entries, driven.said, request.user_message_id)
-    way = replace(rewinding.before_turn(entries, agent.world.snapshots, number=number), to=0)
+    way = replace(rewind.before_turn(entries, agent.world.snapshots, number=number), to=0)
     changed: list[Json] = [os.fsdecode(change.path) for change in way.changes]
     if not request.dry_run:
-        rewinding.go(agent.session, agent.world.snapshots, way, wrote=agent.world.processes.accept)
+        rewind.go(agent.session, agent.world.snapshots, way, wrote=agent.world.processes.accept)
     return {"canRewind": True, "filesChanged": changed}
 
 
 def _turn(session: Session, entries: list[Entry], said: dict[str, int], wanted: str) -> int:
-    """Which of the things that people said this one was, counted from nought."""
+    """Return the index of a user message among those in the session."""
     human = [e.seq for e in entries if isinstance(e.fact, User) and e.fact.origin == "human"]
     names = {uuid(session.id, str(seq)): seq for seq in human} | said
     if names.get(wanted) not in human:
-        raise Fault(f"There is no message {wanted!r} to go back to")
+        raise Fault(f"There is no message {wanted!r} to rewind to")
     return human.index(names[wanted])
 
 
@@ -410,8 +413,8 @@ ANSWERS: dict[str, Callable[[Driven, Request], Awaitable[Object]]] = {
 
 
 async def answer(driven: Driven, request: Request) -> Object:
-    """Do what the host asks; raises `Fault` if it cannot be done."""
+    """Run a control request; raise `Fault` if it fails."""
     known = ANSWERS.get(request.subtype)
     if known is None:
-        raise Fault(f"There is no control request {request.subtype!r} here")
+        raise Fault(f"Unknown control request {request.subtype!r}")
     return await known(driven, request)

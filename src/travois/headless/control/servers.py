@@ -1,7 +1,8 @@
-"""Servers of tools, as a host sees them, and switches, adds and removes them.
+"""Control requests that list, toggle, add and remove MCP servers.
 
-The head of the request does not change for that: what is gone refuses its calls, and what comes is
-told at the tail. Only in a session that began without servers, the first one changes it, once.
+The head of the request does not change, which keeps the prompt cache: calls to a removed server are
+refused, and added tools are announced at the end. Only in a session that started without servers
+does the first one change the head, once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compat.claude_json import Json, Object
-from travois.compose import mcp as lending
+from travois.compose import mcp
 from travois.compose.session import prepare
 from travois.core.display_text import complain
 from travois.core.errors import Fault
@@ -30,17 +31,17 @@ if TYPE_CHECKING:
 
 
 ADDED_SERVER_TIMEOUT = 10.0
-"""How many seconds the host waits at most for servers that it has added."""
-CLOSED = "this session began without servers: ask again between two turns"
-TAKEN = "there is a server of that name already"
-INSIDE = "a server that lives in the host has to be there from the start"
+"""Seconds the client waits for servers that it added."""
+CLOSED = "this session started without MCP servers: try again between turns"
+TAKEN = "an MCP server with this name already exists"
+INSIDE = "SDK servers must be named when the session starts"
 
 
 async def status(driven: Driven, request: Request) -> Object:
-    """All servers, and how they do."""
+    """List all servers with their status."""
     loan = driven.session.crew.loan
     waiting: list[Json] = [
-        {"name": name, "status": "pending", "error": "`travois mcp approve` lets it start"}
+        {"name": name, "status": "pending", "error": "approve it with `travois mcp approve`"}
         for name in loan.waiting
     ]
     own = [server.told() for server in driven.servers.values()]
@@ -48,10 +49,11 @@ async def status(driven: Driven, request: Request) -> Object:
 
 
 def _told(link: Link) -> Object:
+    """Describe a configured server and its tools."""
     server = link.server
     told: Object = {
         "name": server.name,
-        "status": lending.status(link),
+        "status": mcp.status(link),
         "scope": server.level,
         "config": _config(server),
     }
@@ -64,14 +66,14 @@ def _told(link: Link) -> Object:
 
 
 def _config(server: Configured) -> Object:
-    """What it is; neither its environment nor its headers, which have secrets."""
+    """Return a server's command or URL, without its environment and headers: these hold secrets."""
     if server.argv:
         return {"type": "stdio", "command": server.argv[0], "args": list(server.argv[1:])}
     return {"type": server.kind, "url": server.url}
 
 
 async def reconnect(driven: Driven, request: Request) -> Object:
-    """Connect to a server anew."""
+    """Reconnect a server."""
     server = _server(driven, request.server_name)
     await (server.meet() if isinstance(server, Server) else server.again())
     ready, why = _standing(server)
@@ -87,7 +89,7 @@ def _standing(server: Server | Link) -> tuple[bool, str]:
 
 
 async def toggle(driven: Driven, request: Request) -> Object:
-    """A server that is off refuses its calls."""
+    """Enable or disable a server; a disabled one refuses its calls."""
     server = _server(driven, request.server_name)
     if isinstance(server, Server):
         server.status = "connected" if request.enabled else "disabled"
@@ -100,12 +102,12 @@ def _server(driven: Driven, name: str) -> Server | Link:
     links = {link.server.name: link for link in driven.session.crew.loan.links}
     found = driven.servers.get(name) or links.get(name)
     if found is None:
-        raise Fault(f"There is no server {name!r}")
+        raise Fault(f"There is no MCP server {name!r}")
     return found
 
 
 async def heard(driven: Driven, request: Request) -> Object:
-    """Take note of what a server in the host says unasked; its tools stay those of the start."""
+    """Handle a notification of an SDK server; its tools stay as they were at the start."""
     _server(driven, request.speaker)
     if table(request.message).get("method") == "notifications/tools/list_changed":
         told = f"the tools of {request.speaker} changed; the next session has them"
@@ -114,7 +116,7 @@ async def heard(driven: Driven, request: Request) -> Object:
 
 
 async def replaced(driven: Driven, request: Request) -> Object:
-    """Have exactly these servers besides those that were there from the start."""
+    """Replace all added servers by these; those from the start stay."""
     wanted = request.servers or {}
     removed = [name for name in driven.added if name not in wanted]
     for name in removed:
@@ -133,33 +135,34 @@ async def replaced(driven: Driven, request: Request) -> Object:
 
 
 def _against(driven: Driven, name: str, tree: object) -> str:
-    """Why a server cannot be added; empty if it can."""
+    """Return why a server cannot be added; empty if it can."""
     loan = driven.session.crew.loan
     if table(tree).get("type") == "sdk":
         return INSIDE
+    # The first server adds the MCP tools to the head, which must not change within a turn.
     if loan.lending is None and driven.session.running:
         return CLOSED
     return TAKEN if name in (link.server.name for link in loan.links) else ""
 
 
 def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Link]:
-    """Start servers beside the session; those that are nothing are told."""
+    """Start servers in the background; record why others cannot be used."""
     crew = driven.session.crew
     assert crew.agent.runtime.background is not None
     place, loaded = prepare(driven.options)
     given = msgspec.json.encode({"mcpServers": trees}).decode()
-    listed = lending.found(place, loaded, replace(driven.options, mcp=(given,), strict_mcp=True))
+    listed = mcp.found(place, loaded, replace(driven.options, mcp=(given,), strict_mcp=True))
     if crew.loan.lending is None and listed.servers:
-        begun = lending.begin(crew.agent, place, loaded)
+        begun = mcp.begin(crew.agent, place, loaded)
         crew.loan = replace(begun, waiting=crew.loan.waiting, notices=crew.loan.notices)
-    made = lending.joined(crew.loan, listed.servers) if listed.servers else ()
+    made = mcp.joined(crew.loan, listed.servers) if listed.servers else ()
     for link in made:
         scope = driven.added[link.server.name] = anyio.CancelScope()
         crew.agent.runtime.background(partial(_kept, link, scope))
     crew.loan = replace(crew.loan, links=(*crew.loan.links, *made))
     names = {link.server.name for link in made}
     lost = [name for name in trees if name not in names]
-    errors |= {name: "; ".join(listed.notices) or "it cannot be used" for name in lost}
+    errors |= {name: "; ".join(listed.notices) or "invalid configuration" for name in lost}
     return made
 
 
@@ -169,7 +172,7 @@ async def _kept(link: Link, scope: anyio.CancelScope) -> None:
 
 
 def _remove(driven: Driven, name: str) -> None:
-    """End a server; the model hears that it cannot be used any more."""
+    """Stop a server; the model is told that its tools are gone."""
     crew = driven.session.crew
     driven.added.pop(name).cancel()
     for link in crew.loan.links:

@@ -1,8 +1,7 @@
-"""A session that another program drives, line by line, over standard input and output.
+"""A session controlled by a client over standard input and output (Claude Code's SDK protocol).
 
-Requests are heard at any time, also in the middle of a turn; messages wait for their turn. The
-session is opened when the host has said who it is, so that its tools are in the head from the
-first request on.
+Requests are handled at any time, even during a turn; messages wait for their turn. The session
+opens after the client's `initialize`, so that its tools are in the head of the first request.
 """
 
 from __future__ import annotations
@@ -22,29 +21,28 @@ from msgspec.structs import replace
 
 from travois.commands.flags import chosen
 from travois.compat.claude_json import Json, Object
-from travois.compose import commands as custom
-from travois.compose import mcp as lending
+from travois.compose import commands
+from travois.compose.mcp import statuses
 from travois.compose.options import Options
 from travois.core.display_text import complain
 from travois.core.errors import Fault
 from travois.engine.background_jobs import PATIENCE
-from travois.headless import prompt_input as reading
-from travois.headless.control import mcp
-from travois.headless.control import requests as answers
+from travois.headless import prompt_input
+from travois.headless.control import mcp, requests
 from travois.headless.control.callbacks import ASKED, Host, Referee, listeners, unheard
 from travois.headless.control.messages import Desk, Line, Request, Response
 from travois.headless.run import Run, say
 from travois.sdk import Session
 
 LEAVING = 3.0
-"""How many seconds the host waits at least before it loses patience with a program that ends."""
+"""Seconds that clients wait at least for the process to exit."""
 LOOKING = 0.5
-"""How often, in seconds, it is seen whether somebody still reads what we say."""
+"""Seconds between two checks whether standard output still has a reader."""
 GREETING = Request("initialize")
 
 
 class Driven:
-    """One run under a host: what it has asked for, and what it brought."""
+    """A run controlled by a client."""
 
     def __init__(self, args: Namespace, run: Run) -> None:
         self.run = run
@@ -53,18 +51,18 @@ class Driven:
         self.servers: dict[str, mcp.Server] = {}
         self.added: dict[str, anyio.CancelScope] = {}
         self.said: dict[str, int] = {}
-        """The entries of what people said, by the names that the host gave them."""
+        """Log entries of user messages, by the client's message ids."""
         self.model = args.model
         self._args = args
         self._session: Session | None = None
         self._wanted: list[Callable[[], Awaitable[None]]] = []
-        """What is to be changed as soon as no turn is under way."""
+        """Changes to apply as soon as no turn is running."""
         self._changing = anyio.Lock()
-        """Held while that happens: a turn begins only when it is done."""
+        """Held while changes are applied: a turn waits for it."""
         self._greeted: tuple[str, Request] | None = None
         self._begun = anyio.Event()
         self._garbled = False
-        """Whether there were lines that could not be read: told at the end, too."""
+        """True if a line could not be parsed, which sets the exit code."""
         self._requests = anyio.create_memory_object_stream[tuple[str, Request]](math.inf)
         self._prompts = anyio.create_memory_object_stream[Line](math.inf)
         if args.prompt:
@@ -73,12 +71,12 @@ class Driven:
 
     @property
     def session(self) -> Session:
-        """The conversation, once it is open."""
+        """The session, once it is open."""
         assert self._session is not None
         return self._session
 
     async def work(self) -> None:
-        """Do what the host says until it says no more."""
+        """Run until the client closes standard input."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._hear)
             group.start_soon(self.run.watch_signals, group.cancel_scope)
@@ -101,7 +99,7 @@ class Driven:
             raise
 
     async def _opened(self) -> Session:
-        """The session that the flags and the host's greeting ask for."""
+        """Create the session that the flags and `initialize` ask for."""
         _, greeting = self._greeted or ("", GREETING)
         self.options = options = _asked(chosen(self._args), greeting)
         wanted = (*mcp.names(options.mcp), *(greeting.sdk_mcp_servers or ()))
@@ -119,7 +117,7 @@ class Driven:
         return Session(options, person=self._person(), tools=tools, listeners=heard)
 
     def _person(self) -> Host | None:
-        """Whoever answers questions: the host, a tool of its choice, or nobody."""
+        """Return who answers questions: the client, an MCP tool, or nobody."""
         match self._args.permission_prompt_tool:
             case "stdio" if self._args.permission_prompts != "none":
                 return Host(partial(self.desk.ask, ASKED))
@@ -129,9 +127,9 @@ class Driven:
                 return Host(Referee(tool, lambda: self.session.crew.agent).ask)
 
     def _servers(self) -> list[Json]:
-        """Those that the host serves itself, and those that are configured."""
+        """Return the status of configured and SDK servers."""
         own = [server.brief() for server in self.servers.values()]
-        return [*lending.statuses(self.session.crew.loan), *own]
+        return [*statuses(self.session.crew.loan), *own]
 
     async def _serve(self, group: TaskGroup) -> None:
         session = self.session
@@ -142,13 +140,11 @@ class Driven:
             await self._heed(line)
         await self.run.settle(session, patience=LEAVING)
 
-    # --- what comes in ----------------------------------------------------------------------------
-
     async def _hear(self) -> None:
-        """Take every line to where it belongs; when no more come, nobody can be asked."""
-        async with aclosing(reading.lines()) as lines:
+        """Route each input line; at the end of input, fail all open questions."""
+        async with aclosing(prompt_input.lines()) as lines:
             async for line in lines:
-                if isinstance(line, reading.Garbled):
+                if isinstance(line, prompt_input.Garbled):
                     self._garbled = True
                     say(_failure(line.request_id, line.why))
                     complain(f"travois: {line.why}\n")
@@ -178,13 +174,13 @@ class Driven:
         try:
             self.desk.answered(msgspec.json.decode(line.response, type=Response))
         except msgspec.DecodeError as error:
-            say(_failure(line.request_id, f"the response cannot be read: {error}"))
+            say(_failure(line.request_id, f"invalid response: {error}"))
 
     def _requested(self, line: Line) -> None:
         try:
             request = msgspec.json.decode(line.request, type=Request)
         except msgspec.DecodeError as error:
-            say(_failure(line.request_id, f"the request cannot be read: {error}"))
+            say(_failure(line.request_id, f"invalid request: {error}"))
             return
         if request.subtype == "initialize" and not self._begun.is_set():
             self._greeted = (line.request_id, request)
@@ -192,14 +188,12 @@ class Driven:
         self._requests[0].send_nowait((line.request_id, request))
 
     async def _watch_reader(self) -> None:
-        """Without anybody who reads what we say, there is nothing left to do."""
+        """Raise once nobody reads standard output any more."""
         poll = select.poll()
         poll.register(sys.stdout.fileno(), select.POLLERR)
         while not poll.poll(0):  # noqa: ASYNC110 - nothing tells that a reader has gone
             await anyio.sleep(LOOKING)
         raise BrokenPipeError
-
-    # --- what the host asks -----------------------------------------------------------------------
 
     async def _answer_all(self, group: TaskGroup) -> None:
         async for id, request in self._requests[1]:
@@ -208,7 +202,7 @@ class Driven:
     async def _answer(self, id: str, request: Request) -> None:
         with anyio.CancelScope() as self._scopes[id]:
             try:
-                told = await answers.answer(self, request)
+                told = await requests.answer(self, request)
             except (Fault, OSError, msgspec.MsgspecError) as error:
                 say(_failure(id, str(error)))
             else:
@@ -217,11 +211,11 @@ class Driven:
         del self._scopes[id]
 
     async def go_on_with(self, model: str) -> None:
-        """Go on with another model as soon as no turn is under way."""
+        """Switch the model as soon as no turn is running."""
         await self._change(lambda: self.session.switch_with_summary(model))
 
     async def exert(self, effort: str) -> None:
-        """Let the model think more or less as soon as no turn is under way."""
+        """Set the effort as soon as no turn is running."""
 
         async def change() -> None:
             self.session.exert(effort)
@@ -238,14 +232,12 @@ class Driven:
             while self._wanted:
                 await self._wanted.pop(0)()
 
-    # --- turns ------------------------------------------------------------------------------------
-
     async def _next(self) -> Line | None:
-        """The next message, or an empty one if an agent has something to tell; none at the end."""
+        """Return the next message, an empty one for news of an agent, or None at the end."""
         try:
             return self._prompts[1].receive_nowait()
         except anyio.EndOfStream:
-            return reading.SILENT if await self.session.news(patience=PATIENCE) else None
+            return prompt_input.SILENT if await self.session.news(patience=PATIENCE) else None
         except anyio.WouldBlock:
             pass
         agents = self.session.crew.agent.session.running
@@ -255,7 +247,7 @@ class Driven:
 
             async def told() -> None:
                 if await self.session.news():
-                    found.append(reading.SILENT)
+                    found.append(prompt_input.SILENT)
                     group.cancel_scope.cancel()
 
             if agents or self.session.crew.agent.session.jobs:
@@ -272,9 +264,9 @@ class Driven:
         self.run.state("running")
         try:
             await self._switch()
-            prompt = reading.content(line, self.session.crew.agent.world.blobs)
+            prompt = prompt_input.content(line, self.session.crew.agent.world.blobs)
             if not line.client_composed:
-                prompt = await custom.said(self.session, self.run.commands, prompt)
+                prompt = await commands.said(self.session, self.run.commands, prompt)
         except Fault as fault:
             self.run.failed(self.session, str(fault))
             return
@@ -283,7 +275,7 @@ class Driven:
 
 
 def _asked(options: Options, greeting: Request) -> Options:
-    """The options with what the greeting adds to them."""
+    """Return the options with those of the `initialize` request."""
     system = greeting.system_prompt or ""
     agents = msgspec.json.encode(greeting.agents).decode() if greeting.agents else ""
     return replace(

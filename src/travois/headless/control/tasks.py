@@ -1,4 +1,4 @@
-"""Agents and commands in the background, as lines: they also come and go between turns."""
+"""Background agents and commands as `stream-json` task lines."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from travois.ports.world import Event
 from travois.sessions.session import JOB
 
 STATES = {"done": "completed", "failed": "failed"}
-"""How an agent ended, by the names that hosts know; else it was stopped."""
+"""Task statuses by the outcome of an agent; any other outcome is "stopped"."""
 
 
 class Tasks:
-    """Tells once of each agent that it began, and that it ended."""
+    """Reports the start and the end of each background task once."""
 
     def __init__(self, session: str) -> None:
         self._session = session
@@ -23,7 +23,7 @@ class Tasks:
         self._answered = ""
 
     def lines(self, event: Event) -> list[Object]:
-        """What to print for this event."""
+        """Return the lines for an event."""
         match event:
             case Entry(fact=Assistant(content=content)):
                 self._asked = {call.id: call for call in calls(content)}
@@ -49,7 +49,7 @@ class Tasks:
                 return []
 
     def _job(self, seq: int, id: str, state: str) -> list[Object]:
-        """A command in the background that began or ended."""
+        """Return the line for a background command that started or ended."""
         call = self._asked.get(self._answered)
         if state == RUNNING:
             from travois.context.ledger.extractors import decoded
@@ -69,7 +69,7 @@ class Tasks:
 
 
 def task_line(kind: str, what: str, fact: Spawned, *, session: str) -> Object:
-    """A line that tells of an agent or a command in the background."""
+    """Build a task line."""
     ids: Object = {"session_id": session, "uuid": uuid(session, f"{kind}.{what}")}
     about: Object = {"task_id": fact.id, "tool_use_id": fact.call}
     return {"type": "system", "subtype": kind, **about, **ids}

@@ -123,7 +123,7 @@ function frame({ quiet = false } = {}) {
   ];
   const top = h("section", { id: "top" },
     h("h1", { class: "clamp", title: clean(title) }, title),
-    h("div", { class: "quiet" }, [listed.summary.cwd, listed.summary.id, steps.length ? `${day(steps[0].at)} – ${clock(steps.at(-1).at)}` : "", story.damaged ? `${many(story.damaged, "damaged line")} left out` : ""].filter(Boolean).join(" · ")),
+    h("div", { class: "quiet" }, [listed.summary.cwd, listed.summary.id, steps.length ? `${day(steps[0].at)} – ${clock(steps.at(-1).at)}` : "", story.damaged ? `${many(story.damaged, "damaged line")} skipped` : ""].filter(Boolean).join(" · ")),
     h("dl", { class: "figures" }, figures.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, more ? h("small", {}, ` ${more}`) : "")))),
     steps.length ? h("div", { class: "card plots" }, h("div", { id: "plot" }), h("ul", { class: "legend", id: "legend" })) : h("p", { class: "card empty" }, "No request was sent in this session yet."));
   if (quiet && $("top")) { $("top").replaceWith(top); main.querySelector("[role=tablist]").replaceWith(tabs()); }
@@ -192,14 +192,14 @@ const PANELS = {
       const index = story.byReply.get(miss.seq);
       return [index === undefined ? null : () => go({ step: index + 1, tab: "requests" }), index === undefined ? "–" : count(index + 1), h("span", { class: story.expected[n] ? "tag" : "tag bad" }, story.expected[n] ? "expected" : "unexpected"), miss.cause, miss.detail, count(miss.tokens), dollars(miss.dollars)];
     });
-    return h("div", {}, rows.length ? table("Replies that read less from the cache than they could have", [">Request", "", "Cause", "*Detail", ">Sent again", ">Cost more"], rows) : h("p", { class: "card empty" }, "Every reply read from the cache all that it could."),
+    return h("div", {}, rows.length ? table("Replies that read less from the cache than they could have", [">Request", "", "Cause", "*Detail", ">Resent", ">Extra cost"], rows) : h("p", { class: "card empty" }, "No cache misses: every reply read all it could from the cache."),
       h("p", {}), table("Cost by kind", ["Kind", ">Tokens", ">Cost", ">Share"], kinds));
   },
 
   async compactions() {
     if (!story.compactions.length) return h("p", { class: "card empty" }, "Nothing was compacted in this session.");
     const rows = story.compactions.map((one) => [() => go({ tab: "compactions", compaction: one.entry }), `${one.number}`, day(one.at), one.trigger || one.by, short(one.before), short(one.planned), one.measured ? short(one.measured) : "–", many(one.spans.length, "span"), dollars(one.dollars + one.rewritten), h("span", { class: "tag" }, one.state)]);
-    const made = [table("Compactions: sizes in tokens", [">#", "When", "Trigger", ">Before", ">Planned", ">Measured", "Set aside", ">Cost", "State"], rows)];
+    const made = [table("Compactions: sizes in tokens", [">#", "When", "Trigger", ">Before", ">Planned", ">Measured", "Saved", ">Cost", "State"], rows)];
     const entry = Number(at.compaction) || story.compactions.at(-1).entry;
     const told = compaction(await ask("diff", about({ compaction: entry })));
     if (at.compaction) setTimeout(() => told.scrollIntoView({ block: "start" }));
@@ -210,13 +210,13 @@ const PANELS = {
     const found = await ask("choices", about());
     const good = { allow: "tag good", deny: "tag bad" };
     const rows = found.slice(-1000).reverse().map((one) => [() => go({ step: one.step + 1, tab: "requests" }), clock(one.at), h("span", { class: good[one.kind] || "tag" }, one.kind), one.by, h("span", { class: "clamp" }, one.what), one.why]);
-    return rows.length ? table(`Permission decisions, questions and hooks, the newest first${found.length > 1000 ? ` (1,000 of ${count(found.length)})` : ""}`, ["Time", "", "By", "*What", "Why"], rows) : h("p", { class: "card empty" }, "Nothing was decided in this session yet.");
+    return rows.length ? table(`Permission decisions, questions and hooks, the newest first${found.length > 1000 ? ` (1,000 of ${count(found.length)})` : ""}`, ["Time", "", "By", "*What", "Why"], rows) : h("p", { class: "card empty" }, "No decisions in this session yet.");
   },
 
   async agents() {
     const found = await ask("agents", { session: at.session });
     const rows = found.map((one) => [() => { location.hash = `#${new URLSearchParams({ session: at.session, agent: one.id })}`; }, `${"\u2003".repeat(one.depth)}${one.depth ? "\u2514 " : ""}${one.name || one.id}`, one.kind, h("span", { class: one.state === "running" ? "tag good" : "tag" }, one.state), short(one.tokens), dollars(one.dollars), one.doing, one.what]);
-    return rows.length ? table("Agents, each below the one that started it", ["Agent", "Kind", "State", ">Tokens", ">Cost", "Doing", "*Task"], rows) : h("p", { class: "card empty" }, "This session has started no agents.");
+    return rows.length ? table("Agents, each below the one that started it", ["Agent", "Type", "State", ">Tokens", ">Cost", "Activity", "*Task"], rows) : h("p", { class: "card empty" }, "This session started no agents.");
   },
 
   tasks() {
@@ -227,15 +227,15 @@ const PANELS = {
 
   notes() {
     const held = story.notes;
-    if (!held) return h("p", { class: "card empty" }, "No notes are kept on this session yet.");
+    if (!held) return h("p", { class: "card empty" }, "This session has no notes yet.");
     return h("div", { class: "card" }, h("p", {}, `${count(held.tokens)} tokens, written ${day(held.at)}, up to entry ${count(held.covers)} of the log`), h("pre", {}, held.text));
   },
 
   async search() {
-    if (!find.value.trim()) { find.focus(); return h("p", { class: "card empty" }, "Type words above: all that stand in one text are found."); }
+    if (!find.value.trim()) { find.focus(); return h("p", { class: "card empty" }, "Type words above to search. A text matches if it contains all of them."); }
     const found = await ask("search", about({ words: find.value }));
     const rows = found.map((one) => [() => go({ step: one.step + 1, tab: "requests" }), count(one.entry), clock(one.at), h("span", { class: "tag" }, one.kind), one.title, lit(one.text)]);
-    return rows.length ? table(`${many(found.length, "text")} with “${find.value.trim()}”, the newest first`, [">Entry", "Time", "", "Who", "*Text"], rows) : h("p", { class: "card empty" }, "Nothing in this session holds all of these words.");
+    return rows.length ? table(`${many(found.length, "text")} with “${find.value.trim()}”, the newest first`, [">Entry", "Time", "", "Who", "*Text"], rows) : h("p", { class: "card empty" }, "No text in this session contains all of these words.");
   },
 };
 
@@ -286,15 +286,15 @@ async function detail(index) {
   const ways = { messages: () => messages(body, index, seen), head: () => heading(body, index), bytes: () => bytes(body, index, seen) };
   const turn = (name) => { way = name; buttons.querySelectorAll("button").forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.way === name))); body.replaceChildren(); ways[name](); };
   const buttons = h("div", { class: "buttons" }, [["messages", "Messages"], ["head", `System and ${many(seen.tools, "tool")}`], ["bytes", "Bytes"]].map(([name, text]) => h("button", { class: "plain", "data-way": name, onclick: () => turn(name) }, text)));
-  const meter = h("div", { class: "meter", role: "img", "aria-label": `${kept} of the bytes begin as the request before` }, h("i", {}));
+  const meter = h("div", { class: "meter", role: "img", "aria-label": `${kept} of the bytes match the start of the previous request` }, h("i", {}));
   meter.firstChild.style.width = step.size ? `${(100 * seen.shared) / step.size}%` : "0";
   const facts = [day(step.at), step.model, step.reply ? lasted(step.seconds) : step.failed ? "failed" : "waiting", `${count(step.tokens)} in, ${count(step.usage.output || 0)} out`, dollars(step.dollars), step.stop && step.stop !== "end" && step.stop !== "calls" ? `stopped: ${step.stop}` : ""];
   $("detail").replaceChildren(
     h("h2", {}, `Request ${index + 1}`, h("span", { class: "quiet" }, ` of ${count(story.steps.length)} · turn ${step.turn}`)),
     h("div", { class: "quiet" }, facts.filter(Boolean).join(" · ")), step.failed ? h("div", { class: "fail" }, step.failed) : "", meter,
-    step.moved.length ? h("div", { class: "moved" }, "The prefix was moved by ", step.moved.map(([cause, more]) => [h("span", { class: "tag" }, cause), more ? ` ${more} ` : " "])) : "",
-    h("div", { class: "quiet" }, index ? `${count(seen.shared)} of ${count(step.size)} bytes (${kept}) are those that the request before began with; ${many(fresh, "item")} of ${count(step.items)} ${fresh === 1 ? "is" : "are"} new${seen.gone ? `, ${many(seen.gone, "item")} gave way` : ""}.` : `The first request: ${count(step.size)} bytes, ${many(step.items, "item")}.`),
-    h("div", { class: seen.problem ? "proof bad" : "proof" }, seen.problem || "\u2713 Derived again from the log: byte for byte what was sent."), buttons, body);
+    step.moved.length ? h("div", { class: "moved" }, "Prefix changed by ", step.moved.map(([cause, more]) => [h("span", { class: "tag" }, cause), more ? ` ${more} ` : " "])) : "",
+    h("div", { class: "quiet" }, index ? `${count(seen.shared)} of ${count(step.size)} bytes (${kept}) match the start of the previous request; ${many(fresh, "item")} of ${count(step.items)} ${fresh === 1 ? "is" : "are"} new${seen.gone ? `, ${many(seen.gone, "item")} removed` : ""}.` : `The first request: ${count(step.size)} bytes, ${many(step.items, "item")}.`),
+    h("div", { class: seen.problem ? "proof bad" : "proof" }, seen.problem || "\u2713 Rebuilt from the log: byte for byte what was sent."), buttons, body);
   turn(way);
 }
 
@@ -316,7 +316,7 @@ function messages(body, index, seen) {
 function item(line, { fresh = false, answer = false, query }) {
   const tag = answer ? "reply" : fresh ? "new" : "";
   return h("div", { class: `item ${line.layer}${fresh ? " fresh" : ""}${answer ? " answer" : ""}`, "data-entry": line.entry },
-    h("header", {}, h("b", {}, answer ? "The model answered" : line.layer), tag && !answer ? h("span", { class: "tag" }, tag) : "", h("span", {}, `about ${count(line.tokens)} tokens · entry ${line.entry}`)),
+    h("header", {}, h("b", {}, answer ? "Reply" : line.layer), tag && !answer ? h("span", { class: "tag" }, tag) : "", h("span", {}, `about ${count(line.tokens)} tokens · entry ${line.entry}`)),
     line.parts.map((part, n) => {
       const words = part.kind === "person" || part.kind === "model";
       const pre = h("pre", { class: words ? "words" : null }, part.text);
@@ -338,7 +338,7 @@ async function bytes(body, index, seen) {
   const pre = h("pre", { id: "bytes", "data-start": told.start }, h("span", { class: "faded" }, text(data.slice(0, cut))), h("mark", {}, text(data.slice(cut))));
   let end = told.start + data.length;
   const more = h("button", { class: "plain", onclick: async () => { const next = await ask("bytes", about({ step: index, start: end })); pre.append(h("mark", {}, next.text)); end += new TextEncoder().encode(next.text).length; if (end >= next.size) more.remove(); } }, "More");
-  body.replaceChildren(h("p", { class: "quiet" }, `From byte ${count(told.start)} of ${count(told.size)}; marked is what the request before did not begin with.`), pre, end < told.size ? more : "");
+  body.replaceChildren(h("p", { class: "quiet" }, `From byte ${count(told.start)} of ${count(told.size)}. Marked: what follows the prefix shared with the previous request.`), pre, end < told.size ? more : "");
 }
 
 function compaction({ receipt, dropped, count: total, tokens, kept, summary }) {
@@ -346,12 +346,12 @@ function compaction({ receipt, dropped, count: total, tokens, kept, summary }) {
   const further = (from) => (from < total ? h("button", { class: "plain", onclick: async (event) => { const more = await ask("items", about({ compaction: receipt.entry, first: from, last: total })); event.target.replaceWith(...more.map((line) => item(line, { query })), further(from + more.length)); } }, `Show more (${count(total - from)})`) : "");
   const read = (span, n) => h("li", {}, h("button", { class: "plain", onclick: async (event) => { const pre = h("pre", { class: "scroll" }, await ask("span", about({ compaction: receipt.entry, span: n })).catch((error) => error.message)); event.target.replaceWith(h("b", {}, span.title), pre); } }, span.title || span.file), " ", h("span", { class: "quiet", title: clean(span.file) }, span.file.split("/").at(-1)));
   return h("div", { class: "card section", id: "diff" }, h("h2", {}, `Compaction ${receipt.number}`),
-    h("p", { class: "quiet" }, `${count(receipt.before)} tokens before, ${count(receipt.planned)} planned, ${receipt.measured ? `${count(receipt.measured)} measured` : "not measured yet"}; ${many(kept, "item")} stayed. It starts at ${count(receipt.threshold)} (${receipt.set_by}); took ${lasted(receipt.seconds)}; ${dollars(receipt.dollars)} for the summary, ${dollars(receipt.rewritten)} for sending the rest again.`),
-    receipt.restored.length ? h("p", { class: "quiet" }, `Shown again: ${receipt.restored.join(", ")}`) : "",
+    h("p", { class: "quiet" }, `${count(receipt.before)} tokens before, ${count(receipt.planned)} planned, ${receipt.measured ? `${count(receipt.measured)} measured` : "not measured yet"}; ${many(kept, "item")} kept. Threshold ${count(receipt.threshold)} tokens (${receipt.set_by}); took ${lasted(receipt.seconds)}; ${dollars(receipt.dollars)} for the summary, ${dollars(receipt.rewritten)} for resending the rest.`),
+    receipt.restored.length ? h("p", { class: "quiet" }, `Restored: ${receipt.restored.join(", ")}`) : "",
     h("div", { class: "cols" },
-      h("div", {}, h("h2", {}, `What went: ${many(total, "item")}, about ${short(tokens)} tokens`), h("div", { class: "scroll", id: "went" }, dropped.map((line) => item(line, { query })), further(dropped.length))),
-      h("div", {}, h("h2", {}, "What stands for it"), h("div", { class: "scroll", id: "stands" }, summary.map((text) => h("div", { class: "item summary" }, h("pre", {}, text)))))),
-    receipt.spans.length ? [h("h2", {}, "Where it can be read"), h("ul", {}, receipt.spans.map(read))] : "");
+      h("div", {}, h("h2", {}, `Removed: ${many(total, "item")}, about ${short(tokens)} tokens`), h("div", { class: "scroll", id: "went" }, dropped.map((line) => item(line, { query })), further(dropped.length))),
+      h("div", {}, h("h2", {}, "Summary"), h("div", { class: "scroll", id: "stands" }, summary.map((text) => h("div", { class: "item summary" }, h("pre", {}, text)))))),
+    receipt.spans.length ? [h("h2", {}, "Saved text"), h("ul", {}, receipt.spans.map(read))] : "");
 }
 
 // --- keys and places ----------------------------------------------------------------------------
