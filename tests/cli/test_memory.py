@@ -151,7 +151,9 @@ File: {folder(known) / "reply-in-german.md"}
 def test_an_unknown_name_brings_the_nearest(known: Inside) -> None:
     done = run(known, "show", "reply-german")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "travois: There is no memory 'reply-german'\n  Near it: reply-in-german.\n"
+    assert (
+        done.err == "travois: There is no memory 'reply-german'\n  Did you mean reply-in-german?\n"
+    )
     assert run(known, "forget", "reply-in-german", "nothing-such").code == 2
     assert names(known) == ["reply-in-german"]
 
@@ -176,7 +178,7 @@ def test_an_edit_is_checked_and_what_does_not_pass_is_not_lost(known: Inside) ->
     known.extra["EDITOR"] = "sed -i 's/type: feedback/type: wish/'"
     bad = run(known, "edit", "reply-in-german")
     assert bad.code == 2
-    assert "type 'wish' is none of user, feedback, project, reference" in bad.err
+    assert "type 'wish' is not one of user, feedback, project, reference" in bad.err
     assert path.read_bytes() == before
     draft = re.search(r"kept in (\S+)\.$", bad.err.strip())
     assert draft is not None
@@ -239,7 +241,7 @@ def test_the_doctor_writes_an_index_again_that_was_spoilt(known: Inside) -> None
     index = folder(known) / "MEMORY.md"
     whole = index.read_text()
     index.unlink()
-    assert "`travois memory doctor --fix` writes it again" in run(known, "doctor").out
+    assert "Run `travois memory doctor --fix` to rebuild it" in run(known, "doctor").out
     assert run(known, "doctor", "--fix").out == "All is well with 1 memory.\n"
     assert index.read_text() == whole
 

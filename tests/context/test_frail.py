@@ -74,7 +74,10 @@ def test_what_the_user_asked_for_is_remembered_by_rule(tmp_path: Path) -> None:
 def test_memories_are_put_in_order_by_rule(tmp_path: Path) -> None:
     some = opened(tmp_path, Memory("a", "Deploys are on Fridays.", "project", "Deploys."))
     done = run(some, frail(parent(tmp_path)))
-    assert (done.state, done.alone) == ("completed", "lab/echo-1 is too small for that")
+    assert (done.state, done.alone) == (
+        "completed",
+        "lab/echo-1 is too small for this",
+    )
 
 
 def test_a_window_of_8k_is_kept_by_rule_for_as_long_as_one_talks(tmp_path: Path) -> None:

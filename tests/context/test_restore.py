@@ -294,8 +294,8 @@ def test_files_that_are_too_long_or_not_shown_are_told_to_the_user(tmp_path: Pat
             event = events.receive_nowait()
             warned += [event.text] if isinstance(event, Warned) else []
     assert warned == [
-        f"/etc/hostname is not read: it is outside {tmp_path}, which `travois trust` would allow",
-        f"{tmp_path}/AGENTS.md is too long: the model sees its first lines only",
+        f"/etc/hostname is ignored: it is outside {tmp_path}; `travois trust` would allow it",
+        f"{tmp_path}/AGENTS.md is too long; the model sees only its first lines",
     ]
     (note,) = nested_notes(one)
     assert "Keep it short.\n" in note

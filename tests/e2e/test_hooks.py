@@ -178,7 +178,7 @@ def test_a_prompt_that_a_hook_blocks_never_leaves(house: House) -> None:
         done = house.program.ask("my password is 1234")
         assert api.bodies == []
     assert done.code == 1
-    assert "travois: The prompt was not sent; a hook says: a secret" in done.err
+    assert "travois: The prompt was blocked by a hook: a secret" in done.err
     (log,) = house.program.logs()
     assert "1234" not in log.read_text()
     facts = [entry.fact for entry in house.program.facts()]
@@ -381,5 +381,5 @@ def test_a_hook_that_wants_the_sandbox_does_not_run_where_there_is_none(house: H
     settings = json.loads(settings_with(house, sandbox=True)) | {"sandbox": {"enabled": False}}
     with program.served(["ok"]):
         done = program.ask("go", "--settings", json.dumps(settings))
-    assert "it is to run in the sandbox, and there is none here" in done.err
+    assert "it must run in the sandbox, which is not available here" in done.err
     assert not (program.folder / "inside").exists()

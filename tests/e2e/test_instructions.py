@@ -55,7 +55,7 @@ def test_what_a_stranger_imports_is_told_and_not_read(program: Program) -> None:
         program.url = api.url
         done = program.ask("hello")
         assert "do not tell" not in json.dumps(api.bodies[0])
-        assert f"{key} is not read: it is outside {program.folder}" in done.err
+        assert f"{key} is ignored: it is outside {program.folder}" in done.err
         assert program.run("trust").code == 0
         assert program.ask("hello").err == ""
         assert "do not tell" in json.dumps(api.bodies[1])

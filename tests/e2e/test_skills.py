@@ -103,7 +103,7 @@ def test_the_user_types_one_also_one_that_the_model_may_not_use(
     with lab.server([use("mine"), DONE, DONE]) as api:
         program.url = api.url
         program.ask("hello")
-        assert "Only the user may use it." in results(api.bodies[1])[0]
+        assert "Only the user can use this skill." in results(api.bodies[1])[0]
         program.ask("/mine now")
         api.no_invalid()
     assert "- mine:" not in texts(api.bodies[0])[1]
@@ -139,7 +139,7 @@ def test_what_it_denies_holds_for_one_turn_and_what_means_nothing_is_said_once(
         done = program.ask("work", "--allowedTools", "Bash(touch:*)")
         program.ask("work", "-c", "--allowedTools", "Bash(touch:*)")
         api.no_invalid()
-    assert done.err.count("calm/SKILL.md: model, effort counts only with `context: fork`") == 1
+    assert done.err.count("calm/SKILL.md: model, effort ignored without `context: fork`") == 1
     assert not (program.folder / "a").exists()
     assert (program.folder / "b").exists()
 
@@ -185,7 +185,7 @@ def test_an_agent_knows_its_skills_and_has_its_own_hooks_model_and_effort(
         done = program.ask("work")
         api.no_invalid()
     first, bee = api.bodies[:2]
-    assert "skill no is not told at the start: there is no such skill" in done.err
+    assert "skill no was not preloaded: unknown skill" in done.err
     assert "haiku" in bee["model"] and "haiku" not in first["model"]
     assert (bee["output_config"], "output_config" in first) == ({"effort": "low"}, False)
     assert any("Say hello to" in text for text in texts(bee))

@@ -251,7 +251,7 @@ def test_a_session_that_goes_on_without_mounts_is_told_where_its_files_are(full:
     with full.served([call("Bash", command="cat /tmp/plan.txt"), DONE]) as api:
         full.ask("go on", "--continue", *BYPASS)
         body = json.dumps(api.bodies[-1])
-        assert f"What you made in /tmp before is in: {place.parent}" in body
+        assert f"Files you made in /tmp before are in: {place.parent}" in body
         assert f"/tmp/plan.txt of this session is {place} on disk" in results(api.bodies[-1])[-1]
 
 

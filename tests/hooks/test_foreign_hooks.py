@@ -122,7 +122,7 @@ def test_hooks_of_gemini_hear_and_speak_as_they_are_used_to(home: Home) -> None:
     assert (told["hook_event_name"], told["tool_name"]) == ("AfterTool", "run_shell_command")
     assert "secret" in told["tool_response"]["llmContent"]
     assert home.told("prompt")["prompt"] == "go"
-    assert "hooks.BeforeModel is ignored: there is no such event here" in home.notices
+    assert "hooks.BeforeModel is ignored: unknown event" in home.notices
 
 
 def test_a_hook_of_gemini_blocks_with_exit_2_and_with_deny(home: Home) -> None:

@@ -90,12 +90,12 @@ def test_a_file_of_hooks_is_read_and_what_cannot_be_used_spoils_nothing_else() -
             Hook("http", url="http://x/", on_failure="block", event="Stop", origin="f"),
         ),
         (
-            "f: a hook of PreToolUse is ignored: Invalid enum value 'oracle' - at `$.type`",
-            "f: a hook of PreToolUse is ignored: it has no prompt",
-            "f: a hook of PreToolUse is ignored: it has no command",
-            "f: a hook of PreToolUse is ignored: its matcher '(' is no regular expression: "
+            "f: a PreToolUse hook is ignored: Invalid enum value 'oracle' - at `$.type`",
+            "f: a PreToolUse hook is ignored: prompt is missing",
+            "f: a PreToolUse hook is ignored: command is missing",
+            "f: a PreToolUse hook is ignored: its matcher '(' is not a regular expression: "
             "missing ), unterminated subpattern at position 0",
-            "f: hooks.MoonRise is ignored: there is no such event here",
+            "f: hooks.MoonRise is ignored: unknown event",
             "f: hooks.SessionEnd is ignored: Expected `array`, got `object`",
         ),
     )
@@ -225,7 +225,7 @@ def hears(text: str, event: str = PRE) -> Heard:
         (
             PRE,
             Said("{oops"),
-            hears(f" printed JSON that cannot be used: {MALFORMED}"),
+            hears(f" printed invalid JSON: {MALFORMED}"),
             f"exit 0, bad JSON: {MALFORMED}",
         ),
         ("PermissionRequest", Said("", "why", 2), SILENCE, "exit 2: why"),
@@ -663,7 +663,7 @@ def test_feedback_on_a_call_reaches_the_model_after_its_results(shop: Workshop) 
     one = reader(shop, tree, *script)
     assert play(one) == "end"
     assert sorted(results(one)) == ["saw a", "saw b"]
-    assert notes(one) == ["A hook says of the Read call: mind the style"] * 2
+    assert notes(one) == ["A hook reports on the Read call: mind the style"] * 2
 
 
 def test_a_failure_has_an_event_of_its_own(shop: Workshop) -> None:
@@ -725,7 +725,7 @@ def test_a_hook_may_stop_everything_before_a_call_runs(shop: Workshop) -> None:
 def test_a_blocked_prompt_is_not_sent_and_the_user_is_told(shop: Workshop) -> None:
     tree = on("UserPromptSubmit", shop.recorder("echo 'no secrets' >&2; exit 2"))
     one = reader(shop, tree)
-    assert warnings(one) == ["The prompt was not sent; a hook says: no secrets"]
+    assert warnings(one) == ["The prompt was blocked by a hook: no secrets"]
     assert [told["prompt"] for told in shop.told()] == ["go"]
     assert facts(one, User) == []
     assert outcomes(one) == [("UserPromptSubmit", "blocked: no secrets")]
@@ -756,9 +756,9 @@ def test_long_words_of_a_hook_are_shown_in_part_and_kept_whole(shop: Workshop) -
     assert play(one) == "end"
     ((name, data),) = kept.items()
     (note,) = notes(one)
-    assert "x" * 2000 + "\n[" in note and f"in /kept/{name}]" in note
+    assert "x" * 2000 + "\n[" in note and f"full text: /kept/{name}]" in note
     assert len(note) < 2200
-    assert b"bytes were not kept" in data
+    assert b"bytes omitted" in data
 
 
 def test_a_hook_sends_the_model_back_to_work_until_it_is_content(shop: Workshop) -> None:
@@ -774,7 +774,7 @@ def test_a_hook_sends_the_model_back_to_work_until_it_is_content(shop: Workshop)
 
 def test_a_hook_that_is_never_content_is_overruled(shop: Workshop) -> None:
     one = reader(shop, on("Stop", command("echo again >&2; exit 2")), say("done"))
-    assert "A Stop hook has blocked 8 times in a row: ending." in warnings(one)
+    assert "A Stop hook blocked 8 times in a row; ending the turn." in warnings(one)
     assert notes(one) == ["again"] * 8
     assert facts(one, Ended) == [Ended("end")]
 
@@ -925,7 +925,7 @@ def test_a_server_decides_like_a_command(shop: Workshop, monkeypatch: Any) -> No
 @pytest.mark.parametrize("failure", ["continue", "block"])
 @pytest.mark.parametrize(
     ("path", "timeout", "outcome"),
-    [("/fail", 300, "was answered with status 500"), ("/hang", 0.3, "timed out after 0.3 s")],
+    [("/fail", 300, "the server replied with status 500"), ("/hang", 0.3, "timed out after 0.3 s")],
 )
 def test_a_server_that_fails_or_hangs_blocks_only_if_it_was_told_to(
     shop: Workshop, path: str, timeout: float, outcome: str, failure: str

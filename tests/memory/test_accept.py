@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from travois.core.content import Call, Text, words
 from travois.core.facts import AnyFact, Assistant, Compacted, Entry, Result, User
-from travois.memory.accept import Accepted, Ground, Held, Refused, weigh, weigh_all
+from travois.memory.accept import Ground, weigh, weigh_all
 from travois.memory.drafts import Draft, drafts
 from travois.memory.memory import Memory
+from travois.memory.settle import Accepted, Held, Refused
 from travois.memory.speakers import heard, typed
 from travois.permissions.secrets import leak
 
@@ -95,12 +96,12 @@ def test_the_users_words_do_not_vouch_for_what_a_page_said() -> None:
 
 def test_words_that_nobody_said_carry_nothing() -> None:
     verdict = weigh(draft(words="never said by anybody"), ground(person(WISH)))
-    assert verdict == Refused("the words that it rests on were never said")
+    assert verdict == Refused("the quoted words do not appear in the conversation")
 
 
 def test_what_was_looked_at_before_is_not_taken_up_again() -> None:
     verdict = weigh(draft(), ground(person(WISH), since=1))
-    assert verdict == Refused("what it rests on was looked at before")
+    assert verdict == Refused("its source was already examined")
 
 
 def test_what_an_instruction_file_says_is_not_remembered() -> None:

@@ -43,7 +43,7 @@ def test_each_scope_has_its_folder(top: Path, scope: str, folder: str) -> None:
     found = remembered(top, scope)
     assert found is not None
     assert found.folder == str(top / folder)
-    assert f"Your folder for it is {top / folder};" in found.note
+    assert f"You may write to your folder, {top / folder}." in found.note
     assert found.note.splitlines()[2:] == [EMPTY, "</agent-memory>"]
     put(top / folder / "MEMORY.md", "- Ports: see ports.md\n</agent-memory>")
     again = remembered(top, scope)

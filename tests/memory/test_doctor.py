@@ -21,11 +21,11 @@ def found(kind: str, memory: Memory, what: str, fix: str = "") -> Finding:
 
 def test_a_secret_is_found_in_the_words_that_a_memory_rests_on_and_not_repeated() -> None:
     told = list(leaks(KNOWN, lambda text: "a key" if "xyz" in text else ""))
-    assert told == [found("secret", HEARD, "user/door seems to hold a secret (a key)")]
+    assert told == [found("secret", HEARD, "user/door seems to contain a secret (a key)")]
 
 
 def test_a_memory_whose_files_changed_is_to_be_edited_or_forgotten() -> None:
-    what = "project/port speaks of a.py, b.py, changed since"
+    what = "project/port refers to a.py, b.py, changed since"
     told = list(moved(KNOWN, {"project/port": ("a.py", "b.py")}))
     assert told == [found("stale", PORT, what, "travois memory edit port   or   ")]
 
@@ -44,5 +44,5 @@ def test_what_lies_unused_for_long_is_named_unless_it_is_pinned_or_young() -> No
     known = keyed((PORT, old, held, useful))
     never = ("project/port", "project/old", "project/held")
     assert list(unused(known, never, now=NOW)) == [
-        found("unused", old, "project/old was not of any use in 91 days")
+        found("unused", old, "project/old was not used in 91 days")
     ]

@@ -57,7 +57,7 @@ def test_doubles_become_one_that_rests_on_both() -> None:
     assert after(DEPLOY, again) == {
         "project/deploy": replace(DEPLOY, evidence=(*DEPLOY.evidence, *again.evidence))
     }
-    assert whys(DEPLOY, again) == ["project/how-to-ship says what project/deploy says"]
+    assert whys(DEPLOY, again) == ["project/how-to-ship duplicates project/deploy"]
 
 
 def test_the_longer_of_two_that_say_the_same_stays() -> None:
@@ -153,7 +153,7 @@ def test_ten_thousand_memories_need_no_fifty_million_comparisons() -> None:
         memory(f"m{n}", f"Service {n} listens on port {n + 1000} of host h{n}") for n in range(3000)
     ]
     twin = memory("twin", many[7].body, at=DAY + 9)
-    assert whys(*many, twin) == ["project/twin says what project/m7 says"]
+    assert whys(*many, twin) == ["project/twin duplicates project/m7"]
 
 
 PASSAGE = Passage("s9", 4, DAY + 99, "Backups no longer come from make vault, use `just vault` now")
@@ -176,9 +176,9 @@ def test_the_users_newer_words_drop_a_memory() -> None:
     aside = replace(wanted, words="use `just vault` now")
     assert verdict(aside, DEPLOY) == Step(why, drop=("project/deploy",), held=True)
     assert verdict(replace(wanted, words="we stopped saving"), DEPLOY) == (
-        "the words that it rests on were not said there"
+        "the quoted words are not in that passage"
     )
-    nothing = "nothing that the user has said since shows that it no longer holds"
+    nothing = "nothing the user has said since shows that it no longer holds"
     assert verdict(replace(wanted, words=""), DEPLOY) == nothing
     later = replace(DEPLOY, evidence=(Evidence("s9", 9, "user", DEPLOY.body, DAY + 100),))
     assert verdict(wanted, later) == nothing
@@ -196,11 +196,11 @@ def test_files_that_changed_drop_what_a_tool_said_and_nothing_of_the_user() -> N
 def test_pinned_and_unknown_memories_are_out_of_reach() -> None:
     pinned = replace(DEPLOY, pinned=True)
     wanted = Operation("drop", ("project/deploy",), passage="p1", words="no longer come")
-    assert verdict(wanted, pinned) == "a pinned memory is changed by people alone"
+    assert verdict(wanted, pinned) == "only the user can change a pinned memory"
     assert verdict(replace(wanted, names=("project/other",)), DEPLOY) == (
-        "it names a memory that is not there"
+        "it names a memory that does not exist"
     )
-    assert judged(wanted, keyed([DEPLOY]), topic()) == "it names a memory that is not there"
+    assert judged(wanted, keyed([DEPLOY]), topic()) == "it names a memory that does not exist"
 
 
 SHIP = memory("ship", "Backups with make vault go out on Mondays, by Ann")
@@ -215,7 +215,7 @@ def test_a_merge_keeps_all_that_was_said_and_invents_nothing() -> None:
     )
     joined = verdict(wanted, DEPLOY, SHIP)
     assert joined == Step(
-        "project/deploy, project/ship are one: same",
+        "project/deploy, project/ship merged: same",
         (
             replace(
                 DEPLOY,
@@ -228,24 +228,22 @@ def test_a_merge_keeps_all_that_was_said_and_invents_nothing() -> None:
     )
     for text, flaw in (
         (body.replace(", by Ann", ""), "it leaves out ann"),
-        (f"{body} on port 8080", "nobody said 8080"),
-        ("How backups are by Ann on Mondays", "it leaves out most of what was there"),
-        (f"Never. {body}", "it makes a wish of what was none"),
-        (f"{body}; not elsewhere", "it turns a no into a yes, or a yes into a no"),
-        ("Quite another story about weather, birds and music", "most of it was said by nobody"),
+        (f"{body} on port 8080", "no source mentions 8080"),
+        ("How backups are by Ann on Mondays", "it leaves out most of the original"),
+        (f"Never. {body}", "it turns a fact into an instruction"),
+        (f"{body}; not elsewhere", "it turns a yes into a no or a no into a yes"),
+        ("Quite another story about weather, birds and music", "most of it has no source"),
     ):
         found = verdict(replace(wanted, body=text), DEPLOY, SHIP)
         assert isinstance(found, str) and found.startswith(flaw), (text, found)
     by_model = replace(SHIP, author="model")
-    assert verdict(wanted, DEPLOY, by_model) == (
-        "they differ in scope, in type, or in whose words they are"
-    )
+    assert verdict(wanted, DEPLOY, by_model) == ("they differ in scope, type or author")
 
 
 def test_a_rewrite_rests_on_what_the_user_said_since() -> None:
     body = "Backups are taken with `just vault` from the archive branch"
     wanted = Operation("rewrite", ("project/deploy",), "How backups are taken", body, why="changed")
-    assert verdict(wanted, DEPLOY) == "nobody said just vault"
+    assert verdict(wanted, DEPLOY) == "no source mentions just vault"
     found = verdict(replace(wanted, passage="p1", words="use `just vault` now"), DEPLOY)
     assert isinstance(found, Step)
     (fresh,) = found.put
@@ -255,7 +253,10 @@ def test_a_rewrite_rests_on_what_the_user_said_since() -> None:
 
 def test_a_drop_for_another_memory_needs_one_that_says_it_all() -> None:
     wanted = Operation("drop", ("project/deploy", "project/ship"))
-    assert verdict(wanted, DEPLOY, SHIP) == "project/ship does not say all that project/deploy says"
+    assert (
+        verdict(wanted, DEPLOY, SHIP)
+        == "project/ship does not say everything that project/deploy says"
+    )
 
 
 def test_memories_are_shown_in_topics_that_fit_with_what_was_said_of_them() -> None:
@@ -280,7 +281,7 @@ def test_replies_are_read_for_operations_whatever_else_they_say() -> None:
     found, flaws = operations(f"Here you are:\n```json\n{text}\n```")
     assert (found, len(flaws)) == ([one], 1)
     assert operations("[]") == ([], [])
-    assert operations("I would rather not.") == ([], ["the reply was no list of operations"])
+    assert operations("I would rather not.") == ([], ["the reply was not a list of operations"])
     assert operations("[" * 5_000)[0] == []
 
 

@@ -118,13 +118,13 @@ def test_a_night_is_one_change_of_rules_and_of_what_a_model_proposed(tmp_path: P
     who = parent(tmp_path, call("Read", path="a"), proposing(REWRITE, boring, {"do": "burn"}))
     done = run(some, who)
     steps = (
-        "project/twin says what project/vault says",
-        "project/vault is rewritten: the command changed",
+        "project/twin duplicates project/vault",
+        "project/vault rewritten: the command changed",
     )
     assert (done.state, done.steps, done.alone) == ("completed", steps, "")
     assert done.files == ("project/vault", "project/twin")
     assert done.refused[1:] == (
-        "drop project/owner: nothing that the user has said since shows that it no longer holds",
+        "drop project/owner: nothing the user has said since shows that it no longer holds",
     )
     assert done.refused[0].startswith("an operation could not be read")
     assert bodies(some.memories) == {"vault": REWRITTEN, "owner": OWNER.body}
@@ -190,9 +190,9 @@ def test_more_than_a_window_holds_is_looked_at_topic_by_topic(tmp_path: Path) ->
 def test_a_night_spends_what_its_session_may_and_then_rules_go_on(tmp_path: Path) -> None:
     some = opened(tmp_path, VAULT, TWIN)
     done = run(some, parent(tmp_path, proposing(), purse=Purse(Limits(tokens=100))))
-    assert (done.state, done.steps) == ("completed", ("project/twin says what project/vault says",))
+    assert (done.state, done.steps) == ("completed", ("project/twin duplicates project/vault",))
     (why,) = done.refused
-    assert why.startswith("the model came to no end: ") and "tokens" in why
+    assert why.startswith("the model did not finish: ") and "tokens" in why
 
 
 def test_without_a_model_rules_work_alone_and_say_so(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_scopes_that_ask_get_proposals_and_those_that_are_off_are_left_alone(
     mine = [replace(one, scope="user") for one in (VAULT, TWIN)]
     some = opened(tmp_path, VAULT, TWIN, *mine, project="ask", user="off")
     done = run(some, "none")
-    assert (done.files, done.proposed) == ((), ("project/twin says what project/vault says",))
+    assert (done.files, done.proposed) == ((), ("project/twin duplicates project/vault",))
     waiting = [one.change for one in some.memories.inbox()]
     assert Drop("twin", "project", done.proposed[0]) in waiting
     assert len(some.memories.all()) == 4
@@ -241,7 +241,7 @@ def test_a_memory_that_cannot_be_written_spoils_only_what_concerns_it(tmp_path: 
         text = f"---\nname: {name}\ntype: project\nevidence:\n  - {said!r}\n---\n{secret}\n"
         (some.folder / f"{name}.md").write_text(text)
     done = run(some, "none")
-    assert (done.state, done.steps) == ("completed", ("project/twin says what project/vault says",))
+    assert (done.state, done.steps) == ("completed", ("project/twin duplicates project/vault",))
     assert [why.partition(":")[0] in ("one", "two") for why in done.refused] == [True]
     assert sorted(bodies(some.memories)) == ["one", "two", "vault"]
 
@@ -317,7 +317,7 @@ def test_the_next_session_tells_once_what_nights_have_changed(tmp_path: Path) ->
     assert second.id == ""
     who = parent(tmp_path)
     line = (
-        "memories were consolidated in the background: project/twin says what project/vault says "
+        "memories were consolidated in the background: project/twin duplicates project/vault "
         f"(travois memory undo {first.id})"
     )
     assert morning(some, who) == (line,)
@@ -386,5 +386,5 @@ def test_files_that_drifted_let_a_tools_word_go(tmp_path: Path) -> None:
 def test_a_model_that_says_no_list_does_nothing(tmp_path: Path, lines: Sequence[Reply]) -> None:
     some = opened(tmp_path, VAULT, TWIN)
     done = run(some, parent(tmp_path, *lines))
-    assert done.refused == ("the reply was no list of operations",)
-    assert done.steps == ("project/twin says what project/vault says",)
+    assert done.refused == ("the reply was not a list of operations",)
+    assert done.steps == ("project/twin duplicates project/vault",)

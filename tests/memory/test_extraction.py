@@ -356,7 +356,7 @@ def test_an_exception_for_one_project_leaves_the_rule_for_the_others(tmp_path: P
 @pytest.mark.parametrize(
     ("prompt", "why"),
     [
-        ("Remember this!", "it does not say by itself what is meant"),
+        ("Remember this!", "it does not say by itself what it means"),
         ("Remember to use bun just for now.", "it was not meant to last"),
         ("Don't forget to run the tests for this PR.", "it was not meant to last"),
     ],

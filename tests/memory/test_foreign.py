@@ -44,7 +44,7 @@ def test_the_folder_of_claude_code_is_read_in(memories: FolderMemories, tmp_path
     before = snapshot(theirs)
     environ = {"CLAUDE_CONFIG_DIR": str(tmp_path / "theirs")}
     done = memories.import_from("claude", environ=environ)
-    assert done.refused == ("keys: it holds what looks like a secret (AWS key)",)
+    assert done.refused == ("keys: it seems to contain a secret (AWS key)",)
     assert brief(memories) == [
         ("claude-memory", "reference", "model", "project", "Memory"),
         ("feedback-tests", "feedback", "model", "project", "Run tests with -n 2"),
@@ -55,7 +55,7 @@ def test_the_folder_of_claude_code_is_read_in(memories: FolderMemories, tmp_path
     assert told.evidence[0].session == str(theirs / "feedback_tests.md")
     assert snapshot(theirs) == before
     assert memories.import_from("claude", environ=environ).id == ""
-    assert "read in from claude" in {one.why for one in memories.history()}
+    assert "imported from claude" in {one.why for one in memories.history()}
 
 
 def test_the_folder_of_codex_is_read_in(memories: FolderMemories, tmp_path: Path) -> None:
@@ -131,5 +131,5 @@ def test_a_team_folder_that_leads_elsewhere_does_not_count(
     ours.symlink_to(private)
     assert opened(tmp_path).all() == ()
     assert "team" not in opened(tmp_path).folders()
-    with pytest.raises(Fault, match="cannot be shared: a link leads out"):
+    with pytest.raises(Fault, match="cannot be shared: a symbolic link leads out"):
         share(Home(tmp_path / "home"), project)

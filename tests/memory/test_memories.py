@@ -74,7 +74,7 @@ def test_an_undone_change_leaves_everything_as_it_was(memories: FolderMemories) 
 def test_a_change_that_was_undone_can_be_made_again(memories: FolderMemories) -> None:
     first = memories.apply([Put(UV)], why="one")
     back = memories.undo(first.id)
-    with pytest.raises(Fault, match=f"{first.id} was undone already"):
+    with pytest.raises(Fault, match=f"{first.id} was already undone"):
         memories.undo(first.id)
     memories.undo(back.id)
     assert memories.all() == (stamped(UV),)
@@ -91,7 +91,7 @@ def test_what_was_changed_since_is_not_undone(memories: FolderMemories) -> None:
         memories.undo(first.id)
     assert str(refused.value) == (
         f"{first.id} cannot be undone: use-uv.md was changed since by {second.id} (two)\n"
-        "  Undo that first, or change the file by hand."
+        "  Undo that change first, or edit the file by hand."
     )
     assert memories.all() == kept
     memories.undo(second.id)
@@ -143,7 +143,7 @@ def test_what_is_pinned_is_a_persons(memories: FolderMemories) -> None:
     memories.add(replace(UV, pinned=True))
     mine = replace(stamped(UV), pinned=True)
     done = memories.apply([Put(UV), Drop("use-uv"), Put(replace(PORT, pinned=True))], why="dream")
-    why = "it is pinned, and only a person may change it"
+    why = "it is pinned; only the user can change it"
     assert done.id == ""
     assert done.refused == (f"use-uv: {why}", f"use-uv: {why}", f"port: {why}")
     assert memories.all() == (mine,)
@@ -158,19 +158,22 @@ def test_what_is_pinned_is_a_persons(memories: FolderMemories) -> None:
 @pytest.mark.parametrize(
     ("memory", "why"),
     [
-        (replace(UV, name="../../etc/passwd"), "a name is up to 60 letters and digits in words"),
-        (replace(UV, name="Use-UV"), "there is use-uv, which differs in case only; use that name"),
+        (
+            replace(UV, name="../../etc/passwd"),
+            "a name is up to 60 lowercase letters, digits and single dashes",
+        ),
+        (replace(UV, name="Use-UV"), "use-uv exists and differs only in case; use that name"),
         (replace(UV, name="memory"), "a name is up to 60"),
         (replace(UV, name="a\nb"), "a name is up to 60"),
         (replace(UV, name=""), "a name is up to 60"),
         (replace(UV, name="x" * 61), "a name is up to 60"),
-        (replace(PORT, body="x" * 16_001), "it has 16,001 characters, more than 16,000; split it"),
-        (replace(PORT, body="ghp_" + "a1B2" * 10), "it holds what looks like a secret (GitHub"),
+        (replace(PORT, body="x" * 16_001), "it has 16,001 characters (limit 16,000); split it"),
+        (replace(PORT, body="ghp_" + "a1B2" * 10), "it seems to contain a secret (GitHub"),
         (
             replace(PORT, evidence=(Evidence("s", 1, "user", "AKIA" + "A" * 16),)),
-            "it holds what looks like a secret (AWS key)",
+            "it seems to contain a secret (AWS key)",
         ),
-        (replace(PORT, scope="team"), "memory is off for team"),
+        (replace(PORT, scope="team"), "memory is off for the team scope"),
     ],
 )
 def test_what_is_not_to_be_kept_is_refused(
@@ -185,7 +188,7 @@ def test_what_is_not_to_be_kept_is_refused(
 
 def test_unfit_changes_do_not_keep_others_from_being_made(memories: FolderMemories) -> None:
     done = memories.apply([Drop("nothing"), Put(UV), Put(UV)], why="w")
-    assert done.refused == ("nothing: there is none of that name",)
+    assert done.refused == ("nothing: no memory has that name",)
     assert memories.all() == (stamped(UV),)
     assert memories.apply([Put(UV)], why="again").id == ""
 
@@ -201,7 +204,7 @@ def test_what_a_hand_wrote_around_a_memory_survives_a_rewrite(memories: FolderMe
 
 def test_an_unknown_name_suggests_near_ones(memories: FolderMemories) -> None:
     memories.add(UV)
-    with pytest.raises(Fault, match="There is no memory 'use-vu'\n  Near it: use-uv"):
+    with pytest.raises(Fault, match="There is no memory 'use-vu'\n  Did you mean use-uv"):
         memories.get("use-vu")
     with pytest.raises(Fault, match="There is no memory 'use-uv'"):
         memories.get("use-uv", "user")
@@ -220,9 +223,9 @@ def test_a_proposal_waits_for_a_persons_word(memories: FolderMemories, tmp_path:
     memories.reject(ids[1])
     assert [one.id for one in memories.inbox()] == [ids[2]]
     assert memories.propose([Put(PORT)], why="once more") == ()
-    with pytest.raises(Fault, match="The memory was not changed: x: there is none of that name"):
+    with pytest.raises(Fault, match="The memory was not changed: x: no memory has that name"):
         memories.accept(ids[2])
-    with pytest.raises(Fault, match="No proposal is 'zzz'"):
+    with pytest.raises(Fault, match="No proposal matches 'zzz'"):
         memories.accept("zzz")
 
 
@@ -334,7 +337,7 @@ def test_threads_of_one_process_do_not_get_in_each_others_way(memories: FolderMe
 
 def test_a_long_diff_is_cut_and_says_so(memories: FolderMemories) -> None:
     done = memories.apply([Put(replace(PORT, name=f"p{n}")) for n in range(50)], why="w")
-    assert done.diff.splitlines()[-1] == "… 50 lines more"
+    assert done.diff.splitlines()[-1] == "… 50 more lines"
 
 
 def test_a_name_that_begins_like_the_folder_of_what_is_pinned_is_not_pinned(

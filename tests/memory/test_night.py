@@ -74,17 +74,20 @@ def test_nothing_is_counted_while_a_cheaper_gate_is_closed(tmp_path: Path) -> No
     def tried(gates: Gates, *, now: float) -> Seen | str:
         return night.gate(tmp_path, gates, now=now, sessions=sessions)
 
-    assert tried(Gates(enabled=False), now=NOW) == "dreaming is switched off"
+    assert tried(Gates(enabled=False), now=NOW) == "dreaming is turned off"
     begun(tmp_path).done()
     last = night.look(tmp_path).last
-    assert tried(Gates(), now=last + HOUR) == "the last consolidation was 1.0 of 24 hours ago"
+    assert (
+        tried(Gates(), now=last + HOUR)
+        == "1.0 of 24 hours have passed since the last consolidation"
+    )
     assert asked == []
     assert tried(Gates(), now=last + 25 * HOUR) == (
-        "4 sessions since the last consolidation; it waits for 5"
+        "4 of 5 sessions have run since the last consolidation"
     )
     os.utime(tmp_path / night.SCANNED, (last + 25 * HOUR,) * 2)
     told = tried(Gates(sessions=3), now=last + 25 * HOUR + 599)
-    assert told == "sessions were counted less than 10 minutes ago"
+    assert told == "sessions were last counted less than 10 minutes ago"
     assert tried(Gates(sessions=3), now=last + 25 * HOUR + 601) == night.look(tmp_path)
     assert asked == [last, last]
 

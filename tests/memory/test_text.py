@@ -129,10 +129,10 @@ def test_bad_front_matter_is_told_and_its_text_is_kept() -> None:
     assert page == Page(
         Memory("a", "B", "project", "B", author="tool"),
         (
-            "type 'wish' is none of user, feedback, project, reference",
-            "author 'me' is none of user, model, tool",
-            "modified is no time such as 2026-01-31T12:00:00Z",
-            "anchors has an item that is no `sha256 path`",
+            "type 'wish' is not one of user, feedback, project, reference",
+            "author 'me' is not one of user, model, tool",
+            "modified is not a time such as 2026-01-31T12:00:00Z",
+            "anchors has an item that is not `sha256 path`",
         ),
     )
 
@@ -178,4 +178,4 @@ def test_a_change_is_shown_as_a_short_diff() -> None:
 """)
     assert changes(SAMPLE, None).startswith("--- use-uv.md\n+++ /dev/null\n-Use uv: never pip")
     long = Memory("a", "b", "user", "\n".join(map(str, range(100))))
-    assert changes(None, long).splitlines()[-1] == "… 79 lines more"
+    assert changes(None, long).splitlines()[-1] == "… 79 more lines"

@@ -50,13 +50,13 @@ def test_files_that_are_no_memories_are_told_and_left_alone(
     os.mkfifo(folder / "pipe.md")
     wrong = whats(memories)
     assert wrong == {
-        "binary.md": "a memory is not read: it is not text",
-        "huge.md": "a memory is not read: it has 5,000,000 bytes, more than 4,194,304",
+        "binary.md": "a memory cannot be read: it is a binary file",
+        "huge.md": "a memory cannot be read: it has 5,000,000 bytes (limit 4,194,304)",
         "front.md": "the front matter has no end; put a line of --- below it",
         "long.md": "a line has more than 4,000 characters",
-        "folder.md": "a memory is not read: Is a directory",
-        "pipe.md": "a memory is not read: it is not a plain file",
-        "MEMORY.md": "the index does not tell what is there",
+        "folder.md": "a memory cannot be read: Is a directory",
+        "pipe.md": "a memory cannot be read: it is not a regular file",
+        "MEMORY.md": "the index does not match the memories",
     }
     assert all(flaw.fix for flaw in memories.flaws())
     names = ["READ ME", "front", "latin", "long", "use-uv"]
@@ -78,7 +78,7 @@ def test_a_file_that_a_person_called_by_an_odd_name_can_be_changed(
     assert memories.apply([Put(replace(told, body="Quiet."))], why="w").refused == ()
     assert memories.get("READ ME").body == "Quiet."
     assert memories.apply([Put(replace(told, name="read me"))], why="w").refused == (
-        "read me: there is READ ME, which differs in case only; use that name",
+        "read me: READ ME exists and differs only in case; use that name",
     )
 
 
@@ -86,7 +86,7 @@ def test_a_name_that_is_not_text_is_told(memories: FolderMemories, folder: Path)
     with open(os.fsencode(folder) + b"/caf\xe9.md", "wb") as file:
         file.write(b"x")
     assert next(flaw.what for flaw in memories.flaws()) == (
-        "a memory is not read: its name is not text"
+        "a memory cannot be read: its name is not valid UTF-8"
     )
     assert memories.apply([Put(PORT)], why="w").refused == ()
     assert [one.name for one in memories.all()] == ["port", "use-uv"]
@@ -104,18 +104,18 @@ def test_links_are_never_followed(memories: FolderMemories, folder: Path, tmp_pa
     (folder / "inbox").symlink_to(outside)
     assert memories.all() == (stamped(UV),)
     assert whats(memories) == {
-        "port.md": "a memory is not read: it is a link, and links are not followed here",
-        "pinned": "it is not used: it is a link, and links are not followed here",
-        "topics": "it is not used: it is a link, and links are not followed here",
+        "port.md": "a memory cannot be read: it is a symbolic link, and links are not followed",
+        "pinned": "the folder is ignored: it is a symbolic link, and links are not followed",
+        "topics": "the folder is ignored: it is a symbolic link, and links are not followed",
     }
     done = memories.apply([Put(PORT), Put(replace(UV, body="More."))], why="w")
-    assert done.refused == ("port: it is a link, and links are not followed here",)
-    with pytest.raises(Fault, match="it is a link"):
+    assert done.refused == ("port: it is a symbolic link, and links are not followed",)
+    with pytest.raises(Fault, match="it is a symbolic link"):
         memories.add(replace(PORT, name="mine", pinned=True))
-    with pytest.raises(Fault, match="it is a link"):
+    with pytest.raises(Fault, match="it is a symbolic link"):
         memories.propose([Put(PORT)], why="w")
     many = [Put(Memory(f"m{n}", "x" * 100, "project")) for n in range(250)]
-    with pytest.raises(Fault, match="it is a link"):
+    with pytest.raises(Fault, match="it is a symbolic link"):
         memories.apply(many, why="an index of several pages")
     assert [one.name for one in memories.all()] == ["use-uv"]
     assert [path.name for path in outside.iterdir()] == ["more.md"]
@@ -132,7 +132,7 @@ def test_what_lies_where_the_index_belongs_is_kept_beside_it(
     kept = list(folder.glob("MEMORY.md.*.kept"))
     assert [path.read_bytes() for path in kept] == [b"\0\xff junk"]
     assert (folder / "MEMORY.md").read_text().count("\n") == 2
-    assert list(whats(memories).values()) == ["it lay where the index belongs"]
+    assert list(whats(memories).values()) == ["it was moved aside because the index belongs there"]
     kept[0].unlink()
     (folder / "MEMORY.md").unlink()
     (folder / "MEMORY.md").mkdir()
@@ -164,7 +164,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_and_read(humble: Path) -> No
     memories.add(UV)
     folder = memories.folders()["project"]
     folder.chmod(0o500)
-    assert whats(memories) == {folder.name: "it cannot be written to"}
+    assert whats(memories) == {folder.name: "the folder is not writable"}
     with pytest.raises(Fault, match="Memory cannot be written"):
         memories.apply([Put(PORT), Put(replace(PORT, name="mine", scope="user"))], why="w")
     assert opened(humble).all() == (stamped(UV),)
@@ -253,6 +253,6 @@ def test_a_lost_version_is_not_undone(
     name = memories.history()[0].files[0].before
     blob = tmp_path / "home/memory/.history/blobs" / name[:2] / name[2:]
     blob.write_bytes(b"damaged")
-    with pytest.raises(Fault, match="What was there before is lost"):
+    with pytest.raises(Fault, match="The earlier version is lost"):
         memories.undo(done.id)
     assert memories.get("use-uv").body == "Otherwise."

@@ -175,7 +175,7 @@ def test_a_link_that_was_put_there_after_the_check_is_not_followed(
     found = disk.library().standing()
     assert found.files == ()
     (notice,) = found.notices
-    assert notice.startswith(f"{app}/AGENTS.md is not read: ")
+    assert notice.startswith(f"{app}/AGENTS.md is ignored: ")
 
 
 def test_the_users_own_files_may_import_from_anywhere(disk: Disk) -> None:
@@ -203,8 +203,8 @@ def test_what_cannot_be_shown_is_told(disk: Disk) -> None:
     assert [disk.short(file.path) for file in found.files] == ["code/app/CLAUDE.local.md"]
     app = disk.top / "code/app"
     assert found.notices == (
-        f"{app}/AGENTS.md is not read: it has 4,194,305 bytes, more than 4,194,304",
-        f"{app}/CLAUDE.md is not read: it is not text",
+        f"{app}/AGENTS.md is ignored: it has 4,194,305 bytes (limit 4,194,304)",
+        f"{app}/CLAUDE.md is ignored: it is a binary file",
     )
 
 
@@ -216,7 +216,7 @@ def test_a_strangers_file_above_the_project_is_not_followed(disk: Disk) -> None:
     found = disk.library().standing()
     assert [disk.short(file.path) for file in found.files] == ["code/app/AGENTS.md"]
     (notice,) = found.notices
-    assert notice.endswith("it belongs to someone else, and is above the project")
+    assert notice.endswith("it is above the project and belongs to another user")
 
 
 def test_excluded_files_are_left_out_unless_the_machine_asks_for_them(disk: Disk) -> None:

@@ -46,7 +46,7 @@ def test_flawed_files_are_told_and_left_out(tmp_path: Path) -> None:
     (folder / "out.md").symlink_to(tmp_path / "secret.md")
     found, notices = commands(Home(tmp_path / "home"), str(root), str(root), environ={})
     assert list(found) == ["good"]
-    assert [notice.partition(" is left out: ")[0] for notice in notices] == [
+    assert [notice.partition(" is ignored: ")[0] for notice in notices] == [
         str(folder / name) for name in ("bad.toml", "binary.md", "out.md")
     ]
 

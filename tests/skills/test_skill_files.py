@@ -76,7 +76,7 @@ def test_flawed_files_are_told_and_links_out_of_a_stranger_are_left_out(
     (tmp_path / "repo/.agents").symlink_to(folder)
     found = DiskSkills(places).standing()
     assert [one.name for one in found.skills] == ["good"]
-    assert [notice.partition(" is left out: ")[0] for notice in found.notices] == [
+    assert [notice.partition(" is ignored: ")[0] for notice in found.notices] == [
         str(folder / "skills" / name / "SKILL.md") for name in ("binary", "empty", "out")
     ]
     trusting = DiskSkills(replace(places, trusted=True))
@@ -144,7 +144,7 @@ def plugin(folder: Path, name: str) -> Path:
 def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places) -> None:
     folder = plugin(tmp_path / "kit", "kit")
     found, notices = plugins([str(folder), str(tmp_path / "none")], places.root)
-    assert [notice.partition(" is left out: ")[0] for notice in notices] == [
+    assert [notice.partition(" is ignored: ")[0] for notice in notices] == [
         f"plugin {tmp_path / 'none'}"
     ]
     (kit,) = found
@@ -187,7 +187,7 @@ def test_what_claude_code_installed_and_enabled_counts_where_it_lies(
     found = loaded()
     assert [one.name for one in found.plugins] == ["kit", "docs"]
     assert found.notices == (
-        "plugin far@shop is left out: it is enabled, but Claude Code has not installed it here",
+        "plugin far@shop is ignored: it is enabled, but Claude Code has not installed it",
     )
     standing = DiskSkills(replace(places, plugins=found.plugins)).standing()
     assert {one.name for one in standing.skills} == {"kit:plan", "docs:pdf"}
@@ -213,7 +213,7 @@ def test_a_folder_may_offer_several_plugins_and_a_plugin_single_files(
     put(shop / "b/x/critic.md", "---\nname: critic\ndescription: d\n---\nCriticise.")
     put(tmp_path / "off/plugin.json", '{"name": "off", "defaultEnabled": false}')
     found, notices = plugins([str(shop), str(tmp_path / "off")], places.root)
-    assert notices == ("plugin b: its lspServers means nothing here",)
+    assert notices == ("plugin b: not supported here: lspServers",)
     standing = DiskSkills(replace(places, plugins=found)).standing()
     assert [one.name for one in standing.skills] == ["a:alone"]
     told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
@@ -237,7 +237,7 @@ def test_what_a_plugin_asks_for_is_filled_in_and_what_is_missing_is_told(
     assert (kit.servers[0][1], notices) == ({"s": filled}, ())
     assert (tmp_path / "keep/kit").is_dir()
     _, notices = plugins([str(tmp_path / "kit")], places.root)
-    assert notices == ("plugin kit asks for level: say it in pluginConfigs.kit.options",)
+    assert notices == ("plugin kit needs level: set it in pluginConfigs.kit.options",)
 
 
 def test_plugins_of_a_project_and_their_hooks_wait_for_trust(

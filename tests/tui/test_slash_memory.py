@@ -72,7 +72,7 @@ def test_a_wrong_word_or_name_is_told_with_what_there_is(options: Options) -> No
     wrong, none = answers(options, "/memory frobnicate", "/memory show nothing")
     assert wrong is not None
     assert "Unknown subcommand: /memory frobnicate" in wrong
-    assert none == "There is no memory 'nothing'\n  `travois memory` lists what there is."
+    assert none == "There is no memory 'nothing'\n  Run `travois memory` to list them."
 
 
 def test_secrets_typed_after_a_hash_are_not_kept(options: Options) -> None:

@@ -1,4 +1,4 @@
-"""Hooks as settings write them, and when they listen."""
+"""Hooks as settings files declare them, and the rules for which hook runs on which event."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 
 from travois.hooks.events import EVENTS, TOOLS, AnyOccasion
 from travois.permissions.rules import Use, matches
-from travois.permissions.rules import parse as rule
+from travois.permissions.rules import parse as parse_permission_rule
 
 COMMAND = 600.0
 CALLED = 60.0
 PROMPTED = 30.0
 LEAVING = 1.5
 LONGEST_LEAVING = 60.0
-"""How many seconds a hook has: in general, as a callback, before a prompt, when one leaves."""
+"""Hook timeouts: usual, callback, before a prompt, at the end of a session and its maximum."""
 Type = Literal["command", "http", "callback", "prompt", "agent", "mcp_tool"]
 NEEDED = {
     "command": ("command",),
@@ -27,7 +27,7 @@ NEEDED = {
     "agent": ("prompt",),
     "mcp_tool": ("server", "tool"),
 }
-"""What each type cannot do without."""
+"""The required fields of each hook type."""
 PATIENCE = {"prompt": PROMPTED, "agent": CALLED}
 EARLY = ("SessionStart", "Setup")
 """Events that come before any server has started."""
@@ -54,18 +54,18 @@ ALSO = {"ApplyPatch": ("apply_patch", "Edit", "Write", "MultiEdit")}
 
 
 class Hook(msgspec.Struct, frozen=True, rename="camel"):
-    """One handler as settings write it, with the event, the matcher and the file around it."""
+    """One hook from a settings file, with its event, its matcher and the file that declares it."""
 
     type: Type
     command: str = ""
-    """What is run; for a callback, its name."""
+    """The command line; for a callback, its name."""
     args: tuple[str, ...] | None = None
     shell: Literal["bash", "powershell"] = "bash"
     url: str = ""
     headers: dict[str, str] = {}
     allowed_env_vars: tuple[str, ...] = ()
     prompt: str = ""
-    """What a model is asked; the event stands for `$ARGUMENTS` in it."""
+    """The prompt for a model; `$ARGUMENTS` in it is replaced by the event."""
     model: str = ""
     continue_on_block: bool = False
     server: str = ""
@@ -76,21 +76,21 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
     timeout: Annotated[float, msgspec.Meta(gt=0)] | None = None
     on_failure: Literal["continue", "block"] = "continue"
     status_message: str = ""
-    """What the person reads while it runs."""
+    """The text shown to the user while the hook runs."""
     once: bool = False
     aside: bool = msgspec.field(default=False, name="async")
     rewake: bool = msgspec.field(default=False, name="asyncRewake")
     env: tuple[str, ...] = ()
     """Variables of ours that it gets although they look like secrets; only the user's own does."""
     sandbox: bool | None = None
-    """Whether it runs in the sandbox; none for what the settings say of all hooks."""
+    """True to run in the sandbox, False not to; None for the general setting."""
     event: str = ""
     matcher: str = ""
     origin: str = ""
     own: bool = False
-    """Whether the user wrote it, and not a workspace, a plugin, a skill or an agent."""
+    """True if the user wrote it, and not a workspace, a plugin, a skill or an agent."""
     dialect: Literal["", "gemini"] = ""
-    """Whose words it speaks, if not those of everybody else."""
+    """The agent whose payload format the hook expects; empty for Claude Code's."""
     plugin: str = ""
     keeps: str = ""
     """The folder of the plugin that brings it, and where that keeps things."""
@@ -99,14 +99,14 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def name(self) -> str:
-        """What it runs, for people."""
+        """Return the command, URL, prompt or MCP tool that identifies the hook to people."""
         if self.type == "mcp_tool":
             return f"{self.server}: {self.tool}"
         return self.url or self.prompt or " ".join((self.command, *(self.args or ())))
 
     @property
     def patience(self) -> float:
-        """How many seconds it has."""
+        """Return the timeout in seconds."""
         if self.event == "SessionEnd":
             return min(self.timeout or LEAVING, LONGEST_LEAVING)
         usual = PROMPTED if self.event == "UserPromptSubmit" else COMMAND
@@ -114,7 +114,7 @@ class Hook(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def background(self) -> bool:
-        """Whether nobody waits for it; what a notification says changes nothing."""
+        """Return whether the hook runs in the background; a `Notification` hook always does."""
         loose = self.aside or self.rewake or self.event == "Notification"
         return loose and self.type == "command"
 
@@ -124,7 +124,7 @@ Callback = Callable[[dict[str, Any]], Awaitable[object]]
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """A hook of whoever drives the session from code."""
+    """A hook that an SDK program registers from code."""
 
     event: str
     call: Callback
@@ -134,7 +134,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 def called(listeners: Iterable[Listener]) -> tuple[tuple[Hook, ...], dict[str, Callback]]:
-    """These as hooks, and what each of them calls, by its name."""
+    """Turn SDK listeners into hooks, and return their callbacks by hook name."""
     calls = {f"callback {number}": one for number, one in enumerate(listeners, 1)}
     hooks = tuple(
         Hook(
@@ -151,30 +151,30 @@ def called(listeners: Iterable[Listener]) -> tuple[tuple[Hook, ...], dict[str, C
 
 
 class Group(msgspec.Struct, frozen=True):
-    """Handlers under one matcher."""
+    """The hooks under one matcher."""
 
     hooks: tuple[object, ...]
     matcher: str = ""
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """The hooks of one file, and what the user should know of the rest."""
+    """The hooks of one file, and notices about entries that were ignored."""
 
     hooks: tuple[Hook, ...] = ()
     notices: tuple[str, ...] = ()
 
 
 def parse(tree: Mapping[str, object], *, origin: str, whose: str = "") -> Parsed:
-    """Read the `hooks` of one settings file; what cannot be used spoils nothing else.
+    """Parse the `hooks` of one settings file; an invalid entry does not affect the others.
 
-    Those of a child (`whose`) hear of it alone: its `Stop` is that of a child.
+    Hooks of a subagent (`whose`) run for it alone: its `Stop` counts as `SubagentStop`.
     """
     hooks: list[Hook] = []
     notices: list[str] = []
     for written, groups in tree.items():
         event = "SubagentStop" if whose and written == "Stop" else written
         if event not in EVENTS:
-            notices.append(f"{origin}: hooks.{event} is ignored: there is no such event here")
+            notices.append(f"{origin}: hooks.{event} is ignored: unknown event")
             continue
         try:
             told = msgspec.convert(groups, tuple[Group, ...])
@@ -190,38 +190,40 @@ def parse(tree: Mapping[str, object], *, origin: str, whose: str = "") -> Parsed
 def _collect(
     group: Group, event: str, *, origin: str, hooks: list[Hook], notices: list[str]
 ) -> None:
+    """Parse the hooks of one group into `hooks`, or say in `notices` why one is ignored."""
     for written in group.hooks:
         try:
             hook = msgspec.convert(written, Hook)
         except msgspec.ValidationError as error:
-            notices.append(f"{origin}: a hook of {event} is ignored: {error}")
+            notices.append(f"{origin}: a {event} hook is ignored: {error}")
             continue
         if why := _unusable(hook, event, group.matcher):
-            notices.append(f"{origin}: a hook of {event} is ignored: {why}")
+            notices.append(f"{origin}: a {event} hook is ignored: {why}")
             continue
         around = {"event": event, "matcher": group.matcher, "origin": origin, "own": False}
         hooks.append(msgspec.structs.replace(hook, **around))
 
 
 def _unusable(hook: Hook, event: str, matcher: str) -> str:
+    """Return why a hook cannot be used, or an empty string."""
     if hook.type == "callback":
-        return "only a program that drives the session has callbacks"
+        return "only SDK programs can register callbacks"
     for field in NEEDED[hook.type]:
         if not getattr(hook, field):
-            return f"it has no {field}"
+            return f"{field} is missing"
     if hook.type == "mcp_tool" and event in EARLY:
-        return "no server has started by then"
+        return "no MCP server has started by then"
     try:
         re.compile(matcher)
     except re.error as error:
-        return f"its matcher {matcher!r} is no regular expression: {error}"
+        return f"its matcher {matcher!r} is not a regular expression: {error}"
     return ""
 
 
 def listening(
     hooks: Iterable[Hook], occasion: AnyOccasion, use: Use | None, *, whose: str = ""
 ) -> tuple[Hook, ...]:
-    """Those that want to hear of this, each once however many files name it."""
+    """Return the hooks that match this event, each once however many files declare it."""
     found: dict[object, Hook] = {}
     for hook in sorted(hooks, key=lambda hook: hook.dialect):
         if hook.event != occasion.event or not matching(hook, occasion.subject):
@@ -235,6 +237,7 @@ def listening(
 
 
 def _bare(hook: Hook) -> Hook:
+    """Return the hook without the fields that do not change its effect, to find duplicates."""
     own = hook.own and bool(hook.env)
     return msgspec.structs.replace(
         hook, matcher="", origin="", dialect="", status_message="", own=own
@@ -242,7 +245,7 @@ def _bare(hook: Hook) -> Hook:
 
 
 def matching(hook: Hook, subject: str) -> bool:
-    """Whether the hook's matcher means this: one of a list of names, or a regular expression."""
+    """Return whether the hook's matcher, a list of names or a regular expression, matches."""
     matcher = hook.matcher
     if matcher in ("", "*") or not subject:
         return True
@@ -262,7 +265,7 @@ def matching(hook: Hook, subject: str) -> bool:
 
 
 def abroad(subject: str) -> str:
-    """What a tool is called in the other dialect; anything else is called the same."""
+    """Return Gemini CLI's name of a tool; other names stay as they are."""
     return ABROAD.get(subject, subject)
 
 
@@ -272,10 +275,10 @@ def _pattern(matcher: str) -> re.Pattern[str]:
 
 
 def _holds(condition: str, use: Use | None) -> bool:
-    """Whether a call is what the rule speaks of; a rule that cannot be read holds."""
+    """Return whether a call matches the hook's `if` rule; an unreadable rule matches."""
     if use is None:
         return False
     try:
-        return matches(rule(condition, "ask"), use)
+        return matches(parse_permission_rule(condition, "ask"), use)
     except ValueError:
         return True

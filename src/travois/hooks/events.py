@@ -1,4 +1,4 @@
-"""What hooks hear of: each event with its own fields, spelt as other agents spell them."""
+"""Hook events, each with its own fields, under the names that Claude Code uses."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import msgspec
 
 
 class Occasion(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="hook_event_name"):
-    """Something that hooks may hear of and, for some, have a say in."""
+    """An event that hooks can observe and, for some events, decide on."""
 
     @property
     def event(self) -> str:
-        """Its name in settings."""
+        """Return the event's name in settings."""
         return type(self).__name__
 
     @property
     def subject(self) -> str:
-        """What a matcher is held against; empty for events that have no such thing."""
+        """Return the text that matchers are tested against; empty for events without one."""
         return str(getattr(self, SUBJECTS.get(self.event, ""), ""))
 
 
 class SessionStart(Occasion, frozen=True, tag=True):
-    """A session begins or goes on."""
+    """A session starts or resumes."""
 
     source: Literal["startup", "resume", "clear", "compact", "fork"]
     session_title: str = ""
@@ -33,26 +33,26 @@ class SessionStart(Occasion, frozen=True, tag=True):
 
 
 class Setup(Occasion, frozen=True, tag=True):
-    """A folder is made ready for work, because somebody asked for that."""
+    """The user asks to set up a folder for work."""
 
     trigger: Literal["init", "maintenance"]
 
 
 class SessionEnd(Occasion, frozen=True, tag=True):
-    """A session is left."""
+    """A session ends."""
 
     reason: Literal["clear", "resume", "logout", "prompt_input_exit", "other"]
 
 
 class UserPromptSubmit(Occasion, frozen=True, tag=True):
-    """A person says something; a block keeps it from the model."""
+    """The user submits a prompt; a block keeps it from the model."""
 
     prompt: str
     session_title: str = ""
 
 
 class UserPromptExpansion(Occasion, frozen=True, tag=True):
-    """A command of the user's own, or a server's prompt, is about to become what it stands for."""
+    """A custom command or an MCP prompt is about to be expanded."""
 
     expansion_type: Literal["slash_command", "mcp_prompt"]
     command_name: str
@@ -62,7 +62,7 @@ class UserPromptExpansion(Occasion, frozen=True, tag=True):
 
 
 class PreToolUse(Occasion, frozen=True, tag=True):
-    """A call is about to run."""
+    """A tool call is about to run."""
 
     tool_name: str
     tool_input: object
@@ -70,7 +70,7 @@ class PreToolUse(Occasion, frozen=True, tag=True):
 
 
 class PermissionRequest(Occasion, frozen=True, tag=True):
-    """A person is about to be asked about a call."""
+    """The user is about to be asked for permission."""
 
     tool_name: str
     tool_input: object
@@ -78,7 +78,7 @@ class PermissionRequest(Occasion, frozen=True, tag=True):
 
 
 class PermissionDenied(Occasion, frozen=True, tag=True):
-    """A call was denied."""
+    """A tool call was denied."""
 
     tool_name: str
     tool_input: object
@@ -87,7 +87,7 @@ class PermissionDenied(Occasion, frozen=True, tag=True):
 
 
 class PostToolUse(Occasion, frozen=True, tag=True):
-    """A call went well."""
+    """A tool call succeeded."""
 
     tool_name: str
     tool_input: object
@@ -97,7 +97,7 @@ class PostToolUse(Occasion, frozen=True, tag=True):
 
 
 class PostToolUseFailure(Occasion, frozen=True, tag=True):
-    """A call failed."""
+    """A tool call failed."""
 
     tool_name: str
     tool_input: object
@@ -108,7 +108,7 @@ class PostToolUseFailure(Occasion, frozen=True, tag=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """One call of a reply with what the model sees of its result."""
+    """A tool call of a reply with the result that the model sees."""
 
     tool_name: str
     tool_input: object
@@ -117,13 +117,13 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class PostToolBatch(Occasion, frozen=True, tag=True):
-    """All calls of one reply are answered."""
+    """All tool calls of one reply have results."""
 
     tool_calls: tuple[Answered, ...]
 
 
 class Notification(Occasion, frozen=True, tag=True):
-    """A person's attention is wanted."""
+    """The user's attention is needed."""
 
     message: str
     notification_type: str
@@ -131,7 +131,7 @@ class Notification(Occasion, frozen=True, tag=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """Something that goes on in the background."""
+    """A background shell command or subagent."""
 
     id: str
     type: Literal["shell", "subagent"]
@@ -140,7 +140,7 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 class Stop(Occasion, frozen=True, tag=True):
-    """The model has said its last word; a block sends it back to work."""
+    """The model finished its turn; a block makes it continue."""
 
     stop_hook_active: bool
     last_assistant_message: str
@@ -149,7 +149,7 @@ class Stop(Occasion, frozen=True, tag=True):
 
 
 class StopFailure(Occasion, frozen=True, tag=True):
-    """A turn ended because the provider failed."""
+    """A turn ended because of an API error."""
 
     error: str
     error_details: str = ""
@@ -157,14 +157,14 @@ class StopFailure(Occasion, frozen=True, tag=True):
 
 
 class SubagentStart(Occasion, frozen=True, tag=True):
-    """A child agent begins."""
+    """A subagent starts."""
 
     agent_id: str
     agent_type: str
 
 
 class SubagentStop(Occasion, frozen=True, tag=True):
-    """A child agent has said its last word."""
+    """A subagent finished."""
 
     agent_id: str
     agent_type: str
@@ -174,22 +174,22 @@ class SubagentStop(Occasion, frozen=True, tag=True):
 
 
 class Listed(Occasion, frozen=True):
-    """Something on the model's list."""
+    """An event about one item of the todo list."""
 
     task_id: str
     task_subject: str
 
 
 class TaskCreated(Listed, frozen=True, tag=True):
-    """The model puts something on its list; a block keeps the list as it was."""
+    """The model adds a todo; a block leaves the list unchanged."""
 
 
 class TaskCompleted(Listed, frozen=True, tag=True):
-    """The model says that something on its list is done; a block keeps the list as it was."""
+    """The model marks a todo as done; a block leaves the list unchanged."""
 
 
 class ModelSwitch(Occasion, frozen=True):
-    """From one model to another."""
+    """A switch from one model to another."""
 
     from_model: str
     to_model: str
@@ -200,15 +200,15 @@ class ModelSwitch(Occasion, frozen=True):
 
 
 class PreModelSwitch(ModelSwitch, frozen=True, tag=True):
-    """Another model is about to answer."""
+    """The session is about to switch to another model."""
 
 
 class PostModelSwitch(ModelSwitch, frozen=True, tag=True):
-    """Another model answers from here on."""
+    """The session switched to another model."""
 
 
 class Elicitation(Occasion, frozen=True, tag=True):
-    """A server of tools wants to know something from the person."""
+    """An MCP server asks the user for input."""
 
     mcp_server_name: str
     message: str
@@ -219,7 +219,7 @@ class Elicitation(Occasion, frozen=True, tag=True):
 
 
 class ElicitationResult(Occasion, frozen=True, tag=True):
-    """The person has answered a server, which is told next."""
+    """The user answered an MCP server; the answer is about to be sent."""
 
     mcp_server_name: str
     action: str
@@ -229,28 +229,28 @@ class ElicitationResult(Occasion, frozen=True, tag=True):
 
 
 class PreCompact(Occasion, frozen=True, tag=True):
-    """The conversation is about to be summarised."""
+    """The conversation is about to be compacted."""
 
     trigger: Literal["manual", "auto"]
     custom_instructions: str
 
 
 class PostCompact(Occasion, frozen=True, tag=True):
-    """The conversation was summarised."""
+    """The conversation was compacted."""
 
     trigger: Literal["manual", "auto"]
     compact_summary: str
 
 
 class ConfigChange(Occasion, frozen=True, tag=True):
-    """A settings file has changed."""
+    """A settings file changed."""
 
     source: str
     file_path: str = ""
 
 
 class InstructionsLoaded(Occasion, frozen=True, tag=True):
-    """A file of instructions was read."""
+    """An instruction file was loaded."""
 
     file_path: str
     memory_type: str
@@ -258,21 +258,21 @@ class InstructionsLoaded(Occasion, frozen=True, tag=True):
 
 
 class CwdChanged(Occasion, frozen=True, tag=True):
-    """The shell stands in another folder."""
+    """The shell's working directory changed."""
 
     old_cwd: str
     new_cwd: str
 
 
 class FileChanged(Occasion, frozen=True, tag=True):
-    """A file that a hook watches is not what it was."""
+    """A watched file changed."""
 
     file_path: str
     change: Literal["change", "add", "unlink"] = msgspec.field(name="event")
 
     @property
     def name(self) -> str:
-        """The file without its folder."""
+        """Return the file name without its folder."""
         return self.file_path.rpartition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""The points of a session at which hooks are heard.
+"""The points of a session at which hooks run.
 
 An agent without hooks pays for none of this: every point returns before it builds anything.
 """
@@ -17,7 +17,7 @@ from travois.core.json import table
 from travois.engine.agent import Agent
 from travois.engine.interpret_call import meant_call
 from travois.engine.sandbox_offer import accept_sandbox
-from travois.hooks import events as told
+from travois.hooks import events
 from travois.hooks.config import parse
 from travois.hooks.output import SILENCE, Around, Heard
 from travois.permissions.rules import Use
@@ -35,20 +35,20 @@ ERRORS = {
     "invalid": "invalid_request",
     "server": "server_error",
 }
-"""Why a provider failed, by the names that hooks know."""
+"""API errors by the names that hooks know."""
 LONGEST = 10_000
 PREVIEW = 2_000
-"""How many characters of a hook's words the model is shown, and of those that are longer."""
+"""Limit of a hook's text for the model, and of the preview of a longer text."""
 IDLE = 60.0
 """After how many seconds of silence a person is reminded."""
 STOPS = 8
-"""How often in a row hooks may send the model back to work."""
+"""Consecutive Stop blocks after which the turn ends anyway."""
 
 
 async def fire(
-    agent: Agent, occasion: told.AnyOccasion, *, call: str = "", use: Use | None = None
+    agent: Agent, occasion: events.AnyOccasion, *, call: str = "", use: Use | None = None
 ) -> Heard:
-    """Let hooks hear of this. What they say to the model waits outside till it may come in."""
+    """Run the hooks for an event; text for the model waits in the inbox of the turn."""
     if agent.hooks.active is None:
         return SILENCE
     around = _around(agent, call, use)
@@ -64,7 +64,7 @@ async def fire(
     for message in heard.messages:
         agent.session.emit(Warned(message))
     # What is said at PreCompact is for the summariser, who is asked by the caller.
-    for text in () if isinstance(occasion, told.PreCompact) else heard.context:
+    for text in () if isinstance(occasion, events.PreCompact) else heard.context:
         noted = Text(f"<hook>\n{bounded(agent, text)}\n</hook>")
         agent.turn.inbox.append(User((noted,), origin="hook"))
     if heard.title:
@@ -78,6 +78,7 @@ async def fire(
 
 
 def _around(agent: Agent, call: str, use: Use | None) -> Around:
+    """Build the context that every hook receives besides the event."""
     mode, epoch = agent.permissions.guard.mode, agent.session.view.epoch
     id, kind = (agent.team.birth.id, agent.team.birth.kind) if agent.team.birth else ("", "")
     return Around(
@@ -96,7 +97,7 @@ def _around(agent: Agent, call: str, use: Use | None) -> Around:
 
 
 def join(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = "") -> None:
-    """Let hooks listen, as settings write them, till the session ends: a skill's, or a child's."""
+    """Add hooks, as settings write them, until the session ends: those of a skill or a subagent."""
     if not tree or agent.hooks.make is None:
         return
     parsed = parse(tree, origin=origin, whose=whose)
@@ -111,27 +112,28 @@ def _cwd(agent: Agent) -> str:
 
 
 def bounded(agent: Agent, text: str) -> str:
-    """Shorten what a hook said to what a model is shown; the whole text goes to a file."""
+    """Shorten hook text to the limit for the model; the full text goes to a file."""
     if len(text) <= LONGEST:
         return text
     last = agent.session.last
     name = f"hook-{last.seq if last else 0}-{len(agent.turn.inbox)}"
     path = agent.world.spill(name, text.encode(errors="replace"))
-    return f"{text[:PREVIEW]}\n[{len(text):,} characters in all; the whole text is in {path}]"
+    return f"{text[:PREVIEW]}\n[{len(text):,} characters in total; full text: {path}]"
 
 
 def _export(agent: Agent, exports: dict[str, str]) -> None:
+    """Record variables that hooks set for later commands."""
     held = exported(agent.session.state.get("env", ""))
     agent.session.append(Changed("env", msgspec.json.encode(held | exports).decode()))
 
 
 def exported(text: str) -> dict[str, str]:
-    """The variables that hooks have set for commands, out of the session's state."""
+    """Return the variables that hooks have set for commands, from the session state."""
     return msgspec.json.decode(text, type=dict[str, str]) if text else {}
 
 
 def arguments(call: Call) -> object:
-    """A call's arguments as a value; as text if they are no JSON."""
+    """Decode a call's arguments; return them as text if they are not valid JSON."""
     try:
         return msgspec.json.decode(call.args or "{}")
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -142,77 +144,79 @@ def arguments(call: Call) -> object:
 
 
 async def unwelcome(agent: Agent, said: User) -> str:
-    """Why a hook keeps a prompt out; empty if none does."""
+    """Run the UserPromptSubmit hooks; return why one blocks the prompt, or an empty string."""
     if agent.hooks.active is not None and said.origin == "human":
         title = agent.session.state.get("name", "")
-        heard = await fire(agent, told.UserPromptSubmit(words(said.content), title))
+        heard = await fire(agent, events.UserPromptSubmit(words(said.content), title))
         if heard.block:
-            agent.session.emit(Warned(f"The prompt was not sent; a hook says: {heard.block}"))
+            agent.session.emit(Warned(f"The prompt was blocked by a hook: {heard.block}"))
             return heard.block
     return ""
 
 
 async def sent_back(agent: Agent) -> bool:
-    """Whether a hook sends the model back to work after its last word."""
+    """Run the Stop hooks; return whether one makes the model continue."""
     if agent.hooks.active is None or agent.session.view.replied < 0:
         return False
     heard = await fire(agent, _ending(agent))
     if not heard.block or heard.stop:
         return False
     if agent.turn.sent_back >= STOPS:
-        agent.session.emit(Warned(f"A Stop hook has blocked {STOPS} times in a row: ending."))
+        agent.session.emit(Warned(f"A Stop hook blocked {STOPS} times in a row; ending the turn."))
         return False
     agent.turn.sent_back += 1
     agent.session.append(User((Text(bounded(agent, heard.block)),), origin="hook"))
     return True
 
 
-def _ending(agent: Agent) -> told.Stop | told.SubagentStop:
+def _ending(agent: Agent) -> events.Stop | events.SubagentStop:
+    """Build the Stop event, or the SubagentStop event of a subagent."""
     active, last, birth = agent.turn.sent_back > 0, _last_words(agent), agent.team.birth
     if birth is None:
-        return told.Stop(active, last, tuple(_beside(agent)), ())
-    return told.SubagentStop(birth.id, birth.kind, birth.log, active, last)
+        return events.Stop(active, last, tuple(_beside(agent)), ())
+    return events.SubagentStop(birth.id, birth.kind, birth.log, active, last)
 
 
-def _beside(agent: Agent) -> Iterator[told.Beside]:
-    """The programs and agents that go on in the background."""
+def _beside(agent: Agent) -> Iterator[events.Beside]:
+    """Yield the commands and subagents that run in the background."""
     for id, job in agent.world.processes.jobs().items():
         if job.status is None:
-            yield told.Beside(id, "shell", job.label)
+            yield events.Beside(id, "shell", job.label)
     for id, child in agent.session.running.items():
-        yield told.Beside(id, "subagent", child.what)
+        yield events.Beside(id, "subagent", child.what)
 
 
 async def remind(agent: Agent, *, after: float = IDLE) -> None:
-    """Tell hooks that a person is waited for, once they have been silent so many seconds."""
+    """Notify hooks once the session has waited this many seconds for input."""
     if agent.hooks.active is not None and agent.turn.began:
         await anyio.sleep(after)
         await notify(agent, "idle_prompt", "Travois is waiting for your input")
 
 
 async def notify(agent: Agent, kind: str, message: str) -> None:
-    """Tell hooks that a person's attention is wanted."""
+    """Run the Notification hooks."""
     if agent.hooks.active is not None:
-        await fire(agent, told.Notification(message, kind, "Travois"))
+        await fire(agent, events.Notification(message, kind, "Travois"))
 
 
 async def gave_up(agent: Agent, why: str) -> None:
-    """A turn ended because the provider failed."""
+    """Run the StopFailure hooks after a turn that ended with an API error."""
     last = agent.session.last
     if agent.hooks.active is None or last is None:
         return
     kind = last.fact.kind if isinstance(last.fact, Failed) else "unknown"
-    await fire(agent, told.StopFailure(ERRORS.get(kind, "unknown"), why, _last_words(agent)))
+    await fire(agent, events.StopFailure(ERRORS.get(kind, "unknown"), why, _last_words(agent)))
 
 
 def _last_words(agent: Agent) -> str:
+    """Return the text of the model's last reply."""
     view = agent.session.view
     reply = view.items[view.replied].fact if view.replied >= 0 else None
     return words(reply.content) if isinstance(reply, Assistant) else ""
 
 
-async def unexpanded(agent: Agent, occasion: told.UserPromptExpansion) -> str:
-    """Why a hook keeps a command from becoming a prompt; empty if none does."""
+async def unexpanded(agent: Agent, occasion: events.UserPromptExpansion) -> str:
+    """Run the UserPromptExpansion hooks; return why one blocks the command, or ""."""
     heard = await fire(agent, occasion)
     return heard.block or heard.stop
 
@@ -221,10 +225,10 @@ async def unexpanded(agent: Agent, occasion: told.UserPromptExpansion) -> str:
 
 
 async def before(agent: Agent, call: Call, use: Use) -> Heard:
-    """What hooks say of a call that neither rules nor the mode deny."""
+    """Run the PreToolUse hooks for a call that neither rules nor the mode deny."""
     heard = SILENCE
     for given in _given(call):
-        occasion = told.PreToolUse(call.name, given, call.id)
+        occasion = events.PreToolUse(call.name, given, call.id)
         said = await fire(agent, occasion, call=call.id, use=use)
         if said.block or said.stop:
             return said
@@ -234,25 +238,25 @@ async def before(agent: Agent, call: Call, use: Use) -> Heard:
 
 
 def _given(call: Call) -> list[object]:
-    """A call's arguments as hooks are told of them: a patch once for each file that it changes."""
+    """Return a call's arguments as hooks see them: a patch once for each file that it changes."""
     given = arguments(call)
     patch = table(given).get("input")
     if call.name != "ApplyPatch" or not isinstance(patch, str):
         return [given]
-    from travois.core.tool_conversions import patched_files
+    from travois.core.tool_conversions import patched_files  # it imports shlex
 
     paths = list(dict.fromkeys(path for _, path in patched_files(patch)))
     return [{**table(given), "file_path": path, "file_paths": paths} for path in paths] or [given]
 
 
 async def denied(agent: Agent, call: Call, use: Use, *, why: str) -> bool:
-    """Tell hooks that a call was denied; returns whether one lets the model try it again."""
-    occasion = told.PermissionDenied(call.name, arguments(call), call.id, why)
+    """Run the PermissionDenied hooks; return whether one lets the model retry."""
+    occasion = events.PermissionDenied(call.name, arguments(call), call.id, why)
     return (await fire(agent, occasion, call=call.id, use=use)).retry
 
 
 def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
-    """Change what the session may do, as a hook's answer asks; the change is a fact."""
+    """Apply permission updates from a hook's output, and record each."""
     for raw in updates:
         try:
             wanted = msgspec.json.decode(raw, type=Update)
@@ -261,7 +265,7 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
             else:
                 agent.permissions.guard = amend(agent.permissions.guard, wanted)
         except (msgspec.DecodeError, ValueError) as error:
-            agent.session.emit(Warned(f"A hook's change of permissions was ignored: {error}"))
+            agent.session.emit(Warned(f"A hook's permission update was ignored: {error}"))
             continue
         agent.session.append(Noted("hook changed permissions", bytes(raw).decode()))
         if wanted.destination in KEPT:
@@ -269,12 +273,12 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
 
 
 async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds: float) -> Outcome:
-    """What a call brought, as hooks let the model see it."""
+    """Run the hooks after a tool call; return the outcome that the model sees."""
     lasted = round(seconds * 1000)
     for given in _given(call):
         heard = await fire(agent, _ended(call, given, outcome, lasted), call=call.id, use=use)
         if heard.block:
-            note = f"A hook says of the {call.name} call: {heard.block}"
+            note = f"A hook reports on the {call.name} call: {heard.block}"
             agent.turn.inbox.append(User((Text(bounded(agent, note)),), origin="hook"))
         outcome = _rewritten(agent, call, outcome, heard) if heard.output else outcome
     return outcome
@@ -282,10 +286,11 @@ async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds
 
 def _ended(
     call: Call, given: object, outcome: Outcome, lasted: int
-) -> told.PostToolUse | told.PostToolUseFailure:
+) -> events.PostToolUse | events.PostToolUseFailure:
+    """Build the PostToolUse or PostToolUseFailure event of a call."""
     if not outcome.error:
-        return told.PostToolUse(call.name, given, response_of(outcome), call.id, lasted)
-    return told.PostToolUseFailure(
+        return events.PostToolUse(call.name, given, response_of(outcome), call.id, lasted)
+    return events.PostToolUseFailure(
         call.name,
         given,
         call.id,
@@ -296,14 +301,14 @@ def _ended(
 
 
 def response_of(outcome: Outcome) -> object:
-    """A result as programs see it; of a command, what it said is part of it."""
+    """Return a result as hooks see it; that of a command includes its output."""
     text = words(outcome.content)
     found: object = msgspec.json.decode(outcome.detail) if outcome.detail else text
     return {"stdout": text, "stderr": "", **table(found)} if "exitCode" in table(found) else found
 
 
 def _rewritten(agent: Agent, call: Call, outcome: Outcome, heard: Heard) -> Outcome:
-    """The output that a hook put in place of a result, which is kept."""
+    """Replace a result with the output of a hook; the original is kept as a blob."""
     blob = agent.world.blobs.put(msgspec.json.encode(outcome))
     kept = {"call": call.id, "blob": blob}
     agent.session.append(Noted("hook changed output", msgspec.json.encode(kept).decode()))
@@ -313,17 +318,17 @@ def _rewritten(agent: Agent, call: Call, outcome: Outcome, heard: Heard) -> Outc
 
 
 async def batch(agent: Agent) -> None:
-    """Tell hooks that all calls of a reply are answered; a block ends the turn."""
+    """Run the PostToolBatch hooks; a block ends the turn."""
     view = agent.session.view
     reply, *rest = (item.fact for item in view.items[view.replied :])
     assert isinstance(reply, Assistant)
     shown = {fact.call: words(fact.content) for fact in rest if isinstance(fact, Result)}
     answered = tuple(
-        told.Answered(call.name, arguments(call), call.id, shown.get(call.id, ""))
+        events.Answered(call.name, arguments(call), call.id, shown.get(call.id, ""))
         for call in (
             meant_call(one, agent.tools.by_name, agent.tools.find_mcp_tool)
             for one in calls(reply.content)
         )
     )
-    heard = await fire(agent, told.PostToolBatch(answered))
+    heard = await fire(agent, events.PostToolBatch(answered))
     agent.turn.stop_reason = agent.turn.stop_reason or heard.block

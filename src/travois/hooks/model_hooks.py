@@ -1,4 +1,4 @@
-"""Hooks that are no programs: a question to a model, an agent that looks, a tool of a server."""
+"""Hooks that are not commands: a prompt to a model, a read-only agent, a tool of an MCP server."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from travois.providers.replies import Problem
 VERDICT = Path(__file__).with_name("verdict.md")
 EVENT = "$ARGUMENTS"
 TURNS = 50
-"""How many an agent may take that a hook starts."""
+"""Turns of an agent that a hook starts, at most."""
 PART = re.compile(r"\$\{([\w.-]+)\}")
 UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 ENDING = ("PostToolUse", "PostToolUseFailure")
 """Events at which what is not well ends the turn, unless the hook says that it goes on."""
 LAST = ("Stop", "SubagentStop")
-FRAIL = "was not asked: this model is too small to judge anything"
+FRAIL = "this model is too small to judge"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a model says of what it was to check."""
+    """The answer of a model that checked an event."""
 
     ok: bool
     reason: str = ""
@@ -46,7 +46,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 async def answered(agent: Agent, hook: Hook, event: bytes) -> Said:
-    """What a hook says of an event, which is JSON; whatever goes wrong is why it says nothing."""
+    """Run a prompt, agent or MCP tool hook; every error becomes the reason why it failed."""
     try:
         if hook.type == "mcp_tool":
             return await _called(agent, hook, event)
@@ -54,20 +54,21 @@ async def answered(agent: Agent, hook: Hook, event: bytes) -> Said:
         judge = _looked if hook.type == "agent" else _thought
         return _said(hook, await judge(agent, hook, asked))
     except (Problem, Exhausted, Refusal, Fault) as error:
-        return Said(failure=f"could not be answered: {error}")
+        return Said(failure=f"could not run: {error}")
 
 
 def _filled(prompt: str, event: str) -> str:
+    """Insert the event into the prompt, or append it."""
     return prompt.replace(EVENT, event) if EVENT in prompt else f"{prompt}\n\n{event}"
 
 
 def _said(hook: Hook, text: str) -> Said:
-    """A model's verdict, as a program would print it."""
+    """Convert a model's verdict to the JSON that a command hook would print."""
     try:
         verdict = msgspec.json.decode(text[text.find("{") : text.rfind("}") + 1], type=Verdict)
     except (msgspec.DecodeError, UnicodeEncodeError):
-        return Said(failure=f"gave no verdict: {text[:200] or 'nothing was said'}")
-    why = verdict.reason or "a check of the user's did not pass"
+        return Said(failure=f"gave no verdict: {text[:200] or 'the reply is empty'}")
+    why = verdict.reason or "a hook's check did not pass"
     output: dict[str, Any] = {"decision": "block", "reason": why}
     if verdict.ok:
         output = {}
@@ -81,7 +82,7 @@ def _said(hook: Hook, text: str) -> Said:
 
 
 async def _thought(agent: Agent, hook: Hook, asked: str) -> str:
-    """What a model says to it: the one that the hook names, else a small one, else ours."""
+    """Ask the model that the hook names, else a small model, else the session's model."""
     other = (
         agent.models.named(hook.model)
         if hook.model and agent.models.named is not None
@@ -97,9 +98,9 @@ async def _thought(agent: Agent, hook: Hook, asked: str) -> str:
 
 
 async def _looked(agent: Agent, hook: Hook, asked: str) -> str:
-    """What an agent says to it that may look at everything and change nothing."""
+    """Ask a read-only agent."""
     if agent.team.children is None:
-        raise Refusal("no agent can be started here")
+        raise Refusal("subagents are not available here")
     if model(agent).frail and not hook.model:
         raise Refusal(FRAIL)
     small = agent.models.small()
@@ -110,7 +111,7 @@ async def _looked(agent: Agent, hook: Hook, asked: str) -> str:
 
 
 async def _called(agent: Agent, hook: Hook, event: bytes) -> Said:
-    """What a server's tool says, as if a program had printed it."""
+    """Call an MCP tool, and return its result as a hook's output."""
     name = f"mcp__{UNSAFE.sub('_', hook.server)}__{UNSAFE.sub('_', hook.tool)}"
     ready = understand(agent, Call(HOOK, name, _given(hook, event)))
     if isinstance(ready, Unfit):
@@ -121,7 +122,7 @@ async def _called(agent: Agent, hook: Hook, event: bytes) -> Said:
 
 
 def _given(hook: Hook, event: bytes) -> str:
-    """The arguments with parts of the event in place of `${their.path}`."""
+    """Fill `${path.of.field}` references in the hook's input with fields of the event."""
     happened = table(msgspec.json.decode(event))
 
     def part(found: re.Match[str]) -> str:

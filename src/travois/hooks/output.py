@@ -1,4 +1,4 @@
-"""The port of hooks: what they are told, what they answer, and what many answers come to."""
+"""The payload of hooks, the meaning of their output, and the merging of several outputs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from travois.hooks.events import AnyOccasion
 from travois.permissions.rules import Use
 
 STATUSES = (126, 127)
-"""With which a shell says that it could not start a program."""
+"""Exit statuses with which a shell reports that it could not start a program."""
 
 
 class Around(msgspec.Struct, frozen=True):
-    """What every hook is told besides the event itself."""
+    """The context that every hook receives besides the event."""
 
     cwd: str
     mode: str
@@ -29,19 +29,19 @@ class Around(msgspec.Struct, frozen=True):
     """The child that this is about; empty for the agent that a person talks to."""
     kind: str = ""
     effort: str = ""
-    """How much the model is asked to think; empty if that is left to it."""
+    """The model's effort; empty for its default."""
     model: str = ""
     turn: str = ""
     """The turn that runs, or ran last; empty before the first one."""
     at: float = 0.0
     transcript: str = ""
-    """Where the session can be read; empty for its log."""
+    """The path of the readable transcript; empty for the session log."""
 
 
 def told(
     occasion: AnyOccasion, around: Around, *, session: str, transcript: str
 ) -> dict[str, object]:
-    """What a hook hears of this, in the shape that other agents give it."""
+    """Build the JSON payload for a hook event (Claude Code's field names)."""
     child = {"agent_id": around.agent, "agent_type": around.kind} if around.agent else {}
     turn = {"prompt_id": around.turn, "turn_id": around.turn} if around.turn else {}
     return {
@@ -58,7 +58,7 @@ def told(
 
 
 class Hooks(Protocol):
-    """Whoever listens to a session."""
+    """The hooks of a session."""
 
     async def fire(
         self,
@@ -69,54 +69,54 @@ class Hooks(Protocol):
         within: Within | None = None,
         show: Callable[[str], object] = lambda text: None,
     ) -> Heard:
-        """Let all who listen hear of this, side by side; each run is recorded as it ends.
+        """Run the matching hooks in parallel, and record each run as it ends.
 
-        `within` answers for hooks that are no programs; without it they cannot run. `show` lets the
-        person read what goes on.
+        `within` runs hooks that are not commands; without it they cannot run. `show` displays
+        status messages to the user.
         """
         ...
 
     @property
     def watched(self) -> Iterable[str]:
-        """The files whose changes somebody wants to hear of."""
+        """Return the files that FileChanged hooks watch."""
         ...
 
     def join(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
-        """Let these listen, too, from here on, and some no longer."""
+        """Add hooks for later events, and remove the ones in `gone`."""
         ...
 
 
 class Said(msgspec.Struct, frozen=True):
-    """How one handler ended: its status and words, or why there are none."""
+    """The result of one hook: its exit status and output, or why it failed."""
 
     out: str = ""
     error: str = ""
     status: int = 0
     failure: str = ""
-    """Why it has no say: it could not start, or ran out of time."""
+    """The reason why the hook has no say: it could not start, or timed out."""
 
 
 Within = Callable[[Hook, bytes], Awaitable[Said]]
-"""What a hook says that the session itself runs, of what it is told as JSON."""
+"""Runs a hook that is not a command, with its JSON payload."""
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """What hooks want, all taken together."""
+    """The merged decision of all hooks for one event."""
 
     block: str = ""
-    """Why what was about to happen must not; for `Stop`, what is still to be done."""
+    """The reason for a block; for `Stop`, the work that remains."""
     decision: Literal["", "allow", "ask", "defer"] = ""
     reason: str = ""
     input: str = ""
     """The whole input that a call should have instead, as JSON text."""
     output: str = ""
-    """What a call should have brought instead, as JSON text."""
+    """The output that replaces a call's result, as JSON text."""
     context: tuple[str, ...] = ()
     """For the model."""
     messages: tuple[str, ...] = ()
     """For the user."""
     stop: str = ""
-    """Why all work should end."""
+    """The reason to end all work."""
     title: str = ""
     updates: tuple[msgspec.Raw, ...] = ()
     """Changes of permissions."""
@@ -126,11 +126,11 @@ class Heard(msgspec.Struct, frozen=True):
     watch: tuple[str, ...] = ()
     """Files whose changes should be told."""
     signal: str = ""
-    """What the terminal should do: ring, or show a title or a message."""
+    """A terminal escape sequence: a bell, a title or a notification."""
     action: Literal["", "accept", "decline", "cancel"] = ""
     """The answer to a server's question."""
     content: str = ""
-    """What was filled in for it, as JSON text."""
+    """The content of an elicitation answer, as JSON text."""
 
 
 SILENCE = Heard()
@@ -138,7 +138,7 @@ NOTHING = msgspec.Raw()
 
 
 class Decision(msgspec.Struct, frozen=True, rename="camel"):
-    """A hook's word in place of the person's."""
+    """A hook's answer to a permission request."""
 
     behavior: Literal["allow", "deny"]
     message: str = ""
@@ -148,11 +148,11 @@ class Decision(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Specific(msgspec.Struct, frozen=True, rename="camel"):
-    """What only some events honour."""
+    """The output fields that only some events honour."""
 
     additional_context: str = ""
     custom_instructions: str = ""
-    """What the summariser should heed, at PreCompact."""
+    """Instructions for the summariser, at PreCompact."""
     initial_user_message: str = ""
     session_title: str = ""
     permission_decision: Literal["allow", "deny", "ask", "defer"] | None = None
@@ -199,12 +199,12 @@ TELLING = frozenset(
 PLAIN = frozenset(("SessionStart", "UserPromptSubmit", "UserPromptExpansion", "PreCompact"))
 """Events at which plain output is context; that of PreCompact is for the summariser."""
 SIGNAL = re.compile(r"(?:\x1b\](?:0|1|2|9|99|777);[^\x00-\x1f\x7f]*(?:\x07|\x1b\\)|\x07)+")
-"""What a hook may have a terminal do; nothing that moves the cursor or changes the screen."""
-MUTE = "a hook blocked it without saying why"
+"""Permitted escape sequences: none that moves the cursor or changes the screen."""
+MUTE = "a hook blocked it without giving a reason"
 
 
 def understand(hook: Hook, said: Said) -> tuple[Heard, str]:
-    """What a handler wants, and how it ended in a few words."""
+    """Interpret a hook's result; return its decision and a short outcome for the log."""
     if said.failure:
         return _failed(hook, said.failure), said.failure
     if hook.type == "command" and said.status == 2:
@@ -221,7 +221,7 @@ def understand(hook: Hook, said: Said) -> tuple[Heard, str]:
     text = said.out.strip()
     heard = Heard(context=(text,) if text and hook.event in PLAIN else ())
     if output:
-        wrong = f"{label(hook)} printed JSON that cannot be used: {output}"
+        wrong = f"{label(hook)} printed invalid JSON: {output}"
         if hook.on_failure == "block" and hook.event in GATES:
             return Heard(block=wrong, messages=(wrong,)), f"bad JSON: {output}"
         return msgspec.structs.replace(heard, messages=(wrong,)), f"exit 0, bad JSON: {output}"
@@ -229,7 +229,7 @@ def understand(hook: Hook, said: Said) -> tuple[Heard, str]:
 
 
 def label(hook: Hook) -> str:
-    """Which hook this is, for people."""
+    """Describe a hook for people, by its event and command."""
     return f"the {hook.event} hook {_line(hook.name)!r}"
 
 
@@ -239,7 +239,7 @@ def _line(text: str) -> str:
 
 
 def _json(text: str) -> Output | str:
-    """The output if it is JSON; else what is wrong with it, or nothing if it is plain text."""
+    """Parse JSON output; return the error as text, or an empty string for plain text."""
     if not text.lstrip().startswith("{"):
         return ""
     try:
@@ -249,19 +249,21 @@ def _json(text: str) -> Output | str:
 
 
 def _failed(hook: Hook, why: str) -> Heard:
-    """A hook without an answer stops nothing, unless it was told to."""
+    """Decide for a hook that failed: it blocks only if its settings say so."""
     message = f"{label(hook)} {why}" if why.startswith("could") else f"{label(hook)}: {why}"
     shut = hook.on_failure == "block" and hook.event in GATES
     return Heard(block=message if shut else "", messages=(message,))
 
 
 def _blocking(hook: Hook, why: str) -> tuple[Heard, str]:
+    """Decide for a hook that exited with status 2."""
     if hook.event in GATES and hook.event != "PermissionRequest":
         return Heard(block=why), f"blocked: {_line(why)}"
     return Heard(messages=(why,) if hook.event in TELLING else ()), f"exit 2: {_line(why)}"
 
 
 def _honoured(hook: Hook, output: Output, *, status: int) -> tuple[Heard, str]:
+    """Decide for a hook that printed JSON, by the fields that its event honours."""
     own, gate = output.specific, hook.event in GATES
     block = _denied(hook, output) if gate else ""
     updated = own.decision.updated_input if own.decision else own.updated_input
@@ -289,6 +291,7 @@ def _honoured(hook: Hook, output: Output, *, status: int) -> tuple[Heard, str]:
 
 
 def _denied(hook: Hook, output: Output) -> str:
+    """Return why the output blocks the event, or an empty string."""
     own = output.specific
     if hook.event == "PermissionRequest":
         refused = own.decision is not None and own.decision.behavior == "deny"
@@ -299,6 +302,7 @@ def _denied(hook: Hook, output: Output) -> str:
 
 
 def _granted(hook: Hook, output: Output) -> Literal["", "allow", "ask", "defer"]:
+    """Return the permission decision of the output, other than a denial."""
     own = output.specific
     if hook.event == "PermissionRequest":
         return "allow" if own.decision else ""
@@ -310,6 +314,7 @@ def _granted(hook: Hook, output: Output) -> Literal["", "allow", "ask", "defer"]
 
 
 def _stopped(output: Output) -> str:
+    """Return why the output ends the turn, or an empty string."""
     decision = output.specific.decision
     if decision is not None and decision.behavior == "deny" and decision.interrupt:
         return decision.message or "a hook stopped the turn"
@@ -321,6 +326,7 @@ def _text(raw: msgspec.Raw) -> str:
 
 
 def _outcome(heard: Heard, status: int) -> str:
+    """Describe a decision in a few words for the log."""
     done = [f"blocked: {_line(heard.block)}"] if heard.block else []
     done += [f"stopped: {_line(heard.stop)}"] if heard.stop else []
     done += [f"decided: {heard.decision}"] if heard.decision else []
@@ -333,7 +339,7 @@ RANKS: tuple[Literal["defer", "ask", "allow"], ...] = ("defer", "ask", "allow")
 
 
 def merge(all_heard: Iterable[Heard]) -> Heard:
-    """One answer out of many: any block blocks; then defer, ask, allow; the first of equals."""
+    """Merge decisions: any block wins, then defer, ask, allow; among equals the first."""
     heard = tuple(all_heard)
     if len(heard) < 2:
         return heard[0] if heard else SILENCE

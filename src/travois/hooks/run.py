@@ -1,4 +1,4 @@
-"""Running hooks: commands through the one spawn function, and requests to URLs."""
+"""The runner of hooks: shell commands, HTTP requests and SDK callbacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.compat import gemini_hooks as abroad
+from travois.compat import gemini_hooks
 from travois.core.facts import Hooked
 from travois.hooks.config import Callback, Hook, listening
 from travois.hooks.events import AnyOccasion
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from travois.providers.http.client import Transport
 
 KEEP = 1 << 20
-"""How many bytes of the head and of the tail of a hook's output are kept (each)."""
+"""Bytes kept of the head and of the tail of a hook's output (each)."""
 SETTING = ("SessionStart", "Setup", "CwdChanged", "FileChanged")
 """Events at which a hook may set variables for the commands that follow."""
 ABROAD = ("GEMINI_PROJECT_DIR", "GEMINI_CWD", "GEMINI_SESSION_ID")
@@ -43,28 +43,28 @@ Record = Callable[[Hooked], object]
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Whose hooks they are, and where its things lie."""
+    """The session whose hooks run, its folders and its sandbox."""
 
     session: str
     transcript: str
     root: str
     folder: Path
-    """Where files can be put that only this session sees."""
+    """A folder for files that only this session sees."""
     cage: Callable[[tuple[str, ...]], Cage | None] = lambda shown: None
     """The sandbox for those that run in one, which shows these folders; none if there is none."""
     sandboxed: bool = False
-    """Whether hooks run in it that do not say otherwise."""
+    """True if hooks run in the sandbox unless they say otherwise."""
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Which URLs hooks may send to, and which variables with it; none named means any."""
+    """The URLs that HTTP hooks may use and the variables that they may send; empty means any."""
 
     urls: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
 
 
 class Background(msgspec.Struct, frozen=True):
-    """A hook that nobody waits for."""
+    """A hook that runs in the background."""
 
     hook: Hook
     job: Job
@@ -103,7 +103,7 @@ class LocalHooks:
         within: Within | None = None,
         show: Callable[[str], object] = lambda text: None,
     ) -> Heard:
-        """Let all who listen hear of this, side by side; each run is recorded as it ends."""
+        """Run the matching hooks in parallel, and record each run as it ends."""
         # What hooks in the background say is for the model, and PreCompact is for the summariser.
         over = [] if occasion.event == "PreCompact" else self._over()
         answers = [await self._gathered(late, record) for late in over]
@@ -129,18 +129,19 @@ class LocalHooks:
 
     @property
     def watched(self) -> set[str]:
-        """The files that hooks name; none where nobody would hear of their changes."""
+        """Return the files that FileChanged hooks watch; none where no such hook is set."""
         listening = [hook for hook in self._hooks if hook.event == "FileChanged"]
         names = {name for hook in listening for name in hook.matcher.split("|")} - {"", "*"}
         paths = {*names, *self._paths} if listening else ()
         return {os.path.join(self._place.root, path) for path in paths}
 
     def join(self, hooks: tuple[Hook, ...], *, gone: tuple[Hook, ...] = ()) -> None:
-        """Let these listen, too, from here on, and some no longer."""
+        """Add hooks for later events, and remove the ones in `gone`."""
         left = [hook for hook in self._hooks if hook not in gone]
         self._hooks = (*left, *(hook for hook in hooks if hook not in left))
 
     def _due(self, hook: Hook) -> bool:
+        """Return whether the hook may run: a `once` hook runs once only."""
         key = (hook.event, hook.name)
         spent = hook.once and key in self._spent
         self._spent.add(key)
@@ -159,8 +160,9 @@ class LocalHooks:
         record: Record,
         within: Within | None,
     ) -> Heard:
+        """Run one hook and record it; no failure of a hook ends the session."""
         outcome = "stopped"
-        stdin = _encoded(abroad.told(event, at=around.at) if hook.dialect else event)
+        stdin = _encoded(gemini_hooks.told(event, at=around.at) if hook.dialect else event)
         exports: tuple[tuple[str, str], ...] = ()
         try:
             if hook.background:
@@ -171,20 +173,20 @@ class LocalHooks:
             else:
                 said = await self._asked(hook, stdin, within)
             if hook.dialect:
-                said = abroad.said(hook.event, said, event.get("tool_input"))
+                said = gemini_hooks.said(hook.event, said, event.get("tool_input"))
             heard, outcome = understand(hook, said)
         except OSError as error:
             why = f"could not start: {error.strerror or error}"
             heard, outcome = understand(hook, Said(failure=why))
         except Exception as error:  # noqa: BLE001 - a hook we cannot run must not end the session
-            heard, outcome = understand(hook, Said(failure=f"broke: {error!r}"))
+            heard, outcome = understand(hook, Said(failure=f"crashed: {error!r}"))
         finally:
             if outcome:
                 record(Hooked(hook.event, hook.name, outcome, around.call))
         return msgspec.structs.replace(heard, exports=exports)
 
     async def _asked(self, hook: Hook, stdin: bytes, within: Within | None) -> Said:
-        """What a hook says that is no command."""
+        """Run a hook that is not a command."""
         if hook.type == "http":
             return await self._post(hook, stdin)
         if hook.type == "callback":
@@ -195,6 +197,7 @@ class LocalHooks:
         return Said(failure=f"timed out after {hook.patience:g} s")
 
     async def _call(self, hook: Hook, stdin: bytes) -> Said:
+        """Run an SDK callback within its timeout."""
         with anyio.move_on_after(hook.patience):
             answer = await self._callbacks[hook.command](msgspec.json.decode(stdin))
             return Said(msgspec.json.encode({} if answer is None else answer).decode())
@@ -208,6 +211,7 @@ class LocalHooks:
     async def _execute(
         self, hook: Hook, around: Around, *, stdin: bytes
     ) -> tuple[Said, tuple[tuple[str, str], ...]]:
+        """Run a command hook; return its result and the variables that it exports."""
         command = self._command(hook, around, stdin)
         if hook.event not in SETTING or command.cage is not None:
             return await self._done(hook, command), ()
@@ -240,20 +244,20 @@ class LocalHooks:
         )
 
     def _sandbox(self, hook: Hook) -> Cage | None:
-        """The sandbox of a hook that wants one; raises OSError where it cannot have it.
+        """Return the sandbox profile for a hook; raise OSError if a required one is missing.
 
-        A hook can leave the sandbox that the settings want for all only if it is the user's own.
+        Only a hook of the user's own may opt out of the sandbox that settings require.
         """
         wanted = self._place.sandboxed
         if hook.sandbox is not None and (hook.sandbox or hook.own):
             wanted = hook.sandbox
         cage = self._place.cage(find_folders(hook.name)) if wanted else None
         if wanted and cage is None:
-            raise OSError(ENOTSUP, "it is to run in the sandbox, and there is none here")
+            raise OSError(ENOTSUP, "it must run in the sandbox, which is not available here")
         return cage
 
     def _variables(self, hook: Hook, around: Around) -> dict[str, str]:
-        """What programs for hooks expect in their environment."""
+        """Build the environment variables that hook programs expect."""
         root, session = self._place.root, self._place.session
         told = {"CLAUDE_PLUGIN_ROOT": hook.plugin, "CLAUDE_PLUGIN_DATA": hook.keeps}
         if hook.keeps:
@@ -269,7 +273,7 @@ class LocalHooks:
         }
 
     async def _leave(self, hook: Hook, around: Around, *, stdin: bytes) -> str:
-        """Start a hook in the background; it is recorded when it has ended."""
+        """Start a hook in the background; its run is recorded when it has ended."""
         self._count += 1
         command = self._command(hook, around, stdin)
         job = await self._processes.start(command, id=f"hook-{self._count}")
@@ -278,14 +282,14 @@ class LocalHooks:
         return ""
 
     def _over(self) -> list[Background]:
-        """Hooks in the background whose time is over, one way or the other."""
+        """Remove and return the background hooks that have ended or timed out."""
         now = anyio.current_time()
         over = [b for b in self._background if b.job.status is not None or now > b.deadline]
         self._background = [b for b in self._background if b not in over]
         return over
 
     async def _gathered(self, over: Background, record: Record) -> Heard:
-        """What a hook in the background has said; it can no longer block anything."""
+        """Collect the output of a background hook; it can no longer block anything."""
         hook, job = over.hook, over.job
         if job.status is None:
             await job.kill()
@@ -301,8 +305,9 @@ class LocalHooks:
     # --- URLs -------------------------------------------------------------------------------------
 
     async def _post(self, hook: Hook, body: bytes) -> Said:
+        """Send the payload to the hook's URL and return the reply."""
         if self._reach.urls and not any(_like(url, hook.url) for url in self._reach.urls):
-            return Said(failure="was not sent: allowedHttpHookUrls does not name its URL")
+            return Said(failure="not sent: its URL is not in allowedHttpHookUrls")
         travel = transport(hook.url, os.environ)
         try:
             with anyio.move_on_after(hook.patience):
@@ -315,7 +320,7 @@ class LocalHooks:
                 await travel.aclose()
 
     def _headers(self, hook: Hook) -> tuple[tuple[str, str], ...]:
-        """The headers, with the variables filled in that both hook and settings allow."""
+        """Build the headers, with the variables that both the hook and the settings allow."""
         names = set(hook.allowed_env_vars)
         if self._reach.variables:
             names &= set(self._reach.variables)
@@ -328,14 +333,15 @@ class LocalHooks:
 async def _exchange(
     travel: Transport, url: str, *, headers: tuple[tuple[str, str], ...], body: bytes
 ) -> Said:
+    """Post the payload; a status other than 2xx or an oversized reply is a failure."""
     async with travel.post(url, headers=headers, body=body) as response:
         if not 200 <= response.status < 300:
-            return Said(failure=f"was answered with status {response.status}")
+            return Said(failure=f"the server replied with status {response.status}")
         told = bytearray()
         async for chunk in response.chunks:
             told += chunk
             if len(told) > KEEP:
-                return Said(failure=f"was answered with more than {KEEP:,} bytes")
+                return Said(failure=f"the server replied with more than {KEEP:,} bytes")
         return Said(told.decode(errors="replace"))
 
 
@@ -347,7 +353,7 @@ def _encoded(event: dict[str, object]) -> bytes:
 
 
 def _argv(hook: Hook, root: str) -> tuple[str, ...]:
-    """Arguments make it a program of its own; without them it is a line for a shell."""
+    """Return the program to run: with `args` directly, without them through a shell."""
     if hook.args is not None:
         return tuple(word.replace(ROOT, root) for word in (hook.command, *hook.args))
     line = hook.command.replace(ROOT, root) if TAME.fullmatch(root) else hook.command
@@ -357,16 +363,17 @@ def _argv(hook: Hook, root: str) -> tuple[str, ...]:
 
 
 def _granted(hook: Hook) -> dict[str, str]:
-    """The variables that a hook of the user's own names, which no other child would get."""
+    """Return the variables that a hook of the user's own asks for by name."""
     names = hook.env if hook.own else ()
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def _text(captured: Captured) -> str:
+    """Decode captured output, with a note about omitted bytes."""
     head, tail = (part.decode(errors="replace") for part in (captured.head, captured.tail))
     if not captured.missing:
         return captured.joined().decode(errors="replace")
-    return f"{head}\n[{captured.missing:,} bytes were not kept]\n{tail}"
+    return f"{head}\n[{captured.missing:,} bytes omitted]\n{tail}"
 
 
 def _like(pattern: str, url: str) -> bool:
@@ -374,12 +381,12 @@ def _like(pattern: str, url: str) -> bool:
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:
-    """The text with variables filled in; those that are not known are empty."""
+    """Replace `$NAME` and `${NAME}` in a text; unknown variables become empty."""
     return VARIABLE.sub(lambda found: known.get(found[1] or found[2], ""), text)
 
 
 def exports(text: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The variables that lines such as `export NAME=value` set; nothing is run."""
+    """Parse lines such as `export NAME=value` without running anything."""
     known = clean(environ)
     for line in text.splitlines():
         try:

@@ -1,4 +1,4 @@
-"""What agents of a kind remember from one task to the next, in folders of three scopes."""
+"""Memory of agents of one type across tasks, in folders of three scopes."""
 
 from __future__ import annotations
 
@@ -19,27 +19,28 @@ from travois.prompt.instruction_text import Instruction
 from travois.sessions.home import Home
 
 INDEX = "MEMORY.md"
-LINES, BYTES = 200, 25_000
-"""How much of an index is shown."""
+LINES = 200
+BYTES = 25_000
+"""Limits of the part of an index that is shown."""
 OPENING = """\
 <agent-memory>
-What agents of your kind wrote down in earlier tasks; check it before you rely on it. Your folder \
-for it is {folder}; you may write there. Before your report, keep what will help the next one and \
-cannot be seen in the code: details in files of their own, and in MEMORY.md one line for each \
-(at most 150 characters), with what no longer holds taken out."""
-EMPTY = "Nothing was written down yet."
+Notes from agents of your type in earlier tasks; verify them before you rely on them. You may \
+write to your folder, {folder}. Before you report, save what will help the next agent and is not \
+in the code: details in separate files, one line for each in MEMORY.md (at most 150 characters). \
+Remove what no longer holds."""
+EMPTY = "No notes yet."
 GLOBS = frozenset("*?[]{}")
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """A folder that an agent may write to, and the note that opens its conversation."""
+    """The memory folder of an agent, and the note that shows it at the start."""
 
     folder: str
     note: str
 
 
 def memory(kind: Kind, home: Home, root: str) -> Memory | None:
-    """What agents of this kind remember here; None if they remember nothing."""
+    """Return the memory of agents of this type; None if the type has none."""
     if not kind.memory:
         return None
     folder, theirs = _folders(kind, home, root)
@@ -58,7 +59,7 @@ def memory(kind: Kind, home: Home, root: str) -> Memory | None:
 
 
 def granted(guard: Guard, memory: Memory) -> Guard:
-    """The same guard for an agent that may write to its memory without a question."""
+    """Return permissions under which the agent may write to its memory without approval."""
     folders = (*guard.folders, memory.folder)
     if not GLOBS.isdisjoint(memory.folder):
         return replace(guard, folders=folders)
@@ -67,7 +68,7 @@ def granted(guard: Guard, memory: Memory) -> Guard:
 
 
 def head(text: str) -> str:
-    """The beginning of an index, and how much there is besides."""
+    """Shorten an index to the limits, with a note about the rest."""
     lines = text.splitlines()
     shown, size = list[str](), 0
     for line in lines[:LINES]:
@@ -77,12 +78,12 @@ def head(text: str) -> str:
         shown.append(line)
     if len(shown) == len(lines):
         return text
-    rest = "[{} of {} lines are shown. Make this file shorter: an index, with details elsewhere.]"
+    rest = "[{} of {} lines shown. Shorten this file: keep an index, with details in other files.]"
     return "\n".join((*shown, rest.format(len(shown), len(lines))))
 
 
 def _folders(kind: Kind, home: Home, root: str) -> tuple[str, str]:
-    """Our folder of a kind's memory, and that of another agent, which is only read."""
+    """Return the folder of a type's memory, and the read-only one that Claude Code uses."""
     name = kind.name.casefold()
     if kind.memory == "user":
         return str(home.path / "agent-memory" / name), ""
@@ -91,7 +92,7 @@ def _folders(kind: Kind, home: Home, root: str) -> tuple[str, str]:
 
 
 def _index(folder: str, held: str) -> str:
-    """What an index says; nothing if there is none, or if it leads elsewhere."""
+    """Read an index; return an empty string if there is none or it is outside `held`."""
     real = os.path.realpath(os.path.join(folder, INDEX))
     if not inside(real, os.path.realpath(held)):
         return ""

@@ -1,4 +1,4 @@
-"""Dates that stay true: `yesterday` as the day that it was when somebody said it.
+"""Resolve relative dates: `yesterday` becomes the day that it was when the user said it.
 
 Model sees: the day, in the text of a memory.
 Tokens: none of its own.
@@ -49,14 +49,14 @@ SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?!\s)[^.!?\n]*)*[.!?\n]*")
 
 
 def day(at: float) -> date:
-    """The day of a time where we are."""
+    """Return the local date of a timestamp."""
     return datetime.fromtimestamp(at, UTC).astimezone().date()
 
 
 def dated(memory: Memory) -> Memory:
-    """The same memory with the days that it speaks of, as far as its evidence tells them.
+    """Resolve the relative dates of a memory from the times of its evidence.
 
-    How somebody wants things done is left as it was said.
+    Preferences (feedback) and pinned memories stay as they were said.
     """
     if memory.type == "feedback" or memory.pinned:
         return memory
@@ -70,7 +70,7 @@ def dated(memory: Memory) -> Memory:
 
 
 def absolute(text: str, said: Callable[[str], date | None]) -> str:
-    """The text with a date for each time that it tells from the day on which it was `said`."""
+    """Replace relative dates in a text; `said` gives the day on which a phrase was used."""
 
     def told(found: re.Match[str]) -> str:
         phrase = found["phrase"]
@@ -85,7 +85,7 @@ def absolute(text: str, said: Callable[[str], date | None]) -> str:
 
 
 def _when(phrase: str, base: date, *, before: str) -> str:
-    """When that is, with the little word that it needs."""
+    """Return the date of a phrase with the preposition that it needs."""
     if phrase in SHIFTS:
         return f"{before or 'on'} {base + timedelta(SHIFTS[phrase])}"
     if phrase.endswith(" ago"):
@@ -103,7 +103,7 @@ def _when(phrase: str, base: date, *, before: str) -> str:
 
 
 def _moved(base: date, unit: str, number: int, before: str) -> str:
-    """So many days, weeks, months or years from a day; a month has no day, a year no month."""
+    """Return a date this many units away; a month has no day, a year no month."""
     if unit in ("day", "week"):
         return f"{before or 'on'} {base + timedelta(number * (7 if unit == 'week' else 1))}"
     if unit == "year":
@@ -113,7 +113,7 @@ def _moved(base: date, unit: str, number: int, before: str) -> str:
 
 
 def _weekday(base: date, which: str, number: int, before: str) -> str:
-    """The last or this one by its date; of the next one, people mean two different things."""
+    """Return the date of a weekday; `next` stays relative because its meaning is ambiguous."""
     if which == "next":
         return f"{before or 'on'} the {DAYS[number].capitalize()} after {base}"
     ahead = (number - base.weekday()) % 7

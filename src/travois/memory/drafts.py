@@ -1,4 +1,4 @@
-"""A draft: what somebody thinks worth remembering, with the words that it rests on.
+"""Memory drafts: proposed memories, each with the words that it quotes.
 
 Model sees: the request for drafts, with the memories that are nearest to the conversation.
 Tokens: the request about 600, each of at most 20 memories below 100.
@@ -23,7 +23,7 @@ LONGEST = 2_000
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """One thing to remember, before it was weighed."""
+    """A proposed memory before it is checked."""
 
     text: str
     type: Type = "project"
@@ -37,13 +37,13 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def request(instructions: str, known: Iterable[Memory]) -> str:
-    """What the model is asked for after a turn."""
+    """Build the request for drafts that the model gets after a turn."""
     lines = [f"- {m.name} ({m.type}): {plain(_line(m))}" for m in known][:NEAREST]
     return instructions.strip().replace("{known}", "\n".join(lines) or "(none)")
 
 
 def drafts(reply: str) -> tuple[Draft, ...]:
-    """The drafts in a model's reply; what is not one is left out, whatever else it says."""
+    """Parse the drafts in a model's reply; invalid items are skipped."""
     start, end = reply.find("["), reply.rfind("]")
     try:
         listed = msgspec.json.decode(reply[start : end + 1], type=list[msgspec.Raw])
@@ -54,7 +54,7 @@ def drafts(reply: str) -> tuple[Draft, ...]:
 
 
 def draft_name(text: str) -> str:
-    """A name out of the first words of a text."""
+    """Make a memory name from the first words of a text."""
     words = re.findall(r"[a-z0-9]+", text.casefold())
     return "-".join(words[:6])[:60].strip("-") or "memory"
 

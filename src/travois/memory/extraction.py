@@ -1,6 +1,6 @@
-"""Extraction: after a turn, what of it is worth knowing in later sessions.
+"""Memory extraction: after a turn, find what is worth knowing in later sessions.
 
-When to look is decided here, at little cost; `engine.weighing` does the looking.
+This module decides cheaply when to look; `memory.weighing` does the work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from travois.engine.agent import Agent, Gathering
 from travois.memory.port import GROWTH, Outcome, Turn
 
 PATIENCE = 30.0
-"""How many seconds a session that is left waits for this."""
+"""Seconds for which a session that ends waits for extraction."""
 HINT = (
     r"(?i)\b(?:remember|memori[sz]e|note|mind|forget|future|now on|forward|always|n?ever|prefer|"
     r"like|love|hate|don.?t|do not|stop|no|nope|wrong|actually|again|instead|when(?:ever)?|"
@@ -30,7 +30,7 @@ HINT = (
 
 
 def gather(agent: Agent, *, after: Turn = "answer") -> None:
-    """Look through what was said since the last time, in the background, if it may be worth it."""
+    """Start extraction in the background if the conversation since the last one may be worth it."""
     if (
         agent.memory.memories is None
         or agent.team.birth is not None
@@ -40,8 +40,10 @@ def gather(agent: Agent, *, after: Turn = "answer") -> None:
     busy = agent.turn.extraction is not None and not agent.turn.extraction.done.is_set()
     if busy or agent.runtime.background is None or not _due(agent):
         return
-    from travois.memory.weighing import extract
+    from travois.memory.weighing import due, extract  # many patterns to compile, rarely needed
 
+    if not due(agent.session.view, agent.session.extracted):
+        return
     look = agent.turn.extraction = Gathering(anyio.Event())
 
     async def work() -> None:
@@ -54,7 +56,7 @@ def gather(agent: Agent, *, after: Turn = "answer") -> None:
 
 
 async def settled(agent: Agent, *, patience: float = PATIENCE) -> str:
-    """Wait until what was said is looked through, but not for long; tells what came of it, once."""
+    """Wait a while for extraction to finish; return its summary, once."""
     look, told = agent.turn.extraction, ""
     if look is not None:
         with anyio.move_on_after(patience):
@@ -64,18 +66,14 @@ async def settled(agent: Agent, *, patience: float = PATIENCE) -> str:
 
 
 def told(noted: str) -> str:
-    """What was noted on a change of memory, for the eye; empty if nothing came of it."""
+    """Render the recorded outcome of an extraction for the user; empty if nothing changed."""
     return msgspec.json.decode(noted, type=Outcome).told
 
 
 def _due(agent: Agent) -> bool:
-    """Whether there may be something worth keeping in what was said since the last time."""
+    """Decide cheaply whether anything said since the last extraction may be worth keeping."""
     fresh = [i.fact for i in agent.session.view.items if i.seq > agent.session.extracted]
     human = [f for f in fresh if isinstance(f, User) and f.origin == "human"]
     hinted = any(re.search(HINT, words(fact.content)) for fact in human)
     size = sum(estimate(words(f.content)) for f in fresh if isinstance(f, Assistant) or f in human)
-    if not hinted and size < GROWTH:
-        return False
-    from travois.memory.weighing import due
-
-    return due(agent.session.view, agent.session.extracted)
+    return hinted or size >= GROWTH

@@ -1,4 +1,4 @@
-"""One folder of memories: what lies in it, what of that cannot be read, and its index."""
+"""One folder of memory files: their contents, their flaws and the index."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import blobs
 from travois.sessions.blobs import digest
 
-LINK = "it is a link, and links are not followed here"
+LINK = "it is a symbolic link, and links are not followed"
 SHELVED = ".kept"
-"""How a file is called that lay where a page of the index belongs."""
+"""The suffix of a file that was in the place of an index page."""
 LARGEST_PAGE = 1 << 20
 LONGEST_LINE = 4000
 PAGE = re.compile(rf"{TOPICS}/[^.].*\.md")
@@ -30,13 +30,15 @@ DRAFT = re.compile(r"\..+\.\d+-[0-9a-f]{8}")
 
 
 Stamp = tuple[int, int, int]
-"""When a file was changed, its size and its inode: another stamp, other bytes."""
-LATELY, SETTLED = 10 * 10**9, 10**8
-"""For how many nanoseconds a scan may be relied on, and how long a folder must have been still."""
+"""Modification time, size and inode: another stamp means other bytes."""
+LATELY = 10 * 10**9
+"""Nanoseconds for which a scan may be reused."""
+SETTLED = 10**8
+"""Nanoseconds for which a folder must have been unchanged before its scan is reused."""
 
 
 class Flaw(msgspec.Struct, frozen=True):
-    """Something in a folder of memories that is not as it should be, and what to do."""
+    """A problem in a memory folder, and how to fix it."""
 
     what: str
     where: str
@@ -44,7 +46,7 @@ class Flaw(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A file as it was when it was last read."""
+    """A memory file as it was last read."""
 
     stamp: Stamp
     digest: str = ""
@@ -53,7 +55,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Folder:
-    """The memories of one scope. What was read is kept until its file changes."""
+    """The memories of one scope. Files are read again only when they change."""
 
     def __init__(
         self,
@@ -69,15 +71,15 @@ class Folder:
         self.path = path
         self.scope: Scope = scope
         self.seen: dict[str, Seen] = {}
-        """By the path of the file in this folder."""
+        """Files by their path in this folder."""
         self._stamps: Mapping[str, Stamp] = {}
         self._changed: tuple[int, ...] = ()
         self._scanned = 0
 
     def scan(self, *, how: Literal["each", "lately"] = "each") -> Mapping[str, Stamp]:
-        """The files and their stamps: as they are, or as they were a few seconds ago at most.
+        """Return the files and their stamps: current, or a few seconds old with `lately`.
 
-        The same value comes back as long as nothing changed.
+        The same object is returned as long as nothing changed.
         """
         changed = tuple(_changed(self.path / place) for place in ("", PINNED))
         now = time.monotonic_ns()
@@ -91,33 +93,33 @@ class Folder:
         return self._stamps
 
     def look(self, file: str, stamp: Stamp) -> Seen:
-        """A file with this stamp, read if that was not done yet."""
+        """Return the file with this stamp, and read it if needed."""
         seen = self.seen.get(file)
         if seen is None or seen.stamp != stamp:
             seen = self.seen[file] = self._read(file, stamp)
         return seen
 
     def read(self) -> dict[str, Seen]:
-        """All files as they are; those that changed are read."""
+        """Read all files that changed; return all."""
         self.seen = {file: self.look(file, stamp) for file, stamp in self.scan().items()}
         return self.seen
 
     def fresh(self, file: str) -> Memory | None:
-        """One memory as it is at the moment; None if there is none that can be read."""
+        """Return one memory as it is on disk; None if it cannot be read."""
         try:
             return self.look(file, _stamp(os.lstat(self.path / file))).memory
         except OSError:
             return None
 
     def memories(self) -> Iterator[Memory]:
-        """Those that were readable when they were last looked at."""
+        """Yield the memories that were readable when last read."""
         # A copy: another thread may look at a file meanwhile.
         return (seen.memory for seen in list(self.seen.values()) if seen.memory is not None)
 
     def head(self) -> str:
-        """The first page of the index; made of the files where the one on disk does not fit them.
+        """Return the first page of the index; rebuild it if it does not match the files.
 
-        That each is in it is seen without reading them all.
+        That each file is listed can be checked without reading them all.
         """
         text = self._page(INDEX) or ""
         names = [quote(file.removesuffix(".md")) for file in self.scan()]
@@ -128,17 +130,17 @@ class Folder:
         return self.pages().get(INDEX, "")
 
     def bytes(self, file: str) -> bytes | None:
-        """What a plain file has; None if there is none. Raises OSError for anything else."""
+        """Return a regular file's bytes, or None if it is missing. Raises OSError otherwise."""
         path = self.path / file
         try:
             if not stat.S_ISREG(path.lstat().st_mode):
-                raise OSError(LINK if path.is_symlink() else "it is not a plain file")
+                raise OSError(LINK if path.is_symlink() else "it is not a regular file")
             return path.read_bytes()
         except FileNotFoundError:
             return None
 
     def write(self, file: str, data: bytes | None) -> None:
-        """Put a file there, or take it away; never through a link. Raises OSError."""
+        """Write or delete a file, never through a link. Raises OSError."""
         path = self.path / file
         blobs.make_folders(self.path)
         if path.parent != self.path:
@@ -153,11 +155,11 @@ class Folder:
             self._wrote(os.path.realpath(path))
 
     def pages(self) -> dict[str, str]:
-        """The index of what is there, with what people wrote into it."""
+        """Build the pages of the index, with the lines that people wrote into it."""
         return index(self.memories(), prose(self._pages()))
 
     def reindex(self) -> None:
-        """Bring the index up to what is there. Raises OSError."""
+        """Bring the index on disk up to date. Raises OSError."""
         self.read()
         there, wanted = self._pages(), self.pages()
         for page in sorted({*there, *wanted}):
@@ -167,43 +169,49 @@ class Folder:
                 self.write(page, None if text is None else text.encode(errors="replace"))
 
     def _shelve(self, page: str, there: dict[str, str]) -> None:
-        """Move what is no page of ours out of the way of one."""
+        """Rename whatever is in the place of an index page."""
         path = self.path / page
         if page not in there and os.path.lexists(path):
             path.rename(path.with_name(f"{path.name}.{os.urandom(4).hex()}{SHELVED}"))
 
     def flaws(self) -> Iterator[Flaw]:
-        """What is not as it should be; the folder is as it was last read."""
+        """Yield the problems of the folder as it was last read."""
         for file, seen in list(self.seen.items()):
             yield from seen.flaws
             if seen.memory and any(
                 len(line) > LONGEST_LINE for line in seen.memory.body.split("\n")
             ):
                 where = str(self.path / file)
-                yield Flaw(f"a line has more than {LONGEST_LINE:,} characters", where, "Break it.")
+                yield Flaw(
+                    f"a line has more than {LONGEST_LINE:,} characters", where, "Break the line."
+                )
         for place in ("", PINNED, TOPICS):
             path = self.path / place
             if place and path.is_symlink():
-                yield Flaw(f"it is not used: {LINK}", str(path), "Make it a plain folder.")
+                yield Flaw(
+                    f"the folder is ignored: {LINK}", str(path), "Replace the link with a folder."
+                )
             elif path.exists() and not os.access(path, os.W_OK | os.X_OK):
-                yield Flaw("it cannot be written to", str(path), "Make it writable.")
+                yield Flaw("the folder is not writable", str(path), "Make it writable.")
             for entry in self._entries(place):
                 if entry.name.endswith(SHELVED):
-                    fix = "Take out of it what you need, and delete it."
-                    yield Flaw("it lay where the index belongs", entry.path, fix)
+                    fix = "Copy what you need from it, then delete it."
+                    yield Flaw(
+                        "it was moved aside because the index belongs there", entry.path, fix
+                    )
         if self._pages() != self.pages():
-            fix = "`travois memory doctor --fix` writes it again."
-            yield Flaw("the index does not tell what is there", str(self.path / INDEX), fix)
+            fix = "Run `travois memory doctor --fix` to rebuild it."
+            yield Flaw("the index does not match the memories", str(self.path / INDEX), fix)
 
     def sweep(self) -> None:
-        """Remove what writers that were killed left behind."""
+        """Remove temporary files of writers that were killed."""
         for place in ("", PINNED, TOPICS):
             for entry in self._entries(place):
                 if DRAFT.fullmatch(entry.name):
                     os.unlink(entry.path)
 
     def _pages(self) -> dict[str, str]:
-        """The pages of the index that can be read."""
+        """Read the pages of the index."""
         topics = (f"{TOPICS}/{entry.name}" for entry in self._entries(TOPICS))
         pages = (INDEX, *filter(PAGE.fullmatch, topics))
         return {page: text for page in pages if (text := self._page(page)) is not None}
@@ -216,7 +224,7 @@ class Folder:
             return None
 
     def _entries(self, place: str = "") -> list[os.DirEntry[str]]:
-        """What lies in the folder or below it; nothing if that cannot be told, or is elsewhere."""
+        """List a folder; empty if it cannot be listed or is a link."""
         folder = self.path / place
         try:
             with os.scandir(folder) as entries:
@@ -231,18 +239,25 @@ class Folder:
                     yield place + entry.name, _stamp(entry.stat(follow_symlinks=False))
 
     def _read(self, file: str, stamp: Stamp) -> Seen:
+        """Read and parse one file; problems become flaws."""
         path = self.path / file
         try:
             path.name.encode()
             data = plain_bytes(str(path), opener=unlinked)
         except (OSError, UnicodeEncodeError) as error:
-            why = "its name is not text" if isinstance(error, ValueError) else _reason(error, path)
-            flaw = Flaw(f"a memory is not read: {why}", str(path), "Mend it, or move it away.")
+            why = (
+                "its name is not valid UTF-8"
+                if isinstance(error, ValueError)
+                else _reason(error, path)
+            )
+            flaw = Flaw(
+                f"a memory cannot be read: {why}", str(path), "Fix it, or move it elsewhere."
+            )
             return Seen(stamp, flaws=(flaw,))
         text = data.decode("utf-8-sig", errors="replace")
         pinned = file.startswith(f"{PINNED}/")
         page = parse(path.stem, text, scope=self.scope, pinned=pinned)
-        flaws = tuple(Flaw(why, str(path), "Mend its front matter.") for why in page.flaws)
+        flaws = tuple(Flaw(why, str(path), "Fix its front matter.") for why in page.flaws)
         return Seen(stamp, digest(data), page.memory, flaws)
 
 
@@ -262,5 +277,5 @@ def _reason(error: OSError, path: Path) -> str:
 
 
 def unlinked(path: str, flags: int) -> int:
-    """A descriptor of a file that is no link."""
+    """Open a file, but not through a link."""
     return os.open(path, flags | os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""Memories that other agents keep: where they lie, and what of them can be read in."""
+"""Memories that Claude Code and Codex keep: where they are, and how to import them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from travois.memory.text import parse, slug
 from travois.prompt.instruction_files import plain_text
 
 MANY = 2_000
-"""How many files of a folder are read in."""
+"""Files imported from one folder, at most."""
 LONGEST = 12_000
-"""How many characters of one piece of a long file make a memory."""
+"""Characters of a memory made from a part of a long file, at most."""
 HEADING = re.compile(r"^#{1,2}[ \t]+(\S.*)$", re.MULTILINE)
 SUMMARIES = ("memory_summary.md", INDEX)
 """The files of Codex that hold more than the raw material for them."""
@@ -28,7 +28,7 @@ SUMMARIES = ("memory_summary.md", INDEX)
 def find_source(source: str, environ: Mapping[str, str], root: str) -> Path | None:
     """Return where `claude` or `codex` keeps memories, of this main checkout or of everything.
 
-    What is neither of these names is a path.
+    Any other source is a path.
     """
     if source not in (CLAUDE.name, CODEX.name):
         return Path(source).expanduser()
@@ -42,14 +42,14 @@ def find_source(source: str, environ: Mapping[str, str], root: str) -> Path | No
 
 
 def others(environ: Mapping[str, str], but: Path | None) -> list[Path]:
-    """Where Claude Code keeps memories of other projects."""
+    """List the folders where Claude Code keeps memories of other projects."""
     home = CLAUDE.home(environ)
     found = sorted((home / "projects").glob("*/memory")) if home else []
     return [path for path in found if path != but and any(path.glob("*.md"))]
 
 
 def memories(place: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
-    """What lies in a folder of another agent, or in one file. Raises OSError.
+    """Read the memories in a folder or a file of another agent. Raises OSError.
 
     Names that are made of headings begin with the label.
     """
@@ -64,7 +64,7 @@ def memories(place: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
 
 
 def _files(place: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
-    """One memory a file; what stands in the index besides its lines is one more."""
+    """Read one memory per file; other text in the index becomes one more."""
     for path in sorted(place.glob("[!.]*.md"))[:MANY]:
         if path.name == INDEX:
             own = "\n".join(prose({INDEX: plain_text(str(path), opener=unlinked)}))
@@ -80,7 +80,7 @@ def _sections(path: Path, *, scope: Scope, label: str) -> Iterator[Memory]:
 
 
 def _parts(path: Path, text: str, *, scope: Scope, label: str) -> Iterator[Memory]:
-    """A long text as memories: one for each heading, several where too much stands below it."""
+    """Split a long text into memories: one for each heading, several for a long section."""
     starts = [0, *(found.start() for found in HEADING.finditer(text)), len(text)]
     for start, end in pairwise(starts):
         body = text[start:end].strip()
@@ -96,6 +96,7 @@ def _parts(path: Path, text: str, *, scope: Scope, label: str) -> Iterator[Memor
 
 
 def _type(title: str) -> Type:
+    """Guess the type of a memory from its heading."""
     words = title.casefold()
     if "preference" in words or "feedback" in words:
         return "feedback"
@@ -103,6 +104,6 @@ def _type(title: str) -> Type:
 
 
 def _from(path: Path, memory: Memory) -> Memory:
-    """With where it comes from; an agent wrote it, whoever it quotes."""
+    """Add the source; the author is the model, whoever it quotes."""
     words = Evidence(str(path), 0, "model", memory.description, memory.modified)
     return replace(memory, author="model", evidence=(words,), anchors=())

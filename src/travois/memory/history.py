@@ -1,8 +1,8 @@
-"""The history of all memory folders: each change is made as a whole or not at all, and stays known.
+"""The history of all memory folders: each change is applied completely or not at all.
 
-Before a file is touched, its bytes and those to come are kept by their content, and a line says
-what is about to happen; a second line says that it did. Whoever finds the first without the second
-finds the work of a process that died, and takes it back.
+Before a file is changed, its old and new bytes are stored by content, and a journal line says what
+is about to happen; a second line says that it did. A first line without the second belongs to a
+process that died; its work is rolled back.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ from travois.memory.memory import Change, Drop, Memory, Put, Scope
 from travois.memory.port import MOVED, Applied
 from travois.memory.text import LONGEST_NAME, NAME, changes, parse, render, tidy
 from travois.permissions import secrets
-from travois.sessions import blobs
-from travois.sessions import log_line as line
+from travois.sessions import blobs, log_line
 from travois.sessions.blobs import Blobs, digest
 
-PATIENCE, PAUSE = 30.0, 0.01
-"""How long a process waits for another one's change, in seconds, and how often it looks."""
+PATIENCE = 30.0
+"""Seconds for which a process waits for the change of another one."""
+PAUSE = 0.01
+"""Seconds between two attempts to get the lock."""
 WHAT = "Memory cannot be written"
 
 
 class Touched(msgspec.Struct, frozen=True, array_like=True):
-    """A file, and the names of its bytes before and after; empty where there was none."""
+    """A changed file, and the digests of its bytes before and after; empty where it was missing."""
 
     folder: str
     file: str
@@ -58,7 +59,7 @@ class Transaction(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of the journal: what is about to happen, that it did, or that it was taken back."""
+    """A line of the journal: a change begins, is done, or was rolled back."""
 
     state: Literal["begin", "done", "back"]
     id: str
@@ -66,7 +67,7 @@ class Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Write(msgspec.Struct, frozen=True):
-    """What a file is to have; None if it is to go."""
+    """The new bytes of a file; None to delete it."""
 
     folder: Folder
     file: str
@@ -74,7 +75,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class History:
-    """One journal for all folders below a root, so that a change in several of them is one."""
+    """One journal for all folders below a root, so that a change in several of them is atomic."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.root = root
@@ -89,7 +90,7 @@ class History:
         self._open: Transaction | None = None
 
     def transactions(self) -> list[Transaction]:
-        """All that were made, the oldest first."""
+        """Return all transactions, oldest first."""
         self.settle()
         live: set[str] = set()
         made = list(self._all.values())
@@ -99,7 +100,7 @@ class History:
         return [replace(one, undone=one.id in live) for one in made]
 
     def settle(self) -> None:
-        """Wait for a change that is being made; take back one whose process died."""
+        """Wait for a running change; roll back one whose process died."""
         with self._mutex:
             self._catch_up()
             if self._open is not None:
@@ -108,7 +109,7 @@ class History:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """The right to change files, for one thread of one process at a time."""
+        """Hold the lock for changes: one thread of one process at a time."""
         with self._mutex:
             try:
                 fd = self._lock()
@@ -127,7 +128,7 @@ class History:
     def commit(
         self, writes: Sequence[Write], *, why: str, session: str = "", undoes: str = ""
     ) -> Transaction:
-        """Write all of these or none, while the right is held. Raises Fault and OSError."""
+        """Write all of these files or none, under the lock. Raises UserError and OSError."""
         files = tuple(
             Touched(one.folder.key, one.file, self._kept(before), self._kept(one.data))
             for one in writes
@@ -147,20 +148,20 @@ class History:
         return made
 
     def record(self, files: Sequence[Touched], *, why: str) -> Transaction:
-        """Make known what others did to files."""
+        """Record changes that others made to files."""
         made = Transaction(os.urandom(4).hex(), self.clock(), why, files=tuple(files))
         self._append(Line("done", made.id, made))
         return made
 
     def locate(self, key: str) -> Folder:
-        """The folder of a key."""
+        """Return the folder of a key."""
         return Folder(key, self.root / key)
 
     def _kept(self, data: bytes | None) -> str:
         return "" if data is None else self.blobs.put(data)
 
     def _take_back(self, made: Transaction) -> None:
-        """Put the bytes back that were there before; what somebody else wrote since stays."""
+        """Restore the bytes from before a change; what others wrote since stays."""
         for key in dict.fromkeys(one.folder for one in made.files):
             folder = self.locate(key)
             try:
@@ -182,7 +183,7 @@ class History:
         _finish((folder,))
 
     def current(self, folder: Folder, file: str) -> str:
-        """The name of the bytes that a file has; empty if there is none."""
+        """Return the digest of a file's bytes; empty if the file is missing."""
         try:
             data = folder.bytes(file)
         except OSError:
@@ -190,6 +191,7 @@ class History:
         return "" if data is None else digest(data)
 
     def _lock(self) -> int:
+        """Acquire the file lock, with a time limit."""
         blobs.make_folders(self._path.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._path.with_name("lock"), flags, 0o600)
@@ -201,16 +203,16 @@ class History:
             except BlockingIOError:
                 if time.monotonic() > until:
                     os.close(fd)
-                    fix = "Try again when it has ended."
-                    raise Fault(WHAT, why="another process changes it", fix=fix) from None
+                    fix = "Try again when it has finished."
+                    raise Fault(WHAT, why="another process is changing it", fix=fix) from None
                 time.sleep(PAUSE)
             except OSError:
                 os.close(fd)
                 raise
 
     def _append(self, said: Line) -> None:
-        """Put a line after the last whole one, on the disk itself."""
-        text = line.sealed(msgspec.json.encode(said))
+        """Write a line after the last complete one, and sync it to disk."""
+        text = log_line.sealed(msgspec.json.encode(said))
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._path, flags, 0o600)
         try:
@@ -230,7 +232,7 @@ class History:
         self._learn(said)
 
     def _catch_up(self) -> None:
-        """Read what was added to the journal since; a line that does not end is not there."""
+        """Read the lines added to the journal; an incomplete line is ignored."""
         try:
             with self._path.open("rb") as file:
                 if os.fstat(file.fileno()).st_size < self._end:
@@ -245,16 +247,17 @@ class History:
         whole = data[: data.rfind(b"\n") + 1]
         self._end += len(whole)
         for text in whole.splitlines(keepends=True):
-            for record in line.records(text)[0]:
+            for record in log_line.records(text)[0]:
                 with suppress(msgspec.DecodeError, UnicodeDecodeError):
                     self._learn(msgspec.json.decode(record, type=Line))
 
     def _start_over(self) -> None:
-        """Somebody took the journal away: what lies in the folders is all that is known."""
+        """Forget everything: the journal was deleted, so only the folders count."""
         self._end, self._all, self._open = 0, {}, None
         self.known.clear()
 
     def _learn(self, said: Line) -> None:
+        """Update the state with one line of the journal."""
         made = said.begun or self._all.get(said.id) or self._open
         self._open = made if said.state == "begin" else None
         if made is None or made.id != said.id or said.state == "begin":
@@ -268,7 +271,7 @@ class History:
 
 
 def _finish(folders: Iterable[Folder]) -> None:
-    """Bring the indexes of folders up to date, and all names in them to the disk."""
+    """Rebuild the indexes of folders, and sync their names to disk."""
     for folder in folders:
         folder.reindex()
         blobs.sync_folder(folder.path)
@@ -278,27 +281,27 @@ def _finish(folders: Iterable[Folder]) -> None:
 
 
 By = Literal["agent", "person"]
-"""Whose change it is: a person may touch what is pinned."""
+"""The author of a change: only a person may change pinned memories."""
 OUTSIDE = "edited outside"
 SHOWN = 100
-"""How many lines a diff may have."""
+"""Lines of a diff, at most."""
 LONGEST = 16_000
-"""How many characters a memory may have."""
+"""Characters of a memory, at most."""
 
 
 class Unfit(Exception):
-    """Why a change is not made."""
+    """The reason why a change is refused."""
 
 
 class Archive:
-    """What lies in the folders, and what became of it."""
+    """The memory folders of all scopes with their history: the only writer of memories."""
 
     def __init__(self, history: History, folders: Mapping[Scope, Folder]) -> None:
         self.past = history
         self.folders = folders
 
     def read(self) -> tuple[Memory, ...]:
-        """Every memory that can be read, as it is on the disk at the moment."""
+        """Read every memory as it is on disk."""
         self.past.settle()
         for folder in self.folders.values():
             folder.read()
@@ -313,9 +316,9 @@ class Archive:
         by: By,
         based: Sequence[Memory] | None = None,
     ) -> Applied:
-        """Make changes in one step; those that are unfit are left out and told.
+        """Apply changes in one transaction; refused changes are left out and reported.
 
-        Changes that are `based` on memories as they were are made all together or not at all.
+        Changes that are `based` on memories as they were are applied all together or not at all.
         """
         with self.past.locked():
             self.take_in()
@@ -332,17 +335,17 @@ class Archive:
         return Applied(made.id, self.diff(made), tuple(refused))
 
     def _holds(self, memory: Memory) -> bool:
-        """Whether a memory is as it was, as far as was just read."""
+        """Return whether a memory is unchanged, as far as was just read."""
         folder = self.folders.get(memory.scope)
         return folder is not None and memory in folder.memories()
 
     def take_in(self) -> Transaction | None:
-        """Make known what people and other programs did to the files since."""
+        """Record the changes that people and other programs made to the files."""
         found = [one for folder in self.folders.values() for one in self._strange(folder)]
         return self.past.record(found, why=OUTSIDE) if found else None
 
     def _strange(self, folder: Folder) -> Iterator[Touched]:
-        """The files that are not as the history knows them, with their bytes kept."""
+        """Yield the files that differ from the history, with their bytes stored."""
         seen = folder.read()
         known = {file: name for (key, file), name in self.past.known.items() if key == folder.key}
         for file in sorted({*seen, *known}):
@@ -355,14 +358,14 @@ class Archive:
             )
 
     def history(self) -> list[Transaction]:
-        """What was changed in these folders, the latest first."""
+        """Return the transactions in these folders, latest first."""
         self.past.settle()
         keys = {folder.key for folder in self.folders.values()}
         made = reversed(self.past.transactions())
         return [one for one in made if not keys.isdisjoint(file.folder for file in one.files)]
 
     def undo(self, id: str) -> Applied:
-        """Put back what was there before some changes: the latest of ours if none is named."""
+        """Restore the state before a transaction; by default the latest of ours."""
         with self.past.locked():
             self.take_in()
             meant = self._meant(id)
@@ -379,7 +382,7 @@ class Archive:
         return Applied(made.id, self.diff(made))
 
     def diff(self, made: Transaction) -> str:
-        """What became of the memories, for the eye."""
+        """Render the changes of a transaction as a short diff."""
         shown = (
             changes(before, after)
             for one in made.files
@@ -387,10 +390,11 @@ class Archive:
             if before or after
         )
         lines = "\n".join(filter(None, shown)).split("\n")
-        more = [f"… {len(lines) - SHOWN} lines more"] if len(lines) > SHOWN else []
+        more = [f"… {len(lines) - SHOWN} more lines"] if len(lines) > SHOWN else []
         return "\n".join((*lines[:SHOWN], *more))
 
     def _plan(self, change: Change, writes: dict[tuple[str, str], Write], *, by: By) -> None:
+        """Add the writes for one change, or raise why it is refused."""
         match change:
             case Put(memory):
                 self._plan_put(memory, writes, by=by)
@@ -398,18 +402,19 @@ class Archive:
                 folder = self._folder(scope)
                 file = self._file(folder, name)
                 if _pinned(file) and by == "agent":
-                    raise Unfit("it is pinned, and only a person may change it")
+                    raise Unfit("it is pinned; only the user can change it")
                 if self._planned(folder, file, writes) is None:
-                    raise Unfit("there is none of that name")
+                    raise Unfit("no memory has that name")
                 writes[folder.key, file] = Write(folder, file, None)
             case _:
                 assert_never(change)
 
     def _plan_put(self, memory: Memory, writes: dict[tuple[str, str], Write], *, by: By) -> None:
+        """Add the writes that store a memory, or raise why it is refused."""
         folder = self._folder(memory.scope)
         file = self._file(folder, memory.name)
         if by == "agent" and (memory.pinned or _pinned(file)):
-            raise Unfit("it is pinned, and only a person may change it")
+            raise Unfit("it is pinned; only the user can change it")
         data = self._planned(folder, file, writes)
         text = "" if data is None else data.decode("utf-8-sig", errors="replace")
         before = parse(memory.name, text, scope=memory.scope).memory if text else None
@@ -417,7 +422,7 @@ class Archive:
         _check(memory)
         after = render(memory, text)
         if parse(memory.name, after, scope=memory.scope, pinned=memory.pinned).memory != memory:
-            raise Unfit("its file could not be read again; make its evidence shorter")
+            raise Unfit("its file could not be read back; shorten its evidence")
         place = f"{PINNED}/{memory.name}.md" if memory.pinned else f"{memory.name}.md"
         if place != file and data is not None:
             writes[folder.key, file] = Write(folder, file, None)
@@ -426,7 +431,7 @@ class Archive:
         writes[folder.key, place] = Write(folder, place, after.encode())
 
     def _stamped(self, memory: Memory, before: Memory | None) -> Memory:
-        """With its times: those that it has, unless they are those of what it replaces."""
+        """Set the times of a memory; those it has count unless they come from what it replaces."""
         now, old = self.past.clock(), before or memory
         fresh = memory.modified and (before is None or memory.modified != before.modified)
         return replace(
@@ -439,25 +444,27 @@ class Archive:
     def _folder(self, scope: Scope) -> Folder:
         if scope in self.folders:
             return self.folders[scope]
-        raise Unfit(f"there is no {scope} memory here")
+        raise Unfit(f"{scope} memory is not available here")
 
     def _file(self, folder: Folder, name: str) -> str:
-        """Where a memory of this name lies, or is to lie."""
+        """Return the file for a memory of this name, existing or new."""
         stems = {file: PurePosixPath(file).stem for file in list(folder.seen)}
         for file, stem in stems.items():
             if stem == name:
                 return file
         for stem in stems.values():
             if stem.casefold() == name.casefold():
-                raise Unfit(f"there is {stem}, which differs in case only; use that name")
+                raise Unfit(f"{stem} exists and differs only in case; use that name")
         if not NAME.fullmatch(name) or len(name) > LONGEST_NAME or f"{name}.md" == INDEX.lower():
-            raise Unfit(f"a name is up to {LONGEST_NAME} letters and digits in words joined by -")
+            raise Unfit(
+                f"a name is up to {LONGEST_NAME} lowercase letters, digits and single dashes"
+            )
         return f"{name}.md"
 
     def _planned(
         self, folder: Folder, file: str, writes: Mapping[tuple[str, str], Write]
     ) -> bytes | None:
-        """What a file will have once the changes so far are made. Raises OSError."""
+        """Return what a file will contain after the changes so far. Raises OSError."""
         if (planned := writes.get((folder.key, file))) is not None:
             return planned.data
         if _pinned(file) and (folder.path / PINNED).is_symlink():
@@ -476,23 +483,24 @@ class Archive:
         try:
             return self.past.blobs.get(name) if name else None
         except KeyError:
-            fix = "The file itself is untouched."
+            fix = "The file itself was not changed."
             raise Fault(
-                "What was there before is lost", why="its bytes are damaged", fix=fix
+                "The earlier version is lost", why="its stored copy is damaged", fix=fix
             ) from None
 
     def _meant(self, id: str) -> Transaction:
+        """Return the transaction to undo."""
         made = self.history()
         for one in made:
             if one.id == id or not (id or one.undone or one.undoes or one.why == OUTSIDE):
                 if one.undone:
-                    raise Fault(f"{one.id} was undone already")
+                    raise Fault(f"{one.id} was already undone")
                 return one
-        fix = "`travois memory history` lists what can be undone."
+        fix = "Run `travois memory history` to see what can be undone."
         raise Fault(f"There is no change {id}" if id else "There is nothing to undo", fix=fix)
 
     def _changed(self, meant: Transaction, one: Touched) -> Fault:
-        """Why something cannot be undone: a file is no longer as it was left."""
+        """Build the error for a file that changed since the transaction."""
         later = [
             f"{each.id} ({each.why})"
             for each in self.history()
@@ -500,19 +508,19 @@ class Archive:
             if any((file.folder, file.file) == (one.folder, one.file) for file in each.files)
         ]
         by = f" by {', '.join(later[:3])}" if later else ""
-        fix = "Undo that first, or change the file by hand."
+        fix = "Undo that change first, or edit the file by hand."
         return Fault(
             f"{meant.id} cannot be undone", why=f"{one.file} was changed since{by}", fix=fix
         )
 
 
 def _check(memory: Memory) -> None:
-    """Raise the reason why a memory is not to be kept."""
+    """Raise if a memory contains a secret or is too long."""
     said = "\n".join((memory.description, memory.body, *(one.words for one in memory.evidence)))
     if found := secrets.find(said):
-        raise Unfit(f"it holds what looks like a secret ({found[0].kind})")
+        raise Unfit(f"it seems to contain a secret ({found[0].kind})")
     if len(memory.body) > LONGEST:
-        raise Unfit(f"it has {len(memory.body):,} characters, more than {LONGEST:,}; split it")
+        raise Unfit(f"it has {len(memory.body):,} characters (limit {LONGEST:,}); split it")
 
 
 def _pinned(file: str) -> bool:

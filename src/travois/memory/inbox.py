@@ -1,4 +1,4 @@
-"""Changes that wait for a person's word: one file each, beside the memories."""
+"""The inbox: memory changes that wait for the user's approval, one file each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from travois.memory.history import Archive
 from travois.memory.memory import Change, Drop, Proposal, Put, Scope
 from travois.prompt.instruction_files import plain_bytes
 
-WAITING, REJECTED = "inbox", "rejected"
+WAITING = "inbox"
+REJECTED = "rejected"
 
 
 class Inbox:
@@ -25,7 +26,7 @@ class Inbox:
         self._archive = archive
 
     def put(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
-        """Lay changes in, but for those that were rejected; returns the ids of the others."""
+        """Add changes, except those rejected before; return the ids of the added ones."""
         ids: list[str] = []
         with self._archive.past.locked():
             for change in changes:
@@ -42,20 +43,22 @@ class Inbox:
         return tuple(ids)
 
     def all(self) -> list[Proposal]:
-        """Those that can be read, the oldest first."""
+        """Return the readable proposals, oldest first."""
         found = [paper for path in self._papers() if (paper := _read(path))]
         return sorted(found, key=lambda paper: (paper.at, paper.id))
 
     def get(self, id: str) -> Proposal:
-        """The proposal of this id, or of the only one that begins so."""
+        """Return the proposal with this id or unique id prefix."""
         found = [paper for paper in self.all() if id and paper.id.startswith(id)]
         if len(found) == 1:
             return found[0]
-        fix = "`travois memory inbox` lists what waits."
-        raise Fault(f"{'Several proposals are' if found else 'No proposal is'} {id!r}", fix=fix)
+        fix = "Run `travois memory inbox` to list the proposals."
+        raise Fault(
+            f"{'Several proposals match' if found else 'No proposal matches'} {id!r}", fix=fix
+        )
 
     def close(self, proposal: Proposal, *, word: Literal["accepted", "rejected"]) -> None:
-        """Take a proposal out; one that was rejected stays known, so that it does not come back."""
+        """Remove a proposal; a rejected one is remembered, so that it does not come back."""
         with self._archive.past.locked():
             folder = self._folder(proposal.change)
             if word == "rejected":
@@ -63,7 +66,7 @@ class Inbox:
             folder.write(f"{WAITING}/{proposal.id}.json", None)
 
     def _folder(self, change: Change) -> Folder:
-        """Where it waits: what is for the team does so outside of the repository."""
+        """Return the folder for a proposal: that of the team is kept outside of the repository."""
         return self._archive.folders["user" if _scope(change) == "user" else "project"]
 
     def _papers(self) -> Iterator[Path]:
@@ -81,7 +84,7 @@ def _read(path: Path) -> Proposal | None:
 
 
 def _id(change: Change) -> str:
-    """The same for changes that a person would take for the same."""
+    """Return an id that is the same for changes that look the same to a person."""
     match change:
         case Put(memory):
             said = ("put", memory.scope, memory.name, memory.description, memory.body)

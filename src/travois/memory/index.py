@@ -1,6 +1,6 @@
-"""The index of a memory folder: one line for each memory, on pages that are never too long.
+"""The index of a memory folder: one line for each memory, on pages of limited length.
 
-An index that would be too long becomes several, one for each topic; nothing is left out of them.
+An index that would be too long becomes several pages, one for each topic; nothing is left out.
 
 Model sees: `MEMORY.md`, through whoever tells it.
 Tokens: at most 200 lines or 25,000 bytes.
@@ -22,11 +22,18 @@ from travois.memory.dreaming.rules import Memories, ruled, text
 from travois.memory.memory import Memory
 from travois.memory.text import WIDTH, cut, slug
 
-INDEX, TOPICS, PINNED = "MEMORY.md", "topics", "pinned"
-LINES, BYTES = 200, 25_000
-"""How long a page may be."""
-PAGE, LEAST, OFTEN = 180, 80, 64
-"""A topic has at most so many memories; from `LEAST` on, one name in so many ends it."""
+INDEX = "MEMORY.md"
+TOPICS = "topics"
+PINNED = "pinned"
+LINES = 200
+BYTES = 25_000
+"""Limits of one index page."""
+PAGE = 180
+"""Memories on one topic page, at most."""
+LEAST = 80
+"""Memories on a topic page before one of its names may end it."""
+OFTEN = 64
+"""One name in this many ends a topic page."""
 LINK = re.compile(
     r"[-*] \[[^\]]*\]\((?:topics/|pinned/)?[^()/\s]+\.md\).*|<{7}(?: .*)?|={7}|>{7}(?: .*)?"
 )
@@ -34,7 +41,7 @@ LINK = re.compile(
 
 
 def prose(pages: Mapping[str, str]) -> tuple[str, ...]:
-    """The lines that people wrote into an index, which are not ours to drop."""
+    """Return the lines of an index that people wrote, which must be kept."""
     found: list[str] = []
     for page in sorted(pages, key=lambda page: (page != INDEX, page)):
         lines = [line.rstrip() for line in pages[page].split("\n")]
@@ -46,7 +53,7 @@ def prose(pages: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def index(memories: Iterable[Memory], kept: Sequence[str] = ()) -> dict[str, str]:
-    """The pages of an index, by the path of each: from `MEMORY.md`, two links lead anywhere."""
+    """Build the pages of an index, by path: every memory is at most two links from `MEMORY.md`."""
     known = sorted(memories, key=lambda memory: (memory.type, memory.name, memory.pinned))
     lines = [_line(memory) for memory in sorted(known, key=lambda one: (one.name, one.pinned))]
     whole = [*kept, *lines]
@@ -72,7 +79,7 @@ def _label(name: str) -> str:
 
 
 def _topic(group: Sequence[Memory], pages: dict[str, str]) -> str:
-    """Write the page of a group; returns the line that leads to it."""
+    """Add the page of a group; return the line that links to it."""
     first, last = group[0], group[-1]
     stem = slug(f"{first.type}-{first.name}")[:40].rstrip("-")
     path = f"{TOPICS}/{stem}.md"
@@ -86,8 +93,11 @@ def _topic(group: Sequence[Memory], pages: dict[str, str]) -> str:
 
 
 def _groups(known: Sequence[Memory]) -> Iterator[list[Memory]]:
-    """Neighbours by type and name. A group ends at names that are fixed, not at places, so that
-    one memory more changes one group only."""
+    """Group neighbours by type and name.
+
+    A group ends at fixed names, not at fixed positions, so that one more memory changes only one
+    group.
+    """
     group, size = list[Memory](), 0
     for memory in known:
         more = len(_line(memory).encode()) + 1
@@ -106,21 +116,21 @@ def _ends(group: Sequence[Memory]) -> bool:
 
 
 def _aside(kept: Sequence[str], pages: dict[str, str]) -> Iterator[str]:
-    """What people wrote, on pages of its own."""
+    """Move the lines that people wrote to pages of their own; yield the links to them."""
     lines = [part.rstrip() for line in kept for part in re.findall(".{1,6000}", line) or [""]]
     page: list[str] = []
     for line in (*lines, None):
         if line is None or not fits([*page, line]):
             path = f"{TOPICS}/notes-{sum('/notes-' in each for each in pages) + 1:03}.md"
             pages[path] = _page(page)
-            yield f"- [notes]({path}): what people wrote here"
+            yield f"- [notes]({path}): lines that people wrote here"
             page = []
         if line is not None:
             page.append(line)
 
 
 def fits(lines: Sequence[str]) -> bool:
-    """Whether these lines may be one page."""
+    """Return whether these lines fit on one page."""
     return len(lines) <= LINES and len(_page(lines).encode(errors="replace")) <= BYTES
 
 
@@ -132,12 +142,12 @@ def _page(lines: Iterable[str]) -> str:
 
 
 UNUSED = 90 * 86400.0
-"""How long a memory may lie without being of any use."""
+"""Seconds without a recall after which a memory counts as unused."""
 Kind = Literal["file", "secret", "stale", "conflict", "unused"]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong, and what mends it."""
+    """A problem with a memory, and the command that fixes it."""
 
     kind: Kind
     name: str
@@ -146,23 +156,25 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def leaks(known: Memories, leak: Callable[[str], str]) -> Iterator[Finding]:
-    """Memories that hold a secret; `leak` tells which kind a text holds."""
+    """Yield the memories that contain a secret; `leak` returns the kind of secret in a text."""
     for key, one in known.items():
         said = "\n".join((text(one), *(evidence.words for evidence in one.evidence)))
         if kind := leak(said):
-            yield Finding("secret", one.name, f"{key} seems to hold a secret ({kind})", drop(one))
+            yield Finding(
+                "secret", one.name, f"{key} seems to contain a secret ({kind})", drop(one)
+            )
 
 
 def moved(known: Memories, changed: Mapping[str, tuple[str, ...]]) -> Iterator[Finding]:
-    """Memories whose files have changed since; those are told by the memory's key."""
+    """Yield the memories whose files have changed; `changed` has those files by memory key."""
     for key, paths in changed.items():
         fix = f"travois memory edit {known[key].name}   or   {drop(known[key])}"
-        what = f"{key} speaks of {', '.join(paths)}, changed since"
+        what = f"{key} refers to {', '.join(paths)}, changed since"
         yield Finding("stale", known[key].name, what, fix)
 
 
 def conflicts(known: Memories) -> Iterator[Finding]:
-    """Doubles and contradictions, as a night would settle them."""
+    """Yield duplicates and contradictions, as a consolidation would settle them."""
     for step in ruled(known):
         yield from (
             Finding("conflict", known[key].name, step.why, drop(known[key])) for key in step.drop
@@ -170,13 +182,13 @@ def conflicts(known: Memories) -> Iterator[Finding]:
 
 
 def unused(known: Memories, never: Collection[str], *, now: float) -> Iterator[Finding]:
-    """Memories that were never recalled, for long enough."""
+    """Yield the memories that were never recalled for a long time."""
     for key, one in known.items():
         if key in never and not one.pinned and 0 < one.modified < now - UNUSED:
-            what = f"{key} was not of any use in {int((now - one.modified) // 86400)} days"
+            what = f"{key} was not used in {int((now - one.modified) // 86400)} days"
             yield Finding("unused", one.name, what, drop(one))
 
 
 def drop(memory: Memory) -> str:
-    """The command that forgets it."""
+    """Return the command that forgets a memory."""
     return f"travois memory forget {memory.name} --scope {memory.scope}"

@@ -1,4 +1,4 @@
-"""A memory: one thing worth knowing in later sessions, with the words that it rests on.
+"""A memory: one thing worth knowing in later sessions, with the words that support it.
 
 Model sees: nothing of this module.
 Tokens: none.
@@ -12,17 +12,17 @@ from typing import Literal
 import msgspec
 
 Type = Literal["user", "feedback", "project", "reference"]
-"""Who the user is; how they want the work done; what the project is; where to look elsewhere."""
+"""Facts about the user, their working preferences, project facts, pointers to other places."""
 Author = Literal["user", "model", "tool"]
-"""Whose words a memory rests on: a person's, the model's, or what a tool or a page said."""
+"""The source of a memory: the user's words, the model's, or those of a tool or a page."""
 Scope = Literal["project", "user", "team"]
 """Whom it is for: this project, this person everywhere, or all who share the project."""
 Consent = Literal["off", "ask", "auto"]
-"""What becomes of a proposal: nothing, a place in the inbox, a memory."""
+"""The outcome of a proposal: dropped, put into the inbox, applied."""
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The very words that a memory rests on, and where they were said."""
+    """The quoted words that a memory rests on, and where they were said."""
 
     session: str
     seq: int
@@ -33,7 +33,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """A file that a memory speaks of, as it was when that was known to be true."""
+    """A file that a memory refers to, as it was when the memory was last verified."""
 
     path: str
     """Relative to the project's root, or absolute."""
@@ -53,7 +53,7 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     created: float = 0.0
     modified: float = 0.0
     verified: float = 0.0
-    """When it was last known to be true."""
+    """The last time when it was known to be true."""
     evidence: tuple[Evidence, ...] = ()
     anchors: tuple[Anchor, ...] = ()
     scope: Scope = "project"
@@ -63,13 +63,13 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Put(msgspec.Struct, frozen=True, tag="put"):
-    """A memory is to be there as it is here, in place of one of its name and scope."""
+    """A change that stores a memory, in place of one with its name and scope."""
 
     memory: Memory
 
 
 class Drop(msgspec.Struct, frozen=True, tag="drop"):
-    """A memory is to be there no longer."""
+    """A change that deletes a memory."""
 
     name: str
     scope: Scope = "project"
@@ -80,10 +80,10 @@ Change = Put | Drop
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """A change that waits in the inbox for a person's word."""
+    """A change in the inbox that waits for the user's approval."""
 
     id: str
     change: Change
     why: str
-    """Why it was not simply made."""
+    """The reason why the change was not simply applied."""
     at: float = 0.0

@@ -1,4 +1,4 @@
-"""Where the memories of a project lie."""
+"""The folder of a project's memories."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from travois.sessions.home import Home, Project
 
 
 def project_folder_key(home: Home, project: Project) -> str:
-    """The folder of a project's memories, below that of all.
+    """Return the folder of a project's memories, relative to the memory root.
 
     A repository is known by another key once it has a first commit; what was remembered before
     stays where it is, and the later key leads to it, so that other checkouts find it, too.

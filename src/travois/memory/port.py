@@ -11,18 +11,18 @@ from travois.memory.drafts import Draft
 from travois.memory.memory import Anchor, Change, Consent, Memory, Scope
 
 Turn = Literal["answer", "failure"]
-"""How a turn ended that is looked through: after a failure no model is asked."""
+"""The end of the examined turn: after a failure no model is asked."""
 GROWTH = 8_000
-"""How many tokens people and the model must have said before it is looked through unasked."""
-MOVED = "it was changed meanwhile"
-"""Why a change is refused that is based on a memory as it was."""
+"""Tokens that the user and the model must have said before an unrequested extraction."""
+MOVED = "it changed in the meantime"
+"""The reason why a change based on an older state of a memory is refused."""
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """What came of some changes that were made together, or not at all."""
+    """The outcome of changes that were applied together, or not at all."""
 
     id: str
-    """By which they can be undone; empty if nothing changed."""
+    """The transaction id for an undo; empty if nothing changed."""
     diff: str
     """A short unified diff of the files, for the eye."""
     refused: tuple[str, ...] = ()
@@ -30,19 +30,19 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of drafts, for the eye."""
+    """The outcome of memory drafts, for the user."""
 
     id: str = ""
-    """By which the change can be undone."""
+    """The transaction id for an undo."""
     diff: str = ""
     proposed: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     unkept: tuple[str, ...] = ()
-    """What a person asked to remember and was not kept: why, and how to keep it anyway."""
+    """Requests to remember that were not kept, with the reason and a way to keep them."""
 
     @property
     def told(self) -> str:
-        """What a person would want to know; empty if there is nothing."""
+        """Return a summary for the user; empty if there is nothing to say."""
         undo = f"undo: travois memory undo {self.id}"
         waiting = f"{len(self.proposed)} in the inbox: travois memory inbox"
         lines = [self.diff, undo] if self.diff else []
@@ -51,14 +51,14 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Recording(Protocol):
-    """The way in which a tool remembers and forgets."""
+    """The interface through which a tool remembers and forgets."""
 
     async def remember(self, draft: Draft) -> str:
-        """Keep what the user asked for; says what came of it."""
+        """Keep what the user asked for; return a message about the outcome."""
         ...
 
     async def forget(self, name: str) -> str:
-        """Drop a memory; says what came of it."""
+        """Delete a memory; return a message about the outcome."""
         ...
 
 
@@ -66,15 +66,15 @@ class Memories(Protocol):
     """The memories of this project, this user and this team. Safe between processes."""
 
     def all(self) -> tuple[Memory, ...]:
-        """Every memory that can be read."""
+        """Return every readable memory."""
         ...
 
     def consent(self, scope: Scope) -> Consent:
-        """What becomes of a proposal in this scope."""
+        """Return what happens to a proposal in this scope."""
         ...
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
-        """Those that have most to do with a text, the best first; none that have nothing."""
+        """Return the memories most relevant to a text, best first; irrelevant ones are left out."""
         ...
 
     def apply(
@@ -85,7 +85,7 @@ class Memories(Protocol):
         session: str = "",
         based: Sequence[Memory] | None = None,
     ) -> Applied:
-        """Make changes in one step, on record; pinned memories and secrets are refused.
+        """Apply changes in one recorded step; pinned memories and secrets are refused.
 
         Changes that are `based` on memories are made only if these are still the same, and then
         all of them or none.
@@ -93,25 +93,25 @@ class Memories(Protocol):
         ...
 
     def propose(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
-        """Lay changes in the inbox; returns the ids of the proposals."""
+        """Add changes to the inbox; return the ids of the proposals."""
         ...
 
     def index(self) -> str:
-        """The index that opens a session: all folders' `MEMORY.md`, within their limits."""
+        """Return the index for the start of a session: `MEMORY.md` of all folders, shortened."""
         ...
 
     def stale(self, memory: Memory) -> tuple[str, ...]:
-        """The files that it speaks of and that are no longer as they were."""
+        """Return the files that a memory refers to and that have changed."""
         ...
 
     def anchor(self, path: str) -> Anchor | None:
-        """A file of the project as it is at the moment; None if it cannot be read."""
+        """Return a project file as it is now; None if it cannot be read."""
         ...
 
     def reverify(self, memory: Memory) -> Memory | None:
-        """Renew a memory whose files changed if all that it names still stands in them."""
+        """Renew a memory whose files changed if everything that it names is still in them."""
         ...
 
     def used(self, names: Iterable[str]) -> None:
-        """Count that these were recalled."""
+        """Count a recall for each of these memories."""
         ...

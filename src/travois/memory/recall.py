@@ -1,6 +1,6 @@
-"""Recall: before a prompt is sent, what earlier sessions left that may help with it.
+"""Memory recall: add memories that fit a prompt before the prompt is sent.
 
-An agent that remembers nothing pays for none of this.
+An agent without memory does none of this work.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, User
 from travois.core.view import View, project
 from travois.engine.agent import Agent, Small
+from travois.engine.fork import aside
 from travois.memory.memory import Memory
 from travois.memory.port import Memories
 from travois.memory.recall_text import mark, names, opening, render, untold, useful
@@ -28,14 +29,14 @@ CHOOSE = Path(__file__).parent / "prompts" / "choose.md"
 CANDIDATES = 20
 MOST = 5
 PATIENCE = 2.0
-"""How many seconds the choice may take; without it the order of the search counts."""
+"""Seconds for the small model's choice; after that the search order counts."""
 LONGEST = 4_000
-"""How many characters of a prompt are searched with."""
+"""Characters of a prompt that are used for the search."""
 LINE = 200
 
 
 async def recollect(agent: Agent, said: User) -> None:
-    """Show the model what is remembered and fits what a person says, once."""
+    """Show the model the memories that fit the user's prompt, each once."""
     text = words(said.content)[:LONGEST] if said.origin == "human" else ""
     if (
         agent.memory.memories is None
@@ -47,13 +48,14 @@ async def recollect(agent: Agent, said: User) -> None:
     try:
         note = await _note(agent, agent.memory.memories, text)
     except (OSError, Fault) as error:
-        agent.session.emit(Warned(f"Nothing could be recalled: {error}"))
+        agent.session.emit(Warned(f"Memory recall failed: {error}"))
         return
     if note:
         agent.session.append(User((Text(note),), origin="note"))
 
 
 async def _note(agent: Agent, memories: Memories, text: str) -> str:
+    """Search memories for a prompt and render the ones to show; empty if none fit."""
     search = partial(memories.search, text, limit=CANDIDATES)
     found = await anyio.to_thread.run_sync(search)
     items = agent.session.view.items
@@ -69,13 +71,13 @@ async def _note(agent: Agent, memories: Memories, text: str) -> str:
 def _checked(
     memories: Memories, chosen: Iterable[Memory]
 ) -> tuple[list[Memory], dict[str, tuple[str, ...]]]:
-    """Memories as they hold at the moment, and the files that changed under others."""
+    """Renew memories whose files still support them; return the changed files of the others."""
     checked = [memories.reverify(memory) or memory for memory in chosen]
     return checked, {mark(memory): memories.stale(memory) for memory in checked}
 
 
 async def remembered(agent: Agent) -> str:
-    """What is to be said of the index of memories before a prompt."""
+    """Return the note about the memory index, or about its changes; empty if none is due."""
     if agent.memory.memories is None or agent.team.birth or not agent.memory.recall:
         return ""
     try:
@@ -87,9 +89,7 @@ async def remembered(agent: Agent) -> str:
 
 
 async def _chosen(agent: Agent, text: str, fresh: tuple[Memory, ...]) -> tuple[Memory, ...]:
-    """The few that a small model would take; the first ones if it does not say in time."""
-    from travois.engine.fork import aside
-
+    """Let a small model choose; without an answer in time, take the best search results."""
     small, reply = agent.models.small(), None
     if small is not None:
         with anyio.move_on_after(PATIENCE):
@@ -103,6 +103,7 @@ async def _chosen(agent: Agent, text: str, fresh: tuple[Memory, ...]) -> tuple[M
 
 
 def _question(agent: Agent, small: Small, text: str, fresh: tuple[Memory, ...]) -> View:
+    """Build the request in which a small model chooses among memories."""
     lines = (f"{n}. {plain(m.description[:LINE])}" for n, m in enumerate(fresh, 1))
     asked = "\n".join((f"<message>\n{plain(text)}\n</message>", "<notes>", *lines, "</notes>"))
     head = Epoch(small.card, CHOOSE.read_text("utf-8").strip())
@@ -111,7 +112,7 @@ def _question(agent: Agent, small: Small, text: str, fresh: tuple[Memory, ...]) 
 
 
 def _numbers(reply: str) -> list[int] | None:
-    """The numbers that a reply chose; none if it is no answer."""
+    """Parse the numbers that a reply chose; None if it is not a valid answer."""
     start, end = reply.find("["), reply.rfind("]")
     try:
         return msgspec.json.decode(reply[start : end + 1], type=list[int])

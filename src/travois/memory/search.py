@@ -1,4 +1,4 @@
-"""Which memories have to do with a text: by the search index where there is one, else by words."""
+"""Search for relevant memories: by the search index where there is one, else by shared words."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ from travois.search.database import Candidate, Document
 if TYPE_CHECKING:
     from travois.search.index import Index
 
-NEAR, NEARER = 0.16, 0.34
-"""How near in meaning a memory is that shares words with a text, and one that shares none."""
-SHARE, SEVERAL = 0.2, 1.6
-"""What part of a text's rare words a memory shares, or else how many of the rarest."""
+NEAR = 0.16
+"""Least cosine of a memory that shares words with the query."""
+NEARER = 0.34
+"""Least cosine of a memory that shares no words with the query."""
+SHARE = 0.2
+"""Least part of the query's words, weighted by rarity, that a memory must share."""
+SEVERAL = 1.6
+"""Or else: the number of words of the greatest rarity that it must share."""
 PART = 0.5
-"""How much of what speaks for the best one must speak for another."""
+"""Least share of the best result's score that another result must have."""
 STATE = " state"
 """A collection beside, with one mark: what the folders were like when all was told."""
 
 
 class Finder:
-    """Searches memories; what it knows of them can be made again at any time."""
+    """A search over memories, with an index that can be rebuilt at any time."""
 
     def __init__(self, archive: Archive, index: Index | None) -> None:
         self._archive = archive
@@ -41,7 +45,7 @@ class Finder:
         self._state = ""
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
-        """The best first; none that have nothing to do with the text."""
+        """Return relevant memories, best first; an empty result if none is relevant."""
         import sqlite3
 
         if self._index is not None:
@@ -52,15 +56,15 @@ class Finder:
         return by_words(self._archive.read(), text, limit=limit)
 
     def waiting(self) -> int:
-        """How many the index does not find by meaning yet; none where it never will."""
+        """Return how many memories have no embedding yet; 0 where none are computed."""
         return self._asked(lambda index: index.waiting(self._collection) if index.embeds else 0)
 
     def fill(self, limit: int) -> int:
-        """Let some more be found by meaning; returns how many."""
+        """Embed up to `limit` more memories; return how many were embedded."""
         return self._asked(lambda index: index.embed(self._collection, limit=limit))
 
     def _asked(self, ask: Callable[[Index], int]) -> int:
-        """What the index says; nothing if it cannot, since search does without it too."""
+        """Query the index; return 0 if it fails, because search works without it."""
         import sqlite3
 
         try:
@@ -69,6 +73,7 @@ class Finder:
             return 0
 
     def _search(self, index: Index, text: str, *, limit: int) -> tuple[Memory, ...]:
+        """Search the index, after updating it if a folder changed."""
         self._archive.past.settle()
         folders = list(self._archive.folders.values())
         scans = [folder.scan(how="lately") for folder in folders]
@@ -84,7 +89,7 @@ class Finder:
         return tuple(islice(filter(None, memories), limit))
 
     def _tell(self, index: Index) -> None:
-        """Bring the index up to what lies in the folders: only what changed is read."""
+        """Update the index from the folders; only changed files are read."""
         files = {
             f"{number}/{file}": str(stamp)
             for number, scan in enumerate(self._scans)
@@ -104,7 +109,7 @@ class Finder:
 
 
 def by_words(memories: Sequence[Memory], text: str, *, limit: int) -> tuple[Memory, ...]:
-    """Those that share words with a text; the rarer a word, the more it counts."""
+    """Return the memories that share words with a text; rare words weigh more."""
     about = content(text)
     shared = [about & content(f"{one.name} {one.description} {one.body}") for one in memories]
     scores = _shares(shared, about, total=len(memories))
@@ -114,7 +119,7 @@ def by_words(memories: Sequence[Memory], text: str, *, limit: int) -> tuple[Memo
 
 
 def _fitting(found: Sequence[Candidate], about: frozenset[str], *, total: int) -> frozenset[str]:
-    """The ids of those that have anything to do with what a text is about."""
+    """Return the ids of the candidates that are relevant to a text."""
     shares = _shares([about.intersection(one.words) for one in found], about, total=total)
     near = PART * max((one.cosine or 0.0 for one in found), default=0.0)
     most = PART * max(shares, default=0.0)
@@ -130,7 +135,7 @@ def _fitting(found: Sequence[Candidate], about: frozenset[str], *, total: int) -
 
 
 def _shares(shared: Sequence[frozenset[str]], about: frozenset[str], *, total: int) -> list[float]:
-    """What part of a text's words each shares, by their rarity; nothing where it is too little."""
+    """Score the words that each shares with a text by rarity; 0 where they are too few."""
     often = Counter(word for words in shared for word in words)
     rarity = {word: log(1 + total / (often[word] or 1)) for word in about}
     whole, several = sum(rarity.values()), SEVERAL * log(1 + total)

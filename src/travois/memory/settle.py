@@ -1,4 +1,4 @@
-"""What becomes of a memory that may be kept, beside those that are known.
+"""Comparison of a draft with the known memories: new, a repetition, or a contradiction.
 
 Model sees: nothing of this module.
 Tokens: none.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from travois.memory import signals as wording
+from travois.memory import signals
 from travois.memory.drafts import Draft
 from travois.memory.memory import Author, Drop, Memory, Put, Scope
 from travois.memory.similarity import content, denies, likeness, same
@@ -52,7 +52,7 @@ EVERYWHERE = re.compile(
 )
 """The words of somebody who speaks of all their projects."""
 MINE = re.compile(r"(?i)\b(?:everywhere|globally)\b\W*$")
-"""What means so only where somebody speaks of themselves: `use UTC everywhere` is about a place."""
+"""Valid only in the first person: `use UTC everywhere` is about places in the code."""
 MYSELF = re.compile(r"(?i)\b(?:i|i['’]\w+|me|my|myself|mine)\b")
 TOGETHER = re.compile(r"(?i)\b(?:we|we['’]\w+|our|us|this|here)\b")
 HERE = re.compile(
@@ -78,18 +78,18 @@ ONWARD = re.compile(
     r"(?i)^\W*(?:and |also,? |oh,? |btw,? )*(?:that|this|it|these|those|the same|same|both|das|"
     r"eso|esto|ça|cela)\b"
 )
-"""How a sentence begins that goes on about the one before it."""
+"""The beginning of a sentence that continues the one before it."""
 
 ITEM = re.compile(r"\s*(?:[-*+•]|\d+[.)])(?:\s|$)")
 
 
 def without_scope(text: str) -> str:
-    """Return a wish without the words that say whom it is for."""
+    """Return a wish without the words that name its scope."""
     return HERE.sub(" ", EVERYWHERE.sub(" ", text))
 
 
 def said_scope(text: str) -> Scope | None:
-    """Return whom these words say that they are for; None if they do not say."""
+    """Return the scope that these words name; None if they name none."""
     flat = " ".join(text.split())
     if NOT_ONLY.search(flat):
         return "user"
@@ -104,7 +104,7 @@ def said_scope(text: str) -> Scope | None:
 
 
 def scope_of(words: str, sentence: str, *, message: str = "", after: str = "") -> Scope | None:
-    """Return whom a wish is for: its own words tell first, then what stands around them.
+    """Return the scope of a wish: its own words count first, then the text around them.
 
     A line that ends in a colon speaks for the list below it; a sentence that goes on about the
     wish (`that goes for all my projects`) speaks for it, too.
@@ -117,7 +117,7 @@ def scope_of(words: str, sentence: str, *, message: str = "", after: str = "") -
 
 
 def _heading(words: str, message: str) -> str:
-    """The line above a list that these words are in, if it ends in a colon."""
+    """Return the line above a list that contains these words, if it ends in a colon."""
     if words not in message:
         return ""
     *lines, own = message.partition(words)[0].split("\n")
@@ -128,29 +128,31 @@ def _heading(words: str, message: str) -> str:
     return heading if heading.rstrip().endswith(":") else ""
 
 
-TOPIC, OPPOSED = 0.3, 0.5
-"""How like an older memory is that a later word does away with."""
-WIDER = "it holds in all projects"
+TOPIC = 0.3
+"""Least likeness to an older memory that a change of mind replaces."""
+OPPOSED = 0.5
+"""Least likeness to an older memory that a contrary statement replaces."""
+WIDER = "it applies to all projects"
 KEPT = 5
-"""How many words a memory rests on at most: the first and the last."""
+"""Evidence kept for one memory, at most: the first and the latest."""
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """It may be kept; `drop` is what it takes the place of in another scope."""
+    """A draft that may be kept; `drop` is what it replaces in another scope."""
 
     change: Put
     drop: Drop | None = None
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Only a person can say whether it is to be kept."""
+    """A draft that only the user can decide on."""
 
     change: Put
     why: str
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """It is not kept. The reason repeats nothing of it."""
+    """A rejected draft. The reason repeats nothing of its content."""
 
     why: str
 
@@ -161,15 +163,15 @@ Weighed = Accepted | Held | Refused
 def settle(
     draft: Draft, memory: Memory, known: Sequence[Memory], *, sentence: str, told: Scope | None
 ) -> Weighed:
-    """What becomes of a draft beside what is known: news, more of the same, or another opinion.
+    """Compare a draft with the known memories: new, a repetition, or a contradiction.
 
-    `told` is whom a person says that it is for, if they do.
+    `told` is the scope that the user named, if any.
     """
     by_user = memory.author == "user"
     opposed = [old for old in known if _opposes(draft, old, sentence)]
     alike = [old for old in known if old not in opposed and _same(memory, old)]
     if alike:
-        merged = _merged(alike[0], memory) if by_user else Refused("it is known already")
+        merged = _merged(alike[0], memory) if by_user else Refused("it is already known")
         return _widened(merged, alike[0]) if told == "user" else merged
     if not opposed:
         return Accepted(Put(memory))
@@ -182,13 +184,14 @@ def settle(
         memory, name=old.name, scope=old.scope, type=old.type, created=old.created or memory.created
     )
     if old.pinned or not by_user:
-        return Held(Put(put), f"{old.name} says otherwise" + (", and is pinned" * old.pinned))
+        return Held(Put(put), f"it contradicts {old.name}" + (", which is pinned" * old.pinned))
     return Accepted(Put(put))
 
 
 def _merged(old: Memory, memory: Memory) -> Weighed:
+    """Add the draft's evidence to a memory that says the same."""
     if old.pinned:
-        return Refused("a pinned memory says it")
+        return Refused("a pinned memory already says it")
     held = tuple(one for one in old.evidence if one not in memory.evidence)
     evidence = (*held[:1], *(*held[1:], *memory.evidence)[-(KEPT - 1) :])
     author: Author = "user"
@@ -206,7 +209,7 @@ def _merged(old: Memory, memory: Memory) -> Weighed:
 
 
 def _widened(merged: Weighed, old: Memory) -> Weighed:
-    """Let what was remembered for one project hold for all, if that was said."""
+    """Move a project memory to the user scope, if the user said so."""
     if not isinstance(merged, Accepted) or old.scope != "project":
         return merged
     memory = replace(merged.change.memory, scope="user")
@@ -214,7 +217,7 @@ def _widened(merged: Weighed, old: Memory) -> Weighed:
 
 
 def _opposes(draft: Draft, old: Memory, sentence: str) -> bool:
-    """Whether both cannot hold, as far as words tell or the draft says."""
+    """Return whether both cannot hold, as far as words or the draft tell."""
     text = old.body or old.description
     alike = likeness(draft.text, text)
     if alike == 1.0 and denies(draft.text) == denies(text):
@@ -223,9 +226,9 @@ def _opposes(draft: Draft, old: Memory, sentence: str) -> bool:
         return bool(content(draft.text) & content(text))
     if denies(draft.text) != denies(text) and alike >= OPPOSED:
         return True
-    return wording.turns(sentence) and alike >= TOPIC and not content(draft.text) <= content(text)
+    return signals.turns(sentence) and alike >= TOPIC and not content(draft.text) <= content(text)
 
 
 def _same(memory: Memory, old: Memory) -> bool:
-    """Whether both wish for the same, whomever it is for."""
+    """Return whether both make the same wish, whatever their scopes."""
     return same(without_scope(memory.body), without_scope(old.body or old.description))

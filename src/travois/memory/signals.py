@@ -1,4 +1,4 @@
-"""Finding wishes without a model: what a person asks to remember, corrects, or says again.
+"""Rules that find memory drafts without a model: requests to remember, corrections, repetitions.
 
 Model sees: nothing of this module.
 Tokens: none.
@@ -37,7 +37,7 @@ DEICTIC = re.compile(
     r"(?i)(?:this|that|these|those|it)\b(?! (?:is an? \w|project|repo\w*|codebase|team|"
     r"service|app|package|library|machine|board|chip|api|product|company|customer)\b)"
 )
-"""How a text begins that cannot be understood where it was not said."""
+"""The beginning of a text that cannot be understood outside of its conversation."""
 ASKED = re.compile(r"(?i)^(?:do|did|can|could|would|will) (?:you|we|i) (?!please)|\?\s*$")
 DOUBTED = re.compile(r"(?i)^(?:do|did|don['’]t|didn['’]t) (?:you|we|i)\b")
 CORRECTION = re.compile(
@@ -52,7 +52,7 @@ MERE = re.compile(
     r"(?:worry|bother|know|think|see|understand|get|need|have|care|panic|hesitate|mind|wait|"
     r"do that))\b"
 )
-"""What begins like a correction and is none."""
+"""Beginnings that look like a correction and are none."""
 BARRED = re.compile(
     r"(?i)(?:please )?(?:don['’]t|do not|stop) (?!worry|bother|know|think|see|mind|wait)\w+"
 )
@@ -63,7 +63,7 @@ TAKEN_BACK = re.compile(
     r"i take (?:it|that) back|"
     r"no,? wait|that was (?:wrong|a mistake)|undo that)\b"
 )
-"""How somebody begins who takes back what they said before."""
+"""The beginning of a sentence that takes back an earlier one."""
 ADVICE = re.compile(
     r"(?i)\b(?:use|using|instead|always|never|prefer|don['’]t|do not|stop|rather than|not with|"
     r"should|must|only)\b"
@@ -79,7 +79,7 @@ PREFERENCE = re.compile(
     r"|.*\b(?:is|are|['’]re|must) always\b"
     r"|.*\b(?:is|are) (?:banned|forbidden|not allowed|verboten|off limits|prohibited)\b"
 )
-"""How a clause begins that says what somebody wants at all times."""
+"""The beginning of a clause that says what the user always wants."""
 STANDING = re.compile(
     r"(?i)\b(?:always|never(?! mind)|ever|next time|every time|whenever|in general|each time|"
     r"everywhere|anywhere|period|by default|throughout|as a (?:general )?rule|rule of thumb|"
@@ -88,13 +88,13 @@ STANDING = re.compile(
     r"unless (?:i|we)|(?:before|after|with|for|on|at) (?:every|each) \w+|everything goes|"
     r"(?:before|when|after|if) you (?:\w+ ){1,3}(?:any\w*|something|an?)\b)"
 )
-"""What tells that a sentence is about all times and places, or any of a kind."""
+"""Words of a sentence that covers all times and places, or any of a kind."""
 INDIRECT = re.compile(
     r"(?i)\b(?:that|which|say|says|saying|mentions?|called|named|about|how|why|whether|let['’]s|"
     r"would)\b|\bto $|^(?:the|an?|my|his|her|their|some)\b.*\b(?:we|you|one|i|they|people)\b|"
     r"^(?:tell|ask|write|add|create|put|make)\b.*\bto\b"
 )
-"""What stands before words that are told of, and not meant for whoever listens."""
+"""Words before indirect speech, which does not address the listener."""
 ADDRESSED = re.compile(
     r"(?i)\b(?:(?:make|be) sure|try|you (?:have|need|ought)|(?:i|we)(?:['’]d)? (?:want|need|expect|"
     r"like) you) to\b|\bi (?:told|said)(?: to)? you(?: that)?\b"
@@ -114,7 +114,7 @@ FELT = re.compile(
     r"broke|hangs?|happen\w*|worked|works|was|been|did|tried|used to)\b"
     r"|(?:it|this|that|he|she|they|there)\b.*\b(?:always|never)\b"
 )
-"""What tells what happens, and wishes for nothing."""
+"""Clauses that report what happens, and wish for nothing."""
 LEAD = re.compile(
     r"(?i)^(?:[-*+•\d.)\s]+|please |just |ok(?:ay)? |oh |hey |hi |yes |and |now |well |"
     r"here |in here )+"
@@ -127,7 +127,7 @@ PERSON = re.compile(
     r"blind|left[- ]handed|in charge|on the \w+ team|(?-i:[A-Z][a-z]{2,}\b))|"
     r"my (?:name|role|job|timezone|time zone)\b|call me\b|i (?:work|live|speak)\b)"
 )
-"""What somebody is for longer than a day."""
+"""Lasting facts about the user."""
 WISH = re.compile(
     r"(?i)\b(?:always|never|only|don['’]t|do not|should|must|prefer\w*|avoid|stop|want|like|hate)\b"
     r"|^(?:use|run|write|keep|put|add|answer|reply|ask|call|name|make|skip|format|commit|push)\b"
@@ -138,7 +138,7 @@ LINK = re.compile(
 
 
 class Signal(msgspec.Struct, frozen=True):
-    """A sentence of a person's that may be worth remembering."""
+    """A sentence of the user that may be worth remembering."""
 
     kind: Kind
     sentence: str
@@ -146,7 +146,7 @@ class Signal(msgspec.Struct, frozen=True):
 
 
 def signals(said: Iterable[Heard]) -> Iterator[Signal]:
-    """All of them in what a person wrote, in order."""
+    """Yield the signals in what the user wrote, in order."""
     for one in said:
         for sentence in spoken(one.text) if one.voice == "user" else ():
             if found := kind(sentence):
@@ -154,9 +154,9 @@ def signals(said: Iterable[Heard]) -> Iterator[Signal]:
 
 
 def ruled(fresh: Iterable[Heard], said: Iterable[Heard]) -> Iterator[Draft]:
-    """Drafts in a person's own words: wishes to remember, corrections, what was said again.
+    """Yield drafts in the user's words: requests to remember, corrections, repetitions.
 
-    `fresh` is what was not looked at before, `said` is all of it.
+    `fresh` is what no extraction has examined yet, `said` is everything.
     """
     before = tuple(signals(said))
     for signal in signals(fresh):
@@ -167,13 +167,13 @@ def ruled(fresh: Iterable[Heard], said: Iterable[Heard]) -> Iterator[Draft]:
 
 
 def points_elsewhere(sentence: str) -> bool:
-    """Whether what is to be remembered cannot be understood from this sentence alone."""
+    """Return whether a request to remember cannot be understood from this sentence alone."""
     wish = _wish(sentence)
     return bool(DEICTIC.match(wish)) or " " not in wish
 
 
 def draft(signal: Signal) -> Draft:
-    """The draft that a sentence makes, in the words in which it was said."""
+    """Make a draft from a signal, in the user's words."""
     text = _wish(signal.sentence)
     text = CORRECTION.sub("", text) if _yes(text) else text
     text = text[:1].upper() + text[1:]
@@ -182,7 +182,7 @@ def draft(signal: Signal) -> Draft:
 
 
 def _wish(sentence: str) -> str:
-    """What is to be remembered: what stands after the asking, or else before it."""
+    """Return what is to be remembered: the words after the request, or else those before it."""
     asked = REMEMBER.search(sentence)
     if asked is None:
         return sentence
@@ -191,12 +191,12 @@ def _wish(sentence: str) -> str:
 
 
 def asked_to_remember(text: str) -> bool:
-    """Whether a person asks to remember something."""
+    """Return whether the user asks to remember something."""
     return any(kind(sentence) == "remember" for sentence in spoken(text))
 
 
 def kind(sentence: str) -> Kind | None:
-    """What a sentence of a person's may be; none if it is just talk."""
+    """Classify a sentence of the user; None if it is ordinary talk."""
     asked = REMEMBER.search(sentence)
     if asked and not DOUBTED.match(sentence) and not VAGUE.search(sentence):
         return "remember"
@@ -212,9 +212,9 @@ def kind(sentence: str) -> Kind | None:
 
 
 def clauses(sentence: str) -> Iterator[str]:
-    """The parts of a sentence, without what leads them in.
+    """Return the clauses of a sentence without their lead-in words.
 
-    A task is one part up to an aside: what it is about is not said to whoever listens.
+    A task is one clause up to an aside: its object is not addressed to the listener.
     """
     ends = ASIDE if HANDLED.match(LEAD.sub("", sentence)) else CLAUSE
     parts = (LEAD.sub("", part.strip()) for part in ends.split(sentence) if part)
@@ -222,11 +222,12 @@ def clauses(sentence: str) -> Iterator[str]:
 
 
 def standing(sentence: str) -> bool:
-    """Whether whoever listens is told something that holds at all times."""
+    """Return whether a sentence tells the listener something that always applies."""
     return any(_direct(clause) for clause in clauses(plainly(sentence)))
 
 
 def _direct(clause: str) -> bool:
+    """Return whether a clause with a word such as `always` addresses the listener."""
     marked = STANDING.search(clause)
     if marked is None or (HANDLED.match(clause) and clause[marked.end() :].strip(" .!")):
         return False
@@ -234,7 +235,7 @@ def _direct(clause: str) -> bool:
 
 
 def _standing(signal: Signal) -> bool:
-    """Whether a correction says for itself that it is meant to last."""
+    """Return whether a correction or preference is worded to last."""
     said = plainly(signal.sentence)
     if signal.kind == "correction":
         return len(content(signal.sentence)) > 1 or standing(said)
@@ -242,17 +243,18 @@ def _standing(signal: Signal) -> bool:
 
 
 def _again(signal: Signal, before: Iterable[Signal]) -> bool:
-    """Whether the same was said at another time."""
+    """Return whether the same was said in another message."""
     other = (s for s in before if s.seq != signal.seq)
     return any(same(signal.sentence, one.sentence) for one in other)
 
 
 def _yes(text: str) -> bool:
-    """Whether a correction begins with a mere no, which says nothing later."""
+    """Return whether a correction starts with a bare no, which means nothing later."""
     return bool(re.match(r"(?i)(?:no+|nope|wrong|actually|again|that's wrong)\b", text))
 
 
 def _type(text: str) -> Type:
+    """Guess the memory type from the wording."""
     if PERSON.search(text):
         return "user"
     if WISH.search(text):
@@ -317,9 +319,9 @@ AT_HAND = re.compile(
     r"board|chip|api|company|customer|way|kind|for|in|on|at|to|by|and|or)\w+|"
     r"(?:these|those|option|variant) \w+)"
 )
-"""What is before somebody's eyes, and will not be later."""
+"""References to something that only this conversation shows."""
 MENDED = re.compile(r"(?i)^\W*(?:i mean|that is|well|at least|only|just|but only)\b[^.!?\n]*")
-"""How somebody goes on who narrows what they said before."""
+"""A continuation that narrows the sentence before it."""
 IRONY = re.compile(
     r"(?i)\b(?:lol|rofl|lmao|haha\w*|yeah,? right|oh,? (?:great|sure|nice|wonderful|fantastic|"
     r"perfect|brilliant)|just (?:great|what i needed)|(?:fantastic|brilliant|nice|wonderful|great) "
@@ -332,7 +334,7 @@ ATTRIBUTED = re.compile(
     r"(?=\W+(?:that|we|you|to|always|never|i|it|from|every\w*|no|on|don['’]t|must|should)\b|\s*[:\"“„'])"
     r"|\baccording to\b|\basked (?:me|us) to\b|\bwants (?:me|us) to\b"
 )
-"""What makes a sentence tell somebody else's opinion."""
+"""Words that attribute an opinion to someone else."""
 PASSING = re.compile(
     r"(?i)\b(?:(?<!than )(?:today|yesterday)|tonight|right now|just now|at the moment|"
     r"this (?:session|conversation|turn|task|pr|commit|branch|morning|afternoon|ticket)|for now|"
@@ -421,73 +423,68 @@ POINTS = re.compile(
     r"(?: (?:please|for (?:later|next time|the future|me)|too|as well|down))*\W*$"
 )
 SOMEBODY = ("user", "nutzer", "nutzerin", "benutzer", "anwender", "usuario", "utilisateur")
-"""What the person is called who is spoken of."""
+"""Words for the user, which are not names."""
 QUESTION = re.compile(r"\w{4,}\W*\?")
 HANDY = re.compile(r"(?i)^(?:can|could|would|will) (?:you|we)\b")
 
 
 def wishes(text: str) -> bool:
-    """Whether a text says what somebody is to do, may do, or wants."""
+    """Return whether a text says what somebody should do, may do, or wants."""
     return bool(WISHES.search(plainly(text)))
 
 
 def steers(text: str) -> bool:
-    """Whether a text that a tool brought speaks to its reader, and does not only state."""
+    """Return whether a text from a tool addresses its reader instead of stating facts."""
     return bool(STEERS.search(plainly(text)))
 
 
-def explicit(sentence: str) -> bool:
-    """Whether a person asks for this to be remembered."""
-    return asked_to_remember(sentence)
-
-
 def points(sentence: str) -> bool:
-    """Whether a person asks to remember what was said before."""
+    """Return whether the user asks to remember what was said before."""
     return bool(POINTS.search(sentence))
 
 
 def withdrawn(sentence: str) -> bool:
-    """Whether whoever said this takes it back, or means it for the moment."""
+    """Return whether a sentence withdraws itself or is meant only for now."""
     return bool(WITHDRAWN.search(plainly(sentence)))
 
 
 def taken_back(after: str) -> bool:
-    """Whether somebody who goes on like this does not want what they said before."""
+    """Return whether a continuation takes back what was said before it."""
     return bool(TAKEN_BACK.match(plainly(after)))
 
 
 def meant_otherwise(sentence: str, words: str, after: str) -> str:
-    """Why a person's words may not be their lasting wish; empty if nothing speaks against it."""
-    narrowed = MENDED.match(after) or (AT_HAND.search(words) and not explicit(sentence))
+    """Return why the user's words may not be a lasting wish; empty if nothing suggests so."""
+    narrowed = MENDED.match(after) or (AT_HAND.search(words) and not asked_to_remember(sentence))
     if LIMITED.search(plainly(sentence)) or narrowed:
         return "it may not be meant to last"
     if IRONY.search(sentence):
         return "it may have been a joke"
-    return "the user told what somebody else says" if attributed(sentence) else ""
+    return "the user reported what someone else says" if attributed(sentence) else ""
 
 
 def attributed(sentence: str) -> bool:
-    """Whether a sentence tells what somebody else says."""
+    """Return whether a sentence reports what someone else says."""
     return bool(ATTRIBUTED.search(plainly(sentence)))
 
 
 def commands(text: str) -> bool:
-    """Whether a text is nothing but a command."""
+    """Return whether a text is nothing but a command."""
     return bool(COMMANDS.match(plainly(text)))
 
 
 def adrift(text: str) -> bool:
-    """Whether a text cannot be understood where it was not said."""
+    """Return whether a text cannot be understood outside of its conversation."""
     return bool(DEICTIC.match(text))
 
 
 def discussed(message: str) -> bool:
-    """Whether a message asks something: what else it says may be what it asks about."""
+    """Return whether a message asks a question, so that the rest may be its subject."""
     return bool(QUESTION.search(message))
 
 
 def task(sentence: str) -> bool:
-    """Whether a person's sentence only says what is to be done, or is just talk."""
+    """Return whether a sentence of the user is only a task or ordinary talk."""
     if kind(sentence):
         return False
     sentence = LEAD.sub("", plainly(sentence))
@@ -496,51 +493,51 @@ def task(sentence: str) -> bool:
 
 
 def lasting(sentence: str) -> bool:
-    """Whether a person's sentence shows by itself that it is meant for later, too."""
+    """Return whether a sentence of the user shows that it is meant for later, too."""
     said = (sentence, *spoken(sentence))
     return any(kind(one) is not None or standing(one) for one in said)
 
 
 def weak(sentence: str) -> bool:
-    """Whether it may be meant for later, and only the person knows."""
+    """Return whether a sentence may be meant for later, which only the user knows."""
     return bool(LASTING.search(plainly(sentence)))
 
 
 def asks(sentence: str) -> bool:
-    """Whether this only asks."""
+    """Return whether a sentence is only a question."""
     handy = HANDY.match(sentence) or asked_to_remember(sentence)
     return sentence.rstrip().endswith("?") and not handy
 
 
 def turns(sentence: str) -> bool:
-    """Whether this says that something is otherwise than before."""
+    """Return whether a sentence says that something changed."""
     return bool(TURNS.search(plainly(sentence)))
 
 
 def passing(text: str, *, said: bool) -> str:
-    """Why this will soon be of no use; empty if it may last. `said` is whether a person did."""
+    """Return why a text will soon be useless; empty if not. `said`: the user said it."""
     if PASSING.search(text):
-        return "it is passing detail of a task"
+        return "it is a temporary detail of a task"
     if said:
         spot = SPOT.search(text) and not STANDING.search(text)
         return "it is about one place in the code" if spot else ""
     if FINISHED.search(text):
-        return "it tells what was done"
-    return "the code says it" if CODED.search(text) else ""
+        return "it reports what was done"
+    return "the code already says it" if CODED.search(text) else ""
 
 
 def turned(text: str, sentence: str) -> bool:
-    """Whether a text says that something was done which a person only asked for."""
+    """Return whether a text claims as done what the user only asked for."""
     return bool(FINISHED.search(text)) and not FINISHED.search(sentence)
 
 
 def telling(text: str, *, by: str) -> bool:
-    """Whether what a tool or the model stated may be of use later: how things are, and why."""
+    """Return whether a statement of a tool or the model may help later: facts and causes."""
     return bool((STATES if by == "tool" else CAUSES).search(text))
 
 
 def names(text: str) -> Iterator[str]:
-    """What a text names or counts exactly: paths, numbers, addresses, names of code and people."""
+    """Yield what a text names or counts exactly: paths, numbers, URLs, names of code and people."""
     for found in NAMES.findall(text):
         name = found.strip("`.,;:").casefold()
         if name in SOMEBODY:

@@ -1,4 +1,4 @@
-"""How much two texts say the same, by their words: no model, no index.
+"""Similarity of two texts by their words, without a model or an index.
 
 Model sees: nothing of this module.
 Tokens: none.
@@ -43,7 +43,7 @@ MEANT = {
     "i want": r"ich (?:will|möchte)|quiero|je veux",
     "we": r"wir|nosotros|nous",
 }
-"""What is written for an English word that the rules know."""
+"""Other spellings and translations of English words that the rules use."""
 WRITTEN = re.compile(
     "|".join(rf"(?P<m{number}>\b(?:{said})\b)" for number, said in enumerate(MEANT.values())),
     re.IGNORECASE,
@@ -53,7 +53,7 @@ ENGLISH = tuple(MEANT)
 
 @lru_cache(4_096)
 def plainly(text: str) -> str:
-    """The text with such words as the rules know them."""
+    """Return the text with foreign function words replaced by the English ones in the rules."""
     return WRITTEN.sub(lambda hit: ENGLISH[int((hit.lastgroup or "m0")[1:])], text)
 
 
@@ -107,15 +107,15 @@ DENIAL = re.compile(
 )
 ALIKE = 0.7
 HELD = 0.85
-"""What part of their words two texts share, or one has of the other, that say the same."""
+"""Least share of common words, of both texts or of the shorter one, for the same meaning."""
 FEWEST = 2
 ROOT = 6
-"""With how many equal letters two words begin that are taken for forms of one."""
+"""Equal first letters of two words that count as forms of one."""
 
 
 @lru_cache(4_096)
 def stem(word: str) -> str:
-    """The word as all its forms have it."""
+    """Return the stem that all forms of a word share."""
     word = word.casefold().replace("’", "'").removesuffix("'s").strip("'")
     if word.endswith("ies"):
         word = f"{word[:-3]}y"
@@ -130,13 +130,13 @@ def stem(word: str) -> str:
 
 @lru_cache(2_048)
 def content(text: str) -> frozenset[str]:
-    """What a text is about: the stems of the words that tell something."""
+    """Return the stems of a text's content words."""
     words = (word.casefold() for word in WORD.findall(text))
     return frozenset(stem(word) for word in words if word not in FILLER)
 
 
 def covered(text: str, by: frozenset[str]) -> float:
-    """What part of what a text is about these words hold; all of it if it is about nothing."""
+    """Return the share of a text's content words found in `by`; 1 if it has none."""
     about = content(text)
     held = about & by
     forms = {word[:ROOT] for word in by if len(word) >= ROOT}
@@ -145,13 +145,13 @@ def covered(text: str, by: frozenset[str]) -> float:
 
 
 def likeness(one: str, other: str) -> float:
-    """From 0 to 1: what part of all that two texts are about both are about."""
+    """Return the share of common content words of two texts, from 0 to 1."""
     a, b = content(one), content(other)
     return len(a & b) / len(a | b) if a | b else 0.0
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two texts say the same, as far as words tell."""
+    """Return whether two texts say the same, as far as words tell."""
     a, b = content(one), content(other)
     if min(len(a), len(b)) < FEWEST or denies(one) != denies(other):
         return bool(a) and a == b and denies(one) == denies(other)
@@ -159,5 +159,5 @@ def same(one: str, other: str) -> bool:
 
 
 def denies(text: str) -> bool:
-    """Whether a text is about what is not, or is not to be."""
+    """Return whether a text contains a negation."""
     return bool(DENIAL.search(plainly(text)))

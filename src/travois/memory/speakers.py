@@ -1,4 +1,4 @@
-"""Who said what in a session: a person themselves, the model, a tool, or we.
+"""The speaker of each text in a session: the user, the model, a tool, or Travois itself.
 
 Model sees: nothing of this module.
 Tokens: none.
@@ -20,7 +20,7 @@ from travois.core.facts import Assistant, Compacted, Entry, Result, User
 from travois.core.tool_names import canonical
 
 Voice = Literal["user", "model", "act", "tool", "ours"]
-"""Whose words they are; what only passed through a person's keyboard is a tool's."""
+"""The source of words; text that the user only pasted counts as a tool's."""
 GAP = "\n\x00\n"
 OWN = ("Remember",)
 """Tools whose results are our own words."""
@@ -76,34 +76,35 @@ HANDLED = re.compile(
     r"polish|shorten|format|implement|parse|classify|change|update|replace|estimate|find|compare|"
     r"document|quote|what|is|are|why|who)\b"
 )
-"""How a sentence begins that wants something done to the words after its colon."""
+"""The beginning of a sentence that asks for work on the words after its colon."""
 OURSELVES = re.compile(r"(?i)\b(?:i|i['’]\w+|we|we['’]\w+|ich|wir|yo|je|nous)\b")
 ASIDE = re.compile(
     r"(?i)\b(?:remember|keep in mind|don['’]?t forget|note that|merke? dir|recuerda|fyi|"
     r"heads[- ]up|btw)\b"
 )
 HEAD = 3
-"""How many words before a colon no longer only say what kind of thing follows."""
+"""Words before a colon from which on they are more than a label."""
 BLOCKS = re.compile(r"\n[ \t]*\n|\n\s*[^\w\s`\"'(]|\n[ \t]{2,}\S|\n\w+ - ")
-LONG, LINES = 600, 10
-"""A paragraph of more characters or lines than this was not typed."""
+LONG = 600
+LINES = 10
+"""A paragraph of more characters or lines than this counts as pasted."""
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """Some words, whose they are, and the entry that holds them."""
+    """Some words with their speaker and their log entry."""
 
     seq: int
     voice: Voice
     text: str
     at: float = 0.0
     blocks: bool = False
-    """Whether the message has several blocks or lists, of which some may be another's."""
+    """True if the message has several blocks or lists, some possibly pasted."""
     files: bool = False
-    """Whether they only repeat what the workspace holds: anybody can look there again."""
+    """True if the words only repeat workspace files, which can be read again."""
 
 
 def heard(entries: Iterable[Entry]) -> tuple[Heard, ...]:
-    """All that was said, in the order of the log."""
+    """Return everything that was said, in log order, by speaker."""
     asked: dict[str, Call] = {}
     found: list[Heard] = []
     for entry in entries:
@@ -120,9 +121,9 @@ def heard(entries: Iterable[Entry]) -> tuple[Heard, ...]:
 
 
 def typed(text: str) -> tuple[str, str]:
-    """What of a message a person wrote themselves, and what they only passed on.
+    """Split a message into what the user typed and what they pasted or quoted.
 
-    What was left out between two parts is marked, so that no words are found across it.
+    Omitted parts are marked, so that no quote is found across a gap.
     """
     own: list[str] = []
     passed: list[str] = []
@@ -136,6 +137,7 @@ def typed(text: str) -> tuple[str, str]:
 
 
 def _voices(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[Voice, str]]:
+    """Yield the texts of an entry with their speakers."""
     match entry.fact:
         case User(origin="human", content=content):
             texts = [block.text for block in content if isinstance(block, Text)]
@@ -164,6 +166,7 @@ def _blocks(entry: Entry) -> bool:
 
 
 def _looks(entry: Entry, asked: dict[str, Call]) -> bool:
+    """Return whether a result only repeats files of the workspace."""
     if not isinstance(entry.fact, Result) or entry.fact.call not in asked:
         return False
     call = canonical(asked[entry.fact.call])
@@ -174,7 +177,7 @@ def _looks(entry: Entry, asked: dict[str, Call]) -> bool:
 
 
 def _parts(text: str) -> Iterator[tuple[str, bool]]:
-    """Each part of a paragraph, and whether it is marked as another's: code, a quote, a tag."""
+    """Yield each part of a message, and whether it is marked as someone else's."""
     for foreign, lines in groupby(_lines(text), key=lambda line: line[1]):
         for part in re.split(r"\n[ \t]*\n", "\n".join(line for line, _ in lines)):
             if part.strip():
@@ -182,7 +185,7 @@ def _parts(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it is another's; after words that introduce a paste, all are."""
+    """Yield each line, and whether it is someone else's; all are after a paste is introduced."""
     fence, inside, rest, talk = "", "", False, _talk(text)
     for line in text.split("\n"):
         marked, tag = FENCE.match(line), TAG.match(line)
@@ -195,13 +198,13 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _talk(text: str) -> bool:
-    """Whether people take turns in it."""
+    """Return whether a text is a conversation between people."""
     names = [name.casefold() for name in TALKER.findall(text)]
     return len(names) > 1 and (len(set(names)) < len(names) or "me" in names)
 
 
 def _introduces(line: str) -> bool:
-    """Whether what follows is another's: a paste that is spoken of, or the rest of a letter."""
+    """Return whether a line introduces a paste, or is the header of a message."""
     if HEADED.match(line):
         return True
     found = INTRODUCED.search(line) or POINTED.search(line) or GREETING.match(line)
@@ -209,7 +212,7 @@ def _introduces(line: str) -> bool:
 
 
 def _handled(part: str) -> tuple[str, str]:
-    """A paragraph up to a colon after which words stand that are only worked on, and these."""
+    """Split a paragraph at a colon before text that is only to be worked on."""
     for colon in COLON.finditer(part):
         head = re.split(r"[.!?;]\s+|\n", part[: colon.start()])[-1].strip()
         if _passes_on(head):
@@ -218,7 +221,7 @@ def _handled(part: str) -> tuple[str, str]:
 
 
 def _passes_on(head: str) -> bool:
-    """Whether what stands before a colon says that the words behind it are not meant as said."""
+    """Return whether the words before a colon say that the rest is not the user's wish."""
     if ASIDE.search(head):
         return False
     if HANDLED.match(head) or INTRODUCED.search(f"{head}:"):
@@ -237,14 +240,14 @@ def _fenced(fence: str, found: re.Match[str] | None, line: str) -> str:
 
 
 def _within(inside: str, tag: re.Match[str] | None, line: str) -> str:
-    """The tag whose end has not come."""
+    """Return the tag that is still open after a line."""
     if inside:
         return "" if f"</{inside}" in line else inside
     return tag[2] if tag and not tag[1] and f"</{tag[2]}" not in line else ""
 
 
 def _pasted(paragraph: str) -> bool:
-    """Whether nobody would have typed this: too long, or mostly not words."""
+    """Return whether a paragraph was hardly typed: too long, or mostly not words."""
     if len(paragraph) > LONG or paragraph.count("\n") >= LINES:
         return True
     letters = sum(c.isalpha() or c.isspace() for c in paragraph)
@@ -252,5 +255,5 @@ def _pasted(paragraph: str) -> bool:
 
 
 def spoken(text: str) -> tuple[str, ...]:
-    """The sentences of a text."""
+    """Return the sentences of a text."""
     return tuple(sentences(text))

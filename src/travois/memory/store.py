@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +16,13 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.errors import Fault
-from travois.memory import foreign_memories as foreign
-from travois.memory import paths as place
+from travois.memory import foreign_memories
 from travois.memory.folder import Flaw, Folder
 from travois.memory.history import Archive, History, Transaction
 from travois.memory.inbox import Inbox
 from travois.memory.index import INDEX
 from travois.memory.memory import Anchor, Change, Consent, Drop, Memory, Proposal, Put, Scope
+from travois.memory.paths import project_folder_key
 from travois.memory.port import Applied
 from travois.memory.search import Finder
 from travois.memory.signals import names
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 
 
 Used = tuple[int, float]
-"""How often, and when last."""
+"""The number of recalls, and the time of the last one."""
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """What there is, counted."""
+    """Counts of the memories and of their recalls."""
 
     total: int
     types: dict[str, int]
@@ -51,19 +52,19 @@ class Stats(msgspec.Struct, frozen=True):
     scopes: dict[str, int]
     pinned: int
     recalled: dict[str, Used]
-    """By scope and name, of those that ever were."""
+    """Recalls by scope and name; memories without any are left out."""
     never: tuple[str, ...]
     waiting: int = 0
-    """How many are not yet found by meaning."""
+    """The number of memories without an embedding."""
 
 
 def usage_key(memory: Memory) -> str:
-    """What a memory is called among those of all scopes."""
+    """Return the key of a memory among those of all scopes."""
     return f"{memory.scope}/{memory.name}"
 
 
 def read(path: Path) -> dict[str, Used]:
-    """The file; empty if there is none that can be read."""
+    """Read the recall counts; empty if the file is missing or unreadable."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, Used])
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
@@ -71,7 +72,7 @@ def read(path: Path) -> dict[str, Used]:
 
 
 def count(path: Path, memories: Iterable[Memory], *, now: float) -> None:
-    """Add one use to each. Raises OSError."""
+    """Count one recall for each memory. Raises OSError."""
     found = read(path)
     for memory in memories:
         found[usage_key(memory)] = (found.get(usage_key(memory), (0, 0.0))[0] + 1, now)
@@ -80,7 +81,7 @@ def count(path: Path, memories: Iterable[Memory], *, now: float) -> None:
 
 
 def stats(memories: Sequence[Memory], used: dict[str, Used], *, waiting: int) -> Stats:
-    """What there is, and what of it is of use."""
+    """Count memories by type, author, scope and recalls."""
     keys = [usage_key(memory) for memory in memories]
     return Stats(
         len(memories),
@@ -105,12 +106,12 @@ def open_memories(
     wrote: Callable[[str], None] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> FolderMemories:
-    """The memories that count in a project; nothing is made yet.
+    """Open the memories that apply in a project, without creating any folder.
 
-    `wrote` hears of each file of the team's that changes: those lie in the workspace.
+    `wrote` is called with each changed file of the team's, because those lie in the workspace.
     """
     root = home.path / "memory"
-    key = place.project_folder_key(home, project)
+    key = project_folder_key(home, project)
     own = Path(directory).expanduser().absolute() if directory else root / key
     folders: dict[Scope, Folder] = {
         "project": Folder(str(own) if directory else key, own, scope="project"),
@@ -124,7 +125,7 @@ def open_memories(
 
 
 class FolderMemories:
-    """What lies in the folders of the scopes."""
+    """The memory store on disk, with one folder for each scope."""
 
     def __init__(
         self,
@@ -142,37 +143,35 @@ class FolderMemories:
         self._inbox = Inbox(archive)
 
     def all(self) -> tuple[Memory, ...]:
-        """Every memory that can be read, as it is on the disk at the moment."""
+        """Return every readable memory as it is on disk."""
         return self._archive.read()
 
     def get(self, name: str, scope: Scope | None = None) -> Memory:
-        """The memory of this name, of the nearest scope that has it."""
-        from difflib import get_close_matches
-
+        """Return the memory of this name from the nearest scope."""
         known = [one for one in self.all() if scope in (None, one.scope)]
         for memory in known:
             if memory.name == name:
                 return memory
         near = get_close_matches(name, {one.name for one in known}, n=3, cutoff=0.5)
-        fix = f"Near it: {', '.join(near)}." if near else "`travois memory` lists what there is."
+        fix = f"Did you mean {', '.join(near)}?" if near else "Run `travois memory` to list them."
         raise Fault(f"There is no memory {name!r}", fix=fix)
 
     def consent(self, scope: Scope) -> Consent:
-        """What becomes of a proposal in this scope; nothing where there is no folder for it."""
+        """Return what happens to a proposal in this scope; `off` where it has no folder."""
         return self._consent.get(scope, "off") if scope in self._archive.folders else "off"
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
-        """Those that have most to do with a text, the best first; none that have nothing."""
+        """Return the memories most relevant to a text, best first; irrelevant ones are left out."""
         return self._finder.search(text, limit=limit)
 
     def index(self) -> str:
-        """The index of each folder that has memories, under its path."""
+        """Return the index of each folder that has memories, under its path."""
         self._archive.past.settle()
         heads = ((one.path, one.head()) for one in self._archive.folders.values())
         return "\n".join(f"{path / INDEX}:\n{text}" for path, text in heads if text)
 
     def folders(self) -> dict[Scope, Path]:
-        """Where the memories of each scope lie."""
+        """Return the folder of each scope."""
         return {scope: folder.path for scope, folder in self._archive.folders.items()}
 
     def apply(
@@ -183,7 +182,7 @@ class FolderMemories:
         session: str = "",
         based: Sequence[Memory] | None = None,
     ) -> Applied:
-        """Make changes in one step, on record; pinned memories and secrets are refused.
+        """Apply changes in one recorded step; pinned memories and secrets are refused.
 
         Changes that are `based` on memories are made only if these are still the same, and then
         all of them or none.
@@ -191,19 +190,19 @@ class FolderMemories:
         off = [change for change in changes if self.consent(_scope(change)) == "off"]
         rest = [change for change in changes if change not in off]
         done = self._archive.make(rest, why=why, session=session, by="agent", based=based)
-        barred = tuple(f"memory is off for {_scope(change)}" for change in off)
+        barred = tuple(f"memory is off for the {_scope(change)} scope" for change in off)
         return replace(done, refused=(*barred, *done.refused))
 
     def add(self, memory: Memory) -> Applied:
-        """Keep a person's own words; theirs alone may be pinned."""
+        """Keep a memory in the user's own words; only these may be pinned."""
         return self._own(Put(memory), why="added by hand")
 
     def forget(self, name: str, scope: Scope | None = None) -> Applied:
-        """Drop a memory on a person's word, pinned or not."""
+        """Delete a memory at the user's request, pinned or not."""
         return self._own(Drop(name, self.get(name, scope).scope), why="forgotten")
 
     def edited(self) -> Applied:
-        """Take into the history, and into the index, what people did to the files themselves."""
+        """Record in the history and the index what people changed in the files."""
         archive = self._archive
         with archive.past.locked():
             made = archive.take_in()
@@ -213,43 +212,43 @@ class FolderMemories:
         return Applied(made.id, archive.diff(made)) if made else Applied("", "")
 
     def history(self, limit: int = 20) -> list[Transaction]:
-        """What was changed in these folders, the latest first."""
+        """Return the latest transactions in these folders."""
         return self._archive.history()[:limit]
 
     def undo(self, id: str = "") -> Applied:
-        """Put back what was there before some changes; the latest of ours if none is named."""
+        """Restore the state before a transaction; by default the latest of ours."""
         return self._archive.undo(id)
 
     def propose(self, changes: Sequence[Change], *, why: str) -> tuple[str, ...]:
-        """Lay changes in the inbox, unless they were rejected before; returns their ids."""
+        """Add changes to the inbox, except those rejected before; return their ids."""
         return self._inbox.put(changes, why=why)
 
     def inbox(self) -> list[Proposal]:
-        """What waits for a person's word, the oldest first."""
+        """Return the proposals that wait for the user, oldest first."""
         return self._inbox.all()
 
     def accept(self, id: str) -> Applied:
-        """Make a change that was proposed."""
+        """Apply a proposal."""
         meant = self._inbox.get(id)
         done = self._own(meant.change, why="accepted")
         self._inbox.close(meant, word="accepted")
         return done
 
     def reject(self, id: str) -> None:
-        """Do not make a change that was proposed, and never propose it again."""
+        """Reject a proposal, so that it is never made again."""
         self._inbox.close(self._inbox.get(id), word="rejected")
 
     def stale(self, memory: Memory) -> tuple[str, ...]:
-        """The files that it speaks of and that are no longer as they were."""
+        """Return the files that a memory refers to and that have changed."""
         return tuple(one.path for one in memory.anchors if self._digest(one.path) != one.sha256)
 
     def anchor(self, path: str) -> Anchor | None:
-        """A file as it is at the moment; None if it cannot be read."""
+        """Return a file as it is now; None if it cannot be read."""
         found = self._digest(path)
         return Anchor(path, found) if found else None
 
     def reverify(self, memory: Memory) -> Memory | None:
-        """Renew a memory whose files changed if all that it names still stands in them."""
+        """Renew a memory whose files changed if everything that it names is still in them."""
         if not self.stale(memory):
             return memory
         texts = [self._bytes(one.path) or b"" for one in memory.anchors]
@@ -276,53 +275,56 @@ class FolderMemories:
         return "" if data is None else sha256(data).hexdigest()
 
     def flaws(self) -> list[Flaw]:
-        """What is not as it should be with the files: where, and what to do."""
+        """Return the problems of the memory folders, with a fix for each."""
         self.all()
         return [flaw for folder in self._archive.folders.values() for flaw in folder.flaws()]
 
     def used(self, names: Iterable[str]) -> None:
-        """Count that these were recalled; nothing depends on it."""
+        """Count a recall for each of these memories; failures are ignored."""
         wanted = frozenset(names)
         found = [one for one in self.all() if one.name in wanted]
         with suppress(Fault), self._archive.past.locked():
             count(self._usage, found, now=self._archive.past.clock())
 
     def stats(self) -> Stats:
-        """What there is, counted, and what of it was ever recalled."""
+        """Count the memories and their recalls."""
         return stats(self.all(), read(self._usage), waiting=self.waiting())
 
     def waiting(self) -> int:
-        """How many the index does not find by meaning yet."""
+        """Return how many memories have no embedding yet."""
         return self._finder.waiting()
 
     def fill(self, limit: int) -> int:
-        """Let some more be found by meaning; returns how many."""
+        """Embed up to `limit` more memories; return how many were embedded."""
         return self._finder.fill(limit)
 
     def import_from(
         self, source: str, *, scope: Scope | None = None, environ: Mapping[str, str] = os.environ
     ) -> Applied:
-        """Read in the memories of `claude` or `codex`, or those in a folder or file."""
-        place = foreign.find_source(source, environ, trust.root(self._root))
+        """Import the memories of `claude` or `codex`, or those in a folder or file."""
+        place = foreign_memories.find_source(source, environ, trust.root(self._root))
         there = place and place.absolute()
         if there is None or not there.exists():
-            fix = "Name another folder, or an agent: claude, codex."
-            raise Fault(f"There are no memories of {source}", why=f"{there} is not there", fix=fix)
+            fix = "Name a folder, a file or an agent (claude, codex)."
+            raise Fault(
+                f"There are no memories of {source}", why=f"{there} does not exist", fix=fix
+            )
         scope = scope or ("user" if source == "codex" else "project")
         known = {one.name: one for one in self.all() if one.scope == scope}
         try:
             found = [
                 _apart(one, known, source)
-                for one in foreign.memories(there, scope=scope, label=Path(source).stem)
+                for one in foreign_memories.memories(there, scope=scope, label=Path(source).stem)
             ]
         except OSError as error:
             why = error.strerror or str(error)
             raise Fault(f"The memories in {there} cannot be read", why=why) from error
         return self._archive.make(
-            [Put(one) for one in found], why=f"read in from {source}", by="agent"
+            [Put(one) for one in found], why=f"imported from {source}", by="agent"
         )
 
     def _own(self, change: Change, *, why: str) -> Applied:
+        """Apply a change that the user made; raise UserError if it is refused."""
         done = self._archive.make((change,), why=why, by="person")
         if done.refused:
             raise Fault("The memory was not changed", why="; ".join(done.refused))
@@ -330,13 +332,15 @@ class FolderMemories:
 
 
 def share(home: Home, project: Project) -> Path:
-    """Make the folder of the team's memories in a repository, and let it count for the user."""
+    """Create the folder of the team's memories in a repository, and enable it for the user."""
     folder = Path(os.path.realpath(project.root), ".travois", "memory")
-    link = home.path / "memory" / place.project_folder_key(home, project) / "team"
+    link = home.path / "memory" / project_folder_key(home, project) / "team"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if os.path.realpath(folder) != str(folder):
-            raise Fault(f"{folder} cannot be shared", why="a link leads out of the repository")
+            raise Fault(
+                f"{folder} cannot be shared", why="a symbolic link leads out of the repository"
+            )
         blobs.make_folders(link.parent)
         if link.is_symlink():
             link.unlink()
@@ -347,7 +351,7 @@ def share(home: Home, project: Project) -> Path:
 
 
 def _apart(memory: Memory, known: Mapping[str, Memory], source: str) -> Memory:
-    """Under a name of its own if another memory has that one."""
+    """Return the memory under a new name if another memory has its name."""
     there = known.get(memory.name)
     if there is None or there.body == memory.body:
         return memory

@@ -1,4 +1,4 @@
-"""Memories as the text of files: front matter as other agents write it, with ours added.
+"""Memories as files: front matter that other agents can read, with our own keys added.
 
 Model sees: nothing of this module.
 Tokens: none.
@@ -11,22 +11,24 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from difflib import unified_diff
 from hashlib import sha256
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from travois.files import front_matter as front
+from travois.files import front_matter
 from travois.memory.memory import Anchor, Author, Evidence, Memory, Scope, Type
 
 WIDTH = 150
+"""Characters of a description, at most."""
 SHOWN = 24
-"""How many lines of a change are shown."""
-"""How long a description may be."""
+"""Lines of a change that are shown, at most."""
 NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 LONGEST_NAME = 60
-MOST_EVIDENCE, LONGEST_WORDS = 20, 1000
+MOST_EVIDENCE = 20
+LONGEST_WORDS = 1000
 TIMES = ("modified", "created", "verified")
 KEYS = frozenset(
     ("name", "description", "type", "author", "evidence", "anchors", "checksum", *TIMES)
@@ -36,20 +38,20 @@ END_OF_TIME = 253_402_300_800.0
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A memory as its file has it, and what is wrong with the file."""
+    """A memory as its file has it, and the flaws of the file."""
 
     memory: Memory
     flaws: tuple[str, ...] = ()
 
 
 def slug(text: str) -> str:
-    """A name made of a text; empty if nothing in it can be part of one."""
+    """Make a memory name from a text; empty if the text has no usable characters."""
     words = "-".join(re.findall(r"[a-z0-9]+", text.lower()))
     return words[:LONGEST_NAME].rstrip("-")
 
 
 def tidy(memory: Memory) -> Memory:
-    """The memory as its file can hold it: one line of description, times to the millisecond."""
+    """Return the memory as its file can store it: a one-line description, times in milliseconds."""
     body = _clean(memory.body).strip("\r\n")
     kept = memory.evidence[:1] + memory.evidence[1:][1 - MOST_EVIDENCE :]
     return replace(
@@ -70,7 +72,7 @@ def tidy(memory: Memory) -> Memory:
 
 
 def render(memory: Memory, before: str = "") -> str:
-    """The text of its file. Of the text that was there before, keys that we do not know stay."""
+    """Render a memory file; unknown front matter keys of the earlier text are kept."""
     memory = tidy(memory)
     lines = [
         f"name: {_scalar(memory.name)}",
@@ -88,8 +90,8 @@ def render(memory: Memory, before: str = "") -> str:
 
 
 def parse(name: str, text: str, *, scope: Scope = "project", pinned: bool = False) -> Page:
-    """What a file of this name says; what it does not say is taken to be a person's own note."""
-    found = front.read(text)
+    """Parse a memory file; missing fields get the values of a note that the user wrote."""
+    found = front_matter.read(text)
     flaws = [why for line, why in found.flaws if line > 1 or text.startswith("---")]
     value = _Values(found.values, flaws)
     body = found.body.strip("\r\n")
@@ -111,11 +113,11 @@ def parse(name: str, text: str, *, scope: Scope = "project", pinned: bool = Fals
 
 
 def unknown(text: str) -> Iterator[str]:
-    """The lines of a text's front matter that are not ours, comments included."""
-    found = front.FRONT.match(text)
+    """Yield the front matter lines that are not ours, comments included."""
+    found = front_matter.FRONT.match(text)
     ours = False
     for line in found[1].split("\n")[:-1] if found else ():
-        if key := front.KEY.fullmatch(line.rstrip()):
+        if key := front_matter.KEY.fullmatch(line.rstrip()):
             ours = key[1] in KEYS
         elif line[:1] not in ("", " ", "\t", "-"):
             ours = False
@@ -124,9 +126,9 @@ def unknown(text: str) -> Iterator[str]:
 
 
 class _Values(msgspec.Struct, frozen=True):
-    """What front matter says, read for what we need; what cannot be read is a flaw."""
+    """The front matter of a memory file; unreadable values are recorded as flaws."""
 
-    values: Mapping[str, front.Value]
+    values: Mapping[str, front_matter.Value]
     flaws: list[str]
 
     def text(self, key: str) -> str:
@@ -144,7 +146,9 @@ class _Values(msgspec.Struct, frozen=True):
             case "":
                 return "project"
             case other:
-                self.flaws.append(f"type {other!r} is none of user, feedback, project, reference")
+                self.flaws.append(
+                    f"type {other!r} is not one of user, feedback, project, reference"
+                )
                 return "project"
 
     def author(self) -> Author:
@@ -154,7 +158,7 @@ class _Values(msgspec.Struct, frozen=True):
             case "":
                 return "user"
             case other:
-                self.flaws.append(f"author {other!r} is none of user, model, tool")
+                self.flaws.append(f"author {other!r} is not one of user, model, tool")
                 return "tool"
 
     def time(self, key: str) -> float:
@@ -164,7 +168,7 @@ class _Values(msgspec.Struct, frozen=True):
             found = datetime.fromisoformat(text)
             return _time((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
         except (ValueError, OverflowError):
-            self.flaws.append(f"{key} is no time such as 2026-01-31T12:00:00Z")
+            self.flaws.append(f"{key} is not a time such as 2026-01-31T12:00:00Z")
             return 0.0
 
     def evidence(self) -> Iterator[Evidence]:
@@ -180,25 +184,25 @@ class _Values(msgspec.Struct, frozen=True):
             if path:
                 yield Anchor(path, digest)
             else:
-                self.flaws.append("anchors has an item that is no `sha256 path`")
+                self.flaws.append("anchors has an item that is not `sha256 path`")
 
 
 def _description(text: str, body: str, name: str) -> str:
-    """One line that tells what it is about: as written, or what it begins with."""
+    """Return a one-line description: as written, or the beginning of the body."""
     for words in (text, body.lstrip("#\n\r ").partition("\n")[0]):
         line = " ".join(_clean(words).split())
-        if line not in front.NOTHING:
+        if line not in front_matter.NOTHING:
             return cut(line, WIDTH)
     return name
 
 
 def _clean(text: str) -> str:
-    """A text without what no file of text can hold."""
+    """Replace characters that no text file can store."""
     return text.encode(errors="replace").decode().replace("\0", "")
 
 
 def cut(text: str, size: int) -> str:
-    """The beginning of a text that is too long, with a sign that it goes on."""
+    """Shorten a text that is too long, with an ellipsis."""
     return text if len(text) <= size else text[: max(0, size - 1)].rstrip() + "…"
 
 
@@ -214,7 +218,7 @@ def _times(memory: Memory, *keys: Literal["modified", "created", "verified"]) ->
 
 
 def _scalar(text: str) -> str:
-    plain = PLAIN.fullmatch(text) and text not in front.NOTHING
+    plain = PLAIN.fullmatch(text) and text not in front_matter.NOTHING
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 
@@ -230,15 +234,13 @@ def _checksum(text: str) -> str:
 
 
 def changes(before: Memory | None, after: Memory | None) -> str:
-    """What became of a memory, as a short unified diff for the eye."""
-    from difflib import unified_diff
-
+    """Render the change of a memory as a short unified diff."""
     old, new = _shown(before), _shown(after)
     name = next(one.name for one in (after, before) if one is not None)
     start, end = (f"{name}.md" if one else "/dev/null" for one in (before, after))
     lines = list(unified_diff(old, new, start, end, n=0, lineterm=""))
     lines = [line for line in lines if not line.startswith("@@")]
-    more = [f"… {len(lines) - SHOWN} lines more"] if len(lines) > SHOWN + 1 else []
+    more = [f"… {len(lines) - SHOWN} more lines"] if len(lines) > SHOWN + 1 else []
     return "\n".join((*lines[: SHOWN if more else None], *more))
 
 

@@ -1,7 +1,7 @@
-"""Looking through a conversation for what is worth keeping.
+"""Memory extraction: find what is worth keeping in a conversation.
 
-The model proposes drafts in a fork that has no tools; rules decide what becomes of each. Without a
-model, or where it fails, rules find the drafts too.
+The model proposes drafts in a fork without tools; rules check each. Without a model, or if it
+fails, rules also find the drafts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,19 @@ from travois.core.tool_names import canonical_name
 from travois.core.view import View
 from travois.engine.agent import Agent
 from travois.engine.fork import inquire
-from travois.memory.accept import Accepted, Ground, Held, Refused, Weighed, weigh_all
+from travois.memory.accept import Ground, weigh_all
 from travois.memory.drafts import NEAREST, Draft, drafts, request
 from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
 from travois.memory.port import GROWTH, Applied, Outcome, Turn
-from travois.memory.signals import Signal, draft, explicit, points_elsewhere, ruled, signals
+from travois.memory.settle import Accepted, Held, Refused, Weighed
+from travois.memory.signals import (
+    Signal,
+    asked_to_remember,
+    draft,
+    points_elsewhere,
+    ruled,
+    signals,
+)
 from travois.memory.similarity import content, covered, same
 from travois.memory.speakers import Heard, heard, spoken
 from travois.permissions.secrets import leak
@@ -41,19 +49,19 @@ PROMPT = Path(__file__).parent / "prompts" / "extract.md"
 PATHS = re.compile(r"(?<![\w/:.])[\w.@-]*(?:/[\w.@-]+)*\.\w{1,8}\b")
 FILES = 5
 ABOUT = 2_000
-"""How many characters of what a person said are searched with."""
+"""Characters of the user's messages that are used for the search."""
 SHOWN = 200
-"""How many characters of a wish are told again."""
-KNOWN = ("known", "pinned", "repeats", "files of the project")
-"""What stands in the reason of a refusal where later sessions learn it anyway."""
+"""Characters of a wish that are repeated in a message."""
+KNOWN = ("known", "pinned", "repeats", "project files")
+"""Words in the reason of a rejection that mean: later sessions know it anyway."""
 SCOPES: tuple[Scope, ...] = ("project", "user", "team")
 FORGET = re.compile(r"(?i)\b(?:forget|remove|delete|drop|erase|outdated|wrong|no longer)\b")
 
 
 def due(view: View, since: int) -> bool:
-    """Whether there may be something worth keeping in what was said after an entry.
+    """Return whether the conversation after an entry may hold something worth keeping.
 
-    What tools brought and what a person only passed on is no talk.
+    Tool results and what the user only pasted do not count.
     """
     fresh = heard(Entry(item.seq, 0.0, item.fact) for item in view.items if item.seq > since)
     if any(True for _ in signals(fresh)):
@@ -62,9 +70,9 @@ def due(view: View, since: int) -> bool:
 
 
 async def extract(agent: Agent, *, after: Turn = "answer") -> Outcome:
-    """Keep what is worth it of what was said since the last time.
+    """Keep what is worth keeping since the last extraction.
 
-    After a failure only what a person asked for is kept; the rest can be looked at later.
+    After a failed turn only requests to remember are kept; the rest is examined later.
     """
     memories, session = agent.memory.memories, agent.session
     assert memories is not None
@@ -81,7 +89,7 @@ async def extract(agent: Agent, *, after: Turn = "answer") -> Outcome:
             unkept = unkept_wishes(agent, weighed, ground)
             outcome = await settle(agent, weighed, ground, why=why, unkept=unkept)
     except (OSError, Fault) as error:
-        session.emit(Warned(f"Nothing could be remembered: {error}"))
+        session.emit(Warned(f"Memory extraction failed: {error}"))
         return Outcome(refused=(str(error),))
     session.append(Noted("extracted", str(last)))
     return outcome
@@ -95,13 +103,13 @@ async def settle(
     why: str,
     unkept: tuple[str, ...] = (),
 ) -> Outcome:
-    """Make, propose or leave what was weighed, as the user wants it in each scope; on record."""
+    """Apply, propose or drop the checked drafts, as the user wants it in each scope; record it."""
     memories = agent.memory.memories
     assert memories is not None
     put = [await _anchored(agent, one.change) for one in weighed if isinstance(one, Accepted)]
     held = [(one.change, one.why) for one in weighed if isinstance(one, Held)]
     auto = [one for one in put if memories.consent(one.memory.scope) == "auto"]
-    held += [(one, "memory asks first here") for one in put if one not in auto]
+    held += [(one, "memory asks first in this scope") for one in put if one not in auto]
     gone = [
         one.drop
         for one in weighed
@@ -121,12 +129,12 @@ async def settle(
 
 
 def scope_of(verdict: Accepted | Held) -> Scope:
-    """Whom what was weighed is for."""
+    """Return the scope of an accepted draft."""
     return verdict.change.memory.scope
 
 
 def unkept_wishes(agent: Agent, weighed: Sequence[Weighed], ground: Ground) -> tuple[str, ...]:
-    """Say of each wish to remember something that is not kept why, and how to keep it anyway."""
+    """Explain each request to remember that is not kept, and how to keep it anyway."""
     assert agent.memory.memories is not None
     off: set[Scope] = {scope for scope in SCOPES if agent.memory.memories.consent(scope) == "off"}
     puts = [one for one in weighed if isinstance(one, Accepted | Held)]
@@ -146,28 +154,29 @@ def _rests(verdict: Accepted | Held) -> tuple[Evidence, ...]:
 
 
 def _overlaps(words: str, sentence: str) -> bool:
-    """Whether a memory rests on words of this sentence."""
+    """Return whether a quote and a sentence contain one another."""
     flat, whole = " ".join(words.split()), " ".join(sentence.casefold().split())
     return flat in whole or whole in flat
 
 
 def _why_not(wish: Signal, ground: Ground, off: Collection[Scope]) -> str:
-    """Why a wish is not kept, as rules see it."""
+    """Return why the rules do not keep a wish."""
     drafted = draft(wish)
     (verdict,) = weigh_all([drafted], ground)
     if points_elsewhere(wish.sentence):
-        return "it does not say by itself what is meant"
+        return "it does not say by itself what it means"
     if isinstance(verdict, Refused):
         return verdict.why
     scope = scope_of(verdict)
     if scope in off:
         return f"memory is off for the {scope} scope (memory.consent.{scope})"
-    return "it was not understood"
+    return "it could not be understood"
 
 
 def _unkept(agent: Agent, wish: Signal, why: str) -> str:
+    """Format the message about a wish that is not kept."""
     if "secret" in why or _secret(agent, wish.sentence):
-        return f"Not remembered: {why}. Keep it where secrets are kept, and say where that is."
+        return f"Not remembered: {why}. Keep it in a secret store, and say where that is."
     if any(word in why for word in KNOWN):
         return f"Not remembered again: {why}."
     text = "TEXT" if points_elsewhere(wish.sentence) else quote(draft(wish).text[:SHOWN])
@@ -175,13 +184,13 @@ def _unkept(agent: Agent, wish: Signal, why: str) -> str:
 
 
 class Recorder:
-    """The way in which a tool remembers and forgets: by the same rules as everything else."""
+    """The interface through which a tool remembers and forgets, under the usual checks."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
     async def remember(self, draft: Draft) -> str:
-        """Keep what the user just asked for; says what came of it."""
+        """Keep what the user just asked for; return a message about the outcome."""
         agent, memories = self._agent, self._agent.memory.memories
         assert memories is not None
         entries = agent.session.history()
@@ -189,47 +198,48 @@ class Recorder:
         ground = _ground(agent, entries, known, since=0)
         told = replace(draft, words=draft.words or _nearest(draft.text, ground.said))
         (verdict,) = weighed = weigh_all([told], ground)
-        outcome = await settle(agent, weighed, ground, why="asked for")
+        outcome = await settle(agent, weighed, ground, why="on request")
         if isinstance(verdict, Refused):
             return f"Not remembered: {verdict.why}. {_acceptable(agent, verdict, told.words)}"
-        waits = verdict.why if isinstance(verdict, Held) else "memory asks first here"
+        waits = verdict.why if isinstance(verdict, Held) else "memory asks first in this scope"
         if outcome.proposed:
-            return f"Not remembered yet: {waits}. It waits in the inbox (travois memory inbox)."
+            return f"Not remembered yet: {waits}. It is in the inbox (travois memory inbox)."
         return outcome.diff or f"Not remembered: {'; '.join(outcome.refused) or 'memory is off'}."
 
     async def forget(self, name: str) -> str:
-        """Drop a memory; says what came of it. Nobody but the user can ask for that."""
+        """Delete a memory if the user asked for it; return a message about the outcome."""
         agent, memories = self._agent, self._agent.memory.memories
         assert memories is not None
         entries = agent.session.history()
         known = await anyio.to_thread.run_sync(memories.all)
-        drop = [Drop(m.name, m.scope, "asked for") for m in known if m.name == name][:1]
+        drop = [Drop(m.name, m.scope, "on request") for m in known if m.name == name][:1]
         if not drop:
-            return f"There is no memory {name!r}. There are: {', '.join(m.name for m in known)}."
+            return f"There is no memory {name!r}. Available: {', '.join(m.name for m in known)}."
         if not FORGET.search(_last_said(heard(entries))):
             lay = partial(memories.propose, drop, why="the user did not ask for it")
             await anyio.to_thread.run_sync(lay)
-            return "Not forgotten yet: the user did not ask for it. It waits in the inbox."
-        done = await _made(agent, drop, why="forgotten as asked", session=_session(entries))
+            return "Not forgotten yet: the user did not ask for it. It is in the inbox."
+        done = await _made(agent, drop, why="forgotten on request", session=_session(entries))
         outcome = Outcome(done.id, done.diff, (), done.refused)
         agent.session.append(Noted("memory", msgspec.json.encode(outcome).decode()))
         return done.diff or f"Not forgotten: {'; '.join(done.refused)}."
 
 
 def _acceptable(agent: Agent, verdict: Refused, words: str) -> str:
-    """Return what would be kept in place of what was refused; secrets are not repeated."""
+    """Return what would be kept instead of a rejected draft; secrets are not repeated."""
     if "secret" in verdict.why:
         return "Leave the secret out: say where it is kept, if the user said so."
     if any(word in verdict.why for word in KNOWN):
-        return "Nothing needs to be done: later sessions learn it anyway."
+        return "Nothing to do: later sessions know it anyway."
     rule = "A memory restates in one sentence what the user asked to remember, in their own words"
-    if not explicit(words) or _secret(agent, words):
+    if not asked_to_remember(words) or _secret(agent, words):
         return f"{rule}; they have not asked for this, so ask them first."
     kept = "The user can keep it as it is with `travois memory add TEXT`."
     return f"{rule}, here: {words.strip()[:200]!r}. {kept}"
 
 
 def _ground(agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, since: int) -> Ground:
+    """Collect everything that drafts are checked against."""
     files = (
         agent.prompt.instructions.standing(nested(agent)).files
         if agent.prompt.instructions is not None
@@ -247,20 +257,22 @@ def _ground(agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, si
 
 
 def _secret(agent: Agent, text: str) -> str:
-    return leak(text) or ("secret of ours" * (agent.session.secrets.redacted(text) != text))
+    return leak(text) or ("session secret" * (agent.session.secrets.redacted(text) != text))
 
 
 async def _weighed(agent: Agent, ground: Ground, *, after: Turn) -> list[Weighed]:
-    """What the model would keep, and what a person asked for that it did not see; or by rule."""
+    """Check the model's drafts, and the requests to remember that it missed; or use rules alone."""
     fresh = tuple(one for one in ground.said if one.seq > ground.since)
     by_rule = tuple(ruled(fresh, ground.said))
     if after == "failure":
-        return weigh_all([one for one in by_rule if explicit(one.words)], ground)
+        return weigh_all([one for one in by_rule if asked_to_remember(one.words)], ground)
     reply = await _reply(agent, ground, fresh) if agent.memory.extract == "model" else ""
     found = drafts(reply) if reply else by_rule
     weighed = weigh_all(found, ground)
-    kept = [one for one, verdict in zip(found, weighed, strict=True) if not _refused(verdict)]
-    missed = [one for one in by_rule if explicit(one.words) and not _any_covers(kept, one)]
+    kept = [
+        one for one, verdict in zip(found, weighed, strict=True) if not isinstance(verdict, Refused)
+    ]
+    missed = [one for one in by_rule if asked_to_remember(one.words) and not _any_covers(kept, one)]
     if not reply or not missed:
         return weighed
     fresh_known = tuple(one.change.memory for one in weighed if isinstance(one, Accepted))
@@ -268,6 +280,7 @@ async def _weighed(agent: Agent, ground: Ground, *, after: Turn) -> list[Weighed
 
 
 async def _reply(agent: Agent, ground: Ground, fresh: tuple[Heard, ...]) -> str:
+    """Ask the model for drafts, with the nearest known memories."""
     near: tuple[Memory, ...] = ()
     if agent.memory.memories is not None and ground.known:
         about = "\n".join(one.text for one in fresh if one.voice == "user")[-ABOUT:]
@@ -276,18 +289,14 @@ async def _reply(agent: Agent, ground: Ground, fresh: tuple[Heard, ...]) -> str:
     return await inquire(agent, request(PROMPT.read_text("utf-8"), near), what="memories")
 
 
-def _refused(verdict: Weighed) -> bool:
-    return isinstance(verdict, Refused)
-
-
 def _any_covers(kept: Iterable[Draft], wish: Draft) -> bool:
-    """Whether a draft rests on these words, or says the same."""
+    """Return whether a kept draft quotes this wish or says the same."""
     words = wish.words.casefold()
     return any(one.words.strip().casefold() in words or same(one.text, wish.text) for one in kept)
 
 
 def _done_itself(entries: Iterable[Entry], since: int) -> bool:
-    """Whether the model remembered something itself in what is to be looked through."""
+    """Return whether the model used the Remember tool since the last extraction."""
     replies = (e.fact for e in entries if e.seq > since and isinstance(e.fact, Assistant))
     return any(
         canonical_name(call.name) == "Remember"
@@ -297,7 +306,7 @@ def _done_itself(entries: Iterable[Entry], since: int) -> bool:
 
 
 def _nearest(text: str, said: Iterable[Heard]) -> str:
-    """The sentence of the person's last message that has most of this."""
+    """Return the sentence of the user's last message that shares most with a text."""
     last = _last_said(said)
     return max(spoken(last), key=lambda line: covered(text, content(line)), default=last)
 
@@ -320,7 +329,7 @@ async def _made(agent: Agent, changes: Sequence[Change], *, why: str, session: s
 
 
 async def _anchored(agent: Agent, change: Put) -> Put:
-    """The memory with the digests of the files that it speaks of, as they are at the moment."""
+    """Add the current digests of the files that a memory names."""
     memories, memory = agent.memory.memories, change.memory
     assert memories is not None
     paths = dict.fromkeys(PATHS.findall(memory.body)[:FILES])

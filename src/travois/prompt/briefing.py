@@ -1,6 +1,6 @@
-"""Telling the model what it should know and can change: surroundings and instruction files.
+"""Notes that tell the model about its environment, instruction files and skills.
 
-What it was told is what the conversation shows, so nothing is told twice, also after a resume.
+What the model knows is what the conversation shows, so nothing is repeated, even after a resume.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from travois.context.window import model
 from travois.core.content import Text, words
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
-from travois.hooks import fire as hooks
 from travois.hooks.events import InstructionsLoaded
+from travois.hooks.fire import fire
 from travois.memory.recall import remembered
 from travois.memory.recall_text import opening
 from travois.ports.world import Warned
 from travois.prompt.environment import baseline, updated
 from travois.prompt.instruction_text import Instruction, Kind, Reason, render, room, untold
-from travois.skills import skill_text as listing
+from travois.skills import skill_text
 from travois.skills.command_text import Custom
 from travois.skills.skill_text import Known
 from travois.skills.skills import AWAKE, NEAR
@@ -35,7 +35,7 @@ KINDS: dict[str, Kind] = {"Managed": "Managed", "User": "User", "Local": "Local"
 
 
 async def brief(agent: Agent) -> None:
-    """Before a prompt, tell what is not as the model was told: at first, that is everything."""
+    """Before a prompt, add notes about everything that changed; at first, about everything."""
     view = agent.session.view
     prompts = ("human", "task") if view.replied < 0 else ("human",)
     if not any(said.origin in prompts for said in agent.turn.inbox):
@@ -51,7 +51,7 @@ async def brief(agent: Agent) -> None:
 
 
 async def _instruct(agent: Agent) -> None:
-    """Tell what instruction files say that the model was not told."""
+    """Add the instruction files that the conversation does not show."""
     if agent.prompt.instructions is None:
         return
     view, found = agent.session.view, agent.prompt.instructions.standing(nested(agent))
@@ -62,7 +62,7 @@ async def _instruct(agent: Agent) -> None:
 
 
 async def touch(agent: Agent, done: Iterable[Ready]) -> None:
-    """After calls, tell what counts for the files that they touched, once."""
+    """After tool calls, add the instructions and skills for the files that they touched."""
     paths = tuple(dict.fromkeys(path for ready in done for path in _paths(ready)))
     if not paths:
         return
@@ -80,7 +80,7 @@ async def touch(agent: Agent, done: Iterable[Ready]) -> None:
 
 
 def again(agent: Agent) -> tuple[Text, ...]:
-    """All of it as it stands at the moment, for the place of a conversation that gives way."""
+    """Return all notes in their current form, for a conversation that was compacted."""
     blocks: list[str] = []
     if agent.prompt.environment is not None:
         blocks.append(words(baseline(agent.prompt.environment()).content))
@@ -90,12 +90,12 @@ def again(agent: Agent) -> tuple[Text, ...]:
     if agent.memory.memories is not None and agent.team.birth is None and agent.memory.recall:
         blocks.append(opening(agent.memory.memories.index(), ()))
     found = skills(agent)
-    blocks.append(listing.baseline(_listed(agent, found), _listable(agent, found)))
+    blocks.append(skill_text.baseline(_listed(agent, found), _listable(agent, found)))
     return tuple(Text(agent.session.secrets.redacted(text)) for text in blocks if text)
 
 
 async def reloaded(agent: Agent) -> None:
-    """Let hooks hear that all instruction files were read again."""
+    """Run the InstructionsLoaded hooks for all instruction files after a compaction."""
     if agent.prompt.instructions is not None and agent.hooks.active is not None:
         await _heard(
             agent, agent.prompt.instructions.standing(nested(agent)).files, reason="compact"
@@ -103,7 +103,7 @@ async def reloaded(agent: Agent) -> None:
 
 
 def nested(agent: Agent) -> dict[str, Kind]:
-    """The files that count besides the standing ones, with who wrote them."""
+    """Return the nested instruction files that apply so far, with their kinds."""
     state = agent.session.state.items()
     return {
         key.removeprefix(NESTED): KINDS.get(kind, "Project")
@@ -116,42 +116,43 @@ def nested(agent: Agent) -> dict[str, Kind]:
 
 
 def skills(agent: Agent) -> Known:
-    """All skills that count for an agent at the moment."""
+    """Return all skills that are available to an agent."""
     if agent.prompt.skills is None or "Skill" not in agent.tools.by_name:
         return Known()
     return agent.prompt.skills.standing(_marked(agent, NEAR))
 
 
 def tell_skills(agent: Agent) -> None:
-    """Tell which skills there are that the model was not told of."""
+    """Add a note about skills that the model does not know yet."""
     view, found = agent.session.view, skills(agent)
     for notice in found.notices if view.replied < 0 else ():
         agent.session.emit(Warned(notice))
-    if text := listing.updated(_listed(agent, found), view.items, _listable(agent, found)):
+    if text := skill_text.updated(_listed(agent, found), view.items, _listable(agent, found)):
         agent.session.append(User((Text(text),), origin="note"))
 
 
 def _listed(agent: Agent, found: Known) -> tuple[Custom, ...]:
-    """The skills that the model may use unasked for what it works with."""
+    """Return the skills that the model may use by itself for the files it works with."""
     awake = _marked(agent, AWAKE)
     fit = (one for one in found.skills if not one.paths or one.name in awake)
     return tuple(one for one in fit if one.automatic)
 
 
 def _listable(agent: Agent, found: Known) -> int:
-    """How many tokens the list may take."""
+    """Return the token limit of the skill list."""
     return int(model(agent).window * found.share)
 
 
 def _wake(agent: Agent, paths: tuple[str, ...]) -> bool:
-    """Let skills count that are about these files; whether there are any that did not before."""
+    """Activate skills for these files; return whether any is new."""
     assert agent.prompt.skills is not None
     woken = _mark(agent, NEAR, agent.prompt.skills.touched(paths))
     scoped = [one for one in skills(agent).skills if one.paths]
-    return _mark(agent, AWAKE, listing.awake(scoped, paths, agent.world.root)) or woken
+    return _mark(agent, AWAKE, skill_text.awake(scoped, paths, agent.world.root)) or woken
 
 
 def _mark(agent: Agent, mark: str, names: Iterable[str]) -> bool:
+    """Record names in the session state; return whether any is new."""
     fresh = [f"{mark}{name}" for name in names if f"{mark}{name}" not in agent.session.state]
     for state in fresh:
         agent.session.append(Changed(state, "yes"))
@@ -164,12 +165,13 @@ def _marked(agent: Agent, mark: str) -> tuple[str, ...]:
 
 
 async def _tell(agent: Agent, files: tuple[Instruction, ...], *, budget: int) -> None:
+    """Add a note with these instruction files, and run their hooks."""
     if not files:
         return
     told = render(files, budget=budget)
     agent.session.append(User((Text(told.text),), origin="note"))
     for path in told.cut:
-        agent.session.emit(Warned(f"{path} is too long: the model sees its first lines only"))
+        agent.session.emit(Warned(f"{path} is too long; the model sees only its first lines"))
     await _heard(agent, files)
 
 
@@ -177,11 +179,11 @@ async def _heard(
     agent: Agent, files: Iterable[Instruction], *, reason: Reason | None = None
 ) -> None:
     for file in files if agent.hooks.active is not None else ():
-        await hooks.fire(agent, InstructionsLoaded(file.path, file.kind, reason or file.reason))
+        await fire(agent, InstructionsLoaded(file.path, file.kind, reason or file.reason))
 
 
 def _paths(ready: Ready) -> Iterator[str]:
-    """The files that a call names, itself or in a command line."""
+    """Yield the files that a call reads or writes, itself or in a command line."""
     inner = (access for plan in ready.plans for access in plan.accesses)
     for access in (*ready.accesses, *inner):
         if access.kind in ("read", "write") and access.scope == "one":

@@ -1,4 +1,4 @@
-"""What the model should know that can change: told once at the start, later at the tail.
+"""The environment note: changeable facts, shown at the start and updated later.
 
 Model sees: a note before the first prompt; before later ones a line for each thing that changed.
 Tokens: about 80, and 20 for each change.
@@ -15,13 +15,14 @@ from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.view import Item
 
-OPENING, CLOSING = "<environment>\n", "\n</environment>"
+OPENING = "<environment>\n"
+CLOSING = "\n</environment>"
 NONE = "(none)"
-PLANNING = "plan; only look, change nothing, then put a plan to the user with ExitPlanMode"
+PLANNING = "plan; read only, change nothing, then present a plan to the user with ExitPlanMode"
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """Where a session stands."""
+    """The folder, platform, date and mode of a session."""
 
     cwd: str
     platform: str
@@ -29,31 +30,31 @@ class Surroundings(msgspec.Struct, frozen=True):
     branch: str = ""
     folders: tuple[str, ...] = ()
     planning: bool = False
-    """Whether nothing may be changed before a plan is agreed to."""
+    """True in plan mode, in which nothing may be changed."""
     old_tmp: str = ""
-    """Where files are that were made in /tmp while it was private to the session."""
+    """The folder with files from the time when /tmp was private to the session."""
 
     @property
     def lines(self) -> dict[str, str]:
-        """What is told, by its name."""
+        """Return the lines of the note, by label."""
         return {
             "Folder": plain(self.cwd),
             "Platform": plain(self.platform),
             "Date": plain(self.date),
             "Git branch": plain(self.branch),
-            "More folders you may work in": plain(", ".join(self.folders)),
+            "Additional folders you may work in": plain(", ".join(self.folders)),
             "Mode": PLANNING if self.planning else "",
-            "What you made in /tmp before is in": plain(self.old_tmp),
+            "Files you made in /tmp before are in": plain(self.old_tmp),
         }
 
 
 def baseline(around: Surroundings) -> User:
-    """The note that opens a conversation."""
+    """Render the note that opens a conversation."""
     return _note({name: value for name, value in around.lines.items() if value})
 
 
 def updated(around: Surroundings, items: Iterable[Item]) -> User | None:
-    """A note on what is no longer as the conversation says; none if all is."""
+    """Render a note about what changed since the conversation; None if nothing did."""
     told = _told(items)
     changed = {
         name: value or NONE
@@ -64,7 +65,7 @@ def updated(around: Surroundings, items: Iterable[Item]) -> User | None:
 
 
 def plain(line: str) -> str:
-    """A line that stays one and closes nothing, whatever names the workspace brought along."""
+    """Escape control characters and angle brackets, so that a line stays one line of text."""
     return "".join(c if c.isprintable() and c not in "<>" else f"\\x{ord(c):x}" for c in line)
 
 
@@ -74,7 +75,7 @@ def _note(lines: dict[str, str]) -> User:
 
 
 def _told(items: Iterable[Item]) -> dict[str, str]:
-    """What was told last, by its name: our own notes, in which nobody else can have a line."""
+    """Return the last value of each label in our own notes, where no one else can add lines."""
     told: dict[str, str] = {}
     for item in items:
         if not isinstance(item.fact, User) or item.fact.origin != "note":

@@ -1,7 +1,7 @@
-"""Instruction files on disk: ours and those that users of other agents have already.
+"""Instruction files on disk: AGENTS.md, CLAUDE.md, rules and their imports.
 
-What comes with a folder is text for the model and gives no rights, so it is read without trust. But
-it may not lead out of its folder: a link or an import could show the model what the user keeps.
+Files of a folder are text for the model and grant no rights, so they are read without trust. But
+they may not lead out of their folder: a link or an import could show the model private files.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from glob import glob
 from pathlib import Path
 
 import msgspec
@@ -33,15 +34,18 @@ FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 LARGEST = 4 << 20
 HOPS = 4
 RULES = 200
-"""How many rules of one folder are read."""
+"""Rule files read from one folder, at most."""
 IMPORTS = 100
 OTHERS = frozenset(("node_modules", "site-packages", ".git"))
 """Folders whose files were written for other projects."""
-AGENTS, OVERRIDE, CLAUDE, LOCAL = "AGENTS.md", "AGENTS.override.md", "CLAUDE.md", "CLAUDE.local.md"
+AGENTS = "AGENTS.md"
+OVERRIDE = "AGENTS.override.md"
+CLAUDE = "CLAUDE.md"
+LOCAL = "CLAUDE.local.md"
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where the instruction files of a session may lie."""
+    """The folders and settings that decide which instruction files apply."""
 
     cwd: str
     root: str
@@ -59,33 +63,33 @@ class Places(msgspec.Struct, frozen=True):
     excluded: tuple[str, ...] = ()
     """Patterns of absolute paths that are not wanted."""
     levels: tuple[str, ...] = ("user", "project", "local")
-    """Whose files are wanted, besides the machine's."""
+    """Levels whose files are read, besides the machine's."""
     said: tuple[str, str] = ("", "")
-    """Where settings hold instructions themselves, and which."""
+    """A settings file that contains instructions, and their text."""
     trusted: bool = False
 
     def holding(self, path: str) -> str:
-        """The folder of the workspace that a path is in; empty if in none."""
+        """Return the workspace folder that contains a path; empty if none does."""
         held = (folder for folder in (self.root, self.cwd, *self.folders) if inside(path, folder))
         return max(held, key=len, default="")
 
 
 class Library:
-    """Reads instruction files as they are at the moment; it remembers nothing."""
+    """A reader of instruction files that always reads the current state."""
 
     def __init__(self, places: Places, *, hidden: Callable[[str], bool]) -> None:
         self._places = places
         self._hidden = hidden
 
     def standing(self, also: Mapping[str, Kind] | None = None) -> Found:
-        """Those of the machine, the user and all folders down to this one, and these besides."""
+        """Read the files of the machine, the user and all folders down to this one, plus `also`."""
         reading = self._standing()
         for path, kind in (also or {}).items():
             reading.take(path, kind, reason="nested_traversal")
         return Found(tuple(reading.files), tuple(reading.notices))
 
     def touched(self, paths: Iterable[str]) -> Found:
-        """Those that count once these files are worked with, besides the standing ones."""
+        """Read the files that apply once these paths are worked with, besides the standing ones."""
         reading = self._standing()
         reading.notices.clear()
         count = len(reading.files)
@@ -116,7 +120,7 @@ class Library:
         return reading
 
     def _more(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """The files that settings name, each with the files that it is about."""
+        """Yield the files that settings name, each with its path patterns."""
         here = self._places
         for pattern in here.more:
             for path in _found(pattern, here.root):
@@ -124,7 +128,7 @@ class Library:
                     yield path, _scope(path)
 
     def _near(self, reading: Reading, path: str, holding: str) -> None:
-        """The files of the folders above this one, and the rules that are about it."""
+        """Read the files of the folders above a path, and the rules that apply to it."""
         for folder in chain(os.path.dirname(path), holding):
             reading.folder(folder, "nested_traversal")
         scopes: list[tuple[str, str, Kind]] = [
@@ -139,7 +143,7 @@ class Library:
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A file to be read, the one that led to it through imports, and where those may lead."""
+    """A file to read, the file that imports it, and the folder it may not leave."""
 
     path: str
     kind: Kind
@@ -150,7 +154,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Reading:
-    """One pass over the disk: each file and each text once."""
+    """One pass over the disk, which reads each file and each text once."""
 
     def __init__(self, places: Places, hidden: Callable[[str], bool]) -> None:
         self.files: list[Instruction] = []
@@ -162,7 +166,7 @@ class Reading:
         self._rules: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
 
     def folder(self, folder: str, reason: Reason) -> None:
-        """The files of one folder."""
+        """Read the instruction files of one folder."""
         for name in (_agents(folder), CLAUDE, f".claude/{CLAUDE}"):
             self.take(os.path.join(folder, name), "Project", reason=reason)
         for rule, globs in self.rules(os.path.join(folder, ".claude")):
@@ -171,7 +175,7 @@ class Reading:
         self.take(os.path.join(folder, LOCAL), "Local", reason=reason)
 
     def rules(self, place: str) -> list[tuple[str, tuple[str, ...]]]:
-        """The rules that lie in `rules` there, in order, each with the files that it is about."""
+        """Return the rule files below `rules`, in order, each with its path patterns."""
         if place not in self._rules:
             paths = sorted(markdown(os.path.join(place, "rules"), set()))
             self._rules[place] = [(path, _scope(path)) for path in paths[:RULES]]
@@ -180,19 +184,20 @@ class Reading:
     def about(
         self, path: str, rules: Iterable[tuple[str, tuple[str, ...]]], *, base: str, kind: Kind
     ) -> None:
-        """Those of these rules that are about a file."""
+        """Read the rules that apply to a file."""
         for rule, globs in rules:
             if any(fits(glob, os.path.relpath(path, base)) for glob in globs):
                 self.take(rule, kind, reason="path_glob_match")
 
     def take(self, path: str, kind: Kind, *, reason: Reason = "session_start") -> None:
-        """One file, if it is there and may be shown, and what it imports."""
+        """Read one file, if it exists and may be shown, with its imports."""
         if kind != "Managed" and kind.lower() not in self._places.levels:
             return
         held = self._places.holding(path) or os.path.dirname(path)
         self._follow(Step(path, kind, reason, by=path, held=held))
 
     def _follow(self, step: Step) -> None:
+        """Read a file once, then the files that it imports."""
         path = step.path
         if not os.path.isfile(path) or (real := os.path.realpath(path)) in self._seen:
             return
@@ -200,7 +205,7 @@ class Reading:
         try:
             text = self._shown(step, real)
         except OSError as error:
-            self.notices.append(f"{path} is not read: {error.strerror or error}")
+            self.notices.append(f"{path} is ignored: {error.strerror or error}")
             return
         found = Instruction(path, text, step.kind, step.reason, step.by)
         if text.strip() and not only_imports(text) and found.mark not in self._marks:
@@ -211,7 +216,7 @@ class Reading:
                 self._follow(replace(step, path=target, reason="include", hops=step.hops + 1))
 
     def _shown(self, step: Step, real: str) -> str:
-        """What the model may see of a file; raises OSError with the reason if that is nothing."""
+        """Return the text that the model may see; raise OSError with the reason if it may not."""
         excluded = self._places.excluded if step.kind != "Managed" else ()
         if any(fits(glob, path) for glob in excluded for path in {step.path, real}):
             return ""
@@ -220,20 +225,20 @@ class Reading:
         return uncommented(plain_text(real, opener=exactly))
 
     def _unfit(self, step: Step, real: str) -> str:
-        """Why a file that came with a folder may not be shown."""
+        """Return why a file of a workspace may not be shown, or an empty string."""
         within = inside(real, step.held) or self._places.holding(real)
         if not within and not self._places.trusted:
-            return f"it is outside {step.held}, which `travois trust` would allow"
+            return f"it is outside {step.held}; `travois trust` would allow it"
         if self._hidden(real):
-            return "a rule keeps it from being read"
+            return "a permission rule denies reading it"
         above = not self._places.holding(step.by)
         if above and os.stat(real).st_uid not in (0, os.geteuid()):
-            return "it belongs to someone else, and is above the project"
+            return "it is above the project and belongs to another user"
         return ""
 
 
 def chain(folder: str, top: str) -> list[str]:
-    """The folders from the top down to this one."""
+    """Return the folders from `top` down to this one."""
     found = [folder]
     while found[-1] not in (top, "/"):
         found.append(os.path.dirname(found[-1]))
@@ -241,14 +246,12 @@ def chain(folder: str, top: str) -> list[str]:
 
 
 def _agents(folder: str) -> str:
-    """The file of a folder that all agents read, or the one that a person put in its place."""
+    """Return the path of a folder's AGENTS.md, or of the override beside it."""
     override = os.path.join(folder, OVERRIDE)
     return override if os.path.isfile(override) else os.path.join(folder, AGENTS)
 
 
 def _found(pattern: str, root: str) -> list[str]:
-    from glob import glob
-
     meant = os.path.normpath(os.path.join(root, os.path.expanduser(pattern)))
     return sorted(glob(meant, recursive=True))[:RULES]
 
@@ -261,7 +264,7 @@ def _scope(path: str) -> tuple[str, ...]:
 
 
 def markdown(folder: str, seen: set[str]) -> Iterator[str]:
-    """All markdown files in a folder, also behind links, which may go in circles."""
+    """Yield all Markdown files in a folder, also behind links, which may form loops."""
     real = os.path.realpath(folder)
     if real in seen or not os.path.isdir(real):
         return
@@ -279,7 +282,7 @@ def markdown(folder: str, seen: set[str]) -> Iterator[str]:
 
 
 def _meant(name: str, folder: str) -> Iterator[str]:
-    """The file that an import names, with what a sentence may have put behind it left out."""
+    """Yield the file that an import names, without punctuation that belongs to the sentence."""
     home = os.path.expanduser("~")
     for spelt in dict.fromkeys((name, name.rstrip(".,;:!?)]"), name.partition("#")[0])):
         full = home + spelt[1:] if spelt.startswith("~/") else os.path.join(folder, spelt)
@@ -290,26 +293,26 @@ def _meant(name: str, folder: str) -> Iterator[str]:
 
 
 def plain_text(path: str, *, opener: Opener = os.open) -> str:
-    """What a plain file says; raises OSError with the reason if it is none that we can show."""
+    """Read a text file; raise OSError with the reason if it cannot be shown."""
     return plain_bytes(path, opener=opener).decode("utf-8-sig", errors="replace")
 
 
 def plain_bytes(path: str, *, opener: Opener = os.open) -> bytes:
-    """The same as it lies on the disk."""
+    """Read a regular text file as bytes; raise OSError with the reason if it cannot be shown."""
     with open(path, "rb", opener=lambda path, flags: opener(path, flags | os.O_NONBLOCK)) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is not a plain file")
+            raise OSError("it is not a regular file")
         if found.st_size > LARGEST:
-            raise OSError(f"it has {found.st_size:,} bytes, more than {LARGEST:,}")
+            raise OSError(f"it has {found.st_size:,} bytes (limit {LARGEST:,})")
         data = file.read(LARGEST)
     if b"\0" in data:
-        raise OSError("it is not text")
+        raise OSError("it is a binary file")
     return data
 
 
 def exactly(path: str, flags: int) -> int:
-    """A descriptor of the path that was judged: a link put on the way since then is an error."""
+    """Open exactly this path: a link anywhere in it, put there since the check, is an error."""
     *folders, name = path.strip("/").split("/")
     held = os.open("/", FOLDER)
     try:

@@ -1,4 +1,4 @@
-"""Instruction files: how the user and the project want the work to be done.
+"""Instruction files as text: rendering, imports, comments and path patterns.
 
 Model sees: each file with its path and its text as it is on disk, never shortened by a compaction.
 Tokens: at most 40,000 and a fifth of the window; of files beyond that their beginning and path.
@@ -19,16 +19,16 @@ from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate
 from travois.core.view import Item
-from travois.files import front_matter as front
+from travois.files import front_matter
 from travois.prompt.environment import plain
 
 Kind = Literal["Managed", "User", "Project", "Local"]
-"""Who wrote a file, by the names that hooks know."""
+"""The origin of a file, by the names that hooks know."""
 Reason = Literal["session_start", "nested_traversal", "path_glob_match", "include", "compact"]
 TAG = "<instructions>"
 INTRO = (
     "How the user and the project want you to work, file by file as they are on disk. Follow them "
-    "where they differ from your habits; where two files disagree, the later one counts."
+    "where they differ from your habits; where two files disagree, the later one takes precedence."
 )
 MOST = 40_000
 SHARE = 5
@@ -37,10 +37,10 @@ HEAD = 60
 """A beginning of fewer tokens than this is one line."""
 LINE = 200
 PATTERNS = 1_000
-"""How many patterns the braces of one may stand for."""
+"""Patterns that the braces of one pattern may expand to."""
 LONGEST = 1_000
 SCOPES = ("paths", "globs", "applyTo")
-"""What agents call the patterns of the files that a rule is about."""
+"""Keys under which agents write the path patterns of a rule."""
 
 FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 COMMENT = re.compile(r" {0,3}<!--")
@@ -50,7 +50,7 @@ BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 class Instruction(msgspec.Struct, frozen=True):
-    """One file as the model is shown it."""
+    """One instruction file as the model sees it."""
 
     path: str
     text: str
@@ -61,42 +61,42 @@ class Instruction(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """A digest of the text, which the text itself cannot hold."""
+        """Return a digest of the text, which the text itself cannot contain."""
         return sha256(self.text.encode(errors="replace")).hexdigest()[:16]
 
     @property
     def start(self) -> str:
-        """How the line before the text begins, whatever the text is."""
+        """Return the beginning of the header line, the same for every version of the text."""
         path = plain(self.path).replace('"', "\\x22")
         return f'<file path="{path}" from="{self.kind.lower()}" '
 
     @property
     def opening(self) -> str:
-        """The line before the text: once it was said, the model knows this version."""
+        """Return the header line; a conversation that contains it shows this version."""
         return f'{self.start}sha256="{self.mark}">'
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Files in the order in which they count, and what the user should know of others."""
+    """Instruction files in order of precedence, and notices about others."""
 
     files: tuple[Instruction, ...] = ()
     notices: tuple[str, ...] = ()
 
 
 class Rendered(msgspec.Struct, frozen=True):
-    """Files as one text, and the paths of those that are not shown whole."""
+    """Instruction files as one text, and the paths of the shortened ones."""
 
     text: str = ""
     cut: tuple[str, ...] = ()
 
 
 def room(window: int) -> int:
-    """How many tokens instructions may take."""
+    """Return the token limit of all instruction files."""
     return min(MOST, window // SHARE)
 
 
 def render(files: Sequence[Instruction], *, budget: int) -> Rendered:
-    """These files in their order; where they are too long together, the longest are cut."""
+    """Render the files in order; if they exceed the budget, the longest are shortened."""
     if not files:
         return Rendered()
     heads = _heads(files, budget)
@@ -105,7 +105,7 @@ def render(files: Sequence[Instruction], *, budget: int) -> Rendered:
 
 
 def untold(files: Iterable[Instruction], items: Iterable[Item]) -> tuple[Instruction, ...]:
-    """The files that the conversation does not show, or of which it last showed another text."""
+    """Return the files that the conversation does not show in their current version."""
     notes = [
         block.text
         for item in items
@@ -117,7 +117,7 @@ def untold(files: Iterable[Instruction], items: Iterable[Item]) -> tuple[Instruc
 
 
 def beginning(lines: Sequence[str], tokens: int) -> int:
-    """How many of these lines fit."""
+    """Return how many of these lines fit."""
     for count, line in enumerate(lines):
         tokens -= estimate(line)
         if tokens < 0:
@@ -126,12 +126,12 @@ def beginning(lines: Sequence[str], tokens: int) -> int:
 
 
 def _last(notes: list[str], start: str) -> str:
-    """The last note that shows a file whose line begins so."""
+    """Return the last note that contains a file with this header."""
     return next((note for note in reversed(notes) if start in note), "")
 
 
 def _heads(files: Sequence[Instruction], budget: int) -> dict[str, int]:
-    """For each file that is not shown whole, how many tokens its beginning may have."""
+    """Return the token limit of each file that is shortened."""
     sizes = {file.path: estimate(file.text) for file in files}
     cut: list[str] = []
     for file in sorted(files, key=lambda file: (file.kind != "Managed", sizes[file.path])):
@@ -156,37 +156,37 @@ def _shown(file: Instruction, tokens: int | None) -> str:
 
 
 def uncommented(text: str) -> str:
-    """The text without HTML comments that begin a line; in code they stay."""
+    """Return the text without HTML comments that begin a line, except in code."""
     return "".join(line for line, _ in _lines(text)) if "<!--" in text else text
 
 
 def imports(text: str) -> tuple[str, ...]:
-    """The paths that the text names as `@path`, but not in code."""
+    """Return the paths imported as `@path`, except in code."""
     prose = "".join(line for line, code in _lines(text) if not code) if "@" in text else ""
     found = (name.replace("\\ ", " ") for name in IMPORT.findall(SPAN.sub("", prose)))
     return tuple(dict.fromkeys(found))
 
 
 def only_imports(text: str) -> bool:
-    """Whether the text says nothing itself."""
+    """Return whether the text consists of imports only."""
     return all(IMPORT.fullmatch(word) for word in text.split())
 
 
 def scope(text: str) -> tuple[str, ...]:
-    """The patterns of the files that a rule is about, from its front matter; none for all."""
-    values = front.read(text).values
+    """Return the path patterns in a rule's front matter; empty if it applies everywhere."""
+    values = front_matter.read(text).values
     paths = next((values[key] for key in SCOPES if key in values), ())
-    listed = front.split(paths) if isinstance(paths, str) else paths
+    listed = front_matter.split(paths) if isinstance(paths, str) else paths
     return tuple(glob for word in listed if (glob := word.strip("'\"")))
 
 
 def fits(pattern: str, path: str) -> bool:
-    """Whether a pattern with `*`, `**` and braces means this path, all of it."""
+    """Return whether a pattern with `*`, `**` and braces matches the whole path."""
     return any(_walked(one.split("/"), path.split("/")) for one in _expanded(pattern))
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line that is in no comment, and whether it is code."""
+    """Yield each line outside of comments, and whether it is code."""
     fence, comment = "", list[str]()
     for line in text.splitlines(keepends=True):
         if comment or (not fence and COMMENT.match(line)):
@@ -218,7 +218,7 @@ def _expanded(pattern: str) -> list[str]:
 
 
 def _walked(pattern: list[str], path: list[str]) -> bool:
-    """Follow all readings of a pattern at once, so that no pattern takes long."""
+    """Match a path in time linear in the pattern, by following all readings at once."""
     at = {0}
     for part in pattern:
         if part == "**":

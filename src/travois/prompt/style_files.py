@@ -1,4 +1,4 @@
-"""Output styles on disk; those of a project count only where it is trusted."""
+"""Output style files; those of a project apply only where it is trusted."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BUILT_IN = Path(__file__).parent / "styles"
 
 
 def styles(places: Places) -> tuple[dict[str, Style], tuple[str, ...]]:
-    """All styles by name, in any case, the nearest first; and what is wrong with files."""
+    """Load all styles by case-folded name, the nearest first; return them and notices."""
     found, notices = dict[str, Style](), list[str]()
     for folder, prefix in _folders(places):
         for path in sorted(markdown(folder, set())):
             try:
                 text = plain_text(os.path.realpath(path), opener=exactly)
             except OSError as error:
-                notices.append(f"{path} is left out: {error.strerror or error}")
+                notices.append(f"{path} is ignored: {error.strerror or error}")
                 continue
             origin = "built-in" if folder == str(BUILT_IN) else path
             style = parse(os.path.basename(path).removesuffix(".md"), text, origin=origin)
@@ -36,7 +36,7 @@ def styles(places: Places) -> tuple[dict[str, Style], tuple[str, ...]]:
 
 
 def _folders(places: Places) -> Iterator[tuple[str, str]]:
-    """Folders of styles, each with what stands before the names in it."""
+    """Yield the folders of styles, each with the prefix of its names."""
     yield str(places.etc / "claude-code/.claude" / FOLDER), ""
     if places.trusted and "project" in places.levels:
         for folder in reversed(chain(places.cwd, places.root)):

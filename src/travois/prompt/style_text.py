@@ -1,4 +1,4 @@
-"""Output styles: how the model should speak, and what it is besides a coder.
+"""Output styles: text that changes how the model speaks and works.
 
 Model sees: the text of one style at the end of the system text.
 Tokens: those of its file.
@@ -9,29 +9,29 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.files import front_matter as front
+from travois.files import front_matter
 from travois.skills.command_text import YES, said
 
 DEFAULT = "default"
 CODING = ("How to work\n", "Speaking\n")
-"""How the parts of our system text begin that a style may take the place of."""
+"""Beginnings of the sections of our system prompt that a style may replace."""
 
 
 class Style(msgspec.Struct, frozen=True):
-    """One style, and whether it keeps what we say of coding and speaking."""
+    """One output style, and whether it keeps the coding instructions."""
 
     name: str
     text: str
     description: str = ""
     coding: bool = False
     forced: bool = False
-    """Whether it holds wherever its plugin does."""
+    """True if the style applies wherever its plugin does."""
     origin: str = ""
 
 
 def parse(name: str, text: str, *, origin: str) -> Style:
-    """A style from its file."""
-    head = front.read(text)
+    """Parse a style file."""
+    head = front_matter.read(text)
     values = {key: said(value).strip() for key, value in head.values.items()}
     return Style(
         name=values.get("name") or name,
@@ -44,17 +44,17 @@ def parse(name: str, text: str, *, origin: str) -> Style:
 
 
 def wishes(*, language: str = "", commit: str = "", pr: str = "") -> str:
-    """What the user wants of every session, for the end of the system text; empty if nothing."""
+    """Render the user's language and attribution preferences for the end of the system prompt."""
     told = (
-        f"Answer in {language}, whatever language files and tools speak." if language else "",
+        f"Answer in {language}, whatever language files and tools use." if language else "",
         f"End every commit message with:\n{commit}" if commit else "",
-        f"End the text of every pull request with:\n{pr}" if pr else "",
+        f"End every pull request description with:\n{pr}" if pr else "",
     )
     return "\n\n".join(filter(None, told))
 
 
 def styled(system: str, style: Style) -> str:
-    """A system text in a style."""
+    """Apply a style to a system prompt."""
     parts = system.split("\n\n")
     kept = parts if style.coding else [part for part in parts if not part.startswith(CODING)]
     return "\n\n".join((*kept, style.text))

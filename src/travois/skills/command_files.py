@@ -1,4 +1,4 @@
-"""Where commands of the user's own lie: ours, and those that were written for other agents."""
+"""Custom command files: our own, and those written for other agents."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ WHOSE: dict[Whose, re.Pattern[str]] = {
     "opencode": re.compile(r"/\.?opencode/commands?/$"),
     "codex": re.compile(r"/prompts/$"),
 }
-MOST, LONGEST = 300, 100_000
-"""How many files of one folder are read, and how many characters of each."""
+MOST = 300
+"""Files read from one folder, at most."""
+LONGEST = 100_000
+"""Characters read of one file, at most."""
 
 
 def commands(
@@ -36,7 +38,7 @@ def commands(
     levels: Collection[str] = ("user", "project"),
     environ: Mapping[str, str] = os.environ,
 ) -> tuple[dict[str, Custom], tuple[str, ...]]:
-    """All commands by name, the nearest first, and what is wrong with the files of others."""
+    """Load all commands by name, the nearest first; return them and notices."""
     found, notices = dict[str, Custom](), list[str]()
     own = ((path, "") for path in _user(home, environ)) if "user" in levels else ()
     for folder, held in (*(_project(root, cwd) if "project" in levels else ()), *own):
@@ -55,7 +57,7 @@ def commands(
 
 
 def _bare(custom: Custom) -> Custom:
-    """The same without what a workspace may not give itself."""
+    """Remove the rights that a workspace may not grant itself."""
     return replace(custom, allowed="", hooks={})
 
 
@@ -76,12 +78,12 @@ def _user(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _tabled(root: str, notices: list[str]) -> Iterator[Custom]:
-    """The commands that opencode's settings hold themselves."""
+    """Yield the commands in opencode's settings files."""
     for path in filter(os.path.isfile, (os.path.join(root, name) for name in OPENCODE.settings)):
         try:
             table = loose(plain_text(path)).get("command")
         except (OSError, ValueError) as error:
-            notices.append(f"{path}: its commands are left out: {error}")
+            notices.append(f"{path}: its commands are ignored: {error}")
             continue
         for name, said in table.items() if is_tree(table) else ():
             if is_tree(said) and isinstance(body := said.get("template"), str):
@@ -90,26 +92,27 @@ def _tabled(root: str, notices: list[str]) -> Iterator[Custom]:
 
 
 def _front(said: Json) -> str:
-    """What a table says besides the text, as front matter."""
+    """Render the other fields of a command table as front matter."""
     keys = ("description", "agent", "model", "subtask")
     return "\n".join(f"{key}: {encode(said[key]).decode()}" for key in keys if key in said)
 
 
 def _shelved(folder: str, held: str, notices: list[str]) -> Iterator[Custom]:
+    """Yield the commands of a folder; unreadable files become notices."""
     for path in _files(folder):
         if held and not inside(os.path.realpath(path), os.path.realpath(held)):
-            notices.append(f"{path} is left out: it leads out of the project")
+            notices.append(f"{path} is ignored: it links outside the project")
             continue
         try:
             text = plain_text(os.path.realpath(path), opener=exactly)[:LONGEST]
             place = os.path.relpath(path, folder) if path != folder else os.path.basename(path)
             yield _read(place, text, path)
         except (OSError, ValueError) as error:
-            notices.append(f"{path} is left out: {error}")
+            notices.append(f"{path} is ignored: {error}")
 
 
 def _files(folder: str) -> list[str]:
-    """The files of a folder that may be commands, by name; a plugin may name one file."""
+    """Return the possible command files of a folder, sorted; a plugin may name one file."""
     if os.path.isfile(folder):
         return [folder]
     found = (
@@ -122,7 +125,7 @@ def _files(folder: str) -> list[str]:
 
 
 def _read(place: str, text: str, path: str) -> Custom:
-    """The command of a file; folders are part of its name."""
+    """Parse a command file; its folders are part of its name."""
     name = ":".join(Path(place).with_suffix("").parts).replace(" ", "-")
     if not place.endswith(".toml"):
         return parse(name, text, origin=path, whose=_whose(path.removesuffix(place)))
@@ -132,7 +135,7 @@ def _read(place: str, text: str, path: str) -> Custom:
 
 
 def _whose(folder: str) -> Whose:
-    """The agent that the files of a folder were written for."""
+    """Return the agent that the files of a folder were written for."""
     for whose, place in WHOSE.items():
         if place.search(folder):
             return whose

@@ -1,4 +1,4 @@
-"""Commands of the user's own: a file is a prompt, with places for what is typed after its name.
+"""Custom commands: prompt files with placeholders for arguments, commands and files.
 
 Model sees: the filled text, as a prompt of the person.
 Tokens: those of the file and of what it brings in.
@@ -14,11 +14,11 @@ from typing import Literal, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from travois.files import front_matter as front
+from travois.files import front_matter
 from travois.files.front_matter import nested
 
 TYPED = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
-"""How a command is written at the prompt: its name, and the rest."""
+"""A command as typed at the prompt: its name, and the rest."""
 INSERT = (
     r"(?sm)^```!\s*\n(?P<block>.*?)^```\s*$"
     r"|(?<![^\s])!`(?P<line>[^`\n]+)`"
@@ -28,7 +28,9 @@ PLACE = (
     r"\\\$|\$ARGUMENTS\[(?P<nth>\d+)\]|\$ARGUMENTS\b|\$(?P<digit>\d+)"
     r"|\$\{(?P<variable>[A-Z_]+)\}|\$(?P<name>[A-Za-z_][\w-]*)"
 )
-ALL, FIRST_PARAGRAPH = "$ARGUMENTS", 100
+ALL = "$ARGUMENTS"
+FIRST_PARAGRAPH = 100
+"""Characters of a body that serve as a missing description."""
 YES = ("true", "yes", "on", "1")
 NO = ("false", "no", "off", "0")
 Whose = Literal["claude", "opencode", "codex"]
@@ -36,37 +38,37 @@ Whose = Literal["claude", "opencode", "codex"]
 
 
 class Custom(msgspec.Struct, frozen=True):
-    """One command; `first` is the number of its first argument, which other agents disagree on."""
+    """One command or skill; `first` is the number of its first argument, 0 or 1."""
 
     name: str
     body: str
     description: str = ""
     hint: str = ""
-    """What may be typed after it."""
+    """A hint about the arguments."""
     names: tuple[str, ...] = ()
-    """What its arguments are called in the text."""
+    """The names of its arguments in the text."""
     first: Literal[0, 1] = 1
     origin: str = ""
     when: str = ""
-    """When the model should use it, besides what its description says."""
+    """A note on when the model should use it, besides the description."""
     allowed: str = ""
     """Rules, parted by spaces or commas, that hold during the turn in which it is used."""
     denied: str = ""
     """Rules for what may not be done in that turn."""
     automatic: bool = True
-    """Whether the model may use it unasked."""
+    """True if the model may use it by itself."""
     typed: bool = True
-    """Whether the person may type it."""
+    """True if the user may type it."""
     agent: str = ""
     """The kind of agent that does it, with a conversation of its own; empty for none."""
     background: bool = False
-    """Whether that agent works beside the conversation."""
+    """True if that agent works in the background."""
     hooks: dict[str, object] = {}
-    """Who listens from its first use on till the session ends, as settings write it."""
+    """Hooks that are active from its first use until the session ends, as in settings."""
     paths: tuple[str, ...] = ()
     """Patterns of files: the model hears of it once one of these is worked with; none for ever."""
     trusted: bool = True
-    """Whether the commands in its text may run."""
+    """True if the commands in its text may run."""
     plugin: str = ""
     """The folder of the plugin that it belongs to."""
     keeps: str = ""
@@ -74,21 +76,21 @@ class Custom(msgspec.Struct, frozen=True):
     model: str = ""
     """The model that does it, if an agent of its own does."""
     effort: str = ""
-    """How much that one thinks."""
+    """The effort of that model."""
     runner: str = ""
-    """What runs the commands in its text: the usual shell if empty, nothing if `off`."""
+    """The shell for commands in its text: the usual one if empty, none if `off`."""
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A piece of a filled text: as it is, or what a command or a file has to say."""
+    """A part of an expanded command: text, a shell command to run, or a file to read."""
 
     text: str
     kind: Literal["text", "command", "file"] = "text"
 
 
 def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
-    """What a file says of a command or a skill; what is flawed in its front matter is left out."""
-    head = front.read(text)
+    """Parse a command or skill file; invalid front matter is ignored."""
+    head = front_matter.read(text)
     values = {key: said(value).strip() for key, value in head.values.items()}
     named = head.values.get("arguments", ())
     names = tuple(named.split()) if isinstance(named, str) else named
@@ -117,7 +119,7 @@ def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
 
 
 def parse(name: str, text: str, *, origin: str, whose: Whose = "claude") -> Custom:
-    """A command from its file; the model may use those that say what they are for, as there."""
+    """Parse a command file; the model may use those that have a description."""
     told = read(text, origin=origin, whose=whose)
     about = told.description or " ".join(told.body.split())[:FIRST_PARAGRAPH]
     first = 0 if re.search(r"(?<!\\)\$0\b|\$ARGUMENTS\[0\]", told.body) else 1
@@ -126,7 +128,7 @@ def parse(name: str, text: str, *, origin: str, whose: Whose = "claude") -> Cust
 
 
 def parse_table(name: str, table: Mapping[str, object], *, origin: str) -> Custom:
-    """A command from a table with `prompt` and `description`, whose places look different."""
+    """Parse a TOML command with `prompt` and `description`, and convert its placeholders."""
     body = str(table.get("prompt") or "").strip().replace("{{args}}", ALL)
     body = re.sub(r"@\{([^{}\n]+)\}", r"@\1", re.sub(r"!\{([^{}\n]+)\}", r"!`\1`", body))
     about = str(table.get("description") or "")
@@ -134,7 +136,7 @@ def parse_table(name: str, table: Mapping[str, object], *, origin: str) -> Custo
 
 
 def filled(custom: Custom, typed: str, variables: Mapping[str, str]) -> tuple[Part, ...]:
-    """The text with what was typed in its places; what was typed names no commands or files."""
+    """Fill in the arguments; their text is never run as a command or read as a file."""
     body = custom.body
     if not any(_takes(found, custom) for found in re.finditer(PLACE, body)) and typed:
         body = f"{body}\n\nARGUMENTS: {ALL}"
@@ -170,7 +172,7 @@ def _fill(text: str, custom: Custom, *, typed: str, variables: Mapping[str, str]
 
 
 def _takes(found: re.Match[str], custom: Custom) -> bool:
-    """Whether a place is one for what was typed."""
+    """Return whether a placeholder stands for arguments."""
     if found["name"]:
         return found["name"] in custom.names
     return found[0] != "\\$" and not found["variable"]
@@ -189,8 +191,8 @@ def _nth(words: list[str], place: int) -> str:
     return words[place] if 0 <= place < len(words) else ""
 
 
-def said(value: front.Value | None) -> str:
-    """A value of front matter as one text."""
+def said(value: front_matter.Value | None) -> str:
+    """Join a front matter value to one text."""
     return " ".join(value) if isinstance(value, tuple) else value or ""
 
 

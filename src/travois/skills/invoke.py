@@ -1,4 +1,4 @@
-"""Using skills and commands: their text is filled in, and what they may do holds for one turn."""
+"""Use of skills and commands: expand their text, and grant their rights for one turn."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ from travois.skills.skill_text import shown
 from travois.skills.skills import ASKED, USED, Used
 
 EFFORT = "high"
-"""How much a model thinks that nobody told."""
-INLINE = "counts only with `context: fork`: all would be read anew otherwise"
+"""The effort of a model without a setting."""
+INLINE = "ignored without `context: fork`: a change would invalidate the prompt cache"
 PIPED = re.compile(r"[|;&]+")
 BENIGN = re.compile(r"(git (diff|grep)|[ef]?grep|rg|ag|diff|cmp|find|test|\[|pgrep|which)\b|\[")
 """Programs that end with 1 to say that there is nothing, or a difference."""
 GRANT = "skill "
-"""How the origin of a rule begins that holds for one turn only."""
+"""The prefix of the origin of a rule that holds for one turn only."""
 
 
 class Practitioner:
-    """One agent's way to its skills."""
+    """The skill interface of one agent."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
 
     async def use(self, name: str, args: str, *, call: str) -> Used:
-        """Use a skill; raises `Refusal` if there is none, or the model may not."""
+        """Use a skill; raise `ToolError` if it is unknown or only for the user."""
         agent = self._agent
         known = {skill.name: skill for skill in skills(agent).skills}
         asked = agent.session.state.get(ASKED) == name
         if name not in known or not (known[name].automatic or asked):
             there = ", ".join(one.name for one in known.values() if one.automatic) or "none"
-            why = "Only the user may use it." if name in known else "There is no such skill."
-            raise Refusal(f"{why} Those for you are: {there}.")
+            why = "Only the user can use this skill." if name in known else "Unknown skill."
+            raise Refusal(f"{why} Available skills: {there}.")
         skill = known[name]
         if skill.agent and agent.team.children is not None and not agent.session.state.get(FORKED):
             return await _delegated(agent, skill, args, call=call)
@@ -57,7 +57,7 @@ class Practitioner:
 
 
 async def preload(agent: Agent, names: Iterable[str], *, parent: Agent) -> None:
-    """Tell a child at its beginning what these skills say; its parent hears which it cannot."""
+    """Add the text of these skills to a new subagent; warn the parent about failures."""
     known = agent.prompt.skills.standing().skills if agent.prompt.skills is not None else ()
     by_name = {skill.name: skill for skill in known if skill.automatic}
     for name in names:
@@ -65,15 +65,15 @@ async def preload(agent: Agent, names: Iterable[str], *, parent: Agent) -> None:
             skill = by_name[name]
             text = shown(skill, await expanded(agent, skill, ""))
         except (KeyError, Refusal) as why:
-            reason = "there is no such skill" if isinstance(why, KeyError) else why
-            parent.session.emit(Warned(f"skill {name} is not told at the start: {reason}"))
+            reason = "unknown skill" if isinstance(why, KeyError) else why
+            parent.session.emit(Warned(f"skill {name} was not preloaded: {reason}"))
             continue
         agent.session.append(User((Text(text),), origin="note"))
         agent.session.append(Changed(f"{USED}{name}", text))
 
 
 async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Used:
-    """Let an agent of its own do what a skill says."""
+    """Let a subagent carry out a skill."""
     assert agent.team.children is not None
     kinds = {kind.casefold(): kind for kind in agent.team.children.kinds}
     kind = kinds.get(skill.agent.casefold(), "general")
@@ -90,13 +90,13 @@ async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Us
     )
     report = await agent.team.children.start(order)
     if report.state == "running":
-        return Used(f"Started in the background as agent {report.id}; its report comes by itself.")
+        return Used(f"Started in the background as agent {report.id}. It reports when it is done.")
     told = f"[agent {report.id}: {report.state}]\n{report.text}"
     return Used(told, error=report.state == "failed")
 
 
 async def expanded(agent: Agent, custom: Custom, typed: str) -> str:
-    """The text that a skill or a command stands for; raises `Refusal` if what it runs may not."""
+    """Expand a skill or command; raise `ToolError` if a command in it may not run."""
     grant(agent, custom)
     epoch = agent.session.view.epoch
     variables = {
@@ -110,7 +110,7 @@ async def expanded(agent: Agent, custom: Custom, typed: str) -> str:
 
 
 def grant(agent: Agent, custom: Custom) -> None:
-    """Let the rules of a skill hold until the turn ends, and its files be read; say what cannot."""
+    """Grant the rules of a skill until the turn ends, and read access to its files."""
     rules = [*_rules(agent, custom, "deny"), *_rules(agent, custom, "allow")]
     wanted = ", ".join(key for key in ("model", "effort") if getattr(custom, key))
     skill = custom.origin.endswith("SKILL.md")
@@ -131,7 +131,7 @@ def grant(agent: Agent, custom: Custom) -> None:
 
 
 def _places(custom: Custom) -> dict[str, str]:
-    """The folders that the files of a skill may name."""
+    """Return the folder variables that a skill's text may use."""
     places = {"CLAUDE_SKILL_DIR": os.path.dirname(custom.origin)}
     if custom.plugin:
         places |= dict.fromkeys(("CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"), custom.plugin)
@@ -139,19 +139,19 @@ def _places(custom: Custom) -> dict[str, str]:
 
 
 def _rules(agent: Agent, custom: Custom, effect: Literal["allow", "deny"]) -> Iterator[Rule]:
-    """What a skill says may be done in its turn, or may not."""
+    """Yield the permission rules of a skill; invalid ones are reported and ignored."""
     for text in split(custom.allowed if effect == "allow" else custom.denied):
         try:
             rule = parse(text, effect, origin=f"{GRANT}{custom.name}")
         except ValueError as error:
-            agent.session.emit(Warned(f"{custom.origin}: the rule {text}: {error}"))
+            agent.session.emit(Warned(f"{custom.origin}: rule {text} is ignored: {error}"))
             continue
         if effect == "deny" or not flaw(rule):
             yield rule
 
 
 def lapse(agent: Agent) -> None:
-    """Take back what skills were allowed for the turn that is over."""
+    """Revoke what skills were granted for the finished turn."""
     rules = tuple(
         rule for rule in agent.permissions.guard.rules if not rule.origin.startswith(GRANT)
     )
@@ -166,6 +166,7 @@ def _id(agent: Agent) -> str:
 
 
 async def _told(agent: Agent, part: Part, custom: Custom) -> str:
+    """Return the text of one part: run its command or read its file if needed."""
     from travois.engine.tool_calls import unasked
 
     try:

@@ -1,4 +1,4 @@
-"""Plugins: a folder that brings skills, commands, agents, hooks and more under one name."""
+"""Plugins: folders that bring skills, commands, agents, hooks and MCP servers under one name."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LISTS = (".claude-plugin/marketplace.json", ".agents/plugins/marketplace.json", 
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A folder that may be a plugin, and what a list says of it."""
+    """A folder that may be a plugin, and its entry in a marketplace."""
 
     folder: str
     entry: Json = {}
 
 
 def offered(folder: str) -> Iterator[Offer]:
-    """The plugins of this folder that a list in it names; raises ValueError if it is flawed."""
+    """Yield the plugins that a folder's marketplace file lists; raise ValueError if invalid."""
     path = next(filter(os.path.isfile, (os.path.join(folder, name) for name in LISTS)), "")
     for entry in _entries(path) if path else ():
         if isinstance(source := entry.get("source"), str):
@@ -38,7 +38,7 @@ def offered(folder: str) -> Iterator[Offer]:
 def installed(
     folder: Path | None, wanted: Iterable[str], root: str
 ) -> tuple[list[Offer], list[str]]:
-    """The plugins that Claude Code keeps in a folder, by `name@marketplace`; and notices."""
+    """Find plugins that Claude Code installed, by `name@marketplace`; return them and notices."""
     found, notices = list[Offer](), list[str]()
     for id in wanted if folder is not None else ():
         assert folder is not None
@@ -47,15 +47,15 @@ def installed(
             copies = table(listed).get("plugins") if listed.is_file() else None
             copy = _fitting(copies.get(id) if is_tree(copies) else None, root)
             if not copy:
-                raise ValueError("it is enabled, but Claude Code has not installed it here")
+                raise ValueError("it is enabled, but Claude Code has not installed it")
             found.append(Offer(copy, _described(folder, id)))
         except (OSError, ValueError) as error:
-            notices.append(f"plugin {id} is left out: {error}")
+            notices.append(f"plugin {id} is ignored: {error}")
     return found, notices
 
 
 def table(path: Path | str) -> Json:
-    """The JSON object of a file; raises ValueError if it is none."""
+    """Read a JSON object from a file; raise ValueError if it is not one."""
     try:
         tree: object = msgspec.json.decode(plain_text(os.path.realpath(path), opener=exactly))
     except (msgspec.DecodeError, RecursionError) as error:
@@ -66,7 +66,7 @@ def table(path: Path | str) -> Json:
 
 
 def _fitting(copies: object, root: str) -> str:
-    """The folder of a copy that is for all projects, or for this one."""
+    """Return the folder of an installed copy for all projects or for this one."""
     for copy in copies if is_list(copies) else [copies]:
         if is_tree(copy) and isinstance(path := copy.get("installPath"), str):
             project = copy.get("projectPath")
@@ -76,7 +76,7 @@ def _fitting(copies: object, root: str) -> str:
 
 
 def _described(folder: Path, id: str) -> Json:
-    """What its marketplace says of a plugin; nothing if that is not there."""
+    """Return a plugin's marketplace entry; empty if there is none."""
     name, _, market = id.partition("@")
     known = folder / "known_marketplaces.json"
     place = table(known).get(market) if known.is_file() else None
@@ -93,7 +93,7 @@ def _entries(path: str) -> Iterator[Json]:
 MANIFESTS = (".claude-plugin/plugin.json", "plugin.json", ".codex-plugin/plugin.json")
 NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 ROOTS = ("${CLAUDE_PLUGIN_ROOT}", "${PLUGIN_ROOT}")
-"""How the files of a plugin name its folder."""
+"""Placeholders for the plugin's folder."""
 KEEPS = "${CLAUDE_PLUGIN_DATA}"
 SKILL = "SKILL.md"
 IDLE = {
@@ -102,18 +102,18 @@ IDLE = {
     "channels": "",
     "monitors": "monitors",
 }
-"""What plugins of other agents bring that means nothing here, by key, and where it usually is."""
+"""Unsupported parts of plugins, by manifest key, with their usual place."""
 
 
 class Wishes(msgspec.Struct, frozen=True):
-    """What the user says of plugins."""
+    """The settings of plugins."""
 
     enabled: tuple[str, ...] = ()
-    """Those that count, as `name@marketplace`."""
+    """Enabled plugins, as `name@marketplace`."""
     switches: dict[str, bool] = {}
-    """Whether those of a name count."""
+    """True or False for each plugin that is enabled or disabled by name."""
     options: dict[str, Json] = {}
-    """What those of a name ask their user for."""
+    """Options by plugin name."""
     keeps: str = ""
     """The folder in which each has one for what it keeps."""
 
@@ -122,7 +122,7 @@ NONE = Wishes()
 
 
 def wished(values: Json, *, keeps: str) -> Wishes:
-    """What settings, by key, say of plugins."""
+    """Parse plugin settings from settings keys."""
     switches, options, enabled = dict[str, bool](), dict[str, Json](), list[str]()
     for key, value in values.items():
         group, _, id = key.partition(".")
@@ -138,23 +138,23 @@ def wished(values: Json, *, keeps: str) -> Wishes:
 def plugins(
     paths: Iterable[str], base: str, *, more: Iterable[Offer] = (), wishes: Wishes = NONE
 ) -> tuple[tuple[Plugin, ...], tuple[str, ...]]:
-    """The plugins in these folders, each name once, and what is wrong with others."""
+    """Load the plugins in these folders, each name once; return them and notices."""
     found, notices = dict[str, Plugin](), list[str]()
     for offer in (*_offers(paths, base, notices), *more):
         try:
             plugin = _read(offer, wishes, notices)
         except (OSError, ValueError) as error:
             why = getattr(error, "strerror", "") or error
-            notices.append(f"plugin {offer.folder} is left out: {why}")
+            notices.append(f"plugin {offer.folder} is ignored: {why}")
             continue
         if plugin and found.setdefault(plugin.name, plugin) is not plugin:
-            why = f"another one is called {plugin.name}"
-            notices.append(f"plugin {offer.folder} is left out: {why}")
+            why = f"another plugin is named {plugin.name}"
+            notices.append(f"plugin {offer.folder} is ignored: {why}")
     return tuple(found.values()), tuple(notices)
 
 
 def within(folder: str) -> list[str]:
-    """The plugins that lie in a folder, each in one of its own."""
+    """List the plugins directly inside a folder."""
     try:
         paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
     except OSError:
@@ -167,35 +167,35 @@ def _manifest(folder: str) -> str:
 
 
 def _offers(paths: Iterable[str], base: str, notices: list[str]) -> Iterator[Offer]:
-    """Each folder itself, or what it offers."""
+    """Yield each folder itself, or the plugins that it lists."""
     for path in paths:
         folder = os.path.realpath(os.path.join(base, os.path.expanduser(path)))
         try:
             listed = () if _manifest(folder) else tuple(offered(folder))
         except (OSError, ValueError) as error:
-            notices.append(f"plugins of {path} are left out: {error}")
+            notices.append(f"plugins in {path} are ignored: {error}")
             continue
         yield from listed or (Offer(folder),)
 
 
 def _read(offer: Offer, wishes: Wishes, notices: list[str]) -> Plugin | None:
-    """The plugin of a folder; None if it is switched off."""
+    """Read the plugin of a folder; return None if it is disabled."""
     folder = os.path.realpath(offer.folder)
     if not (manifest := _manifest(folder)) and not offer.entry:
-        raise ValueError(f"there is no {MANIFESTS[0]} in it")
+        raise ValueError(f"it has no {MANIFESTS[0]}")
     tree = offer.entry | (table(os.path.join(folder, manifest)) if manifest else {})
     name = str(tree.get("name") or os.path.basename(folder))
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name")
+        raise ValueError(f"{name!r} is not a valid name")
     if not wishes.switches.get(name, tree.get("defaultEnabled") is not False):
         return None
     if idle := [key for key, usual in IDLE.items() if _idle(folder, tree, key, usual)]:
-        notices.append(f"plugin {name}: its {', '.join(idle)} means nothing here")
+        notices.append(f"plugin {name}: not supported here: {', '.join(idle)}")
     keeps = os.path.join(wishes.keeps, name) if wishes.keeps else ""
     options = _options(tree, wishes.options.get(name, {}))
     if missing := [key for key, value in options.items() if value is None]:
-        how = f"say it in pluginConfigs.{name}.options"
-        notices.append(f"plugin {name} asks for {', '.join(missing)}: {how}")
+        how = f"set it in pluginConfigs.{name}.options"
+        notices.append(f"plugin {name} needs {', '.join(missing)}: {how}")
     filled = _places(folder, keeps) | _spelt(options)
     listed = "" if manifest or "skills" not in tree else "-"
     skills = _paths(folder, tree, "skills", usual=listed)
@@ -216,20 +216,21 @@ def _read(offer: Offer, wishes: Wishes, notices: list[str]) -> Plugin | None:
 
 
 def _lead(folder: str, name: str) -> str:
-    """The agent that a plugin wants the person to talk to."""
+    """Return the agent that a plugin makes the main agent."""
     path = os.path.join(folder, "settings.json")
     agent = table(path).get("agent") if os.path.isfile(path) else None
     return f"{name}:{agent}" if isinstance(agent, str) and agent else ""
 
 
 def _idle(folder: str, tree: Json, key: str, usual: str) -> bool:
+    """Return whether a plugin has a part of this unsupported kind."""
     inner = tree.get("experimental")
     said = key in tree or (is_tree(inner) and key in inner)
     return said or bool(usual and os.path.exists(os.path.join(folder, usual)))
 
 
 def _paths(folder: str, tree: Json, key: str, *, usual: str = "") -> tuple[str, ...]:
-    """The usual folder, and folders and files that are named besides; none that is outside."""
+    """Return the default folder and the named paths, none outside of the plugin."""
     paths = (
         os.path.realpath(os.path.join(folder, str(one)))
         for one in (usual or key, *_listed(tree, key))
@@ -246,7 +247,7 @@ def _listed(tree: Json, key: str) -> list[object]:
 def _trees(
     folder: str, tree: Json, filled: Mapping[str, str], *, key: str, usual: str
 ) -> tuple[tuple[str, Json], ...]:
-    """Objects of a kind: in the usual file, in those that the manifest names, or in itself."""
+    """Return objects from the default file, files that the manifest names, or the manifest."""
     named = _listed(tree, key)
     files = dict.fromkeys((usual, *(one for one in named if isinstance(one, str))))
     paths = (os.path.realpath(os.path.join(folder, file)) for file in files)
@@ -266,7 +267,7 @@ def _places(folder: str, keeps: str) -> dict[str, str]:
 
 
 def _options(tree: Json, given: Json) -> Json:
-    """What the user says of each thing that a plugin asks for, or what it takes for granted."""
+    """Return the user's options, with defaults; a missing required one is None."""
     asked = tree.get("userConfig")
     usual: Json = {
         key: one.get("default", None if one.get("required") is True else "")
@@ -277,14 +278,14 @@ def _options(tree: Json, given: Json) -> Json:
 
 
 def _spelt(options: Json) -> dict[str, str]:
-    """Options by the places that stand for them in files."""
+    """Return the options by their placeholders."""
     said = {f"${{user_config.{key}}}": one for key, one in options.items() if one is not None}
     encode = msgspec.json.encode
     return {k: one if isinstance(one, str) else encode(one).decode() for k, one in said.items()}
 
 
 def _filled(tree: Json, filled: Mapping[str, str]) -> Json:
-    """The same with what its places stand for."""
+    """Replace the placeholders in a JSON object."""
     text = msgspec.json.encode(tree).decode()
     for place, value in filled.items():
         if place == KEEPS and place in text:

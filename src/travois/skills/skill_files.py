@@ -1,7 +1,7 @@
-"""Skills on disk: folders with a SKILL.md, of ours and of other agents.
+"""Skills on disk: folders with a SKILL.md, our own and those of other agents.
 
-What comes with a folder that is not trusted can be read, as any text of it; it may neither run
-commands nor lead out of the project. A skill's own rules count once the user agreed to them.
+Skills of an untrusted folder can be read like any text in it; they may neither run commands nor
+link out of the project. Their own rules apply once the user agreed to them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
 from travois.sessions.home import Home
 from travois.settings.schema import Plugin
 from travois.settings.trust import digest, listens
+from travois.skills.command_files import commands
 from travois.skills.command_text import Custom
 from travois.skills.skill_text import SHARE, Known, parse
 
@@ -30,8 +31,10 @@ AGENTS = (
 )
 """Folders of a project, or of a person, in which agents keep what belongs to them."""
 FILE = "SKILL.md"
-MOST, LONGEST = 300, 200_000
-"""How many skills of one folder are read, and how many characters of each."""
+MOST = 300
+"""Skills read from one folder, at most."""
+LONGEST = 200_000
+"""Characters read of one skill, at most."""
 
 
 class Shelf(msgspec.Struct, frozen=True):
@@ -41,17 +44,17 @@ class Shelf(msgspec.Struct, frozen=True):
     held: str = ""
     """The folder that its files may not lead out of; empty if they may."""
     ours: bool = True
-    """Whether the user wrote it, and not whoever made the workspace."""
+    """True if the user wrote it, and not the author of the workspace."""
     prefix: str = ""
-    """What stands before its names: that of the plugin."""
+    """The prefix of its skills' names: the plugin's name."""
     nested: str = ""
-    """What stands before a name that is taken: that of the folder which has it."""
+    """The prefix of a name that is already in use: the name of the folder above."""
     plugin: str = ""
     keeps: str = ""
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where the skills of a session may lie, and what the user agreed to."""
+    """The folders and settings that decide which skills a session has."""
 
     home: Home
     root: str
@@ -65,26 +68,26 @@ class Places(msgspec.Struct, frozen=True):
     only: tuple[str, ...] | None = None
     """The names of those that are wanted; none means all."""
     overrides: Mapping[str, str] = {}
-    """How much the model hears of one, by name."""
+    """The visibility of a skill for the model, by name."""
     share: float = SHARE
     """The part of the window that their list may take."""
     width: int = 0
-    """How many characters of what one is for are told; nought for the usual."""
+    """Characters of a description, at most; 0 for the default."""
     runner: Literal["", "off"] = ""
-    """Whether commands in their texts are run."""
+    """`off` if commands in skills must not run."""
 
 
 class DiskSkills:
-    """Reads skills as they are at the moment; it remembers nothing."""
+    """A reader of skills that always reads the current state."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
 
     def standing(self, near: Collection[str] = ()) -> Known:
-        """The machine's, the user's, those of all folders down to this one, of these, of plugins.
+        """Load all skills: of the machine, the user, folders down to this one, `near` and plugins.
 
-        Of several with one name the first counts; one of a folder inside can be had by the
-        folder's name, too.
+        Of several skills with one name the first wins; one of a nested folder is also available
+        under the folder's name.
         """
         found, notices, seen = dict[str, Custom](), list[str](), set[str]()
         for shelf in self._shelves(near):
@@ -101,9 +104,7 @@ class DiskSkills:
         return Known(tuple(wanted), tuple(notices), self._places.share)
 
     def _commands(self) -> Iterator[Custom]:
-        """The commands that the model may use like skills, unasked or if somebody types them."""
-        from travois.skills.command_files import commands
-
+        """Yield the commands that the model may use like skills."""
         here = self._places
         found, _ = commands(
             here.home,
@@ -119,7 +120,7 @@ class DiskSkills:
                 yield replace(one, trusted=ours or here.trusted)
 
     def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The folders below this one that have skills and hold some of these files."""
+        """Return the folders below this one that have skills and contain these files."""
         here = self._places.cwd
         folders = dict.fromkeys(
             folder
@@ -158,7 +159,7 @@ class DiskSkills:
             yield Shelf(os.path.join(folder, name, "skills"), held, ours=False, nested=nested)
 
     def _overridden(self, skill: Custom) -> Custom | None:
-        """The skill as settings want it; None if they do not."""
+        """Apply the settings of a skill; return None if they disable it."""
         here = self._places
         width = here.width or len(skill.description)
         skill = replace(skill, description=skill.description[:width])
@@ -174,7 +175,7 @@ class DiskSkills:
                 return skill
 
     def _judged(self, skill: Custom, shelf: Shelf) -> Custom:
-        """The same without what only trust would give."""
+        """Remove the rights that need trust from a skill of the workspace."""
         skill = replace(skill, plugin=shelf.plugin, keeps=shelf.keeps)
         if shelf.ours:
             return skill
@@ -186,7 +187,7 @@ class DiskSkills:
 
 
 def wishes(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]:
-    """What the skills of a project ask for that only trust gives, a line each."""
+    """Yield a line for each right that a project's skills ask for."""
     inner = [folder for one in plugins if inside(one.folder, root) for folder in one.skills]
     outer = [os.path.join(f, name, "skills") for f in chain(cwd, root) for name in AGENTS]
     for folder in (*outer, *inner):
@@ -214,7 +215,7 @@ def personal_folders(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _shelved(shelf: Shelf, notices: list[str], seen: set[str]) -> Iterator[Custom]:
-    """The skills of a folder, each once however many links lead to it; what is wrong is told."""
+    """Yield the skills of a folder, each file once; ignored ones become notices."""
     try:
         names = sorted(os.listdir(shelf.folder))[:MOST]
     except OSError:
@@ -226,15 +227,15 @@ def _shelved(shelf: Shelf, notices: list[str], seen: set[str]) -> Iterator[Custo
             continue
         seen.add(real)
         if shelf.held and not inside(real, os.path.realpath(shelf.held)):
-            notices.append(f"{path} is left out: it leads out of {shelf.held}")
+            notices.append(f"{path} is ignored: it links outside {shelf.held}")
             continue
         try:
             text = plain_text(real, opener=exactly)[:LONGEST]
         except OSError as error:
-            notices.append(f"{path} is left out: {error.strerror or error}")
+            notices.append(f"{path} is ignored: {error.strerror or error}")
             continue
         skill = parse(text, origin=path, prefix=shelf.prefix)
         if skill.body:
             yield skill
         else:
-            notices.append(f"{path} is left out: it says nothing below its front matter")
+            notices.append(f"{path} is ignored: it has no text below its front matter")

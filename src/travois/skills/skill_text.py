@@ -1,4 +1,4 @@
-"""Skills: instructions for one kind of work that the model reads when it comes to it.
+"""Skills: instructions for one kind of work that the model loads when needed.
 
 Model sees: a line for each in a note, later for those that changed; the text of one that is used.
 Tokens: a hundredth of the window for the list; after a compaction 5,000 each, 25,000 in all.
@@ -19,23 +19,24 @@ from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.tokens import estimate
 from travois.core.view import Item
-from travois.files import front_matter as front
+from travois.files import front_matter
 from travois.prompt.environment import NONE, plain
 from travois.prompt.instruction_text import fits
 from travois.skills.command_text import Custom, read
 
-OPENING, CLOSING = "<skills>\n", "\n</skills>"
-INTRO = "Skills that you can use with the Skill tool, each where its line fits the task:"
+OPENING = "<skills>\n"
+CLOSING = "\n</skills>"
+INTRO = "Skills that you can use with the Skill tool where their line fits the task:"
 SHARE = 0.01
 """The part of the window that the list may take, if nobody says otherwise."""
 WIDTHS = (1_536, 600, 300, 150, 80, 40, 0)
-"""How many characters of what a skill is for are told; fewer where there are many."""
+"""Characters of a summary; fewer where there are many skills."""
 NAME = re.compile(r"[^\W_][\w.-]{0,63}")
 HEADING = re.compile(r"^(#.*|[-=*_]{3,})$", re.MULTILINE)
 
 
 class Known(msgspec.Struct, frozen=True):
-    """The skills that there are, the first of a name first, and what is wrong with others."""
+    """The available skills in order of precedence, and notices about others."""
 
     skills: tuple[Custom, ...] = ()
     notices: tuple[str, ...] = ()
@@ -44,7 +45,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def parse(text: str, *, origin: str, prefix: str = "") -> Custom:
-    """A skill from its file; what is missing or flawed in front matter is made up for."""
+    """Parse a SKILL.md; a missing name or description is taken from its folder or text."""
     told = read(text, origin=origin)
     folder = os.path.basename(os.path.dirname(origin))
     name = told.name if NAME.fullmatch(told.name) else folder.replace(" ", "-")
@@ -53,23 +54,23 @@ def parse(text: str, *, origin: str, prefix: str = "") -> Custom:
         name=f"{prefix}{name}",
         description=told.description or _paragraph(told.body),
         first=0,
-        paths=_globs(front.read(text).values.get("paths", ())),
+        paths=_globs(front_matter.read(text).values.get("paths", ())),
     )
 
 
 def about(skill: Custom) -> str:
-    """What a skill is for, in one line that is not too long."""
+    """Summarise a skill in one line of limited length."""
     text = " ".join(f"{skill.description} {skill.when}"[: 2 * WIDTHS[0]].split())
     return plain(_cut(text, WIDTHS[0]))
 
 
 def baseline(skills: Sequence[Custom], room: int) -> str:
-    """The list that opens a conversation, in so many tokens; empty if there is nothing to list."""
+    """Render the skill list within a token limit; empty if there are no skills."""
     return _note(_lines(skills, room), INTRO)
 
 
 def updated(skills: Sequence[Custom], items: Iterable[Item], room: int) -> str:
-    """What is no longer as the conversation says; empty if all is."""
+    """Render the changes since the skills that the conversation shows; empty if none."""
     told = _told(items)
     if not told:
         return baseline(skills, room)
@@ -81,7 +82,7 @@ def updated(skills: Sequence[Custom], items: Iterable[Item], room: int) -> str:
 
 
 def awake(skills: Iterable[Custom], paths: Iterable[str], base: str) -> tuple[str, ...]:
-    """The names of skills that are about some of these files."""
+    """Return the names of the skills whose patterns match some of these files."""
     local = [os.path.relpath(path, base) for path in paths]
     return tuple(
         skill.name
@@ -91,14 +92,14 @@ def awake(skills: Iterable[Custom], paths: Iterable[str], base: str) -> tuple[st
 
 
 def shown(skill: Custom, body: str) -> str:
-    """The text of a skill as the model gets it, with the folder of its files."""
+    """Render a skill's text with the folder of its files."""
     folder = os.path.dirname(skill.origin)
     head = f'<skill name="{plain(skill.name)}" folder="{plain(folder)}">'
     return f"{head}\n{body}\n</skill>"
 
 
 def _lines(skills: Sequence[Custom], room: int) -> dict[str, str]:
-    """As much of each as there is room for, by name; of too many, those that come first."""
+    """Return a line for each skill, shortened until all fit; of too many, the first ones."""
     whole = [(plain(one.name), about(one)) for one in sorted(skills, key=lambda one: one.name)]
     count = len(whole)
     for width in chain(WIDTHS, repeat(0)):
@@ -114,7 +115,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _knows(line: str | None, whole: str) -> bool:
-    """Whether a line that was told says this, or its beginning."""
+    """Return whether a line shown earlier still says this, or its beginning."""
     if line is None:
         return False
     return line == whole or (line.endswith("…") and whole.startswith(line[:-1]))
@@ -126,7 +127,7 @@ def _note(lines: Mapping[str, str], intro: str) -> str:
 
 
 def _told(items: Iterable[Item]) -> dict[str, str]:
-    """What was told last of each skill, by name."""
+    """Return the last shown line of each skill, by name."""
     told: dict[str, str] = {}
     for item in items:
         if not isinstance(item.fact, User) or item.fact.origin != "note":
@@ -140,11 +141,11 @@ def _told(items: Iterable[Item]) -> dict[str, str]:
 
 
 def _paragraph(body: str) -> str:
-    """The first words of a text that are no heading."""
+    """Return the first paragraph that is not a heading."""
     parts = (" ".join(HEADING.sub("", part).split()) for part in body.split("\n\n"))
     return next(filter(None, parts), "")
 
 
-def _globs(value: front.Value) -> tuple[str, ...]:
-    listed = front.split(value) if isinstance(value, str) else value
+def _globs(value: front_matter.Value) -> tuple[str, ...]:
+    listed = front_matter.split(value) if isinstance(value, str) else value
     return tuple(glob for word in listed if (glob := word.strip("'\"")))

@@ -1,4 +1,4 @@
-"""The port of skills: which there are, and how one is used."""
+"""The interfaces of skills, and the session state that they use."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ASKED = "skill asked for"
 
 
 class Skills(Protocol):
-    """Skills, as they are on disk at the moment."""
+    """The skills on disk, in their current state."""
 
     def standing(self, near: Collection[str] = ()) -> Known:
-        """Those that count here, and those of these folders below."""
+        """Load the skills that apply here, and those of the folders in `near`."""
         ...
 
     def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
-        """The folders below this one that have skills and hold some of these files."""
+        """Return the folders below this one that have skills and contain these files."""
         ...
 
 
 class Used(msgspec.Struct, frozen=True):
-    """What came of using a skill: what the model is told, and what is on record of it."""
+    """The outcome of a skill: text for the model and state changes."""
 
     text: str
     error: bool = False
@@ -41,8 +41,8 @@ class Used(msgspec.Struct, frozen=True):
 
 
 class Practice(Protocol):
-    """The way in which a tool uses skills."""
+    """The interface through which a tool uses skills."""
 
     async def use(self, name: str, args: str, *, call: str) -> Used:
-        """Use a skill; raises `Refusal` if there is none, or the model may not."""
+        """Use a skill; raise `ToolError` if it is unknown or only for the user."""
         ...

@@ -1,8 +1,8 @@
-"""Dreaming: between sessions, memories are put in order, in four phases and one change.
+"""Dreaming: consolidate memories between sessions, in four phases and one change.
 
-Whatever a phase finds stands in a log of its own. Rules do what rules can; a model that can look
-and not touch proposes the rest, topic by topic. Nothing is changed before the end, and then all of
-it at once, if what it is based on is still what it was.
+Each phase is recorded in a log of its own. Rules do what rules can; a read-only model proposes the
+rest, topic by topic. Nothing is changed before the end, and then everything at once, if the
+memories it is based on are unchanged.
 """
 
 from __future__ import annotations
@@ -41,49 +41,49 @@ from travois.memory.dreaming.rules import (
 from travois.memory.memory import Change, Memory, Scope
 from travois.memory.port import MOVED, Applied, Memories
 from travois.memory.speakers import heard
-from travois.memory.text import changes as difference
+from travois.memory.text import changes as render_memory_diff
 from travois.sessions.session import Session
 
 PROMPT = Path(__file__).parent.parent / "prompts" / "dream.md"
 TOOLS = ("Read", "Grep", "Glob", "Bash", "GitStatus", "GitDiff", "GitLog", "GitShow", "GitBlame")
 LIMITS = Limits(turns=8, tokens=400_000, seconds=600)
-"""How many requests one topic takes at most and how long; how many tokens the whole night."""
+"""Requests and seconds for one topic; tokens for the whole consolidation."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 TRIES = 3
-"""How often a night is planned again because memories changed meanwhile."""
+"""Attempts to plan, because memories may change meanwhile."""
 DREAMT = "dreamt"
 """The note that ends the log of a night."""
 WHY = "dream"
-"""Why the history says that memories were changed."""
+"""The reason for these changes in the history."""
 
 T = TypeVar("T")
 Args = TypeVarTuple("Args")
 Phase = Literal["orient", "gather", "consolidate", "prune"]
 Manner = Literal["make", "show"]
-"""Whether changes are made, or only shown."""
+"""Apply changes, or only show them."""
 
 
 class Dreamt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a night came to."""
+    """The result of a consolidation."""
 
     state: Literal["completed", "failed", "killed"] = "completed"
     id: str = ""
-    """By which it can be undone; empty if nothing changed."""
+    """The transaction id for an undo; empty if nothing changed."""
     steps: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """The memories that were touched."""
     refused: tuple[str, ...] = ()
     proposed: tuple[str, ...] = ()
-    """What waits in the inbox for a person's word."""
+    """Proposals in the inbox that wait for the user."""
     alone: str = ""
-    """Why no model took part; empty if one did."""
+    """The reason why no model took part; empty if one did."""
     diff: str = ""
     why: str = ""
-    """What went wrong."""
+    """The reason for a failure."""
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A plan for the memories that there are, and what it makes of them."""
+    """A plan for the current memories, and the memories that it leads to."""
 
     plan: Plan
     before: Mapping[str, Memory]
@@ -91,22 +91,22 @@ class Draft(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What makes it true."""
+        """Return the changes that carry out the plan."""
         return changes(self.before, self.after, why=WHY)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The memories that are touched."""
+        """Return the keys of the changed memories."""
         return tuple(map(named, self.changes))
 
     @property
     def diff(self) -> str:
-        """What would change, for the eye."""
-        shown = (difference(self.before[name], self.after.get(name)) for name in self.names)
+        """Render the planned changes as a diff."""
+        shown = (render_memory_diff(self.before[name], self.after.get(name)) for name in self.names)
         return "\n".join(filter(None, shown))
 
     def told(self, done: Applied) -> Dreamt:
-        """What it came to."""
+        """Build the result of the consolidation."""
         return Dreamt(
             id=done.id,
             steps=tuple(step.why for step in self.plan.steps),
@@ -118,12 +118,12 @@ class Draft(msgspec.Struct, frozen=True):
 
 
 def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | str:
-    """An agent that looks and touches nothing, paid by its parent; or why there can be none."""
+    """Build a read-only agent that spends its parent's budget; or return why there is none."""
     head = parent.session.view.epoch
     if head is None:
-        return "there is no model"
+        return "no model is available"
     if head.model.frail:
-        return f"{head.model.name} is too small for that"
+        return f"{head.model.name} is too small for this"
     if why := parent.budget.barren():
         return why
     agent = offspring(parent, session, Birth(id, "dream", log), root=parent.world.root)
@@ -141,7 +141,7 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
         memory=replace(agent.memory, memories=None),
         prompt=AgentPrompt(skills=skills, use_skills=use_skills),
         team=replace(agent.team, courier=None),
-        budget=parent.budget.child(LIMITS, whose="the night"),
+        budget=parent.budget.child(LIMITS, whose="the consolidation"),
     )
 
 
@@ -156,20 +156,20 @@ async def dream(
     manner: Manner = "make",
     undone: Collection[str] = (),
 ) -> None:
-    """Put memories in order; `agent` may be why there is none, and then rules work alone.
+    """Consolidate memories; `agent` may be the reason why there is none, then rules work alone.
 
-    What nothing has happened to `since` the last night is not looked at by a model, and what was
-    `undone` after an earlier one is not done again.
+    Topics without news `since` the last consolidation are not shown to a model, and what was
+    `undone` after an earlier one is not repeated.
     """
     _enter(session, "orient")
     before = await _beside(_open, memories)
     steps = await _beside(ruled, before, undone)
-    _tell(session, f"{len(before)} memories; rules see to {len(steps)} things")
+    _tell(session, f"{len(before)} memories; changes by rules: {len(steps)}")
     _enter(session, "gather")
     said = await _beside(gather)
     drifted = await _beside(_drifted, memories, before.values())
-    _tell(session, f"{len(said)} messages of the user since the last night")
-    _tell(session, f"{len(drifted)} memories speak of files that have changed")
+    _tell(session, f"{len(said)} user messages since the last consolidation")
+    _tell(session, f"{len(drifted)} memories refer to files that have changed")
     _enter(session, "consolidate")
     tidy = dict(before)
     for step in steps:
@@ -184,12 +184,12 @@ async def dream(
 
 
 def end(session: Session, dreamt: Dreamt) -> None:
-    """Say what a night came to."""
+    """Record the result of a consolidation in its log."""
     session.append(Noted(DREAMT, msgspec.json.encode(dreamt).decode()))
 
 
 def ended(entries: Iterable[Entry]) -> Dreamt | None:
-    """What a night came to, told by its log; none if it did not come to an end."""
+    """Read the result of a consolidation from its log; None if it did not finish."""
     facts = (entry.fact for entry in entries)
     said = [fact.text for fact in facts if isinstance(fact, Noted) and fact.what == DREAMT]
     return msgspec.json.decode(said[0], type=Dreamt) if said else None
@@ -207,11 +207,12 @@ def _tell(session: Session, text: str) -> None:
 
 
 def _open(memories: Memories) -> dict[str, Memory]:
-    """The memories that may be changed, or are pinned."""
+    """Return the memories of scopes that are not off, by key."""
     return keyed(m for m in memories.all() if memories.consent(m.scope) != "off")
 
 
 def _drifted(memories: Memories, some: Iterable[Memory]) -> dict[str, tuple[str, ...]]:
+    """Return the changed files of each memory that has any."""
     found = {key(memory): memories.stale(memory) for memory in some if memory.anchors}
     return {name: files for name, files in found.items() if files}
 
@@ -219,11 +220,11 @@ def _drifted(memories: Memories, some: Iterable[Memory]) -> dict[str, tuple[str,
 async def _consider(
     session: Session, agent: Agent | str, parts: Sequence[Topic]
 ) -> tuple[list[Proposed], list[str]]:
-    """Ask the model about one topic after the other, each as if it were the first."""
+    """Ask the model about one topic at a time, each in a fresh conversation."""
     found: list[Proposed] = []
     flaws: list[str] = []
     if isinstance(agent, str):
-        _tell(session, f"by rules alone: {agent}")
+        _tell(session, f"rules only: {agent}")
         return found, flaws
     start = session.record()[-1].seq
     for number, topic in enumerate(parts, 1):
@@ -233,7 +234,7 @@ async def _consider(
         entries = [entry for entry in session.history() if entry.seq > start]
         session.append(Rewound(start))
         if why != "end":
-            flaws.append(f"the model came to no end: {_detail(entries) or why}")
+            flaws.append(f"the model did not finish: {_detail(entries) or why}")
             break
         wanted, unread = operations(_last_words(entries))
         found.append(Proposed(topic, tuple(wanted), _read(entries)))
@@ -242,12 +243,12 @@ async def _consider(
 
 
 def _room(session: Session) -> int:
-    """How many tokens a topic may have."""
+    """Return the token limit of a topic."""
     return session.view.epoch.model.window // 4 if session.view.epoch else 0
 
 
 def _silent(topic: Topic) -> bool:
-    """Whether nobody spoke of a topic: such ones come last."""
+    """Return whether no passage concerns a topic: such topics come last."""
     return not topic.passages
 
 
@@ -259,7 +260,7 @@ async def _conclude(
     manner: Manner,
     undone: Collection[str],
 ) -> Dreamt:
-    """Plan on what is there at the moment and make it so; plan again if that changed meanwhile."""
+    """Plan with the current memories and apply; plan again if they changed meanwhile."""
     barred: set[str] = set()
     unfit: list[str] = []
     for _ in range(TRIES):
@@ -274,7 +275,9 @@ async def _conclude(
             fresh = [line for line in done.refused if MOVED not in line]
             barred |= {line.partition(":")[0] for line in fresh}
             unfit += fresh
-    return Dreamt("failed", refused=tuple(unfit), why="memories changed all the while")
+    return Dreamt(
+        "failed", refused=tuple(unfit), why="the memories kept changing during the consolidation"
+    )
 
 
 def _drafted(
@@ -283,6 +286,7 @@ def _drafted(
     barred: Collection[str],
     undone: Collection[str],
 ) -> Draft:
+    """Plan the consolidation of the current memories."""
     before = _open(memories)
     asks: list[Scope] = [scope for scope in SCOPES if memories.consent(scope) == "ask"]
     plan = planned(before, found, asks=asks, barred=barred, without=undone)
@@ -293,7 +297,7 @@ def _drafted(
 
 
 def _made(memories: Memories, draft: Draft, id: str) -> Applied:
-    """Make a draft true, all of it or nothing, and lay before a person what they decide."""
+    """Apply a draft completely or not at all, and propose what the user must decide."""
     based = [draft.before[name] for name in draft.names]
     done = memories.apply(draft.changes, why=WHY, session=id, based=based)
     for step in () if done.refused else draft.plan.held:
@@ -302,7 +306,7 @@ def _made(memories: Memories, draft: Draft, id: str) -> Applied:
 
 
 async def _beside(work: Callable[[*Args], T], *args: *Args) -> T:
-    """Do in a thread what only looks; whoever is stopped does not wait for it."""
+    """Run read-only work in a thread; a cancelled caller does not wait for it."""
     return await anyio.to_thread.run_sync(work, *args, abandon_on_cancel=True)
 
 
@@ -312,7 +316,7 @@ def _last_words(entries: Iterable[Entry]) -> str:
 
 
 def _read(entries: Iterable[Entry]) -> str:
-    """What tools have shown."""
+    """Return the file contents that tools have shown."""
     return "\n".join(one.text for one in heard(entries) if one.voice == "tool" and one.files)
 
 

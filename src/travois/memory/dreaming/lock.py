@@ -1,8 +1,8 @@
-"""Who dreams, and when: once a night, one process, however many there are.
+"""The lock and schedule of dreaming: one process per night, however many run.
 
-The time of the file is the time of the last consolidation. What it holds names the process that
-claimed the night last, and the time before that, to which a night that failed goes back. A claim
-and its time are written in one step, so there is nothing that a kill could leave half done.
+The file's time is the time of the last consolidation. Its content names the process that made the
+last claim, and the time before that, to which a failed consolidation returns. A claim and its time
+are written in one step, so that a kill leaves nothing half done.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from msgspec.structs import replace
 from travois.sessions import blobs, lock
 from travois.sessions.lock import UNSUPPORTED, Holder
 
-NAME, SCANNED = ".night", ".scanned"
+NAME = ".night"
+SCANNED = ".scanned"
 STALE = 3600.0
-"""How long after its beginning the night of a process that died may begin again by itself."""
+"""Seconds after which a dead process's claim may be taken over automatically."""
 THROTTLE = 600.0
-"""How long sessions are not counted again."""
+"""Seconds between two counts of sessions."""
 ELSEWHERE = 86400.0
-"""How long a claim of another machine is believed."""
+"""Seconds for which a claim of another machine counts."""
 SETTLING = 0.2
-"""How long to wait, where files cannot be locked, for others that claim at the same moment."""
+"""Seconds to wait for concurrent claims where files cannot be locked."""
 SIZE = 1024
 
 
 class Gates(msgspec.Struct, frozen=True):
-    """What must be so before a night begins by itself."""
+    """The conditions under which a consolidation starts by itself."""
 
     enabled: bool = True
     hours: float = 24.0
     """Since the last consolidation."""
     sessions: int = 5
-    """That said something since then."""
+    """Sessions with messages since then."""
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Who claimed a night."""
+    """The claim of a process on a consolidation."""
 
     holder: Holder
     dream: str
@@ -54,7 +55,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """The file as it was at one moment."""
+    """The lock file as it was at one moment."""
 
     claim: Claim | None = None
     stamp: int = 0
@@ -62,33 +63,33 @@ class Seen(msgspec.Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """Whether the last claim came to nothing, and that was put right."""
+        """Return whether the last claim failed and was rolled back."""
         return self.claim is not None and not self.claim.over and self.stamp == self.claim.before
 
     @property
     def open(self) -> bool:
-        """Whether nobody said yet what came of the last claim."""
+        """Return whether the outcome of the last claim is still unknown."""
         return self.claim is not None and not self.claim.over and not self.failed
 
     @property
     def before(self) -> int:
-        """The time of the last consolidation in nanoseconds, whoever has claimed the next."""
+        """Return the time of the last consolidation in nanoseconds, whatever was claimed since."""
         return self.claim.before if self.claim is not None and self.open else self.stamp
 
     @property
     def last(self) -> float:
-        """When memories were last consolidated; nought for never."""
+        """Return the time of the last consolidation; 0 for never."""
         return self.before / 1e9
 
     def running(self, now: float) -> bool:
-        """Whether somebody dreams at this moment, as far as can be known."""
+        """Return whether a consolidation is running, as far as can be known."""
         if self.claim is None or not self.open:
             return False
         elsewhere = self.claim.holder.host != os.uname().nodename
         return lock.alive(self.claim.holder) and not (elsewhere and self._age(now) > ELSEWHERE)
 
     def fresh(self, now: float) -> bool:
-        """Whether the claim of a process that died is too young to be taken over unasked."""
+        """Return whether a dead process claimed too recently for an automatic retry."""
         return self.open and not self.running(now) and self._age(now) < STALE
 
     def _age(self, now: float) -> float:
@@ -96,7 +97,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Night:
-    """The right to dream, until `done` or `undo`, or the end of the process."""
+    """The right to consolidate, until `done`, `undo` or the end of the process."""
 
     def __init__(self, path: Path, fd: int, claim: Claim) -> None:
         self._path = path
@@ -106,19 +107,19 @@ class Night:
         """The id of its log."""
 
     def held(self) -> bool:
-        """Whether the file still says that the night is ours."""
+        """Return whether the file still contains our claim."""
         with suppress(OSError):
             same = os.path.samestat(os.stat(self._path), os.fstat(self._fd))
             return same and _read(self._fd).claim == self._claim
         return False
 
     def done(self) -> None:
-        """Memories are consolidated as of the beginning of this night."""
+        """Mark the memories as consolidated as of the start of this run."""
         _write(self._fd, replace(self._claim, over=True))
         self._close(round(self._claim.holder.since * 1e9))
 
     def undo(self) -> None:
-        """The night came to nothing: the time goes back to what it was."""
+        """Give the claim up: the file's time returns to what it was."""
         self._close(self._claim.before)
 
     def _close(self, stamp: int) -> None:
@@ -130,7 +131,7 @@ class Night:
 
 
 def look(folder: Path) -> Seen:
-    """What is known of the nights of a memory folder."""
+    """Read the lock state of a memory folder."""
     try:
         fd = os.open(folder / NAME, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -142,27 +143,27 @@ def look(folder: Path) -> Seen:
 
 
 def gate(folder: Path, gates: Gates, *, now: float, sessions: Callable[[float], int]) -> Seen | str:
-    """What a night may begin from, or why none begins by itself; the cheapest question first."""
+    """Return the state to start from, or why no consolidation starts; cheapest check first."""
     if not gates.enabled:
-        return "dreaming is switched off"
+        return "dreaming is turned off"
     seen = look(folder)
     if (passed := (now - seen.last) / 3600) < gates.hours:
-        return f"the last consolidation was {passed:.1f} of {gates.hours:g} hours ago"
+        return f"{passed:.1f} of {gates.hours:g} hours have passed since the last consolidation"
     if now - _scanned(folder) < THROTTLE:
-        return "sessions were counted less than 10 minutes ago"
+        return "sessions were last counted less than 10 minutes ago"
     with suppress(OSError):
         (folder / SCANNED).touch(0o600)
     if (said := sessions(seen.last)) < gates.sessions:
-        return f"{said} sessions since the last consolidation; it waits for {gates.sessions}"
+        return f"{said} of {gates.sessions} sessions have run since the last consolidation"
     if seen.running(now):
-        return "another process dreams at the moment"
+        return "another process is consolidating memories"
     if seen.fresh(now):
-        return "the process that dreamt last died less than an hour ago"
+        return "the last consolidation crashed less than an hour ago"
     return seen
 
 
 def begin(folder: Path, dream: str, *, seen: Seen) -> Night | None:
-    """Claim the night, if all is still as it was seen; none if somebody else has it or had it."""
+    """Claim a consolidation if nothing changed since `seen`; None if another process was faster."""
     path = folder / NAME
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -194,7 +195,7 @@ def _claimed(path: Path, fd: int, dream: str, *, seen: Seen) -> Night | None:
 
 
 def _read(fd: int) -> Seen:
-    """What the file says; one that was only just made says nothing."""
+    """Parse the lock file; a new one is empty."""
     data, stamp = os.pread(fd, SIZE, 0), os.fstat(fd).st_mtime_ns
     try:
         return Seen(msgspec.json.decode(data, type=Claim), stamp)
@@ -203,7 +204,7 @@ def _read(fd: int) -> Seen:
 
 
 def _write(fd: int, claim: Claim) -> None:
-    """Put a claim in the place of another in one step, with the present as its time."""
+    """Replace the claim in one step, which sets the file's time to now."""
     os.pwrite(fd, msgspec.json.encode(claim).ljust(SIZE), 0)
 
 

@@ -1,4 +1,4 @@
-"""What a night does to memories by rule: doubles become one, dates stay true, the newer word holds.
+"""Consolidation rules: merge duplicates, resolve dates, let the newer statement hold.
 
 Model sees: nothing of this module; what changes is in the index at the next start.
 Tokens: none.
@@ -16,14 +16,14 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.tokens import estimate
-from travois.memory import signals as wording
+from travois.memory import signals
 from travois.memory.dates import dated, day
 from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
 from travois.memory.signals import names
 from travois.memory.similarity import ALIKE, HELD, content, covered, denies, likeness
 
 RANK = {"tool": 0, "model": 1, "user": 2}
-"""How much an author's words weigh: nobody's may take the place of a person's but that person's."""
+"""The authority of an author: only the user's words may replace the user's words."""
 NUMBER = re.compile(r"\w*\d[\w.:/-]*")
 
 Memories = Mapping[str, Memory]
@@ -31,66 +31,66 @@ Memories = Mapping[str, Memory]
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One thing that a night does, and why."""
+    """One change of a consolidation, and its reason."""
 
     why: str
     put: tuple[Memory, ...] = ()
     drop: tuple[str, ...] = ()
     held: bool = False
-    """Whether a person is to decide on it."""
+    """True if the user must decide on the step."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """It alone, as changes."""
+        """Return the step as memory changes."""
         gone = (name.partition("/") for name in self.drop)
         drops = (Drop(name, cast("Scope", scope), self.why) for scope, _, name in gone)
         return (*map(Put, self.put), *drops)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All memories that it touches."""
+        """Return the keys of all memories that the step changes."""
         return (*map(key, self.put), *self.drop)
 
     def make(self, memories: dict[str, Memory]) -> None:
-        """Do it to these memories."""
+        """Apply the step to these memories."""
         for name in self.drop:
             memories.pop(name, None)
         memories.update(keyed(self.put))
 
 
 def key(memory: Memory) -> str:
-    """What a memory is called among those of all scopes."""
+    """Return the key of a memory among those of all scopes."""
     return f"{memory.scope}/{memory.name}"
 
 
 def named(change: Change) -> str:
-    """The memory that a change is about."""
+    """Return the key of the memory that a change concerns."""
     return key(change.memory) if isinstance(change, Put) else f"{change.scope}/{change.name}"
 
 
 def keyed(memories: Iterable[Memory]) -> dict[str, Memory]:
-    """The memories by what they are called."""
+    """Return the memories by key."""
     return {key(memory): memory for memory in memories}
 
 
 def text(memory: Memory) -> str:
-    """All that a memory says."""
+    """Return the description and body of a memory."""
     return f"{memory.description}\n{memory.body}"
 
 
 def exact(text: str) -> frozenset[str]:
-    """What a text names or counts: either just right or wrong."""
+    """Return the names and numbers in a text, which must match exactly."""
     numbers = (found.rstrip(".:/-").casefold() for found in NUMBER.findall(text))
     return frozenset((*names(text), *numbers))
 
 
 def said(memory: Memory) -> float:
-    """When its newest words were said, as far as that is known."""
+    """Return when the newest words of a memory were said, as far as known."""
     return max((e.at for e in memory.evidence), default=0.0) or memory.modified or memory.created
 
 
 def ruled(memories: Memories, without: Collection[str] = ()) -> list[Step]:
-    """All that rules do but what is not wanted; each step begins where the one before it ended."""
+    """Return the steps that rules propose, except those in `without`; each builds on the last."""
     steps: list[Step] = []
     state = dict(memories)
     for step in _steps(state):
@@ -101,14 +101,14 @@ def ruled(memories: Memories, without: Collection[str] = ()) -> list[Step]:
 
 
 def changes(before: Memories, after: Memories, *, why: str) -> tuple[Change, ...]:
-    """What makes the one out of the other."""
+    """Return the changes that lead from one set of memories to another."""
     put = [Put(memory) for name, memory in after.items() if before.get(name) != memory]
     gone = [memory for name, memory in before.items() if name not in after]
     return (*put, *(Drop(memory.name, memory.scope, why) for memory in gone))
 
 
 def joined(kept: Memory, *others: Memory) -> Memory:
-    """One memory that rests on all that these rest on; its words stay as they are."""
+    """Return the first memory with the evidence and anchors of all; its text is unchanged."""
     every = (kept, *others)
     evidence = dict.fromkeys(e for memory in every for e in memory.evidence)
     anchors = {a.path: a for memory in reversed(every) for a in memory.anchors}
@@ -122,7 +122,7 @@ def joined(kept: Memory, *others: Memory) -> Memory:
 
 
 def double(one: Memory, other: Memory) -> bool:
-    """Whether the other says all that this one says, in words that weigh as much."""
+    """Return whether the other memory says everything that this one says, with equal authority."""
     if one.scope != other.scope or RANK[one.author] > RANK[other.author]:
         return False
     if _plain(one) == _plain(other):
@@ -138,7 +138,7 @@ def double(one: Memory, other: Memory) -> bool:
 
 
 def opposed(older: Memory, newer: Memory) -> bool:
-    """Whether a person's newer words say the contrary of an older memory, as far as words tell."""
+    """Return whether newer words of the user contradict an older memory."""
     if newer.author != "user" or older.scope != newer.scope or said(older) >= said(newer):
         return False
     one, other = text(older), text(newer)
@@ -150,24 +150,24 @@ def opposed(older: Memory, newer: Memory) -> bool:
 
 
 def _steps(state: dict[str, Memory]) -> Iterator[Step]:
-    """Every step that a rule knows; `state` is what the steps so far have made."""
+    """Yield every step that rules find; `state` reflects the steps so far."""
     for one, other in _near(state):
         if step := _settled(state.get(one), state.get(other)):
             yield step
     for memory in tuple(state.values()):
         exact = dated(memory)
         if exact != memory:
-            yield Step(f"{key(memory)}: its dates stay true", put=(exact,))
+            yield Step(f"{key(memory)}: relative dates replaced by absolute dates", put=(exact,))
 
 
 def _settled(one: Memory | None, other: Memory | None) -> Step | None:
-    """What becomes of two that say the same or the contrary; pinned ones stay what they are."""
+    """Return the step that settles duplicates or contradictions; pinned memories stay."""
     if one is None or other is None:
         return None
     for gone, kept in sorted(((one, other), (other, one)), key=lambda pair: -pair[0].created):
         if not gone.pinned and double(gone, kept):
             put = () if kept.pinned else (joined(kept, gone),)
-            return Step(f"{key(gone)} says what {key(kept)} says", put, (key(gone),))
+            return Step(f"{key(gone)} duplicates {key(kept)}", put, (key(gone),))
         if not gone.pinned and opposed(gone, kept):
             why = f"{key(gone)} no longer holds: the user has since said {key(kept)}"
             return Step(why, drop=(key(gone),))
@@ -175,9 +175,9 @@ def _settled(one: Memory | None, other: Memory | None) -> Step | None:
 
 
 def _near(memories: Memories) -> Iterator[tuple[str, str]]:
-    """All pairs that share most of the words of the shorter one, each once.
+    """Yield all pairs that share most of the words of the shorter memory, each once.
 
-    One of that one's rarest words is then also in the other, so only these are looked up.
+    Only pairs that share one of its rarest words can qualify, so only those are compared.
     """
     words = {name: content(text(memory)) for name, memory in memories.items()}
     often = Counter(word for some in words.values() for word in some)
@@ -207,19 +207,21 @@ def _when(evidence: Evidence) -> float:
 
 
 LARGEST = 20_000
-"""How many tokens a topic may have."""
-EACH, LONGEST = 3, 600
-"""How many passages are shown for one memory, and how many characters of each."""
+"""Tokens of a topic, at most."""
+EACH = 3
+"""Passages shown for one memory, at most."""
+LONGEST = 600
+"""Characters shown of one passage, at most."""
 SHARED = 2
-"""How many words a passage and a memory that it is about have in common."""
+"""Least common words of a passage and a memory that it concerns."""
 MOST = 50
 """Operations of one reply beyond this are no longer a tidying up."""
 KEEPS = 0.6
-"""What part of its words a memory must have from those that it takes the place of."""
+"""Least share of a text's words that its sources must contain."""
 
 
 class Passage(msgspec.Struct, frozen=True):
-    """Something that the user said, in their own words."""
+    """A message of the user, in their own words."""
 
     session: str
     seq: int
@@ -228,22 +230,22 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """Memories that are looked at together, and what else is known of them."""
+    """Memories that the model sees together, with related passages and changed files."""
 
     memories: tuple[Memory, ...]
     passages: Mapping[str, Passage]
-    """By the names under which they are shown."""
+    """Passages by the names under which the model sees them."""
     drifted: Mapping[str, tuple[str, ...]]
     """The files of a memory that are no longer what they were."""
 
     def fresh(self, since: float) -> bool:
-        """Whether anything has happened to it since then."""
+        """Return whether the topic has news since then."""
         told = bool(self.passages or self.drifted)
         return told or any(memory.modified > since for memory in self.memories)
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One thing that a model proposes."""
+    """One operation that a model proposes."""
 
     do: Literal["merge", "rewrite", "drop"]
     names: tuple[str, ...]
@@ -255,7 +257,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Proposed(msgspec.Struct, frozen=True):
-    """What a model proposed for a topic, and what files had shown it by then."""
+    """The operations that a model proposed for a topic, and the file contents it had seen."""
 
     topic: Topic
     operations: tuple[Operation, ...]
@@ -263,7 +265,7 @@ class Proposed(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a night does, what a person decides, and what is refused."""
+    """The steps of a consolidation, those for the user to decide, and refused proposals."""
 
     steps: tuple[Step, ...]
     held: tuple[Step, ...] = ()
@@ -278,9 +280,9 @@ def planned(
     barred: Collection[str] = (),
     without: Collection[str] = (),
 ) -> Plan:
-    """A night out of rules and proposals; a person decides where scopes ask.
+    """Plan a consolidation from rules and proposals; `asks` are the scopes that need approval.
 
-    Memories of `barred` names stay as they are, and what was taken back before is left out.
+    Memories of `barred` names stay unchanged, and steps in `without` are left out.
     """
     state, steps = dict(memories), list[Step]()
     held: list[Step] = []
@@ -312,7 +314,7 @@ def topics(
     *,
     tokens: int,
 ) -> Iterator[Topic]:
-    """Memories in parts that fit into a window, by kind and name; pinned ones are nobody's task."""
+    """Split memories, except pinned ones, by scope, type and name into topics that fit."""
     room = min(tokens, LARGEST)
     batch: list[Memory] = []
     size = 0
@@ -331,7 +333,7 @@ def topics(
 
 
 def told(topic: Topic) -> str:
-    """A topic as the model is told of it: a line of JSON for each memory and each passage."""
+    """Render a topic for the model: one line of JSON for each memory and each passage."""
     lines = [_shown(memory, topic.drifted.get(key(memory), ())) for memory in topic.memories]
     if topic.passages:
         lines += ["", "What the user has said since:", ""]
@@ -340,12 +342,12 @@ def told(topic: Topic) -> str:
 
 
 def operations(reply: str) -> tuple[list[Operation], list[str]]:
-    """The operations in a model's reply, and what in it is none."""
+    """Parse the operations in a model's reply; return them and the parse errors."""
     start, end = reply.find("["), reply.rfind("]")
     try:
         listed = msgspec.json.decode(reply[start : end + 1], type=list[msgspec.Raw])
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        return [], ["the reply was no list of operations"]
+        return [], ["the reply was not a list of operations"]
     found: list[Operation] = []
     flaws: list[str] = []
     for raw in listed[:MOST]:
@@ -357,16 +359,16 @@ def operations(reply: str) -> tuple[list[Operation], list[str]]:
 
 
 def judged(operation: Operation, memories: Memories, topic: Topic, *, read: str = "") -> Step | str:
-    """What an operation comes to, or why it is refused; `read` is what files have shown."""
+    """Check an operation; return its step or why it is refused. `read` is what files showed."""
     known = {key(memory) for memory in topic.memories}
     found = [memories[name] for name in dict.fromkeys(operation.names) if name in memories]
     if not found or len(found) < len(operation.names) or not known.issuperset(operation.names):
-        return "it names a memory that is not there"
+        return "it names a memory that does not exist"
     if any(memory.pinned for memory in found):
-        return "a pinned memory is changed by people alone"
+        return "only the user can change a pinned memory"
     evidence = _evidence(operation, topic)
     if operation.words and evidence is None:
-        return "the words that it rests on were not said there"
+        return "the quoted words are not in that passage"
     match operation.do:
         case "drop":
             return _drop(operation, found, evidence, topic=topic)
@@ -391,8 +393,8 @@ def _drop(
     gone, name = found[0], key(found[0])
     if len(found) == 2:
         if not double(gone, found[1]):
-            return f"{key(found[1])} does not say all that {name} says"
-        why = f"{name} says what {key(found[1])} says"
+            return f"{key(found[1])} does not say everything that {name} says"
+        why = f"{name} duplicates {key(found[1])}"
         return Step(why, (joined(found[1], gone),), (name,))
     why = f"{name} no longer holds: {operation.why}"
     if evidence is not None and evidence.at > said(gone):
@@ -400,15 +402,15 @@ def _drop(
         return Step(why, drop=(name,), held=not clear)
     if gone.author != "user" and topic.drifted.get(name):
         return Step(why, drop=(name,))
-    return "nothing that the user has said since shows that it no longer holds"
+    return "nothing the user has said since shows that it no longer holds"
 
 
 def _merge(operation: Operation, found: list[Memory], evidence: Evidence | None) -> Step | str:
     first = found[0]
     if len(found) < 2:
-        return "there is nothing to merge it with"
+        return "merge needs at least two memories"
     if len({(memory.scope, memory.type, memory.author) for memory in found}) > 1:
-        return "they differ in scope, in type, or in whose words they are"
+        return "they differ in scope, type or author"
     if flaw := _flaw(operation, found, evidence):
         return flaw
     more = () if evidence is None else (evidence,)
@@ -416,7 +418,7 @@ def _merge(operation: Operation, found: list[Memory], evidence: Evidence | None)
     one = replace(one, evidence=(*one.evidence, *more))
     one = replace(one, description=operation.description, body=operation.body)
     names = ", ".join(map(key, found))
-    return Step(f"{names} are one: {operation.why}", (one,), tuple(map(key, found[1:])))
+    return Step(f"{names} merged: {operation.why}", (one,), tuple(map(key, found[1:])))
 
 
 def _rewrite(
@@ -424,7 +426,7 @@ def _rewrite(
 ) -> Step | str:
     memory = found[0]
     if len(found) > 1:
-        return "only one memory is rewritten at a time; several are merged"
+        return "rewrite takes one memory; use merge for several"
     if flaw := _flaw(operation, found, evidence, read=read if memory.author != "user" else ""):
         return flaw
     more = () if evidence is None else (evidence,)
@@ -434,13 +436,13 @@ def _rewrite(
         body=operation.body,
         evidence=(*memory.evidence, *more),
     )
-    return Step(f"{key(memory)} is rewritten: {operation.why}", (fresh,))
+    return Step(f"{key(memory)} rewritten: {operation.why}", (fresh,))
 
 
 def _flaw(
     operation: Operation, found: list[Memory], evidence: Evidence | None, *, read: str = ""
 ) -> str:
-    """What is wrong with a text that is to take the place of others; empty if nothing is."""
+    """Return why a replacement text is not acceptable; empty if it is."""
     after = f"{operation.description}\n{operation.body}"
     before = "\n".join(map(text, found))
     words = evidence.words if evidence else ""
@@ -448,30 +450,30 @@ def _flaw(
         return "it has no description"
     allowed = f"{before}\n{words}\n{read}"
     if strange := sorted(exact(after) - exact(allowed)):
-        return f"nobody said {', '.join(strange[:3])}"
+        return f"no source mentions {', '.join(strange[:3])}"
     if covered(after, content(allowed)) < KEEPS:
-        return "most of it was said by nobody"
-    if wording.wishes(after) and not wording.wishes(f"{before}\n{words}"):
-        return "it makes a wish of what was none"
+        return "most of it has no source"
+    if signals.wishes(after) and not signals.wishes(f"{before}\n{words}"):
+        return "it turns a fact into an instruction"
     if words or read:
         return ""
     if lost := sorted(exact(before) - exact(after)):
         return f"it leaves out {', '.join(lost[:3])}"
     if any(covered(text(memory), content(after)) < KEEPS for memory in found):
-        return "it leaves out most of what was there"
+        return "it leaves out most of the original"
     if denies(after) != denies(before):
-        return "it turns a no into a yes, or a yes into a no"
+        return "it turns a yes into a no or a no into a yes"
     return ""
 
 
 def _about(memory: Memory, words: str) -> bool:
-    """Whether words are about the same thing as a memory."""
+    """Return whether words concern the same subject as a memory."""
     return len(content(words) & content(text(memory))) >= SHARED
 
 
 def _changes(memory: Memory, words: str) -> bool:
-    """Whether words about the same thing say that it is otherwise."""
-    return wording.turns(words) or denies(words) != denies(text(memory))
+    """Return whether words on the same subject contradict a memory."""
+    return signals.turns(words) or denies(words) != denies(text(memory))
 
 
 def _topic(
@@ -479,7 +481,7 @@ def _topic(
     about: Sequence[tuple[Passage, frozenset[str]]],
     drifted: Mapping[str, tuple[str, ...]],
 ) -> Topic:
-    """These memories with the newest passages that are about each of them."""
+    """Build a topic with the newest passages that concern each memory."""
     chosen: dict[Passage, None] = {}
     for memory in batch:
         mine, since = content(text(memory)), said(memory)
