@@ -103,6 +103,10 @@ CONNECTS = re.compile(
     r"|go (?:get|install|mod download)\b|vale sync\b)"
 )
 """Programs that do nothing useful without a network, where a command can stand."""
+CATASTROPHES = (
+    *("removes ", "overwrites ", "formats ", "stops the ", "kills ", "changes ", "moves "),
+    *("may remove ", "may overwrite ", "looks like ", "is too long to check"),
+)
 REASONS = (
     ("needs the network", "needs the network"),
     ("uses the network", "needs the network"),
@@ -110,7 +114,7 @@ REASONS = (
     ("writes outside", "writes outside the workspace"),
     ("writes a protected", "writes a protected path"),
     ("destroys", "destroys what a rewind cannot restore"),
-    ("it ", "would destroy the machine, the home or the workspace"),
+    *((word, "would destroy the machine, the home or the workspace") for word in CATASTROPHES),
     ("writes", "writes in the workspace"),
     ("runs", "not all that it does is known"),
     ("sets", "not all that it does is known"),

@@ -135,9 +135,9 @@ def test_a_file_may_take_the_place_of_ours(disk: Disk) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("Just words.", "1: there is no front matter; put it between two lines of ---"),
-        ("---\nname: a\n", "1: the front matter has no end; put a line of --- below it"),
-        ("---\nname: a\nwords\n---\n", "3: this line is no `key: value`; indent it, or mend it"),
+        ("Just words.", "1: the front matter is missing; put it between two lines with ---"),
+        ("---\nname: a\n", "1: the front matter is not closed; add a line with --- below it"),
+        ("---\nname: a\nwords\n---\n", "3: this line is not `key: value`; indent it or fix it"),
         ("---\ndescription: d\n---\nx", "1: name is missing; add a line `name: …`"),
         ("---\nname: a\n---\nx", "1: description is missing; add a line `description: …`"),
         (

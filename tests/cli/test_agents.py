@@ -106,7 +106,7 @@ def test_the_table_is_made_for_people(
 def test_a_session_without_agents_says_so(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     session(home, User((Text("go"),)))
     assert run(agents, "agents", ID) == 0
-    assert capsys.readouterr().out == "This session has started no agents.\n"
+    assert capsys.readouterr().out == "This session has no subagents.\n"
 
 
 def test_one_agent_is_shown_with_its_own_words_only(
@@ -126,7 +126,7 @@ def test_an_agent_that_is_not_there_and_odd_words_are_told(home: Home) -> None:
     family(home)
     with pytest.raises(Fault, match="has no agent 'a9'"):
         run(agents, "agents", "show", "a9")
-    with pytest.raises(Fault, match="no use of `travois agents`"):
+    with pytest.raises(Fault, match="Invalid arguments for `travois agents`"):
         run(agents, "agents", "a", "b")
 
 

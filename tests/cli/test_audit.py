@@ -33,7 +33,7 @@ def test_every_request_of_a_sound_session_is_derived_again(
     for words in ((), ("--cold",)):
         assert run(context, "audit", "s1", *words) == 0
         out = capsys.readouterr().out
-        assert out == "10 requests derived again, 0 differ from what was sent\n"
+        assert out == "10 requests checked, 0 differ from what was sent\n"
 
 
 def test_a_request_that_is_not_what_the_log_says_is_named(
@@ -50,8 +50,8 @@ def test_a_request_that_is_not_what_the_log_says_is_named(
     wrong = next(e.seq for e in entries(folder) if isinstance(e.fact, Sent) and e.seq > 5)
     assert run(context, "audit", "s1") == 1
     out = capsys.readouterr().out
-    assert out.startswith(f"entry {wrong}: digest '{'0' * 32}' was sent, '")
-    assert out.endswith("2 requests derived again, 1 differ from what was sent\n")
+    assert out.startswith(f"entry {wrong}: digest: sent '{'0' * 32}', derived '")
+    assert out.endswith("2 requests checked, 1 differ from what was sent\n")
 
 
 def test_a_damaged_log_does_not_pass(home: Home, capsys: pytest.CaptureFixture[str]) -> None:

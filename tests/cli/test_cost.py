@@ -62,11 +62,11 @@ def test_a_miss_is_told_with_its_cause_and_its_price() -> None:
     (miss,) = [line for line in out.splitlines() if line.startswith("MISS")]
     more = 60_334 * (7.5 - 0.6) / 1e6
     assert miss == (
-        f"MISS: entry 11: 60,334 tokens sent again, ${more:.4f} more: "
+        f"MISS: entry 11: 60,334 tokens resent, ${more:.4f} extra: "
         "provider (nothing changed on our side)"
     )
     assert out.splitlines()[-1].startswith(f"${found.dollars:.6f}: input 0 $0.0000 · read 60,001 ")
-    assert "cache warm for 4:58 more, but not beyond the change (rewind)" in out
+    assert "cache warm for 4:58, up to the change (rewind)" in out
 
 
 def test_a_fork_pays_only_for_what_came_after_it() -> None:

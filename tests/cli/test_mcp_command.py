@@ -22,9 +22,9 @@ def program(
 
 def test_a_server_is_added_tested_and_removed(program: Inside) -> None:
     pytest.importorskip("mcp")
-    assert program.run("mcp").out == "No servers.\n"
+    assert program.run("mcp").out == "No MCP servers.\n"
     done = program.run("mcp", "add", "s", "--env", "A=1", "--", sys.executable, LENDER, "none")
-    assert (done.code, done.out) == (0, f"s is in {program.home / 'mcp.json'}.\n")
+    assert (done.code, done.out) == (0, f"Added s to {program.home / 'mcp.json'}.\n")
     kept = json.loads((program.home / "mcp.json").read_text())["mcpServers"]["s"]
     assert kept == {"command": sys.executable, "args": [LENDER, "none"], "env": {"A": "1"}}
     assert "env: {'A': '…'}" in program.run("mcp", "show", "s").out
@@ -39,13 +39,13 @@ def test_a_server_that_does_not_work_says_why(program: Inside) -> None:
     program.run("mcp", "add", "s", "--", sys.executable, LENDER, "dies")
     tested = program.run("mcp", "test", "s")
     assert tested.code == 1
-    assert tested.out.startswith("s cannot be used: ")
+    assert tested.out.startswith("Cannot connect to s: ")
     assert program.run("mcp", "logs", "s").out == "no config\n"
 
 
 def test_servers_of_a_repository_are_shown_before_they_may_start(program: Inside) -> None:
     program.run("mcp", "add", "s", "--scope", "project", "https://example.org/mcp")
-    assert "waits for `travois mcp approve`" in program.run("mcp").out
+    assert "needs approval: travois mcp approve" in program.run("mcp").out
     assert program.run("mcp", "test", "s").code != 0
     approved = program.run("mcp", "approve")
     assert 'mcp server s: {"type":"http","url":"https://example.org/mcp"}' in approved.out
@@ -55,7 +55,7 @@ def test_servers_of_a_repository_are_shown_before_they_may_start(program: Inside
 def test_a_server_that_is_nothing_is_not_added(program: Inside) -> None:
     done = program.run("mcp", "add", "s")
     assert done.code != 0
-    assert "Say what the server is" in done.err
+    assert "Give a URL or a program" in done.err
     done = program.run("mcp", "add", "s", "wss://example.org/mcp")
     assert done.code != 0
     assert "MCP does not support WebSockets" in done.err

@@ -72,8 +72,8 @@ def known(program: Inside) -> Inside:
 
 
 def test_an_empty_memory_says_how_to_fill_it(program: Inside) -> None:
-    told = "Nothing is remembered here yet.\n"
-    told += "Say “remember …” in a session, or: travois memory add TEXT\n"
+    told = "No memories here yet.\n"
+    told += "Say “remember …” in a session, or run: travois memory add TEXT\n"
     assert run(program).out == told
 
 
@@ -99,7 +99,7 @@ def test_what_is_remembered_already_is_not_remembered_twice(program: Inside) -> 
     run(program, "add", "Deploys happen on Tuesdays")
     again = run(program, "add", "Deploys happen on Tuesdays!")
     assert again.code != 0
-    assert "remembered already, as deploys-happen-on-tuesdays" in again.err
+    assert "Already remembered as deploys-happen-on-tuesdays" in again.err
     assert names(program) == ["deploys-happen-on-tuesdays"]
     run(program, "add", "Deploys happen on Tuesdays!", "--name", "other")
     assert names(program) == ["deploys-happen-on-tuesdays", "other"]
@@ -135,11 +135,11 @@ Replies are in German
 
 Reply in German; code stays in English.
 
-It rests on:
+Evidence:
   you said on {DAY}: “always answer in German”
     travois --resume 3f2a0000
 
-Made just now, changed just now, last verified just now, never recalled.
+Created just now, changed just now, last verified just now, never recalled.
 File: {folder(known) / "reply-in-german.md"}
 """
     assert shown == expected
@@ -162,7 +162,7 @@ def test_searching_finds_by_words_or_says_that_nothing_was_found(known: Inside) 
     (found,) = listed(known, "search", "German replies")
     assert found["name"] == "reply-in-german"
     none = run(known, "search", "zeppelins")
-    assert (none.code, none.out) == (1, "Nothing that is remembered has to do with that.\n")
+    assert (none.code, none.out) == (1, "No matching memories.\n")
 
 
 def test_secrets_are_not_kept(program: Inside) -> None:
@@ -180,7 +180,7 @@ def test_an_edit_is_checked_and_what_does_not_pass_is_not_lost(known: Inside) ->
     assert bad.code == 2
     assert "type 'wish' is not one of user, feedback, project, reference" in bad.err
     assert path.read_bytes() == before
-    draft = re.search(r"kept in (\S+)\.$", bad.err.strip())
+    draft = re.search(r"saved in (\S+)\.$", bad.err.strip())
     assert draft is not None
     assert Path(draft[1]).read_bytes() == before.replace(b"type: feedback", b"type: wish")
     known.extra["EDITOR"] = "sed -i 's/code stays in English/code too/'"
@@ -205,20 +205,20 @@ def test_proposals_wait_until_they_are_decided_on(known: Inside) -> None:
     proposed = [Put(one) for one in wishes]
     first, second, third = memories(known).propose(proposed, why="not your words")
     waiting = run(known, "inbox").out
-    assert f"{first}  project project: About a  (just now)\n    because not your words" in waiting
-    assert "3 proposals wait for your word" in run(known).out
+    assert f"{first}  project project: About a  (just now)\n    reason: not your words" in waiting
+    assert "3 proposals in the inbox" in run(known).out
     assert run(known, "accept").code == 2
     run(known, "accept", first)
     assert run(known, "reject", second[:6]).code == 0
     assert [line["id"] for line in listed(known, "inbox")] == [third]
     run(known, "reject", "--all")
-    assert run(known, "inbox").out == "Nothing waits for your word.\n"
+    assert run(known, "inbox").out == "No proposals in the inbox.\n"
     assert names(known) == ["a", "reply-in-german"]
     assert memories(known).propose([Put(wishes[1])], why="again") == ()
 
 
 def test_the_doctor_names_what_is_wrong_and_the_command_that_mends_it(known: Inside) -> None:
-    assert run(known, "doctor").out == "All is well with 1 memory.\n"
+    assert run(known, "doctor").out == "No problems in 1 memory.\n"
     (known.folder / "a.py").write_text("x = 1")
     again = Memory("german", "Replies are in German", "feedback", GERMAN.body)
     old = Memory("old", "Nobody ever asked for this", "project", modified=1.0, created=1.0)
@@ -242,7 +242,7 @@ def test_the_doctor_writes_an_index_again_that_was_spoilt(known: Inside) -> None
     whole = index.read_text()
     index.unlink()
     assert "Run `travois memory doctor --fix` to rebuild it" in run(known, "doctor").out
-    assert run(known, "doctor", "--fix").out == "All is well with 1 memory.\n"
+    assert run(known, "doctor", "--fix").out == "No problems in 1 memory.\n"
     assert index.read_text() == whole
 
 

@@ -22,7 +22,7 @@ def test_the_newest_notes_are_shown_without_what_a_terminal_would_obey() -> None
     assert [one.covers for one in found] == [1, 7]
     shown = told(found)
     assert shown.startswith("# A\nnew") and "\x1b" not in shown
-    assert "up to entry 7 of the log" in shown
+    assert "covers the log up to entry 7" in shown
 
 
 def test_a_rewind_takes_notes_back_and_a_fork_begins_without() -> None:

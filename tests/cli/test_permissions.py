@@ -42,7 +42,7 @@ def test_a_decision_is_explained_step_by_step(
 ) -> None:
     assert run(permissions, "permissions", "why", "git diff | head") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "allow: only looks, inside the workspace  [mode default]"
+    assert lines[0] == "allow: reads only inside the workspace  [mode default]"
     assert [line.split()[0] for line in lines[1:]] == ["RUNS", "git", "head"]
 
 

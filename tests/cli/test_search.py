@@ -112,10 +112,10 @@ def test_other_agents_can_be_left_out(machine: Inside) -> None:
 
 def test_nothing_found_and_nothing_asked_are_told_apart(machine: Inside) -> None:
     none = machine.run("search", "zeppelins")
-    assert (none.code, none.out) == (1, "No session has anything to do with that.\n")
+    assert (none.code, none.out) == (1, "No matching sessions.\n")
     empty = machine.run("search")
     assert (empty.code, empty.out) == (2, "")
-    assert "Say what to look for" in empty.err
+    assert "Give a search text" in empty.err
     assert machine.run("search", "--rebuild").out == "3 sessions can be searched.\n"
 
 

@@ -41,7 +41,7 @@ def test_trusting_shows_what_is_trusted_and_can_be_listed_and_revoked(
     assert run(trusting, "trust", ".") == 0
     assert run(trusting, "trust", "--list") == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{work} brings settings that run programs or give rights:",
+        f"{work} has settings that run programs or grant permissions:",
         "  permissions.allow: Bash(ls)",
         "  permissions.allow: Edit",
         f"{work} is trusted.",
@@ -56,7 +56,7 @@ def test_trusting_shows_what_is_trusted_and_can_be_listed_and_revoked(
     assert capsys.readouterr().out.splitlines() == [
         f"{work} is no longer trusted.",
         f"{work} was not trusted.",
-        "No folder is trusted.",
+        "No trusted folders.",
     ]
     assert loaded(places).trust == "unknown"
 
@@ -86,7 +86,7 @@ def test_answers_are_rules_of_this_folder_and_can_be_forgotten(
     assert row == ["allow", "Bash(make)", "your answers in this folder"]
     assert run(permissions, "permissions", "forget", "Bash(make)") == 0
     assert run(permissions, "permissions", "why", "make") == 1
-    with pytest.raises(Fault, match="No answer of yours here allows"):
+    with pytest.raises(Fault, match="No saved answer allows"):
         run(permissions, "permissions", "forget", "Bash(make)")
 
 

@@ -62,7 +62,7 @@ def test_what_would_change_is_shown_and_dropped(work: Path) -> None:
         ["deleted", "+0", "B", "-4", "B", "+0", "-2", "b"],
         ["renamed", "c", "->", "d"],
         ["added", "+4", "B", "+1", "-0", "l"],
-        ["Dropped;", "nothing", "has", "changed."],
+        ["Dropped;", "nothing", "was", "changed."],
     ]
     assert (done.returncode, done.stderr, names(work), left(work)) == (0, "", ["a", "b", "c"], [])
 
@@ -92,7 +92,7 @@ def relative(path: str, work: Path) -> str:
 
 def test_what_decides_what_runs_later_is_kept_if_it_is_named(work: Path) -> None:
     done = travois(work, "--keep", "--also", ".git", "--", "mkdir", "-p", ".git/x", ".vscode")
-    words = "not kept, as it decides what runs later: .vscode (--also .vscode keeps it)"
+    words = "not kept, because it affects what runs later: .vscode (--also .vscode keeps it)"
     assert done.stderr == f"travois: {words}\n"
     assert (work / ".git" / "x").is_dir() and not (work / ".vscode").exists()
 
@@ -101,7 +101,7 @@ def test_what_fails_is_not_kept_and_its_status_is_ours(work: Path) -> None:
     done = travois(work, "--keep", "rm a; exit 3")
     assert (done.returncode, names(work)) == (3, ["a", "b", "c"])
     assert travois(work, "--drop", "kill -9 $$").returncode == 137
-    assert travois(work, "--", "true").stdout == "It changed nothing.\n"
+    assert travois(work, "--", "true").stdout == "The command changed nothing.\n"
 
 
 @pytest.mark.parametrize(("answer", "found"), [("y", ["b", "c"]), ("n", ["a", "b", "c"])])
@@ -111,7 +111,7 @@ def test_a_person_is_asked(work: Path, answer: str, found: list[str]) -> None:
     done = travois(work, "rm a", stdin=theirs)
     os.close(ours)
     os.close(theirs)
-    assert done.stdout.splitlines()[-1].startswith("Keep this? [y/N] ")
+    assert done.stdout.splitlines()[-1].startswith("Keep these changes? [y/N] ")
     assert names(work) == found
 
 
@@ -127,4 +127,4 @@ def test_without_walls_nothing_is_tried(work: Path) -> None:
     settings = json.dumps({"sandbox": {"enabled": False}})
     done = travois(work, "--keep", "--settings", settings, "rm a")
     assert (done.returncode, done.stdout, names(work)) == (2, "", ["a", "b", "c"])
-    assert "There are no walls to try this behind" in done.stderr
+    assert "`travois try` needs a sandbox" in done.stderr

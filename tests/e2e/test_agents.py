@@ -170,7 +170,7 @@ def test_an_agent_can_be_told_something_and_ended_from_another_terminal(program:
         child = program.start("-p", "go", *program.model, *FREE)
         assert within(300, (program.folder / "steps").exists)
         told = program.run("agents", "tell", "a1", "paint it blue")
-        assert (told.code, told.out) == (0, "a1 gets it at its next step.\n"), told.err
+        assert (told.code, told.out) == (0, "a1 receives it at its next step.\n"), told.err
         assert within(300, lambda: "Heard blue." in api.ledger[-1].body.decode())
         assert program.run("agents", "stop", "a1").code == 0
         out, err = child.communicate(timeout=300)

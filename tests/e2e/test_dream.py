@@ -189,7 +189,7 @@ def test_a_night_on_command_shows_what_it_does_and_can_be_taken_back(program: Pr
     phases = [line for line in done.out.splitlines() if line.endswith(" …")]
     assert phases == ["orient …", "gather …", "consolidate …", "prune …"]
     assert "--- twin.md\n+++ /dev/null" in done.out
-    assert "- refused: drop project/wish: nothing the user has said since" in done.out
+    assert "- rejected: drop project/wish: nothing the user has said since" in done.out
     assert list(program.folder.iterdir()) == []
     (id,) = changed(program)
     assert f"Undo: travois memory undo {id}" in done.out
@@ -202,7 +202,7 @@ def test_a_night_on_command_shows_what_it_does_and_can_be_taken_back(program: Pr
 def test_without_a_model_a_night_says_that_rules_work_alone(program: Program) -> None:
     done = seeded(program).run("dream", "--now")
     assert (done.code, remembered(program)) == (0, KEPT)
-    assert "By rules alone, without a model: local/smollm2 is too small for this." in done.out
+    assert "Used rules only, no model: local/smollm2 is too small for this." in done.out
 
 
 def test_a_night_runs_beside_a_conversation_and_the_next_one_tells_of_it(program: Program) -> None:
@@ -251,6 +251,6 @@ def test_a_night_that_runs_is_seen_and_stopped_from_elsewhere(program: Program) 
 
 def test_where_nothing_is_remembered_there_is_nothing_to_dream_of(program: Program) -> None:
     done = program.run("dream", "--now")
-    assert (done.code, done.err.splitlines()[0]) == (2, "travois: There are no memories here")
+    assert (done.code, done.err.splitlines()[0]) == (2, "travois: This project has no memories")
     assert not (program.home / "memory").exists()
     assert Path(program.home / "dreams").exists() is False

@@ -205,7 +205,7 @@ def test_a_word_close_to_a_command_is_no_prompt(
         done = program.run(*typed)
         assert len(api.ledger) == 0
     assert (done.code, done.out, program.logs()) == (2, "", [])
-    assert f"There is no command {typed[0]!r}. Did you mean `travois {meant}`?" in done.err
+    assert f"Unknown command {typed[0]!r}. Did you mean `travois {meant}`?" in done.err
     assert f"travois -p {typed[0]}" in done.err
 
 
@@ -381,7 +381,7 @@ def test_a_command_that_was_asked_for_json_prints_json(program: Program, state: 
 def test_a_wrong_command_line_is_told_as_json_too(program: Program) -> None:
     done = program.run("sessions", "--json", "--nonsense")
     assert done.code == 2 and "--nonsense" in done.err
-    assert json.loads(done.out)["error"]["what"] == "The command line is wrong"
+    assert json.loads(done.out)["error"]["what"] == "Invalid command line"
 
 
 # --- calls that were denied --------------------------------------------------------------------

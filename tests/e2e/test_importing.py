@@ -64,9 +64,9 @@ def test_all_that_an_agent_keeps_is_shown_first_and_then_taken_over(program: Pro
     assert not (program.home / "settings.json").exists()
     done = program.run("import", "claude", "--yes")
     assert (done.code, done.err) == (0, "")
-    assert "10 files are written" in done.out
-    assert "Memories are read in. Undo: travois memory undo" in done.out
-    assert "Imported: 1 session. The last one goes on with travois --resume" in done.out
+    assert "Wrote 10 files" in done.out
+    assert "Memories imported. Undo: travois memory undo" in done.out
+    assert "Imported: 1 session. Resume the last one with travois --resume" in done.out
     assert json.loads(program.run("memory", "list", "--json").out)[0]["name"] == "db"
     again = program.run("import", "claude", "--yes")
     assert again.out.endswith("all of it is here already\n")
@@ -118,9 +118,9 @@ def whole(log: Path) -> bool:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("claude",), "Nobody is there to ask"),
+        (("claude",), "Cannot ask: standard input is not a terminal"),
         (("cursor",), "cursor is neither an agent nor a file"),
-        (("claude", "--only", "sesions"), "There is nothing called sesions"),
+        (("claude", "--only", "sesions"), "Cannot import 'sesions'"),
         (("settings.json",), "is not a session that Travois can import"),
     ],
 )

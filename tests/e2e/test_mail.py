@@ -51,7 +51,7 @@ def test_mail_waits_for_a_session_and_comes_once(program: Program) -> None:
         (mail,) = mails(folder / "log.jsonl")
         assert mail.startswith(quoted("shell", *FORGED.split("\n")))
         assert api.ledger[-1].body.count(json.dumps(mail)[1:-1].encode()) == 1
-    assert program.run("mail", "list").out == "No mail waits.\n"
+    assert program.run("mail", "list").out == "No messages.\n"
 
 
 def test_mail_comes_in_at_the_next_step_of_a_running_turn(program: Program) -> None:

@@ -101,7 +101,7 @@ def test_a_login_lets_us_in_is_renewed_lost_and_forgotten(
     program: Program, guarded: Guarded
 ) -> None:
     done = program.run("mcp", "login", "far")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "Travois may use far.")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "Logged in to far.")
     assert "You can close this page." in Path(f"{program.extra['BROWSER']}.seen").read_text()
     (kept,) = tokens(program)
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600

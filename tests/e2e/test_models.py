@@ -47,7 +47,7 @@ def test_every_value_says_where_it_comes_from(program: Program) -> None:
     rows = {line.split("  ")[0].strip(): line for line in done.out.splitlines()}
     where = str(home / "settings.json")
     assert rows["window"].split()[1:] == ["64,000", "tokens", where]
-    assert rows["address"].split(maxsplit=1)[1].startswith("not reached")
+    assert rows["address"].split(maxsplit=1)[1].startswith("unknown")
     assert "HOUSE_KEY is not set" in rows["key"]
     assert rows["protocol"].split()[1:] == ["chat", where]
     assert program.run("models", "show", "housee/a.1").code == 2
@@ -72,8 +72,8 @@ def test_a_test_says_what_works(program: Program, protocol: str) -> None:
     assert lines == [
         "  stream: yes",
         "  tools: yes",
-        "  cache: not for a request as small as this",
-        "  images: not tried; the catalogue says that it takes them",
+        "  cache: not for such a small request",
+        "  images: not tested; yes according to the catalog",
         f"  tokens: {usage.prompt:,} in, {usage.output:,} out, counted by the server",
         f"  cost: ${(usage.prompt + 2 * usage.output) / 1e6:.6f}",
     ]

@@ -84,7 +84,7 @@ def test_a_folder_that_is_gone_is_said(program: Program) -> None:
     place = program.folder / "gone"
     script = 'mkdir "$0" && cd "$0" && rmdir "$0" && exec "$@"'
     program.launcher = ("sh", "-c", script, str(place), *program.launcher)
-    told = "travois: The current folder no longer exists\n  Change to another one.\n"
+    told = "travois: The current folder no longer exists\n  Change to another folder.\n"
     assert program.run("doctor") == Done(2, "", told)
     assert program.run("-p", "go") == Done(2, "", told)
 

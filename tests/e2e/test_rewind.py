@@ -112,7 +112,10 @@ def test_a_dry_run_and_a_list_change_nothing(program: Program) -> None:
     assert program.facts() == before
     assert files(program) == AFTER_TWO
     refused = program.run("rewind", "--to", "1")
-    assert (refused.code, refused.err.splitlines()[0]) == (2, "travois: Nobody is there to ask")
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        2,
+        "travois: Cannot ask: standard input is not a terminal",
+    )
     absent = program.run("rewind", "--to", "9", "--yes")
     assert (absent.code, absent.err.splitlines()[0]) == (
         2,

@@ -92,7 +92,7 @@ def test_people_see_a_table_and_a_patch(program: Program, forks: tuple[str, str]
     parent, fork = forks
     done = program.run("sessions", "diff", parent[:13], fork[:13], "--patch")
     assert (done.code, done.err) == (0, "")
-    assert "B is a fork of A; they part after prompt 1: 'look at notes.txt'." in done.out
+    assert "B is a fork of A; they diverge after prompt 1: 'look at notes.txt'." in done.out
     assert "B was asked: do it in Python" in done.out
     assert "B said last: Python it is." in done.out
     rows = [line.split() for line in done.out.splitlines()]
@@ -130,5 +130,5 @@ def test_without_snapshots_calls_tell_what_was_changed(program: Program) -> None
 def test_a_session_and_itself_and_one_that_is_not_there(program: Program) -> None:
     one = spoken(program, [{"say": "Hi."}], "hello")
     same = program.run("sessions", "diff", one, one)
-    assert same.code == 2 and "Both are the same session" in same.err
+    assert same.code == 2 and "A and B are the same session" in same.err
     assert program.run("sessions", "diff", one, "nothing").code == 2

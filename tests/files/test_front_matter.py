@@ -55,20 +55,20 @@ def test_keys_have_lines_and_what_follows_is_the_body() -> None:
 @pytest.mark.parametrize(
     ("text", "flaws"),
     [
-        ("name: a\n", ((1, "there is no front matter; put it between two lines of ---"),)),
-        ("---\nname: a\n", ((1, "the front matter has no end; put a line of --- below it"),)),
+        ("name: a\n", ((1, "the front matter is missing; put it between two lines with ---"),)),
+        ("---\nname: a\n", ((1, "the front matter is not closed; add a line with --- below it"),)),
         (f"---\nk: {'x' * 70_000}\n---\n", (
             (1, "the front matter is longer than 65,536 characters; shorten it"),
         )),
         ("---\nname:a\nb: [c\nb: d\nwords\n---\n", (
-            (2, "this line is no `key: value`; indent it, or mend it"),
-            (3, "b is a list without its ]; close it"),
-            (4, "b is there twice; leave one of them out"),
-            (5, "this line is no `key: value`; indent it, or mend it"),
+            (2, "this line is not `key: value`; indent it or fix it"),
+            (3, "b is a list without a closing ]; add it"),
+            (4, "b appears twice; remove one"),
+            (5, "this line is not `key: value`; indent it or fix it"),
         )),
         ('---\na: "b" c\nd: "\\q"\n---\n', (
-            (2, "a has a quote that does not end where the text ends; mend the quotes"),
-            (3, "d has an escape that means nothing; write \\\\ for a backslash"),
+            (2, "a has unbalanced quotes; close them at the end of the value"),
+            (3, "d has an invalid escape; write \\\\ for a backslash"),
         )),
     ],
 )  # fmt: skip

@@ -96,7 +96,7 @@ def test_links_that_the_kernel_makes_up_are_no_way_either() -> None:
 
 def test_the_way_up_is_no_part_of_a_judged_path(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
-    with pytest.raises(OSError, match="climbs"):
+    with pytest.raises(OSError, match="was never checked"):
         read(f"{tmp_path}/b/../a")
 
 
@@ -142,9 +142,9 @@ def test_what_would_keep_us_waiting_fails_at_once(tmp_path: Path, kind: str) -> 
         import socket
 
         socket.socket(socket.AF_UNIX).bind(str(path))
-    with pytest.raises(OSError, match=r"no regular file|No such device"):
+    with pytest.raises(OSError, match=r"not a regular file|No such device"):
         read(path)
-    with pytest.raises(OSError, match="no regular file"):
+    with pytest.raises(OSError, match="not a regular file"):
         put(path, b"x", b"")
     with pytest.raises(Stale):
         put(path, b"x", None)

@@ -123,7 +123,7 @@ def test_a_file_without_front_matter_is_a_persons_note() -> None:
 
 def test_bad_front_matter_is_told_and_its_text_is_kept() -> None:
     page = parse("a", "---\ntype: wish\nmodified: soon\nauthor: me\nBody without an end")
-    assert page.flaws == ("the front matter has no end; put a line of --- below it",)
+    assert page.flaws == ("the front matter is not closed; add a line with --- below it",)
     assert page.memory.body == "---\ntype: wish\nmodified: soon\nauthor: me\nBody without an end"
     page = parse("a", "---\ntype: wish\nmodified: soon\nauthor: me\nanchors: [x]\n---\nB")
     assert page == Page(

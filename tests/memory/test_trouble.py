@@ -52,7 +52,7 @@ def test_files_that_are_no_memories_are_told_and_left_alone(
     assert wrong == {
         "binary.md": "a memory cannot be read: it is a binary file",
         "huge.md": "a memory cannot be read: it has 5,000,000 bytes (limit 4,194,304)",
-        "front.md": "the front matter has no end; put a line of --- below it",
+        "front.md": "the front matter is not closed; add a line with --- below it",
         "long.md": "a line has more than 4,000 characters",
         "folder.md": "a memory cannot be read: Is a directory",
         "pipe.md": "a memory cannot be read: it is not a regular file",

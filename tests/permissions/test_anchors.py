@@ -64,12 +64,13 @@ def test_only_rules_that_forbid_are_remarked_on_for_their_tool() -> None:
     texts = ("Nonsense", "Write(a)", "mcp__x__y", "Ta*")
     found = [remark(parse(text, effect)) for effect in ("ask", "allow") for text in texts]
     assert found == [
-        "is a rule about Nonsense, which is no tool",
-        "holds for Write alone; Edit(a) holds for every tool",
+        "names the tool Nonsense, which does not exist",
+        "applies to Write only; Edit(a) applies to every tool",
         "",
         "",
         "",
         "",
         "",
-        "is ignored: an allow rule names its tool, or the server of its tools as in mcp__server__*",
+        "is ignored: an allow rule must name a tool, or the tools of one MCP server: "
+        "mcp__server__*",
     ]

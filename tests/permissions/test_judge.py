@@ -139,9 +139,9 @@ def test_a_verdict_says_which_rule_or_mode_it_was() -> None:
     assert asked == Verdict("deny", "mode dont-ask: rule: ask Bash")
     assert verdict(guard("default"), EXEC) == Verdict("ask", "writes /w/proj/x")
     made = verdict(guard("default"), Access("exec", "frob x"))
-    assert made == Verdict("ask", "runs frob x: frob is not known to only look", doubt=True)
+    assert made == Verdict("ask", "runs frob x: frob is not a known read-only command", doubt=True)
     looked = verdict(guard("default"), Access("exec", "ls"))
-    assert looked == Verdict("allow", "only looks, inside the workspace")
+    assert looked == Verdict("allow", "reads only inside the workspace")
 
 
 EXEC = Access("exec", "rm x")
@@ -157,7 +157,7 @@ def test_the_worst_access_decides() -> None:
 def test_a_search_that_may_meet_a_denied_file_is_a_doubt_that_walls_can_settle() -> None:
     search = Access("exec", "grep -rn token .")
     denied, asked = parse("Read(.env)", "deny"), parse("Read(.env)", "ask")
-    why = "may read what a rule is about:"
+    why = "may read a path that a rule covers:"
     assert verdict(guard("default", denied), search, tool="Bash") == Verdict(
         "ask", f"{why} deny Read(.env)", "rule", doubt=True
     )

@@ -66,7 +66,7 @@ def test_always_for_the_browser_is_its_host_and_for_a_search_any() -> None:
     browser = Use("Browser", (click,), "/w")
     search = Use("WebSearch", (Access("net", "a web search for x"),), "/w")
     assert always(GUARD, browser) == ("Browser(domain:localhost)",)
-    assert effects(browser, None) == ('reaches http://localhost:3000/a to click button "Buy"',)
+    assert effects(browser, None) == ('connects to http://localhost:3000/a to click button "Buy"',)
     assert always(GUARD, search) == ("WebSearch",)
     assert judge(
         Guard(folders=("/w",), rules=(parse("WebSearch(x)", "allow"),)), search
@@ -85,11 +85,11 @@ def test_effects_say_what_changes_what_is_unknown_and_what_holds_it_back() -> No
     assert effects(line("rm /srv/b a"), cage) == (
         "changes /srv/b",
         "changes /w/a",
-        "sandbox: may change only the workspace and /srv/b; no network",
+        "sandbox: can change only the workspace and /srv/b; no network",
     )
     assert effects(line("./x"), None) == (
-        "runs x, which may do more than can be told",
-        "no sandbox: it may touch anything that you may",
+        "runs x (effects unknown)",
+        "no sandbox: full access to your files and the network",
     )
 
 
@@ -114,7 +114,7 @@ def test_no_rule_is_offered_for_what_runs_its_input(source: str, reader: str) ->
     use = line(f"{source} | {reader}")
     assert judge(GUARD, use).effect == "ask"
     assert always(GUARD, use, WALLS) == ()
-    told = "runs whatever the server sends" if "curl" in source else "whatever it is given as input"
+    told = "runs code that a server sends" if "curl" in source else "runs code from its input"
     assert told in effects(use, WALLS)[0]
 
 
@@ -124,7 +124,7 @@ def test_no_rule_is_offered_for_what_runs_its_input(source: str, reader: str) ->
      ". <(curl https://a)"],
 )  # fmt: skip
 def test_code_from_a_server_is_told_however_it_reaches_a_shell(text: str) -> None:
-    assert effects(line(text), WALLS)[0] == "DANGER: runs whatever the server sends"
+    assert effects(line(text), WALLS)[0] == "DANGER: runs code that a server sends"
     assert always(GUARD, line(text), WALLS) == ()
 
 

@@ -151,7 +151,7 @@ def test_loops_in_loops_are_bounded(depth: int) -> None:
 
 def test_work_over_the_limit_is_asked_about_with_what_was_found_so_far() -> None:
     plan = shell.plan("ls; " * 3_000, cwd="/w")
-    assert plan.unclear == "it is too complex to judge"
+    assert plan.unclear == "it is too complex to analyze"
     assert [step.name for step in plan.steps] == ["ls"]
     assert verdict("ls; " * 3_000).effect == "ask"
 

@@ -489,17 +489,17 @@ BAD = [
     (
         '{"permissions": {"deny": [\n"Bash(echo \'hi)"]}}',
         ': permissions.deny (line 2) has a rule that cannot be enforced: "Bash(echo \'hi)": '
-        f"it opens a quote and never closes it, which no command that runs does\n  {RULES_ARE}",
+        f"it has an unclosed quote, so it can never match a command\n  {RULES_ARE}",
     ),
     (
         '{"permissions": {"ask": [\n"Bash(r\\u200bm:*)"]}}',
         ": permissions.ask (line 2) has a rule that cannot be enforced: 'Bash(r\\u200bm:*)': "
-        f"it has a character that cannot be seen (U+200B)\n  {RULES_ARE}",
+        f"it has an invisible character (U+200B)\n  {RULES_ARE}",
     ),
     (
         '{"permissions": {"deny": ["Read(~bob/x)"]}}',
         ": permissions.deny (line 1) has a rule that cannot be enforced: 'Read(~bob/x)': "
-        f"~ stands for your own home only; write the path as //home/name/...\n  {RULES_ARE}",
+        f"~ means your own home only; write the path as //home/name/...\n  {RULES_ARE}",
     ),
     (
         '{"sandbox": {"filesystem": {"denyRead": ["/a/**",\n "/b/*.pem"]}}}',
@@ -540,9 +540,9 @@ def test_rules_that_do_less_than_they_seem_to_are_told(places: Places) -> None:
     path = places.write("user", json.dumps({"permissions": {"deny": rules}}, indent=1))
     place = f"{path}: permissions.deny (line"
     assert places.load().notices == (
-        f"{place} 4): Bsh(rm:*) is a rule about Bsh, which is no tool",
-        f"{place} 5): Write(a) holds for Write alone; Edit(a) holds for every tool",
-        f"{place} 6): Glob(b) holds for Glob alone; Read(b) holds for every tool",
+        f"{place} 4): Bsh(rm:*) names the tool Bsh, which does not exist",
+        f"{place} 5): Write(a) applies to Write only; Edit(a) applies to every tool",
+        f"{place} 6): Glob(b) applies to Glob only; Read(b) applies to every tool",
         f"{place} 7): Read(/etc/passwd) means a path below {places.home.path}; "
         "write //etc/passwd for an absolute path",
     )

@@ -182,7 +182,7 @@ def test_rules_are_listed_with_who_said_them_and_an_answer_can_be_forgotten(
         assert [rule.text for rule in agent.permissions.guard.rules] == ["Bash(rm:*)"]
         assert trust.remembered(home, trust.root(options.cwd)) == ()
         again = await obey(desk, "/permissions forget Bash(make:*)")
-        assert str(again).startswith("No answer of yours here allows 'Bash(make:*)'")
+        assert str(again).startswith("No saved answer allows 'Bash(make:*)'")
         assert await obey(desk, "/permissions mode plan") == "The mode is plan."
         assert agent.permissions.guard.mode == "plan"
 
@@ -259,7 +259,7 @@ def test_settings_are_told_with_who_decided_them(options: Options) -> None:
     assert "tui.vim" not in some
     assert isinstance(one, str)
     assert one.split("\n")[1].split() == ["tui.vim", "false", "default"]
-    assert wrong == "There is no setting 'tui.vin'\n  Did you mean tui.vim?"
+    assert wrong == "Unknown setting 'tui.vin'\n  Did you mean tui.vim?"
 
 
 def test_a_conversation_is_written_as_a_document_and_nothing_is_overwritten(

@@ -58,7 +58,7 @@ def test_a_line_after_a_hash_is_remembered_and_can_be_taken_back(options: Option
     assert undone is not None
     assert "-Deploys happen on Tuesdays" in undone
     assert left is not None
-    assert left.startswith("Nothing is remembered here yet.")
+    assert left.startswith("No memories here yet.")
 
 
 @pytest.mark.parametrize(
@@ -78,6 +78,6 @@ def test_a_wrong_word_or_name_is_told_with_what_there_is(options: Options) -> No
 def test_secrets_typed_after_a_hash_are_not_kept(options: Options) -> None:
     refused, left = answers(options, "# the password is hunter2", "/memory")
     assert refused is not None
-    assert "seems to hold a secret" in refused
+    assert "seems to contain a secret" in refused
     assert left is not None
-    assert left.startswith("Nothing is remembered")
+    assert left.startswith("No memories here yet.")

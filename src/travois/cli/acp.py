@@ -16,15 +16,17 @@ from travois.terminal.tables import Commands, command
 from travois.tui.slash_commands import afresh
 
 MORE = """\
-An editor starts this; docs/acp.md has the settings for some. Flags of `travois` itself hold for
-all sessions: travois acp --model anthropic/claude-opus-5-5 --permission-mode accept-edits
+Your editor starts this command; docs/acp.md has the settings for several editors. Session flags
+apply to every session: travois acp --model anthropic/claude-opus-5-5 --permission-mode accept-edits
 """
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 def register_acp(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "acp", what="serve an editor over standard input and output", more=MORE)
+    top = command(
+        commands, "acp", what="serve an editor over the Agent Client Protocol (stdio)", more=MORE
+    )
     shared(top)
     top.set_defaults(run=run)
 

@@ -1,4 +1,4 @@
-"""`travois exec`: one task, asked for with Codex's words, so that programs for it drive Travois."""
+"""`travois exec`: run one task with the command line of `codex exec`."""
 
 from __future__ import annotations
 
@@ -15,46 +15,54 @@ from travois.providers.options import LEVELS
 from travois.terminal.tables import Commands, command, warn
 
 MORE = """\
-  travois exec --json "fix the failing test"     the lines of --output-format codex-json
-  travois exec resume ID "and the next one"      go on with a session; --last for the last one here
-  git diff | travois exec -                      standard input is the prompt, or comes before it
+  travois exec --json "fix the failing test"     print JSON lines, as --output-format codex-json
+  travois exec resume ID "and the next one"      resume a session; --last for the last one here
+  git diff | travois exec -                      read the prompt, or text before it, from stdin
 
-For programs that were written for Codex, such as those that use @openai/codex-sdk (docs/sdk.md).
-Models are named as everywhere in Travois. Other flags of Codex have no effect.
+For programs written for Codex, such as those using @openai/codex-sdk (docs/sdk.md). Model names are
+those of Travois. Other Codex flags have no effect.
 """
 SANDBOXES = {
     "read-only": ("--permission-mode", "plan"),
     "workspace-write": ("--permission-mode", "auto"),
     "danger-full-access": ("--permission-mode", "bypass", "--no-sandbox"),
 }
-"""What Codex lets commands do, as the mode that comes nearest and allows no more."""
+"""The permission mode for each Codex sandbox: the nearest that allows no more."""
 SETTLED = ("approval_policy",)
-"""Keys that mean nothing and need no word: nobody is asked here."""
+"""Config keys that are ignored without a warning: `exec` never asks."""
 IDLE = ("thread-source", "cyber-access-program", "color")
 """Flags that mean nothing here."""
 
 
 def register_exec(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "exec", what="one task, asked for as one asks Codex", more=MORE)
+    top = command(
+        commands, "exec", what="run one task with the command line of `codex exec`", more=MORE
+    )
     add = top.add_argument
-    add("words", nargs="*", metavar="[resume ID] PROMPT", help="what to do; - or none: stdin")
+    add("words", nargs="*", metavar="[resume ID] PROMPT", help="the task; - or nothing reads stdin")
     add("--json", "--experimental-json", action="store_true", help="one JSON object per line")
-    add("-m", "--model", default="", metavar="NAME", help="provider/id, or an id of the catalogue")
-    add("-s", "--sandbox", default="", choices=SANDBOXES, help="plan, auto, or bypass")
-    add("-C", "--cd", default="", metavar="DIR", help="the folder to work in")
-    add("--add-dir", action="append", default=[], metavar="DIR", help="more folders to work in")
-    add("-i", "--image", action="append", default=[], metavar="FILE", help="shown to the model")
-    add("--output-schema", default="", metavar="FILE", help="the form that the answer must have")
-    add("--ephemeral", action="store_true", help="keep nothing after the end")
-    add("--last", action="store_true", help="with resume: the last session of this folder")
+    add(
+        "-m",
+        "--model",
+        default="",
+        metavar="NAME",
+        help="provider/id, or an id from `travois models`",
+    )
+    add("-s", "--sandbox", default="", choices=SANDBOXES, help="maps to mode plan, auto or bypass")
+    add("-C", "--cd", default="", metavar="DIR", help="folder to work in")
+    add("--add-dir", action="append", default=[], metavar="DIR", help="another folder to work in")
+    add("-i", "--image", action="append", default=[], metavar="FILE", help="attach an image")
+    add("--output-schema", default="", metavar="FILE", help="JSON schema of the final answer")
+    add("--ephemeral", action="store_true", help="do not save the session")
+    add("--last", action="store_true", help="with resume: use the last session of this folder")
     _idle(top)
     top.set_defaults(run=run, effort="")
 
 
 def _idle(top: ArgumentParser) -> None:
-    """Flags that mean little or nothing here."""
-    what = "left aside, with a word about it"
+    """Add flags that have little or no effect here."""
+    what = "ignored, with a warning"
     top.add_argument("-c", "--config", action="append", default=[], metavar="KEY=VALUE", help=what)
     top.add_argument("--skip-git-repo-check", action="store_true", help=SUPPRESS)
     for name in IDLE:
@@ -66,7 +74,9 @@ def run(args: Namespace) -> int:
     for notice in _settle(args):
         warn(f"{notice} has no effect in Travois and is ignored")
     for image in _unseen(args):
-        warn(f"{image} is outside the folders to work in and is not shown: --add-dir its folder")
+        warn(
+            f"{image} is outside the workspace and was not attached; add its folder with --add-dir"
+        )
     words = list(_words(args))
     if args.cd:
         _enter(args.cd)
@@ -88,22 +98,22 @@ def _settle(args: Namespace) -> Iterator[str]:
 
 
 def _effort(told: str) -> str:
-    """The effort that Codex's word means; none if we have no such."""
+    """Return the effort that Codex's word means; none if we have no such."""
     return "low" if told == "minimal" else told if told in LEVELS else ""
 
 
 def _unseen(args: Namespace) -> Iterator[str]:
-    """The images that may not be looked at; raises `Fault` for one that is not there."""
+    """Yield the images that may not be looked at; raises `Fault` for one that is not there."""
     folders = [os.path.realpath(folder) for folder in (args.cd or ".", *args.add_dir)]
     for image in args.image:
         if not os.path.isfile(image):
-            raise Fault(f"There is no image {image}")
+            raise Fault(f"Image {image} does not exist")
         if not any(inside(os.path.realpath(image), folder) for folder in folders):
             yield image
 
 
 def _words(args: Namespace) -> Iterator[str]:
-    """The same in words of our own; paths are meant from where we stand."""
+    """Yield the same in words of our own; paths are meant from where we stand."""
     yield from ("-p", "--output-format", "codex-json" if args.json else "text")
     yield from SANDBOXES.get(args.sandbox, ())
     yield from ("--model", args.model) if args.model else ()
@@ -124,7 +134,7 @@ def _words(args: Namespace) -> Iterator[str]:
 
 def _session(asked: list[str]) -> str:
     if not asked[1:]:
-        raise Fault("resume takes the id of a session", fix="--last goes on with the last one.")
+        raise Fault("resume needs a session id", fix="Or use --last for the last session.")
     return asked[1]
 
 
@@ -132,11 +142,11 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Fault(f"{path} cannot be read", why=str(error)) from None
+        raise Fault(f"Cannot read {path}", why=str(error)) from None
 
 
 def _enter(folder: str) -> None:
     try:
         os.chdir(folder)
     except OSError as error:
-        raise Fault(f"{folder} is not a folder to work in", why=str(error)) from None
+        raise Fault(f"Cannot work in {folder}", why=str(error)) from None

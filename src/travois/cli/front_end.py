@@ -1,4 +1,4 @@
-"""Which front end a conversation gets: the screen, only lines, or none at all."""
+"""The choice of front end: full screen, plain lines, or print mode."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from argparse import Namespace
 
 from travois.commands.flags import chosen
 from travois.compose.session import prepare
-from travois.tui import start
-from travois.tui.line_mode import talk as talk_in_lines
+from travois.tui import line_mode, start
 
 
 def talk(args: Namespace) -> int:
@@ -19,9 +18,7 @@ def talk(args: Namespace) -> int:
 
         return once(args)
     if args.plain or not start.able(os.environ):
-        from travois.tui.line_mode import talk
-
-        return talk(args)
+        return line_mode.talk(args)
     if not start.early(sys.argv[1:], os.environ):
         start.paint(os.environ)
     try:
@@ -36,7 +33,7 @@ def _on_screen(args: Namespace) -> int:
     taste = prepare(options)[1].settings.tui
     if taste.plain:
         start.unpaint()
-        return talk_in_lines(args)
+        return line_mode.talk(args)
     from travois.tui.app import talk
 
     return talk(args.prompt or "", options, taste)

@@ -1,4 +1,4 @@
-"""`travois inspect`: a page on this machine to look inside a session."""
+"""`travois inspect`: a local web page to inspect a session."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from travois.inspector.api import Shelf
 from travois.terminal.tables import Commands, command, say
 
 MORE = """\
-The page shows every request and what the model saw in it, what filled the window, what the cache
-read and missed and why, what it cost, what compactions took away, decisions, hooks and agents. It
-follows a session that is open elsewhere. Nothing leaves this machine and nothing can be changed.
+The page shows every request with what the model saw, what fills the context window, prompt cache
+reads and misses with their causes, cost, compactions, permission decisions, hooks and subagents. It
+follows a running session live. It is read-only, and nothing leaves this machine.
 
-It ends with Ctrl-C. Over SSH, forward the port: ssh -L 8123:127.0.0.1:8123 HOST, with --port 8123.
+Stop it with Ctrl-C. Over SSH, use --port 8123 and forward it: ssh -L 8123:127.0.0.1:8123 HOST
 """
 
 
 def register_inspect(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "inspect", what="look inside a session in the browser", more=MORE)
-    about = "id, beginning of an id, or name; default: the last one of this folder"
+    top = command(commands, "inspect", what="inspect a session in the browser", more=MORE)
+    about = "session id, id prefix or name (default: the last one of this folder)"
     top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
-    top.add_argument("--port", type=int, default=0, metavar="N", help="default: any that is free")
-    top.add_argument("--no-open", action="store_true", help="only print the address")
-    top.add_argument("--json", action="store_true", help="what the page is made of, as JSON")
+    top.add_argument(
+        "--port", type=int, default=0, metavar="N", help="port to listen on (default: any free one)"
+    )
+    top.add_argument(
+        "--no-open", action="store_true", help="print the address, do not open the browser"
+    )
+    top.add_argument("--json", action="store_true", help="print the data of the page as JSON")
     top.set_defaults(run=run_inspect)
 
 
@@ -50,7 +54,7 @@ def run_inspect(args: Namespace) -> int:
     except ImportError as error:
         raise Fault(
             "The page needs packages that are not installed",
-            why=f"there is no {error.name}",
+            why=f"{error.name} is missing",
             fix="pip install 'travois[web]'",
         ) from error
     home, _ = here()
@@ -58,7 +62,7 @@ def run_inspect(args: Namespace) -> int:
     with server.listen(args.port) as door:
         port = door.getsockname()[1]
         place = f"http://127.0.0.1:{port}/{keys.path}/enter?token="
-        say(f"{place}{keys.printed}{goal}\nCtrl-C ends it.")
+        say(f"{place}{keys.printed}{goal}\nPress Ctrl-C to stop.")
         sys.stdout.flush()
         if not args.no_open and has_screen(os.environ):
             webbrowser.open(f"{place}{keys.opened}{goal}")
@@ -67,7 +71,7 @@ def run_inspect(args: Namespace) -> int:
 
 
 def has_screen(environ: Mapping[str, str]) -> bool:
-    """Whether a browser that we start would be seen by whoever sits here."""
+    """Return whether the user would see a browser that we start."""
     if any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY")):
         return False
     return sys.platform == "darwin" or bool(
@@ -76,7 +80,7 @@ def has_screen(environ: Mapping[str, str]) -> bool:
 
 
 def _session(text: str) -> str:
-    """The session that was named; else the last one of this folder, if there is one."""
+    """Return the session that was named; else the last one of this folder, if there is one."""
     try:
         return picked(text)[1].id
     except Fault:

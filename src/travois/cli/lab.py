@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
+import anyio
 import msgspec
 
 from travois.compose.options import Options
@@ -29,99 +30,105 @@ from travois_lab import server
 from travois_lab.demo import account, scratch
 from travois_lab.demo.guide import Tour
 from travois_lab.demo.lines import Guided
+from travois_lab.demo.tour import Pace, pace, script
 from travois_lab.dialects import DIALECTS
 from travois_lab.recording import Recorder, Replay, load_recording
 from travois_lab.report import broken, ledger_json, render, summary
-from travois_lab.server import serving
+from travois_lab.server import options, serving
 from travois_lab.trajectory import load_trajectory
 from travois_lab.world import World
 
 if TYPE_CHECKING:
-    from travois_lab.demo.tour import Pace
     from travois_lab.http import Answer
     from travois_lab.server import Api
-    from travois_lab.world import World
 
 
 PORT = 8899
 LAB_HELP = """\
-  travois lab serve                      echo, on port 8899
+  travois lab serve                      start an echo model on port 8899
   ANTHROPIC_BASE_URL=http://127.0.0.1:8899 your-agent
-  travois lab report                     what its requests cost, and where its cache broke
+  travois lab report                     show cost per request, and prompt cache breaks
 
-docs/lab.md teaches it in five minutes.
+docs/lab.md is a five-minute introduction.
 """
 SERVE = """\
-Without a script the model echoes. A script is a JSON list of turns, or the name of a persona:
+Without a script the model echoes the prompt. A script is a JSON list of turns, or a persona:
 lab-echo, lab-tool-loop:N, lab-parallel:K, lab-summarizer, lab-forgetful, lab-adversary, lab-lazy,
-lab-refuser; a request for a model of such a name gets that persona whatever the script says.
+lab-refuser. A request for a model with such a name always gets that persona.
 
-Profiles: strict (as the real API), lenient (unknown fields and changed histories pass), or the
+Profiles: strict (like the real API), lenient (accepts unknown fields and changed histories), or the
 server whose chat completions to imitate: openai, openrouter, mistral, deepseek, groq, ollama,
 llamacpp, vllm, lmstudio, gemini, xai, kimi, glm, cerebras, qwen, copilot.
 
-When stopped it prints the report, and ends with 1 if a request was invalid or changed its history.
+When stopped, it prints the report. Exit code 1: a request was invalid or changed its history.
 """
 REPORT = """\
-Reads the ledger of a running lab, or the file that `serve --ledger` wrote. Each line is one
-request: its bytes, the tokens read from cache, written to it and plain, its cost, and whether it
-begins with the whole of the request before it. What broke is named to the byte below. It ends with
-1 if anything did.
+Reads the ledger of a running lab, or a file written by `serve --ledger`. Each line is one request:
+bytes; tokens read from the cache, written to it, and uncached; cost; and whether it extends the
+request before it. Below, each cache break is located to the byte. Exit code 1: something broke.
 """
 REPLAY = """\
-FILE is what `travois lab record` wrote, or a recorded session (traj/1), whose assistant turns are
-then played to whatever agent asks.
+FILE is a recording from `travois lab record`, or a recorded session (traj/1) whose assistant turns
+are replayed to any agent.
 
 Matching: sequence (the nth request gets the nth answer), canonical (the request that is equal as
-JSON), bytes (the nth request must be the nth to the byte; the first difference is told).
+JSON), bytes (the nth request must match byte for byte; the first difference is reported).
 """
 
 
 def register_lab(commands: Commands) -> None:
     """Add the command and those below it."""
-    top = command(commands, "lab", what="a local API simulator to test agents with", more=LAB_HELP)
+    top = command(commands, "lab", what="a local API simulator for testing agents", more=LAB_HELP)
     below = top.add_subparsers(metavar="command", title="commands", required=True)
-    _serve(command(below, "serve", what="simulate the providers on this machine", more=SERVE))
-    _report(command(below, "report", what="print what the requests of a lab cost", more=REPORT))
-    _record(command(below, "record", what="pass requests on to a provider and write them down"))
-    _replay(command(below, "replay", what="answer as a recording did", more=REPLAY))
+    _serve(command(below, "serve", what="simulate a provider on this machine", more=SERVE))
+    _report(
+        command(below, "report", what="report the requests of a lab and their cost", more=REPORT)
+    )
+    _record(command(below, "record", what="forward requests to a provider and record them"))
+    _replay(command(below, "replay", what="replay a recording", more=REPLAY))
 
 
 def _serve(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--script", default=None, metavar="FILE|PERSONA", help="what the model says"
+        "--script", default=None, metavar="FILE|PERSONA", help="what the model answers"
     )
-    parser.add_argument("--profile", default="strict", metavar="NAME", help="whom to imitate")
+    parser.add_argument("--profile", default="strict", metavar="NAME", help="API to imitate")
     parser.add_argument("--faults", default="", metavar="FILE", help="a JSON list of fault rules")
     parser.add_argument(
-        "--ledger", default="", metavar="FILE", help="write the ledger here at the end"
+        "--ledger", default="", metavar="FILE", help="write the ledger to this file at the end"
     )
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free one")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free port")
     parser.set_defaults(run=run_serve)
 
 
 def _report(parser: ArgumentParser) -> None:
     default = f"http://127.0.0.1:{PORT}"
     parser.add_argument(
-        "source", nargs="?", default=default, metavar="URL|FILE", help="whose ledger"
+        "source",
+        nargs="?",
+        default=default,
+        metavar="URL|FILE",
+        help="a running lab, or a ledger file",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.set_defaults(run=run_report)
 
 
 def _record(parser: ArgumentParser) -> None:
-    parser.add_argument("--upstream", required=True, metavar="URL", help="the provider")
-    parser.add_argument("--out", default="recording.jsonl", metavar="FILE", help="where to write")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free one")
+    parser.add_argument("--upstream", required=True, metavar="URL", help="URL of the provider")
+    parser.add_argument("--out", default="recording.jsonl", metavar="FILE", help="file to write")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free port")
     parser.set_defaults(run=run_record)
 
 
 def _replay(parser: ArgumentParser) -> None:
     modes = ("sequence", "canonical", "bytes")
-    parser.add_argument("file", metavar="FILE", help="a recording, or a recorded session")
-    parser.add_argument("--match", default="sequence", choices=modes, help="which answer to give")
-    parser.add_argument("--timing", action="store_true", help="wait as long as the provider did")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free one")
+    parser.add_argument("file", metavar="FILE", help="a recording or a recorded session")
+    parser.add_argument(
+        "--match", default="sequence", choices=modes, help="how to choose the answer"
+    )
+    parser.add_argument("--timing", action="store_true", help="reproduce the recorded delays")
+    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free port")
     parser.set_defaults(run=run_replay)
 
 
@@ -130,8 +137,6 @@ def _replay(parser: ArgumentParser) -> None:
 
 def run_serve(args: Namespace) -> int:
     """Serve until interrupted, then report."""
-    from travois_lab.server import options
-
     given = {"time": "real", **profile(args.profile), "faults": _rules(args.faults)}
     world = World(args.script, options(**given))
     _run(world, port=args.port)
@@ -139,14 +144,14 @@ def run_serve(args: Namespace) -> int:
 
 
 def profile(name: str) -> dict[str, object]:
-    """The options behind a profile's name."""
+    """Return the options behind a profile's name."""
     if name == "strict":
         return {}
     if name == "lenient":
         return {"strict": False, "enforced_binding": False}
     if name not in DIALECTS:
         known = ", ".join(("strict", "lenient", *DIALECTS))
-        raise Fault(f"There is no profile {name!r}", fix=f"Known: {known}.")
+        raise Fault(f"Unknown profile {name!r}", fix=f"Use one of: {known}.")
     return {"dialect": name}
 
 
@@ -162,14 +167,10 @@ def _rules(path: str) -> list[Any]:
 
 
 def _run(world: World, *, port: int, reply: Answer | None = None) -> None:
-    import anyio
-
     anyio.run(_until_interrupted, world, port, reply)
 
 
 async def _until_interrupted(world: World, port: int, reply: Answer | None) -> None:
-    import anyio
-
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serving(world, port=port, reply=reply) as api:
             _announce(api)
@@ -245,8 +246,6 @@ def run_record(args: Namespace) -> int:
 
 def run_replay(args: Namespace) -> int:
     """Answer from a recording until interrupted."""
-    from travois_lab.server import options
-
     if args.file.endswith(".gz") or _is_session(args.file):
         world = World(load_trajectory(args.file), options(time="real"))
         _run(world, port=args.port)
@@ -271,11 +270,11 @@ def _is_session(path: str) -> bool:
 
 
 DEMO_HELP = """\
-The real program in a scratch repository: real tools, a real question, a real compaction, a memory
-kept and recalled, and the page to look inside. Only the model is an actor with a script. It needs
-no key and no network, and touches nothing of yours. Enter goes on, Ctrl-C leaves.
+The real program in a scratch repository: real tools, a permission question, a compaction, a memory
+saved and recalled, and the inspector. Only the model is scripted. It needs no key and no network,
+and changes none of your files. Enter continues, Ctrl-C exits.
 
-  travois demo --auto              plays by itself, for recordings and builds
+  travois demo --auto              play by itself, for recordings and CI
   travois demo --auto --speed 4    four times as fast
 """
 
@@ -284,16 +283,14 @@ def register_demo(commands: Commands) -> None:
     """Add the command."""
     top = command(commands, "demo", what="a one-minute tour: no key, no network", more=DEMO_HELP)
     top.add_argument("--auto", action="store_true", help="play by itself")
-    top.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="so many times as fast")
-    top.add_argument("--plain", action="store_true", help="lines only")
-    top.add_argument("--keep", action="store_true", help="leave the scratch repository there")
+    top.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="play N times as fast")
+    top.add_argument("--plain", action="store_true", help="plain lines")
+    top.add_argument("--keep", action="store_true", help="keep the scratch repository")
     top.set_defaults(run=run_demo)
 
 
 def run_demo(args: Namespace) -> int:
     """Give the tour, then the account of it."""
-    from travois_lab.demo.tour import pace, script
-
     own = pace(args.speed) if args.auto or not sys.stdin.isatty() else None
     with _folder(keep=args.keep) as folder:
         shop = scratch.move_into(folder)
@@ -305,15 +302,13 @@ def run_demo(args: Namespace) -> int:
             if finished:
                 account.give(api, own)
             else:
-                say(f"You left the tour. Nothing of yours was touched.\n\n{account.NEXT}")
+                say(f"You left the tour. None of your files were changed.\n\n{account.NEXT}")
             return code
 
 
 def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, bool]:
-    """The exit code, and whether it went on to the end."""
+    """Return the exit code, and whether it went on to the end."""
     if plain or not start.able(os.environ):
-        import anyio
-
         guided = Guided(pace)
         anyio.run(converse, options, guided)
         return 0, guided.finished
@@ -324,7 +319,7 @@ def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, boo
 
 @contextmanager
 def _folder(*, keep: bool) -> Generator[Path]:
-    """A folder that is gone afterwards, unless it is to be kept."""
+    """Create a folder for the demo, and remove it afterwards unless it is kept."""
     folder, environ = Path(mkdtemp(prefix="travois-demo-")).resolve(), dict(os.environ)
     _heed_signals()
     try:
@@ -333,13 +328,13 @@ def _folder(*, keep: bool) -> Generator[Path]:
         os.chdir(folder.parent)
         os.environ.update(environ)
         if keep:
-            say(f"\nThe scratch repository stays in {folder}")
+            say(f"\nThe scratch repository is kept in {folder}")
         else:
             rmtree(folder, ignore_errors=True)
 
 
 def _heed_signals() -> None:
-    """Let nobody end us before the folder is gone."""
+    """Exit on signals, so that the folder is removed."""
 
     def leave(number: int, frame: FrameType | None) -> None:
         sys.exit(128 + number)

@@ -1,10 +1,11 @@
-"""The command line."""
+"""The entry point: dispatch of commands, background runs and error reports."""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
+import termios
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from errno import EIO
@@ -19,8 +20,8 @@ from travois.core.errors import Fault
 from travois.permissions.masking import mask_text
 from travois.permissions.secrets import secrets
 from travois.sessions import blobs
-from travois.sessions import home as homes
 from travois.sessions.home import locate
+from travois.terminal.tables import say_json
 from travois.version import __version__
 
 # When we are wrong: a file that says how, and a line that says where it is.
@@ -59,14 +60,14 @@ def detach(argv: list[str], args: Namespace) -> int:
     import subprocess
 
     if args.print or not args.prompt:
-        raise Fault("--bg begins one task and returns", fix="Give it a prompt, and leave -p out.")
+        raise Fault("--bg starts one task in the background", fix="Give a prompt, and omit -p.")
     if args.latest or args.no_session_persistence:
-        raise Fault("--bg needs a session to find again", fix="Name it with -r, or begin one.")
+        raise Fault("--bg needs a saved session", fix="Choose one with -r, or start a new one.")
     named = args.session_id or (args.resume if not args.fork_session else "")
     id = named or str(uuid4())
     words = ["-p", *(() if named else ("--session-id", id))]
     words += [word for word in argv if word not in FLAGS]
-    folder = homes.locate(os.environ).prepare().path / "background"
+    folder = locate(os.environ).prepare().path / "background"
     folder.mkdir(mode=0o700, exist_ok=True)
     file = "".join(char if char.isalnum() or char == "-" else "_" for char in id)
     with (folder / f"{file}.txt").open("ab") as said:
@@ -78,8 +79,8 @@ def detach(argv: list[str], args: Namespace) -> int:
             start_new_session=True,
         )
     sys.stdout.write(f"{id}\n")
-    told = f"process {child.pid} works on it and says into {said.name} what comes of it"
-    complain(f"travois: {told}; then `travois -r {id}` goes on\n")
+    told = f"running in process {child.pid}; output goes to {said.name}"
+    complain(f"travois: {told}. Resume with `travois -r {id}`\n")
     return 0
 
 
@@ -99,13 +100,13 @@ def run(argv: Sequence[str]) -> int:
         return _explain(error, wants_json=wants_json)
     except SystemExit as stop:
         if wants_json and stop.code == 2:
-            _say_error("The command line is wrong", why="standard error says how")
+            _say_error("Invalid command line", why="details are on standard error")
         raise
     return code
 
 
 def _wants_json(argv: Sequence[str]) -> bool:
-    """Whether a command was asked for JSON. `exec` has a format of its own for errors."""
+    """Return whether a command was asked for JSON. `exec` has a format of its own for errors."""
     words = [*argv]
     own = words[: words.index("--")] if "--" in words else words
     return words[:1] != ["exec"] and words[:1] != [] and words[0] in COMMANDS and "--json" in own
@@ -113,8 +114,6 @@ def _wants_json(argv: Sequence[str]) -> bool:
 
 def _say_error(what: str, *, why: str = "", fix: str = "") -> None:
     """Print an error as JSON: a program that asked for JSON gets nothing else."""
-    from travois.terminal.tables import say_json
-
     say_json({"error": {"what": what, "why": why, "fix": fix}})
 
 
@@ -148,12 +147,12 @@ def _complain(text: str) -> None:
 
 
 def _abandon_output() -> None:
-    """Whoever read our output is gone: let nothing try to flush to them."""
+    """Replace output that nobody reads any more, so that nothing flushes to it."""
     sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - open as long as we live
 
 
 def _is_hung_up() -> bool:
-    """Whether the terminal that one of our streams belongs to was closed.
+    """Return whether the terminal of one of our streams was closed.
 
     A terminal says EIO to everything then; a disk that says it is another matter.
     """
@@ -161,8 +160,6 @@ def _is_hung_up() -> bool:
 
 
 def _lost_terminal(number: int) -> bool:
-    import termios
-
     try:
         if not stat.S_ISCHR(os.fstat(number).st_mode):
             return False
@@ -175,7 +172,7 @@ def _lost_terminal(number: int) -> bool:
 
 
 def _innermost(error: BaseException) -> BaseException:
-    """What was raised in a task group comes in a group of its own."""
+    """Return the first exception inside nested exception groups."""
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     return _innermost(inner[0]) if inner else error
 
@@ -199,14 +196,10 @@ def _run(argv: list[str]) -> int:
 
 def _spoken(options: Namespace) -> int:
     """Do one task, or talk."""
-    if options.init_only:
-        from travois.headless.print_mode import set_up
+    if options.init_only or options.print:
+        from travois.headless.print_mode import once, set_up
 
-        return set_up(options)
-    if options.print:
-        from travois.headless.print_mode import once
-
-        return once(options)
+        return set_up(options) if options.init_only else once(options)
     from travois.cli.front_end import talk
 
     return talk(options)
@@ -219,7 +212,7 @@ def _help(words: list[str]) -> int:
         return 0
     _refuse_typo(words)
     if words[0] not in COMMANDS:
-        raise Fault(f"There is no command {words[0]!r}", fix="`travois help` lists the commands.")
+        raise Fault(f"Unknown command {words[0]!r}", fix="`travois help` lists the commands.")
     return _command([*words, "--help"])
 
 
@@ -233,15 +226,17 @@ def _refuse_typo(argv: list[str]) -> None:
     swapped = [name for name in COMMANDS if sorted(name) == sorted(word.lower())]
     if near := nearest(word.lower(), (*COMMANDS, "help")) or "".join(swapped[:1]):
         fix = f"To send the word as a prompt: travois -p {word}"
-        raise Fault(f"There is no command {word!r}. Did you mean `travois {near}`?", fix=fix)
+        raise Fault(f"Unknown command {word!r}. Did you mean `travois {near}`?", fix=fix)
 
 
 def _stand() -> None:
-    """Everything here begins at the current folder."""
+    """Check that the current folder exists."""
     try:
         os.getcwd()
     except FileNotFoundError:
-        raise Fault("The current folder no longer exists", fix="Change to another one.") from None
+        raise Fault(
+            "The current folder no longer exists", fix="Change to another folder."
+        ) from None
 
 
 def _module(command: str) -> ModuleType:
@@ -251,7 +246,9 @@ def _module(command: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "travois_lab":
             raise
-        raise Fault("The lab is not installed", fix="Run: pip install 'travois[lab]'.") from None
+        raise Fault(
+            "The lab is not installed", fix="Install it: pip install 'travois[lab]'"
+        ) from None
 
 
 def _command(argv: list[str]) -> int:

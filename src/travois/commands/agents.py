@@ -1,4 +1,4 @@
-"""`travois agents`: the agents that a session started, what they do, and which kinds there are."""
+"""`travois agents`: list agent types, and watch the subagents of a session."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from travois.agents.agent_files import kinds
 from travois.agents.mailbox import Mailbox, members, teams
 from travois.commands.export import shown
 from travois.commands.sessions import here, report
+from travois.compose.dreaming import KIND, WHAT, nights, told
 from travois.compose.mail import STOP, post
 from travois.compose.options import Options
 from travois.compose.session import prepare
@@ -24,9 +25,8 @@ from travois.core.content import calls
 from travois.core.errors import Fault
 from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
 from travois.presentation.document import parts
-from travois.sessions import catalog as sessions
 from travois.sessions import lock
-from travois.sessions.catalog import find, newest
+from travois.sessions.catalog import find, folders, newest
 from travois.sessions.home import Home, locate
 from travois.sessions.log_file import NAME, Skipped, entries
 from travois.terminal.tables import (
@@ -43,12 +43,12 @@ from travois.terminal.tables import (
 
 FOLDER = "agents"
 AGENTS_HELP = """\
-  travois agents                     those of the last session of this folder, as a tree
-  travois agents SESSION             those of another one: its id, the beginning of it, or its name
-  travois agents show ID [SESSION]   what one of them said and did
-  travois agents tell ID TEXT        say something to one of the last session of this folder
-  travois agents stop ID             end one at its next step; its findings are reported
-  travois agents types               the kinds of agents there are, and which file describes them
+  travois agents                     subagents of the last session of this folder, as a tree
+  travois agents SESSION             of another session: id, id prefix or name
+  travois agents show ID [SESSION]   show what a subagent said and did
+  travois agents tell ID TEXT        send a message to a subagent of the last session
+  travois agents stop ID             stop a subagent at its next step; it reports what it has
+  travois agents types               list agent types and the files that define them
 """
 PRICED = 0.0005
 """Less than this many dollars is not shown."""
@@ -74,7 +74,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the log of one agent tells of it and of those that it started."""
+    """The log of one agent: its entries, spending, and the subagents it started."""
 
     entries: list[Entry]
     spent: Spent
@@ -84,11 +84,13 @@ class Told(msgspec.Struct, frozen=True):
 
 def register_agents(commands: Commands) -> None:
     """Add the command."""
-    what = "watch the agents that a session started"
+    what = "list agent types, and watch the subagents of a session"
     top = command(commands, "agents", what=what, more=AGENTS_HELP)
-    top.add_argument("words", nargs="*", metavar="...", help="a session; show, tell, stop, types")
     top.add_argument(
-        "--json", action="store_true", help="as JSON: one array; with show, one entry per line"
+        "words", nargs="*", metavar="...", help="a session, or show, tell, stop, types"
+    )
+    top.add_argument(
+        "--json", action="store_true", help="print a JSON array; with show, one JSON entry per line"
     )
     top.set_defaults(run=run_agents)
 
@@ -111,7 +113,9 @@ def run_agents(args: Namespace) -> int:
         case [session]:
             return show_tree(session, json=args.json)
         case _:
-            raise Fault("That is no use of `travois agents`", fix="See `travois agents --help`.")
+            raise Fault(
+                "Invalid arguments for `travois agents`", fix="See `travois agents --help`."
+            )
 
 
 def put(id: str, text: str, *, sender: str, json: bool) -> int:
@@ -121,7 +125,7 @@ def put(id: str, text: str, *, sender: str, json: bool) -> int:
     if json:
         say_json({"agent": id, "sent": "stop" if sender == STOP else "message"})
     else:
-        say(f"{id} gets it at its next step.")
+        say(f"{id} receives it at its next step.")
     return 0
 
 
@@ -135,13 +139,13 @@ def show_tree(session: str, *, json: bool) -> int:
     elif rows:
         say(table([HEADING, *map(_cells, rows)], right=(3, 4)))
     else:
-        say("This session has started no agents.")
+        say("This session has no subagents.")
     report(skipped)
     return 0
 
 
 def show_one(id: str, session: str, *, json: bool) -> int:
-    """Print what an agent said and did; what a fork took over from its parent is left out."""
+    """Print what an agent said and did, without what a fork inherited."""
     skipped: list[Skipped] = []
     told = entries(agent_folder(_session(session), id) / NAME, skipped)
     if json:
@@ -170,15 +174,13 @@ def show_types(*, json: bool) -> int:
 
 
 def tree(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
-    """The agents below a session, each before those that it started itself."""
+    """Yield the agents below a session, each before those that it started itself."""
     alive = lock.holder(session) is not None
     yield from _below(session, _told(session, Spent(), skipped), skipped, alive=alive)
 
 
 def _night(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
-    """The last night of a session's project, whichever session it ran beside."""
-    from travois.compose.dreaming import KIND, WHAT, nights, told
-
+    """Yield the last consolidation of a session's project."""
     for path in nights(_dreams(session))[:1]:
         night = told(path)
         parent = Told([], Spent(), {path.name: Spawned(path.name, KIND, WHAT)}, {})
@@ -188,7 +190,7 @@ def _night(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
 
 
 def _dreams(session: Path) -> Path:
-    """Where the nights of a session's project have their logs."""
+    """Return the folder with the consolidation logs of a session's project."""
     return session.parents[2] / "dreams" / session.parent.name
 
 
@@ -256,7 +258,7 @@ def _session(text: str) -> Path:
 
 
 def agent_folder(folder: Path, id: str) -> Path:
-    """The folder of an agent of this session, however deep."""
+    """Return the folder of an agent of this session, however deep."""
     waiting = _children(folder)
     while waiting:
         path = waiting.pop()
@@ -290,21 +292,23 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 MAIL_HELP = """\
-Addresses are session:ID (the beginning of the id is enough) and TEAM:NAME. A session is in a
-team by its setting mail.address, as in --settings '{"mail": {"address": "crew:ada"}}'.
-Who runs sees a message at the next step; for all others it waits.
+Addresses are session:ID (an id prefix is enough) and TEAM:NAME. A session joins a team with the
+setting mail.address, as in --settings '{"mail": {"address": "crew:ada"}}'.
+A running session sees a message at its next step; otherwise the message waits.
 """
 
 
 def register_mail(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "mail", what="write to other sessions", more=MAIL_HELP)
+    top = command(
+        commands, "mail", what="send messages to other sessions and teams", more=MAIL_HELP
+    )
     inner = top.add_subparsers(required=True)
-    send = command(inner, "send", what="leave a message for a session or a member of a team")
+    send = command(inner, "send", what="send a message to a session or a team member")
     send.add_argument("to", metavar="TO", help="session:ID or TEAM:NAME")
     send.add_argument("text", metavar="TEXT")
     send.set_defaults(run=run_send)
-    command(inner, "list", what="list what lies in mailboxes").set_defaults(run=run_list)
+    command(inner, "list", what="list waiting messages").set_defaults(run=run_list)
 
 
 def run_send(args: Namespace) -> int:
@@ -320,7 +324,7 @@ def run_send(args: Namespace) -> int:
 def run_list(args: Namespace) -> int:
     """List all mailboxes with mail in them."""
     rows = [row for address, box in _boxes(locate(os.environ)) for row in _rows(address, box)]
-    say(table([("FOR", "FROM", "SENT", "MESSAGE"), *rows]) if rows else "No mail waits.")
+    say(table([("FOR", "FROM", "SENT", "MESSAGE"), *rows]) if rows else "No messages.")
     return 0
 
 
@@ -328,7 +332,7 @@ def _boxes(home: Home) -> Iterator[tuple[str, Mailbox]]:
     for team in teams(home):
         for name in members(home, team):
             yield f"{team}:{name}", Mailbox(home.mail / team / name)
-    for folder in sessions.folders(home):
+    for folder in folders(home):
         yield f"session:{folder.name[:8]}", Mailbox(folder / "mail")
 
 

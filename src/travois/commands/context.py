@@ -1,4 +1,4 @@
-"""`travois context`: what is in the window, what was set aside, and how to get it back."""
+"""`travois context`, `cost`, `compact`, `audit` and `notes`: the context window of a session."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from travois import sdk
 from travois.commands.sessions import here, report
 from travois.compose.options import Options
 from travois.context.layers import Layers
@@ -50,16 +51,16 @@ from travois.settings.load import load
 from travois.terminal.tables import Commands, ago, clean, command, say, say_json, table
 
 CONTEXT_HELP = """\
-  travois context                      the last session of this folder, in one line
-  travois context --all                every block: source, tokens, cache, why it is there
-  travois context lost                 what compactions have set aside, and where it can be read
-  travois context lost --search WORDS  the lines of it that hold these words
-  travois context receipts             what each compaction did and cost
-  travois context undo                 take the last compaction back, and keep all said since
-  travois context undo 2               compaction 2, if no later one took its summary in
+  travois context                      summarize the last session of this folder in one line
+  travois context --all                list every block: source, tokens, cache, reason
+  travois context lost                 list what compactions removed, and the files that hold it
+  travois context lost --search WORDS  search those files
+  travois context receipts             show what each compaction did and cost
+  travois context undo                 undo the last compaction; later messages are kept
+  travois context undo 2               undo compaction 2, unless a later one includes its summary
 
-A session may follow: id, beginning of an id, or name. Sizes are estimates, scaled so that their sum
-is what the provider counted.
+Add a session id, id prefix or name for another session. Sizes are estimates, scaled so that their
+sum matches the provider's count.
 """
 ACTIONS = ("lost", "receipts", "undo")
 FOUND = 50
@@ -68,11 +69,16 @@ FOUND = 50
 def register_context(commands: Commands) -> None:
     """Add the command."""
     top = command(
-        commands, "context", what="see and steer what is in the window", more=CONTEXT_HELP
+        commands,
+        "context",
+        what="show what is in the context window, and restore what was compacted",
+        more=CONTEXT_HELP,
     )
     top.add_argument("words", nargs="*", metavar="lost|receipts|undo|ID", help="see below")
-    top.add_argument("--all", action="store_true", help="every block")
-    top.add_argument("--search", default="", metavar="WORDS", help="with lost: lines with these")
+    top.add_argument("--all", action="store_true", help="list every block")
+    top.add_argument(
+        "--search", default="", metavar="WORDS", help="with lost: only lines with these words"
+    )
     top.add_argument("--json", action="store_true", help="as JSON")
     top.set_defaults(run=run_context)
 
@@ -83,7 +89,7 @@ def run_context(args: Namespace) -> int:
     action = words.pop(0) if words and words[0] in ACTIONS else ""
     number = int(words.pop(0)) if action == "undo" and words and _small(words[0]) else 0
     if len(words) > 1:
-        raise Fault(f"{words[1]!r} is one word too many", fix="See `travois context --help`.")
+        raise Fault(f"Unexpected argument {words[1]!r}", fix="See `travois context --help`.")
     home, summary = picked(words[0] if words else "")
     if action == "undo":
         return _undo(home, summary, number, json=args.json)
@@ -96,7 +102,7 @@ def run_context(args: Namespace) -> int:
 
 
 def picked(text: str) -> tuple[Home, Summary]:
-    """The session of this id or name; if none is said, the last one of this folder."""
+    """Return the session with this id or name; by default the last one of this folder."""
     home, project = here()
     if text:
         return home, find(home, text, project=project)
@@ -104,7 +110,7 @@ def picked(text: str) -> tuple[Home, Summary]:
 
 
 def layers(home: Home) -> Layers:
-    """How the window is kept in bounds in this folder."""
+    """Return the context layers that the settings choose in this folder."""
     _, project = here()
     cwd = os.path.realpath(os.getcwd())
     return load(home, project.root, cwd=cwd, environ=os.environ).settings.context.layers
@@ -137,7 +143,7 @@ def _show(session: Session, chosen: Layers, args: Namespace) -> int:
 
 
 def line(session: Session, chosen: Layers, *, window: Window | None = None) -> str:
-    """The window in one line, and what its cache will do."""
+    """Return the window in one line, and what its cache will do."""
     model, now = _model(session), time.time()
     window = window or look(session.view, session.history(), cache=session.cache, now=now)
     limit = threshold(model, chosen)
@@ -150,11 +156,11 @@ def line(session: Session, chosen: Layers, *, window: Window | None = None) -> s
 
 
 def life(cache: Cache, now: float) -> str:
-    """How long the provider's cache will live, and what the next request cannot read of it."""
+    """Describe how long the prompt cache lives, and what the next request cannot read of it."""
     if not (left := cache.left(now)):
         return "cache cold"
-    moved = f", but not beyond the change ({cache.moved[0][0]})" if cache.moved else ""
-    return f"cache warm for {clock(left)} more{moved}"
+    moved = f", up to the change ({cache.moved[0][0]})" if cache.moved else ""
+    return f"cache warm for {clock(left)}{moved}"
 
 
 def _blocks(window: Window) -> str:
@@ -168,7 +174,7 @@ def _blocks(window: Window) -> str:
 
 def _model(session: Session) -> Model:
     if session.view.epoch is None:
-        why = "it was imported, and is not gone on with yet" if session.view.items else ""
+        why = "it was imported and has not been resumed yet" if session.view.items else ""
         raise Fault("No model has answered in this session", why=why)
     return session.view.epoch.model
 
@@ -180,23 +186,27 @@ def _receipts(found: list[Receipt], args: Namespace) -> int:
     for one in found:
         say(render_receipt(one))
     if not found:
-        say("Nothing was compacted in this session.")
+        say("This session has no compactions.")
     return 0
 
 
 def render_receipt(one: Receipt) -> str:
-    """A receipt for people."""
+    """Return a receipt for people."""
     measured = f"{one.measured:,} measured" if one.measured else "not measured yet"
     restored = ", ".join(clean(path, lines="show") for path in one.restored) or "nothing"
-    spent = f"${one.dollars:.4f} for the summary, ${one.rewritten:.4f} for sending the rest again"
-    state = "out until you speak" if one.breaker else f"in, {one.useless} useless in a row"
+    spent = f"${one.dollars:.4f} for the summary, ${one.rewritten:.4f} to resend the rest"
+    state = (
+        "open until your next prompt"
+        if one.breaker
+        else f"closed, {one.useless} ineffective in a row"
+    )
     return "\n".join(
         (
             f"{one.number}. {one.trigger or one.by}, {ago(time.time() - one.at)}, {one.state}",
-            f"   {one.before:,} tokens, {one.planned:,} planned, {measured}",
-            f"   {len(one.spans)} spans set aside; shown again: {restored}",
+            f"   {one.before:,} tokens → {one.planned:,} planned, {measured}",
+            f"   {len(one.spans)} spans removed; restored: {restored}",
             f"   {spent}; {one.seconds:.1f} s",
-            f"   starts at {one.threshold:,} ({one.set_by}); breaker {state}",
+            f"   threshold {one.threshold:,} ({one.set_by}); circuit breaker {state}",
         )
     )
 
@@ -221,12 +231,12 @@ def _lost(found: list[Receipt], args: Namespace) -> int:
     for span in spans:
         title, file = (clean(str(span[key]), lines="show") for key in ("title", "file"))
         rows.append((str(span["compaction"]), f"{span['tokens']:,}", file, title))
-    say(table(rows, right=(0, 1)) if spans else "Nothing was set aside in this session.")
+    say(table(rows, right=(0, 1)) if spans else "Compactions removed nothing from this session.")
     return 0
 
 
 def _search(found: list[Receipt], args: Namespace) -> int:
-    """Lines with all of the words, the newest first."""
+    """Search the compacted text for lines with all words, newest first."""
     wanted = args.search.casefold().split()
     files = dict.fromkeys(span.file for one in reversed(found) for span in one.spans)
     hits = [hit for path in files for hit in _lines(path, wanted)]
@@ -236,7 +246,7 @@ def _search(found: list[Receipt], args: Namespace) -> int:
     for path, number, text in hits[:FOUND]:
         say(f"{path}:{number}: {clean(text, lines='show')}")
     if not hits:
-        say(f"Nothing that was set aside holds {args.search!r} on one line.")
+        say(f"No line of the compacted text contains {args.search!r}.")
     elif len(hits) > FOUND:
         say(f"… and {len(hits) - FOUND} more lines")
     return 0 if hits else 1
@@ -269,18 +279,18 @@ def _undo(home: Home, summary: Summary, number: int, *, json: bool) -> int:
         if size >= stop_at(model):
             raise Fault(
                 f"Compaction {one.number} cannot be undone",
-                why=f"the conversation would be about {size:,} tokens, and {stop_at(model):,} of "
-                f"{model.window:,} may be used",
-                fix="`travois context lost` names the files where all of it can be read.",
+                why=f"the conversation would take about {size:,} tokens, more than the "
+                f"{stop_at(model):,} that can be used of {model.window:,}",
+                fix="`travois context lost` lists the files with the full text.",
             )
         session.append(Restored(one.entry))
         session.sync()
     if json:
         say_json({"undone": one.number, "tokens": size, "window": model.window})
         return 0
-    say(f"Compaction {one.number} is undone: about {size:,} of {model.window:,} tokens in use.")
+    say(f"Undid compaction {one.number}: about {size:,} of {model.window:,} tokens in use.")
     if size >= (limit := threshold(model, layers(home))):
-        say(f"That is over {limit:,}, so it will be compacted again unless autoCompact is off.")
+        say(f"Above the threshold of {limit:,}: compacted again unless autoCompact is off.")
     return 0
 
 
@@ -290,7 +300,7 @@ def _standing(found: list[Receipt], number: int) -> Receipt:
         return standing[-1]
     one = next((one for one in found if one.number == number), None)
     if one is None:
-        raise Fault("There is no such compaction", fix="See `travois context receipts`.")
+        raise Fault("No such compaction", fix="See `travois context receipts`.")
     if one.state != "stands":
         fix = "Undo the later one first; see `travois context receipts`."
         raise Fault(f"Compaction {number} cannot be undone", why=f"it is {one.state}", fix=fix)
@@ -302,8 +312,8 @@ def _standing(found: list[Receipt], number: int) -> Receipt:
 
 COST_HELP = """\
 Dollars and tokens by turn and by kind. A cache miss is a reply that read at least 2,000 tokens and
-5% less than the provider held: it is listed with its cause and with what it cost more. Misses that
-something asked for (a compaction, another model, a pause) are marked as expected.
+5% less from the prompt cache than was stored there. Each is listed with its cause and extra cost.
+Misses with a known reason (a compaction, another model, a pause) are marked as expected.
 """
 KINDS = ("input", "read", "write", "output", "forks")
 
@@ -316,7 +326,7 @@ class Kind(msgspec.Struct):
 
 
 class Turn(msgspec.Struct):
-    """What one turn cost."""
+    """The cost of one turn."""
 
     number: int
     at: float
@@ -328,7 +338,7 @@ class Turn(msgspec.Struct):
 
 
 class Bill(msgspec.Struct):
-    """What a session cost; `dollars` is exactly what the session itself counts."""
+    """The cost of a session; `dollars` is exactly what the session itself counts."""
 
     dollars: float
     usage: Usage
@@ -340,9 +350,12 @@ class Bill(msgspec.Struct):
 def register_cost(commands: Commands) -> None:
     """Add the command."""
     top = command(
-        commands, "cost", what="what a session cost, and what its cache missed", more=COST_HELP
+        commands,
+        "cost",
+        what="show what a session cost, and its prompt cache misses",
+        more=COST_HELP,
     )
-    about = "id, beginning of an id, or name; default: the last one of this folder"
+    about = "session id, id prefix or name (default: the last one of this folder)"
     top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
     top.add_argument("--json", action="store_true", help="as JSON")
     top.set_defaults(run=run_cost)
@@ -358,7 +371,7 @@ def run_cost(args: Namespace) -> int:
 
 
 def bill(entries: Iterable[Entry]) -> Bill:
-    """The bill of a whole session; a fork's begins where it branched off."""
+    """Return the bill of a whole session; a fork's begins where it branched off."""
     spent, cache = Spent(), Cache()
     turns, kinds = [Turn(0, 0.0, "(before the first turn)")], _kinds()
     for entry in entries:
@@ -387,7 +400,7 @@ def bill(entries: Iterable[Entry]) -> Bill:
 
 
 def render_bill(found: Bill, now: float) -> str:
-    """The bill for people."""
+    """Return the bill for people."""
     rows: list[tuple[str, ...]] = [
         ("TURN", "WHEN", "REPLIES", "INPUT", "READ", "WRITTEN", "OUTPUT", "USD", "SAID")
     ]
@@ -400,14 +413,14 @@ def render_bill(found: Bill, now: float) -> str:
         told = (str(turn.number), when, str(turn.replies), *numbers, f"{turn.dollars:.4f}", said)
         rows.append(told)
     kinds = " · ".join(f"{n} {k.tokens:,} ${k.dollars:.4f}" for n, k in found.kinds.items())
-    hit = f"{_hit(found.usage)} of the prompts from cache; {life(found.cache, now)}"
+    hit = f"{_hit(found.usage)} of input from cache; {life(found.cache, now)}"
     total = f"${found.dollars:.6f}: {kinds}; {hit}"
     return "\n".join((table(rows, right=range(2, 8)), *map(_line, found.cache.misses), total))
 
 
 def _line(miss: Miss) -> str:
     mark = "expected" if miss.expected else "MISS"
-    more = f"{miss.tokens:,} tokens sent again, ${miss.dollars:.4f} more"
+    more = f"{miss.tokens:,} tokens resent, ${miss.dollars:.4f} extra"
     return f"{mark}: entry {miss.seq}: {more}: {clean(miss.why, lines='show')}"
 
 
@@ -448,35 +461,38 @@ def _json(found: Bill, now: float) -> dict[str, object]:
 
 
 COMPACT_HELP = """\
-  travois compact                     the last session of this folder
+  travois compact                     compact the last session of this folder
   travois compact 3f2a --focus "the parser"
-  travois compact 3f2a --from 120     what was said from entry 120 on; what stands before it stays,
-                                      and so does its cache
-  travois compact 3f2a --up-to 120    what was said up to entry 120
+  travois compact 3f2a --from 120     summarize from entry 120 on; earlier entries and their prompt
+                                      cache stay
+  travois compact 3f2a --up-to 120    summarize up to entry 120
 
-`travois context --all` shows the numbers. Nothing is lost: each part that gives way is in a file
-that the summary names, and `travois context undo` takes it back. A session that is open elsewhere
-is refused; type /compact there.
+`travois context --all` shows entry numbers. Nothing is lost: the summary names the files with the
+removed text, and `travois context undo` restores it. If the session is open elsewhere, type
+/compact there instead.
 """
 
 
 def register_compact(commands: Commands) -> None:
     """Add the command."""
     top = command(
-        commands, "compact", what="set the older part of a conversation aside", more=COMPACT_HELP
+        commands,
+        "compact",
+        what="compact a session: replace older messages with a summary",
+        more=COMPACT_HELP,
     )
-    about = "id, beginning of an id, or name; default: the last one of this folder"
+    about = "session id, id prefix or name (default: the last one of this folder)"
     top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
-    top.add_argument(
-        "--focus", default="", metavar="TEXT", help="what the summary is to tell most of"
-    )
+    top.add_argument("--focus", default="", metavar="TEXT", help="what the summary should focus on")
     part = top.add_mutually_exclusive_group()
-    part.add_argument("--from", dest="first", type=int, default=0, metavar="N", help="from entry N")
     part.add_argument(
-        "--up-to", dest="last", type=int, default=0, metavar="N", help="up to entry N"
+        "--from", dest="first", type=int, default=0, metavar="N", help="start at entry N"
     )
-    top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
-    top.add_argument("--json", action="store_true", help="the receipt as JSON")
+    part.add_argument(
+        "--up-to", dest="last", type=int, default=0, metavar="N", help="stop at entry N"
+    )
+    top.add_argument("--settings", default="", metavar="FILE|JSON", help="extra settings")
+    top.add_argument("--json", action="store_true", help="print the receipt as JSON")
     top.set_defaults(run=run_compact)
 
 
@@ -490,9 +506,7 @@ def run_compact(args: Namespace) -> int:
 
 
 async def _compact(args: Namespace, id: str) -> None:
-    from travois.sdk import Session
-
-    async with Session(Options(resume=id, settings=args.settings)) as session:
+    async with sdk.Session(Options(resume=id, settings=args.settings)) as session:
         await session.compact(args.focus, first=args.first, last=args.last)
 
 
@@ -501,9 +515,9 @@ async def _compact(args: Namespace, id: str) -> None:
 
 Fetch = Callable[[str], bytes]
 AUDIT_HELP = """\
-What the model sees is a function of the log alone. For each request that the log says was sent, the
-entries before it are projected and encoded again, and pieces, digests and size are compared. It
-ends with 0 if all agree, with 1 if one does not or if the log is damaged.
+What the model sees depends only on the log. For each request in the log, the entries before it are
+encoded again, and the parts, digests and size are compared with those sent.
+Exit code 0: all requests match. 1: a request differs, or the log is damaged.
 """
 
 
@@ -516,9 +530,9 @@ class Checked(msgspec.Struct, frozen=True):
 
 def register_audit(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "audit", what="prove from its log what a session sent", more=AUDIT_HELP)
-    top.add_argument("session", metavar="ID", help="id, beginning of an id, or name")
-    top.add_argument("--cold", action="store_true", help="each request from scratch (slow)")
+    top = command(commands, "audit", what="check from the log what a session sent", more=AUDIT_HELP)
+    top.add_argument("session", metavar="ID", help="session id, id prefix or name")
+    top.add_argument("--cold", action="store_true", help="rebuild each request from scratch (slow)")
     top.add_argument("--json", action="store_true", help="as JSON")
     top.set_defaults(run=run_audit)
 
@@ -538,13 +552,13 @@ def run_audit(args: Namespace) -> int:
     else:
         for request in wrong:
             say(f"entry {request.seq}: {request.problem}")
-        say(f"{len(checked)} requests derived again, {len(wrong)} differ from what was sent")
+        say(f"{len(checked)} requests checked, {len(wrong)} differ from what was sent")
         report(skipped)
     return 1 if wrong or skipped else 0
 
 
 def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
-    """Each request of a session, from one view and one encoder that grow with it."""
+    """Yield each request of a session, from one view and one encoder that grow with it."""
     view, encoder, past = View(), Encoder(fetch), list[Entry]()
     for entry in entries:
         if isinstance(entry.fact, Sent):
@@ -557,7 +571,7 @@ def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
 
 
 def check_cold(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
-    """Each request of a session, from the entries before it and nothing else."""
+    """Yield each request of a session, from the entries before it and nothing else."""
     past: list[Entry] = []
     for entry in entries:
         if isinstance(entry.fact, Sent):
@@ -566,7 +580,7 @@ def check_cold(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
 
 
 def _problem(view: View, sent: Sent, encoder: Encoder) -> str:
-    """Why a request could not be derived again, or in what it differs from the one sent."""
+    """Explain why a request could not be derived, or how it differs from the one sent."""
     if why := unsendable(view):
         return f"could not have been sent: {why}"
     try:
@@ -576,12 +590,12 @@ def _problem(view: View, sent: Sent, encoder: Encoder) -> str:
 
 
 def derived(view: View, sent: Sent, encoder: Encoder) -> Request:
-    """The request for this view, of which the log says how long a reply it asked for."""
+    """Return the request for this view, with the output limit from the log."""
     return rationed(encoder.request(view), sent.output)
 
 
 def difference(request: Request, sent: Sent) -> str:
-    """In what a derived request differs from the one that was sent."""
+    """Describe how a derived request differs from the one that was sent."""
     again = replace(
         sent,
         pieces=request.pieces,
@@ -590,7 +604,7 @@ def difference(request: Request, sent: Sent) -> str:
         size=len(request.body),
     )
     return ", ".join(
-        f"{name} {was!r} was sent, {now!r} derived"
+        f"{name}: sent {was!r}, derived {now!r}"
         for name in sent.__struct_fields__
         if (was := getattr(sent, name)) != (now := getattr(again, name))
     )
@@ -600,14 +614,14 @@ def difference(request: Request, sent: Sent) -> str:
 
 
 MORE = """\
-  travois notes            of the last session of this folder
-  travois notes 3f2a       of another one: id, beginning of an id, or name
-  travois notes --history  when they were updated, and up to which entry of the log they reach
+  travois notes            notes of the last session of this folder
+  travois notes 3f2a       notes of another session: id, id prefix or name
+  travois notes --history  list each update, and the log entry it covers
 
-A compaction takes the notes as the model's part of the summary, so that no call is needed for it.
+A compaction uses the notes as its summary, so it needs no model call.
 Settings: context.notes (auto, true, false), context.notesTemplate, context.notesPrompt.
 """
-NONE = "No notes are kept on this session yet."
+NONE = "This session has no notes yet."
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -622,10 +636,10 @@ class Version(msgspec.Struct, frozen=True):
 
 def register_notes(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "notes", what="the notes that the model keeps on a session", more=MORE)
-    about = "id, beginning of an id, or name; default: the last one of this folder"
+    top = command(commands, "notes", what="show the notes the model keeps on a session", more=MORE)
+    about = "session id, id prefix or name (default: the last one of this folder)"
     top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
-    top.add_argument("--history", action="store_true", help="every update, without its text")
+    top.add_argument("--history", action="store_true", help="list updates without their text")
     top.add_argument("--json", action="store_true", help="as JSON")
     top.set_defaults(run=run_notes)
 
@@ -644,7 +658,7 @@ def run_notes(args: Namespace) -> int:
 
 
 def versions(entries: Iterable[Entry]) -> list[Version]:
-    """Every update of the notes that no rewind took back, the oldest first."""
+    """Return every update of the notes that no rewind took back, the oldest first."""
     found: list[Version] = []
     for entry in living(list(entries)):
         match entry.fact:
@@ -660,7 +674,7 @@ def versions(entries: Iterable[Entry]) -> list[Version]:
 
 
 def told(found: list[Version]) -> str:
-    """The newest notes for people."""
+    """Return the newest notes for people."""
     if not found:
         return NONE
     return f"{clean(found[-1].text, lines='keep').strip()}\n\n{_note_line(found[-1])}"
@@ -668,4 +682,4 @@ def told(found: list[Version]) -> str:
 
 def _note_line(one: Version) -> str:
     when = ago(time.time() - one.at)
-    return f"{when}: {one.tokens:,} tokens, up to entry {one.covers} of the log"
+    return f"{when}: {one.tokens:,} tokens, covers the log up to entry {one.covers}"

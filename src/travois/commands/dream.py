@@ -1,4 +1,4 @@
-"""`travois dream`: how memories are put in order at night, and doing it at once."""
+"""`travois dream`: consolidate memories, and show past consolidations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from travois.compose.session import gather, prepare
 from travois.core.errors import Fault
 from travois.core.facts import Changed, Entry, Noted
 from travois.engine.agent import Agent
-from travois.memory.dreaming import lock as night
+from travois.memory.dreaming import lock
 from travois.memory.dreaming.consolidate import Dreamt
 from travois.ports.world import Event, Running
 from travois.terminal.tables import (
@@ -34,31 +34,33 @@ from travois.terminal.tables import (
 )
 
 MORE = """\
-  travois dream                  the last nights of this project, and when the next one is due
-  travois dream --now            put memories in order at once, and show what that changes
-  travois dream --now --dry-run  only show what it would change
-  travois dream --stop           end the night that runs; memories stay as they were
+  travois dream                  show recent consolidations, and when the next one is due
+  travois dream --now            consolidate memories now, and show the changes
+  travois dream --now --dry-run  only show what would change
+  travois dream --stop           stop the running consolidation; memories stay unchanged
 
-A night begins by itself in the background of a session in the terminal, once a day at most and
-after some sessions (settings memory.dream). `travois agents show ID` tells all that was said in
-one, also while it runs; `travois memory undo ID` takes back what one has changed.
+A consolidation starts by itself in the background of a terminal session, at most once a day and
+after several sessions (settings memory.dream). `travois agents show ID` shows its full log, even
+while it runs; `travois memory undo ID` undoes its changes.
 """
 SHOWN = 5
 PATIENCE = 10.0
-"""How many seconds a night that is to end is waited for."""
+"""The number of seconds to wait for a stopping consolidation."""
 
 
 def register_dream(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "dream", what="put memories in order between sessions", more=MORE)
+    top = command(commands, "dream", what="consolidate memories between sessions", more=MORE)
     what = top.add_mutually_exclusive_group()
-    what.add_argument("--now", action="store_true", help="put memories in order at once")
-    what.add_argument("--stop", action="store_true", help="end the night that runs")
-    what.add_argument("--status", action="store_true", help="the last nights (the default)")
-    top.add_argument("--dry-run", action="store_true", help="change nothing: show what --now would")
-    top.add_argument("--rules", action="store_true", help="ask no model: by rules alone")
-    top.add_argument("--model", default="", metavar="NAME", help="the model to ask")
-    top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
+    what.add_argument("--now", action="store_true", help="consolidate memories now")
+    what.add_argument("--stop", action="store_true", help="stop the running consolidation")
+    what.add_argument(
+        "--status", action="store_true", help="show recent consolidations (the default)"
+    )
+    top.add_argument("--dry-run", action="store_true", help="show what --now would change")
+    top.add_argument("--rules", action="store_true", help="use rules only, no model")
+    top.add_argument("--model", default="", metavar="NAME", help="model to use")
+    top.add_argument("--settings", default="", metavar="FILE|JSON", help="extra settings")
     top.add_argument("--json", action="store_true", help="as JSON")
     top.set_defaults(run=run_dream)
 
@@ -74,7 +76,7 @@ def run_dream(args: Namespace) -> int:
     if not args.now and not args.dry_run:
         return show(nights, json=args.json)
     if not nights.folder.is_dir():
-        raise Fault("There are no memories here", fix="`travois memory` tells how they come to be.")
+        raise Fault("This project has no memories", fix="See `travois memory --help`.")
     shown = nights if args.json else msgspec.structs.replace(nights, tell=progress)
     over = anyio.run(_dream, shown, args, options)
     say(msgspec.json.encode(over).decode() if args.json else summary(over, dry=args.dry_run))
@@ -82,7 +84,7 @@ def run_dream(args: Namespace) -> int:
 
 
 async def _dream(nights: Nights, args: Namespace, options: Options) -> Dreamt:
-    seen = night.look(nights.folder)
+    seen = lock.look(nights.folder)
     async with AsyncExitStack() as stack:
         parent = "as asked" if args.rules else await _parent(options, stack)
         if args.dry_run:
@@ -92,15 +94,15 @@ async def _dream(nights: Nights, args: Namespace, options: Options) -> Dreamt:
         mine = nights.begin(seen)
         if mine is None:
             raise Fault(
-                "Memories are being put in order already, or just were",
-                fix="`travois dream` tells how far that is; `travois dream --stop` ends it.",
+                "A consolidation is already running or has just finished",
+                fix="`travois dream` shows its progress; `travois dream --stop` stops it.",
                 code=1,
             )
         return await nights.run(parent, mine)
 
 
 async def _parent(options: Options, stack: AsyncExitStack) -> Agent | str:
-    """Who pays and lends tools; or why no model can be asked."""
+    """Return the agent that pays and provides tools; or why no model can be used."""
     try:
         crew = await gather(options)
     except Fault as fault:
@@ -110,7 +112,7 @@ async def _parent(options: Options, stack: AsyncExitStack) -> Agent | str:
 
 
 def progress(event: Event) -> None:
-    """Show how far a night is."""
+    """Show the progress of a consolidation."""
     match event:
         case Entry(fact=Changed(what="phase", value=phase)):
             say(styled(f"{phase} …", "bold"))
@@ -123,44 +125,44 @@ def progress(event: Event) -> None:
 
 
 def summary(over: Dreamt, *, dry: bool) -> str:
-    """What a night came to, as a person wants to know it."""
+    """Return the result of a consolidation as text."""
     lines = [clean(over.diff)] if over.diff else []
     lines += (f"- {clean(step, lines='show')}" for step in over.steps)
-    lines += (f"- for you to decide: {clean(one, lines='show')}" for one in over.proposed)
-    lines += (f"- refused: {clean(one, lines='show')}" for one in over.refused)
+    lines += (f"- needs your decision: {clean(one, lines='show')}" for one in over.proposed)
+    lines += (f"- rejected: {clean(one, lines='show')}" for one in over.refused)
     if over.alone:
-        lines.append(f"By rules alone, without a model: {clean(over.alone, lines='show')}.")
+        lines.append(f"Used rules only, no model: {clean(over.alone, lines='show')}.")
     if over.state != "completed":
         lines.append(f"{over.state.capitalize()}: {over.why or 'it was stopped'}. Nothing changed.")
     elif not over.files:
-        lines.append("Nothing had to be put in order.")
+        lines.append("Nothing to consolidate.")
     elif dry:
-        lines.append("Nothing was changed: this is what --now would do.")
+        lines.append("Nothing was changed. This is what --now would do.")
     else:
-        lines.append(f"Touched: {', '.join(over.files)}. Undo: travois memory undo {over.id}")
+        lines.append(f"Changed: {', '.join(over.files)}. Undo: travois memory undo {over.id}")
     return "\n".join(lines)
 
 
 def show(nights: Nights, *, json: bool) -> int:
-    """Print the last nights and when the next one is due."""
+    """Print recent consolidations and when the next one is due."""
     found = nights.all()[:SHOWN]
     if json:
         say_list(found)
         return 0
     for one in found:
         say(_line(one))
-    seen, gates = night.look(nights.folder), nights.gates
+    seen, gates = lock.look(nights.folder), nights.gates
     last = ago(time.time() - seen.last) if seen.last else "never"
     since = len(recent(nights.place, seen.last))
     say(f"Last consolidation: {last}; {since} sessions since.")
-    due = f"By itself: after {gates.hours:g} hours and {gates.sessions} sessions."
-    say(due if gates.enabled else "By itself: never (memory.dream.enabled is false).")
+    due = f"Runs automatically after {gates.hours:g} hours and {gates.sessions} sessions."
+    say(due if gates.enabled else "Never runs automatically (memory.dream.enabled is false).")
     return 0
 
 
 def _line(one: Told) -> str:
     state = f"{one.state}, {one.stage} ({one.phase})" if one.state == "running" else one.state
-    touched = f"; touched {', '.join(one.dreamt.files)}" if one.dreamt.files else ""
+    touched = f"; changed {', '.join(one.dreamt.files)}" if one.dreamt.files else ""
     undo = f"; undo: travois memory undo {one.dreamt.id}" if one.dreamt.id else ""
     why = f": {one.dreamt.why}" if one.dreamt.why else ""
     return clean(
@@ -169,7 +171,7 @@ def _line(one: Told) -> str:
 
 
 def stop(nights: Nights, *, json: bool = False) -> int:
-    """End the night that runs, and wait for that."""
+    """Stop the running consolidation, and wait for its end."""
     running = nights.stop()
     if running is None:
         say_json({"id": None, "state": "none"}) if json else say("No consolidation is running.")
@@ -187,5 +189,5 @@ def stop(nights: Nights, *, json: bool = False) -> int:
         time.sleep(0.1)
     if json:
         say_json({"id": running.id, "state": "running"})
-    warn(f"{running.id} was asked to stop, and is still running")
+    warn(f"{running.id} was asked to stop but is still running")
     return 1

@@ -1,4 +1,4 @@
-"""Sessions as documents: Markdown to read, HTML to pass on, JSON to compute with; and others'."""
+"""Export of sessions: Markdown, HTML, JSON and Claude Code transcripts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def export(document: Document, style: Format, *, fetch: Fetch) -> str:
-    """The session in one of the formats."""
+    """Return the session in one of the formats."""
     match style:
         case "markdown":
             return markdown(document)
@@ -51,10 +51,10 @@ def export(document: Document, style: Format, *, fetch: Fetch) -> str:
 
 
 def about(document: Document) -> str:
-    """One line on what this is."""
+    """Return one line that describes the session."""
     summary = document.summary
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
-    lost = f" · {len(document.skipped)} damaged lines left out" if document.skipped else ""
+    lost = f" · {len(document.skipped)} damaged lines skipped" if document.skipped else ""
     return f"{when} · {summary.cwd} · {_plural(summary.turns, 'turn')} · {summary.id}{lost}"
 
 
@@ -66,7 +66,7 @@ def _plural(number: int, word: str) -> str:
 
 
 def markdown(document: Document) -> str:
-    """A document that reads well as it is, and on any site that renders Markdown."""
+    """Return a document that reads well as it is, and on any site that renders Markdown."""
     title = document.summary.title.lstrip("#").strip()
     body = "\n\n".join(_marked(part) for part in parts(document.entries))
     return f"# {title}\n\n{about(document)}\n\n{body}\n"
@@ -87,7 +87,7 @@ def _marked(part: Part) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """A code block whose fence is longer than any inside it."""
+    """Return a code block whose fence is longer than any inside it."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -99,7 +99,7 @@ def _pictures(media: Iterable[Media]) -> str:
 
 
 def _pretty(args: str) -> str:
-    """Arguments as they are, or indented if they are JSON."""
+    """Indent arguments if they are JSON."""
     try:
         return msgspec.json.format(args, indent=2)
     except (ValueError, msgspec.MsgspecError):
@@ -110,7 +110,7 @@ def _pretty(args: str) -> str:
 
 
 def html(document: Document, *, fetch: Fetch) -> str:
-    """One page that needs nothing else and runs nothing."""
+    """Return one static HTML page without scripts or external resources."""
     body = "\n".join(_tagged(part, fetch) for part in parts(document.entries))
     return Template(TEMPLATE.read_text("utf-8")).substitute(
         title=escape(document.summary.title), about=escape(about(document)), body=body
@@ -152,7 +152,7 @@ COLOURS = {"person": "bold", "model": "green", "call": "cyan", "error": "red"}
 
 
 def shown(part: Part) -> str:
-    """A part for the terminal; what is long is cut, and says so."""
+    """Return a part for the terminal; long texts are cut, with a note."""
     title, text = clean(part.title, lines="show"), clean(part.text)
     media = "".join(f"\n  [{item.kind} {item.mime}, {item.size} B]" for item in part.media)
     match part.kind:

@@ -1,4 +1,4 @@
-"""The flags of `travois`, and what they ask for."""
+"""The command-line flags of `travois`, and their translation to session options."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ State is stored in TRAVOIS_HOME (default ~/.local/state/travois).
 
 
 def parser() -> ArgumentParser:
-    """The flags of `travois` itself."""
+    """Return the flags of `travois` itself."""
     listing = "\n".join(f"  {name:<11} {what}" for name, what in COMMANDS.items())
     top = ArgumentParser(
         prog="travois",
@@ -118,7 +118,7 @@ def parser() -> ArgumentParser:
 
 
 def _formatter(prog: str) -> HelpFormatter:
-    """Help as wide as the terminal; the parser asks for one with every flag, so it is cheap."""
+    """Build help as wide as the terminal; argparse asks for it with every flag, so it is cheap."""
     try:
         columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
     except (OSError, ValueError):
@@ -137,7 +137,7 @@ def shared(top: ArgumentParser) -> None:
 
 
 def _elsewhere(top: ArgumentParser) -> None:
-    """Flags that hosts of other agents pass."""
+    """Add flags that hosts of other agents pass."""
     add = top.add_argument_group("MCP servers").add_argument
     what = "load MCP servers from a file or JSON"
     add("--mcp-config", action="append", nargs="+", default=[], metavar="FILE|JSON", help=what)
@@ -154,7 +154,7 @@ def _elsewhere(top: ArgumentParser) -> None:
 
 
 def understood(argv: list[str]) -> Namespace:
-    """What the words ask for; a program that drives us may pass flags that mean nothing here."""
+    """Parse the command line; with stream-json, unknown flags are ignored with a warning."""
     top = parser()
     if "stream-json" in argv:
         args, strange = top.parse_known_args(argv)
@@ -299,12 +299,12 @@ def _rights(top: ArgumentParser) -> None:
 
 
 def flat(groups: list[list[str]]) -> list[str]:
-    """What a flag that may be repeated has gathered."""
+    """Flatten the values of a repeatable flag."""
     return [word for group in groups for word in group]
 
 
 def _size(text: str) -> int:
-    """A number of tokens as people write it; nothing for what the window asks for."""
+    """Return a number of tokens as people write it; nothing for what the window asks for."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.lower())
     if found is None and text != "auto":
         raise ArgumentTypeError(f"{text!r} is not a number of tokens")
@@ -313,7 +313,7 @@ def _size(text: str) -> int:
 
 
 def _effort(args: Namespace) -> str:
-    """How much is to be thought, however that was said."""
+    """Return the reasoning effort, from any of the flags for it."""
     if args.effort or args.max_thinking_tokens < 0:
         return args.effort or ("low" if args.thinking == "disabled" else "")
     return worth(args.max_thinking_tokens)
@@ -326,7 +326,7 @@ def _mode(args: Namespace) -> str:
 
 
 def _tools(given: str) -> tuple[str, ...]:
-    """The tools of a list; `Task` is what others call `Agent`."""
+    """Return the tools of a list; `Task` is what others call `Agent`."""
     from travois.settings.validate import nearest
 
     names = tuple("Agent" if name == "Task" else name for name in split(given))
@@ -339,7 +339,7 @@ def _tools(given: str) -> tuple[str, ...]:
 
 
 def _told(text: str, path: str, *, flag: str) -> str:
-    """What is to stand in the system text: said as it is, or in a file."""
+    """Return the system prompt text, given directly or in a file."""
     if not path:
         return text
     if text:
@@ -351,7 +351,7 @@ def _told(text: str, path: str, *, flag: str) -> str:
 
 
 def chosen(args: Namespace) -> Options:
-    """The namespace as options of a session."""
+    """Return the namespace as options of a session."""
     system, more = args.system_prompt, args.append_system_prompt
     return Options(
         cwd=os.getcwd(),

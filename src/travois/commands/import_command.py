@@ -1,4 +1,4 @@
-"""`travois import`: take along what another agent keeps, after seeing what becomes of it."""
+"""`travois import`: import settings, memories and sessions from another agent."""
 
 from __future__ import annotations
 
@@ -22,28 +22,33 @@ from travois.terminal.tables import Commands, clean, command, say, styled, table
 
 MORE = """\
 examples:
-  travois import                        the agents that were found here, and what they keep
-  travois import claude --dry-run       what would become of each thing; nothing is written
-  travois import claude                 the same, and then one question
+  travois import                        list the agents found here, and what they store
+  travois import claude --dry-run       show what would be imported; nothing is written
+  travois import claude                 show the same, then ask
   travois import codex --only sessions,mcp --yes
-  travois import opencode --here        of the sessions, only those of this project
-  travois import talk.jsonl             one recorded session
+  travois import opencode --here        only sessions of this project
+  travois import talk.jsonl             import one recorded session
 
-What the other agent keeps is only read. What is yours stays as it is, secrets are not copied, and a
-session that was imported is not imported again. docs/import.md says what carries over.
+The other agent's files are only read. Your own settings and files are not overwritten, secrets are
+not copied, and sessions are imported only once. docs/import.md lists what carries over.
 """
 SHOWN = 8
-"""How many things of one kind are listed that simply come along."""
+"""The number of kept items of one kind to list."""
 
 
 def register_import(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "import", what="take along what another agent keeps", more=MORE)
+    top = command(
+        commands,
+        "import",
+        what="import settings, memories and sessions from another agent",
+        more=MORE,
+    )
     add = top.add_argument
     add("sources", nargs="*", metavar="AGENT|FILE", help=", ".join(PLANS))
-    add("--dry-run", action="store_true", help="show what would become of each thing")
-    add("--only", default="", metavar="LIST", help=f"of {', '.join(PARTS)}")
-    add("--session", default="", metavar="ID", help="only this session of theirs")
+    add("--dry-run", action="store_true", help="show what would be imported")
+    add("--only", default="", metavar="LIST", help=f"import only these: {', '.join(PARTS)}")
+    add("--session", default="", metavar="ID", help="only this session of the other agent")
     add("--here", action="store_true", help="only sessions of this project")
     add("--yes", action="store_true", help="do not ask")
     add("--json", action="store_true", help="as JSON")
@@ -72,7 +77,7 @@ def run_import(args: Namespace) -> int:
 
 
 def _list(home: Home, args: Namespace) -> int:
-    """The agents that have anything here."""
+    """Return the agents that have anything here."""
     found: list[tuple[str, int, int]] = []
     for agent, plan in PLANS.items():
         luggage, count = Luggage(home), sum(1 for _ in AGENTS[agent].find(os.environ))
@@ -88,14 +93,14 @@ def _list(home: Home, args: Namespace) -> int:
         return 0
     rows = [(one, f"{count:,}", str(more), f"travois import {one}") for one, count, more in found]
     head = ("AGENT", "SESSIONS", "SETTINGS AND FILES", "NEXT")
-    say(table([head, *rows], right=(1, 2)) if rows else "No other agent keeps anything here.")
+    say(table([head, *rows], right=(1, 2)) if rows else "No other agent was found here.")
     return 0
 
 
 def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
     strange = [one for one in filter(None, args.only.split(",")) if one.strip() not in PARTS]
     if strange:
-        raise Fault(f"There is nothing called {strange[0]}", fix=f"--only: {', '.join(PARTS)}")
+        raise Fault(f"Cannot import {strange[0]!r}", fix=f"--only takes: {', '.join(PARTS)}")
     named = ["sessions"] if args.session else [one.strip() for one in args.only.split(",")]
     only: tuple[Part, ...] = tuple(
         part for part in PARTS if part in named or not (args.only or args.session)
@@ -114,7 +119,7 @@ def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
 
 
 def _show(outlook: Outlook, *, every: bool) -> None:
-    """The plan as a table; what is translated or left out is always told."""
+    """Show the import plan as a table; translated and skipped items are always listed."""
     rows = [("WHAT", "NAME", "HOW", "WHERE, OR WHY NOT")]
     plain = Counter[Part]()
     for line in sorted(outlook.lines, key=lambda line: PARTS.index(line.part)):
@@ -125,11 +130,11 @@ def _show(outlook: Outlook, *, every: bool) -> None:
     if not every:
         more = ((part, number - SHOWN) for part, number in plain.items() if number > SHOWN)
         rows += [(part, f"{number} more", "kept", "") for part, number in more]
-    say(table(rows) if rows[1:] else "There is nothing to import.")
+    say(table(rows) if rows[1:] else "Nothing to import.")
     if rows[1:]:
         count = Counter(line.fate for line in outlook.lines)
         what = " · ".join(f"{number} {fate}" for fate, number in count.items())
-        say(f"\n{what}" + ("" if outlook.work else "; all of it is here already"))
+        say(f"\n{what}" + ("" if outlook.work else "; everything is already here"))
 
 
 def _plain(text: str) -> str:
@@ -140,7 +145,10 @@ def _sure(args: Namespace, outlook: Outlook) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty():
-        raise Fault("Nobody is there to ask", fix="Say --yes, or see --dry-run first.")
+        raise Fault(
+            "Cannot ask: standard input is not a terminal",
+            fix="Use --yes, or --dry-run to preview.",
+        )
     things = [many(len(outlook.fresh))] if outlook.fresh else []
     things += [f"{outlook.memories:,} memories"] if outlook.memories else []
     things += [f"{len(outlook.luggage.copies):,} files"] if outlook.luggage.copies else []
@@ -151,12 +159,12 @@ def _sure(args: Namespace, outlook: Outlook) -> bool:
 
 def _tell(done: Done) -> None:
     if done.kept:
-        say(f"{done.files} files are written; {done.kept} lists them and keeps the old.")
+        say(f"Wrote {done.files} files; {done.kept} lists them and holds the old versions.")
     if done.undo:
-        say(f"Memories are read in. Undo: travois memory undo {done.undo}")
+        say(f"Memories imported. Undo: travois memory undo {done.undo}")
     if done.imported:
         go_on = styled(f"travois --resume {done.imported[-1]}", "bold")
-        say(f"Imported: {many(len(done.imported))}. The last one goes on with {go_on}")
+        say(f"Imported: {many(len(done.imported))}. Resume the last one with {go_on}")
 
 
 def _complain(why: str) -> None:
@@ -164,7 +172,7 @@ def _complain(why: str) -> None:
 
 
 def _progress(text: str) -> None:
-    """How far it is, on a terminal."""
+    """Show progress on a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{text}\x1b[K")
 

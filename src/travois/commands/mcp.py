@@ -1,4 +1,4 @@
-"""`travois mcp`: servers that lend tools: which there are, whether they work, and who may start."""
+"""`travois mcp` and `travois plugins`: list, test, add, approve and log in to MCP servers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.compose import sandbox as fencing
 from travois.compose.mcp import found
 from travois.compose.open_session import Place
 from travois.compose.options import Options
 from travois.compose.permissions import guard
+from travois.compose.sandbox import build
 from travois.compose.session import prepare
 from travois.core.errors import Fault
-from travois.mcp import config as mcp
-from travois.mcp.config import SOCKET, SOCKETS
+from travois.mcp.config import SOCKET, SOCKETS, Found, own
 from travois.mcp.connection import Link, Surroundings
 from travois.mcp.login import login
 from travois.mcp.oauth import Tokens
@@ -37,34 +36,36 @@ from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 MCP_HELP = """\
 examples:
-  travois mcp                                   the servers that count in this folder
-  travois mcp add time -- uvx mcp-server-time   a program, for you, in every folder
-  travois mcp add docs https://example.org/mcp  an address
-  travois mcp test time                         start it and list its tools
-  travois mcp approve                           let the servers of this repository start
+  travois mcp                                   list the MCP servers of this folder
+  travois mcp add time -- uvx mcp-server-time   add a local server, for all your folders
+  travois mcp add docs https://example.org/mcp  add a remote server
+  travois mcp test time                         start a server and list its tools
+  travois mcp approve                           approve the servers of this repository
 
-Servers are read from .mcp.json and from the files of other agents, too; docs/mcp.md says which.
+Servers are also read from .mcp.json and from the settings of other agents (docs/mcp.md).
 """
 LAST = 50
-"""How many lines of a log are shown."""
+"""The number of log lines to show."""
 
 
 def register_mcp(commands: Commands) -> None:
     """Add the command and those below it."""
-    top = command(commands, "mcp", what="servers that lend tools", more=MCP_HELP)
+    top = command(
+        commands, "mcp", what="list, test, add, approve and log in to MCP servers", more=MCP_HELP
+    )
     top.set_defaults(run=run_list)
     below = top.add_subparsers(metavar="command", title="commands")
-    _below(below, "list", run_list, what="list them (the default)")
-    _named(_below(below, "show", run_show, what="what one is, and the file that names it"))
-    _named(_below(below, "test", run_test, what="start one and list what it lends"))
-    add = _named(_below(below, "add", run_add, what="name one: an address, or -- and a program"))
+    _below(below, "list", run_list, what="list MCP servers (the default)")
+    _named(_below(below, "show", run_show, what="show a server and the file that defines it"))
+    _named(_below(below, "test", run_test, what="start a server and list its tools"))
+    add = _named(_below(below, "add", run_add, what="add a server: a URL, or -- and a program"))
     how = "[--scope project] [--env N=V] [--header N=V] [--sse] URL | -- PROGRAM …"
     add.add_argument("words", nargs=REMAINDER, metavar=how)
-    _named(_below(below, "remove", run_remove, what="forget one that was added here"))
-    _below(below, "approve", run_approve, what="let the servers of this repository start")
-    _named(_below(below, "login", run_login, what="let Travois into one, by your browser"))
-    _named(_below(below, "logout", run_logout, what="forget what a login gave"))
-    _named(_below(below, "logs", run_logs, what="what one said on standard error"))
+    _named(_below(below, "remove", run_remove, what="remove a server that was added here"))
+    _below(below, "approve", run_approve, what="approve the servers of this repository")
+    _named(_below(below, "login", run_login, what="log in to a server in your browser"))
+    _named(_below(below, "logout", run_logout, what="delete the stored login of a server"))
+    _named(_below(below, "logs", run_logs, what="show the standard error of a server"))
 
 
 def _below(
@@ -85,18 +86,18 @@ def run_list(args: Namespace) -> int:
     _, _, listed = _here()
     rows = [(one.name, _what(one), one.level, one.origin) for one in listed.servers]
     rows += [
-        (one.name, "waits for `travois mcp approve`", "project", one.origin)
+        (one.name, "needs approval: travois mcp approve", "project", one.origin)
         for one in listed.waiting
     ]
     shown = [tuple(clean(cell, lines="show") for cell in row) for row in rows]
-    say(table([("SERVER", "WHAT", "SCOPE", "FROM"), *shown]) if rows else "No servers.")
+    say(table([("SERVER", "WHAT", "SCOPE", "FROM"), *shown]) if rows else "No MCP servers.")
     for notice in listed.notices:
         say(clean(notice, lines="show"))
     return 0
 
 
 def run_show(args: Namespace) -> int:
-    """Everything about one server."""
+    """Return everything about one server."""
     server = _server(args.name)
     for key, value in msgspec.to_builtins(server).items():
         hidden = key in ("env", "headers", "client")
@@ -107,14 +108,14 @@ def run_show(args: Namespace) -> int:
 
 
 def run_test(args: Namespace) -> int:
-    """Start a server and list what it lends; exit code 1 if it cannot be used."""
+    """Start a server and list its tools; exit code 1 if it cannot be used."""
     return anyio.run(_tested, _server(args.name))
 
 
 async def _tested(server: Server) -> int:
     place, loaded, _ = _here()
     stack = AsyncExitStack()
-    fence, folder = fencing.build(loaded, place, stack, attended=True), place.home.path / "mcp"
+    fence, folder = build(loaded, place, stack, attended=True), place.home.path / "mcp"
     processes, rights = (
         LocalProcesses(walls=fence.walls),
         guard(loaded, place.cwd, own=str(place.home.path)),
@@ -138,11 +139,11 @@ async def _tested(server: Server) -> int:
     await processes.aclose()
     await stack.aclose()
     if link.why:
-        say(f"{server.name} cannot be used: {link.why}")
+        say(f"Cannot connect to {server.name}: {link.why}")
         return 1
     tools = lent([link])
     rows = [(name, clean(tool.description[:100], lines="show")) for name, tool in tools.items()]
-    say(table([("TOOL", "WHAT IT SAYS"), *rows]) if rows else f"{server.name} lends no tools.")
+    say(table([("TOOL", "DESCRIPTION"), *rows]) if rows else f"{server.name} has no tools.")
     return 0
 
 
@@ -151,9 +152,9 @@ def run_add(args: Namespace) -> int:
     how, what = _parted(args.words)
     if not what:
         fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
-        raise Fault("Say what the server is", fix=fix)
+        raise Fault("Give a URL or a program", fix=fix)
     if what[0].startswith(SOCKETS):
-        raise Fault(f"{args.name} cannot be used", why=SOCKET)
+        raise Fault(f"Cannot add {args.name}", why=SOCKET)
     entry: Json = {"command": what[0], "args": what[1:], "env": _pairs(how.env)}
     if what[0].startswith(("http://", "https://")):
         kind = "sse" if how.sse else "http"
@@ -162,12 +163,12 @@ def run_add(args: Namespace) -> int:
     servers = _read(path)
     servers[args.name] = {key: value for key, value in entry.items() if value}
     _write(path, servers)
-    say(f"{args.name} is in {path}.")
+    say(f"Added {args.name} to {path}.")
     return 0
 
 
 def _parted(words: list[str]) -> tuple[Namespace, list[str]]:
-    """The options after the name of a server, and what it is: an address, or a program."""
+    """Return the options after the name of a server, and what it is: an address, or a program."""
     parser = ArgumentParser("travois mcp add NAME", add_help=False)
     parser.add_argument("--scope", choices=("user", "project"), default="user")
     parser.add_argument("--env", action="append", default=[])
@@ -186,21 +187,21 @@ def run_remove(args: Namespace) -> int:
         servers = _read(path)
         if servers.pop(args.name, None) is not None:
             _write(path, servers)
-            say(f"{args.name} is no longer in {path}.")
+            say(f"Removed {args.name} from {path}.")
             return 0
-    say(f"No server {args.name} was added here.")
+    say(f"No file written by `travois mcp add` has a server {args.name}.")
     return 1
 
 
 def run_approve(args: Namespace) -> int:
-    """Agree to the servers of this repository, as they are written at the moment."""
+    """Approve the servers of this repository, as they are written now."""
     place, loaded, listed = _here()
     wanted = [text for text in loaded.wanted if text.startswith("mcp server ")]
     fresh = {entry.name for entry in listed.waiting}
     for text in wanted:
         say(clean(text, lines="show"))
     trust.trust(place.home, loaded.root, wanted, places=loaded.places)
-    say(f"{len(fresh)} more may start." if fresh else "None waits.")
+    say(f"Approved {len(fresh)} servers." if fresh else "No servers need approval.")
     return 0
 
 
@@ -208,14 +209,14 @@ def run_login(args: Namespace) -> int:
     """Let a person log in, and keep what that gives."""
     server, (place, _, _) = _server(args.name), _here()
     if not server.url:
-        raise Fault(f"{server.name} is a program, which needs no login")
+        raise Fault(f"{server.name} is a local program and needs no login")
     why = anyio.run(login, server, place.home.path / "mcp" / "tokens", _shown)
-    say(why or f"Travois may use {server.name}.")
+    say(why or f"Logged in to {server.name}.")
     return 1 if why else 0
 
 
 def _shown(text: str) -> None:
-    """Say it at once, also to a program that waits for it."""
+    """Print a line and flush it, for programs that wait for it."""
     say(text)
     sys.stdout.flush()
 
@@ -224,23 +225,23 @@ def run_logout(args: Namespace) -> int:
     """Forget what a login gave; exit code 1 if there was none."""
     server, (place, _, _) = _server(args.name), _here()
     there = Tokens(place.home.path / "mcp" / "tokens", server).forget()
-    say(f"Travois may no longer use {server.name}." if there else "There was no login.")
+    say(f"Logged out of {server.name}." if there else "Not logged in.")
     return 0 if there else 1
 
 
 def run_logs(args: Namespace) -> int:
-    """The last lines that a server wrote; exit code 1 if there are none."""
+    """Return the last lines that a server wrote; exit code 1 if there are none."""
     place, _, _ = _here()
     path = place.home.path / "mcp" / "logs" / f"{Server(args.name).key}.log"
     if not path.is_file():
-        say(f"{args.name} has said nothing.")
+        say(f"{args.name} has no log.")
         return 1
     for line in path.read_text("utf-8", errors="replace").splitlines()[-LAST:]:
         say(clean(line))
     return 0
 
 
-def _here() -> tuple[Place, Loaded, mcp.Found]:
+def _here() -> tuple[Place, Loaded, Found]:
     options = Options(cwd=os.getcwd())
     place, loaded = prepare(options)
     return place, loaded, found(place, loaded, options)
@@ -252,10 +253,8 @@ def _server(name: str) -> Server:
         if one.name == name:
             return one
     waits = any(entry.name == name for entry in listed.waiting)
-    fix = (
-        "`travois mcp approve` lets it start." if waits else "`travois mcp` lists those there are."
-    )
-    raise Fault(f"{name} waits for your word" if waits else f"There is no server {name}", fix=fix)
+    fix = "Approve it: travois mcp approve" if waits else "`travois mcp` lists the servers."
+    raise Fault(f"{name} needs approval" if waits else f"Unknown MCP server {name}", fix=fix)
 
 
 def _what(server: Server) -> str:
@@ -264,7 +263,7 @@ def _what(server: Server) -> str:
 
 def _file(scope: str) -> Path:
     place, _, _ = _here()
-    return mcp.own(place.home) if scope == "user" else Path(place.project.root, ".mcp.json")
+    return own(place.home) if scope == "user" else Path(place.project.root, ".mcp.json")
 
 
 def _read(path: Path) -> Json:
@@ -273,7 +272,7 @@ def _read(path: Path) -> Json:
     try:
         tree = msgspec.json.decode(path.read_bytes(), type=dict[str, Json])
     except msgspec.DecodeError as error:
-        raise Fault(f"{path} cannot be understood", why=str(error)) from None
+        raise Fault(f"{path} is not valid JSON", why=str(error)) from None
     return tree.get("mcpServers", {})
 
 
@@ -291,15 +290,17 @@ def _pairs(words: list[str]) -> dict[str, str]:
 
 
 PLUGINS_HELP = """\
-A plugin is a folder with .claude-plugin/plugin.json. They are found in plugins/ of your
-Travois home, in .agents/plugins/ of a project that you trust, by the setting `plugins`, and
-by --plugin-dir.
+A plugin is a folder with .claude-plugin/plugin.json. Plugins are loaded from plugins/ in your
+Travois home, from .agents/plugins/ of a trusted project, from the setting `plugins`, and from
+--plugin-dir.
 """
 
 
 def register_plugins(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "plugins", what="list the plugins that count here", more=PLUGINS_HELP)
+    top = command(
+        commands, "plugins", what="list the active plugins and what they provide", more=PLUGINS_HELP
+    )
     top.add_argument("--json", action="store_true", help="as JSON")
     top.set_defaults(run=run)
 
@@ -317,9 +318,9 @@ def run(args: Namespace) -> int:
             (one.name, one.version, ", ".join(_brings(one)), one.folder) for one in loaded.plugins
         )
         cells = (tuple(clean(cell, lines="show") for cell in row) for row in rows)
-        say(table([("PLUGIN", "VERSION", "BRINGS", "FOLDER"), *cells]))
+        say(table([("PLUGIN", "VERSION", "PROVIDES", "FOLDER"), *cells]))
     else:
-        say("There are no plugins here.")
+        say("No plugins.")
     return 0
 
 
@@ -330,6 +331,6 @@ def _brings(plugin: Plugin) -> Iterator[str]:
         "agents": plugin.agents,
         "output styles": plugin.styles,
         "hooks": plugin.hooks,
-        "servers": plugin.servers,
+        "MCP servers": plugin.servers,
     }
     yield from (name for name, found in parts.items() if found)

@@ -1,4 +1,4 @@
-"""`travois memory`: see what is remembered and why, and change it."""
+"""`travois memory`: show, edit and undo long-term memories."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import msgspec
 from travois.commands.sessions import here
 from travois.compose.memory import open_here
 from travois.core.errors import Fault
-from travois.memory import foreign_memories as foreign
+from travois.memory import foreign_memories
 from travois.memory.drafts import draft_name
 from travois.memory.dreaming.rules import keyed
 from travois.memory.history import Transaction
@@ -41,25 +41,24 @@ from travois.terminal.tables import Commands, ago, clean, command, say, styled, 
 
 
 SPOKE = {"user": "you said", "model": "the model said", "tool": "a tool said"}
-MEANING = {"auto": "kept at once", "ask": "waits in the inbox", "off": "nothing is kept"}
+MEANING = {"auto": "saved directly", "ask": "proposed in the inbox", "off": "not saved"}
 
 
 def line(text: str) -> str:
-    """A text on one line, safe to look at."""
+    """Return a text on one line, safe to look at."""
     return clean(" ".join(text.split()), lines="show")
 
 
 def many(number: int) -> str:
-    """So many memories."""
+    """Return a count of memories in words."""
     return "1 memory" if number == 1 else f"{number} memories"
 
 
 def listing(memories: FolderMemories, found: Sequence[Memory], *, now: float) -> str:
-    """Memories in a table."""
+    """Return a table of memories."""
     if not found:
         return (
-            "Nothing is remembered here yet.\n"
-            "Say “remember …” in a session, or: travois memory add TEXT"
+            "No memories here yet.\nSay “remember …” in a session, or run: travois memory add TEXT"
         )
     rows = [("SCOPE", "TYPE", "NAME", "AGE", "MEMORY")]
     for one in found:
@@ -77,7 +76,7 @@ def _marks(memories: FolderMemories, memory: Memory) -> list[str]:
 
 
 def as_json(memories: FolderMemories, memory: Memory) -> str:
-    """A memory with all that is known of it."""
+    """Return a memory with all that is known of it."""
     told = msgspec.to_builtins(memory) | {
         "scope": memory.scope,
         "author": memory.author,
@@ -89,25 +88,25 @@ def as_json(memories: FolderMemories, memory: Memory) -> str:
 
 
 def file(memories: FolderMemories, memory: Memory) -> Path:
-    """Where a memory lies."""
+    """Return where a memory lies."""
     folder = memories.folders()[memory.scope]
     return (folder / "pinned" if memory.pinned else folder) / f"{memory.name}.md"
 
 
 def whole(memories: FolderMemories, memory: Memory, *, now: float) -> str:
-    """One memory, the words that it rests on, and how well it stands."""
+    """Return one memory with its evidence and age."""
     about = ", ".join((memory.type, memory.scope, *_marks(memories, memory)))
     lines = [f"{styled(line(memory.name), 'bold')}  ({about})", line(memory.description)]
     if memory.body.strip() and memory.body.strip() != memory.description:
         lines += ["", clean(memory.body.strip())]
     if memory.evidence:
-        lines += ["", "It rests on:"]
+        lines += ["", "Evidence:"]
     for one in memory.evidence:
         lines += _evidence(one)
     for path in memories.stale(memory):
         lines += [
             "",
-            styled(f"{line(path)} has changed since this was known to be true.", "yellow"),
+            styled(f"{line(path)} has changed since this was last verified.", "yellow"),
         ]
     used = memories.stats().recalled.get(usage_key(memory))
     lines += ["", _times(memory, used, now=now), f"File: {file(memories, memory)}"]
@@ -126,7 +125,7 @@ def _times(memory: Memory, used: tuple[int, float] | None, *, now: float) -> str
     told = [
         f"{word} {ago(now - at)}"
         for word, at in (
-            ("Made", memory.created),
+            ("Created", memory.created),
             ("changed", memory.modified),
             ("last verified", memory.verified),
         )
@@ -139,9 +138,9 @@ def _times(memory: Memory, used: tuple[int, float] | None, *, now: float) -> str
 
 
 def changes(made: Sequence[Transaction], *, now: float) -> str:
-    """What was changed, the latest first."""
+    """Return a table of changes, latest first."""
     if not made:
-        return "Nothing was changed yet."
+        return "No changes yet."
     rows = [("ID", "WHEN", "SESSION", "FILES", "WHY")]
     for one in made:
         files = sorted({Path(each.file).stem for each in one.files})
@@ -150,17 +149,17 @@ def changes(made: Sequence[Transaction], *, now: float) -> str:
         )
         why = f"{one.why} (undone)" if one.undone else one.why
         rows.append((one.id, ago(now - one.at), one.session[:8] or "-", line(names), line(why)))
-    return table(rows) + "\n\ntravois memory undo ID takes one back."
+    return table(rows) + "\n\nUndo one: travois memory undo ID"
 
 
 def proposals(waiting: Sequence[Proposal], *, now: float) -> str:
-    """What waits for a person's word."""
+    """Return the proposals in the inbox as text."""
     if not waiting:
-        return "Nothing waits for your word."
+        return "No proposals in the inbox."
     lines: list[str] = []
     for one in waiting:
         lines.append(f"{styled(one.id, 'bold')}  {_wish(one.change)}  ({ago(now - one.at)})")
-        lines.append(f"    because {line(one.why)}")
+        lines.append(f"    reason: {line(one.why)}")
     return "\n".join((*lines, "", "travois memory accept ID   or   travois memory reject ID"))
 
 
@@ -175,7 +174,7 @@ def _wish(change: Change) -> str:
 
 
 def counts(counted: Stats) -> str:
-    """What there is, and what of it is of use."""
+    """Return memory counts and use as text."""
     lines = [f"{many(counted.total)}, {counted.pinned} pinned"]
     for name, parts in (
         ("scope", counted.scopes),
@@ -188,19 +187,19 @@ def counts(counted: Stats) -> str:
     lines += [f"  recalled {times} times: {line(name)}" for name, (times, _) in often]
     lines.append(f"  never recalled: {len(counted.never)}")
     if counted.waiting:
-        lines.append(f"  not yet found by meaning: {counted.waiting}")
+        lines.append(f"  not yet in the semantic index: {counted.waiting}")
     return "\n".join(lines)
 
 
 def places(memories: FolderMemories) -> str:
-    """The folders, and what becomes of what agents find there."""
-    rows = [("SCOPE", "WHAT AGENTS FIND", "FOLDER")]
+    """Return the folders, and what becomes of what agents find there."""
+    rows = [("SCOPE", "NEW MEMORIES", "FOLDER")]
     for scope, path in memories.folders().items():
         rows.append((scope, MEANING[memories.consent(scope)], str(path)))
     if "team" in memories.folders():
         return table(rows)
     return (
-        f"{table(rows)}\n\nThere is no folder for a team here, or the repository is not trusted:\n"
+        f"{table(rows)}\n\nNo team folder here, or the repository is not trusted:\n"
         "  travois memory share   or   travois trust"
     )
 
@@ -212,11 +211,11 @@ COLOURS = {"+": "green", "-": "red"}
 
 
 def render_change(done: Applied) -> str:
-    """What a change did, and how to take it back."""
+    """Return the diff of a change, and how to undo it."""
     if not done.id:
         return "\n".join(("Nothing changed.", *map(line, done.refused)))
     diff = [styled(clean(row), COLOURS.get(row[:1], "dim")) for row in done.diff.split("\n")]
-    refused = [f"not made: {line(why)}" for why in done.refused]
+    refused = [f"not applied: {line(why)}" for why in done.refused]
     return "\n".join((*diff, *refused, f"Undo: travois memory undo {done.id}"))
 
 
@@ -232,13 +231,13 @@ def keep(
 ) -> Applied:
     """Remember what a person wants remembered, in their own words."""
     if secret := leak(text):
-        fix = "Keep it where secrets are kept, and remember where that is."
-        raise Fault("That is not kept", why=f"it seems to hold a secret ({secret})", fix=fix)
+        fix = "Store it in a secret store, and remember where it is."
+        raise Fault("Not saved", why=f"it seems to contain a secret ({secret})", fix=fix)
     said = draft(Signal("remember", " ".join(text.split()), 0))
     known = next((one for one in memories.all() if same(one.body or one.description, text)), None)
     if known is not None and not name:
-        fix = f"`travois memory edit {known.name}` changes it; --name NAME keeps both."
-        raise Fault(f"That is remembered already, as {known.name}", why=known.description, fix=fix)
+        fix = f"Edit it: travois memory edit {known.name}. To keep both, use --name NAME."
+        raise Fault(f"Already remembered as {known.name}", why=known.description, fix=fix)
     now = time.time()
     memory = Memory(
         name or _free(memories, draft_name(said.text)),
@@ -256,7 +255,7 @@ def keep(
 
 
 def _free(memories: FolderMemories, name: str) -> str:
-    """A name that no memory has."""
+    """Return a name that no memory has."""
     taken, number = {one.name for one in memories.all()}, 2
     free = name
     while free in taken:
@@ -275,7 +274,7 @@ def run_add(memories: FolderMemories, args: Namespace) -> int:
 
 
 def run_forget(memories: FolderMemories, args: Namespace) -> int:
-    """Drop memories; unknown names are told before anything is dropped."""
+    """Delete memories; unknown names fail before anything is deleted."""
     for name in args.names:
         memories.get(name, args.scope)
     for name in args.names:
@@ -286,7 +285,7 @@ def run_forget(memories: FolderMemories, args: Namespace) -> int:
 def run_undo(memories: FolderMemories, args: Namespace) -> int:
     """Take a change back."""
     done = memories.undo(args.id)
-    say(render_change(done) if done.diff else f"It is undone. Undo: travois memory undo {done.id}")
+    say(render_change(done) if done.diff else f"Undone. Undo this: travois memory undo {done.id}")
     return 0
 
 
@@ -300,7 +299,7 @@ def run_reject(memories: FolderMemories, args: Namespace) -> int:
 
     def reject(id: str) -> str:
         memories.reject(id)
-        return f"{id} is rejected, and will not be proposed again."
+        return f"Rejected {id}; it will not be proposed again."
 
     return _decide(memories, args, reject)
 
@@ -308,7 +307,7 @@ def run_reject(memories: FolderMemories, args: Namespace) -> int:
 def _decide(memories: FolderMemories, args: Namespace, word: Callable[[str], str]) -> int:
     ids: Iterable[str] = [one.id for one in memories.inbox()] if args.all else args.ids
     if not args.all and not args.ids:
-        raise Fault("Say which proposals", fix="`travois memory inbox` lists them; or use --all.")
+        raise Fault("Name the proposals", fix="`travois memory inbox` lists them; or use --all.")
     for id in ids:
         say(word(id))
     return 0
@@ -326,14 +325,14 @@ def run_edit(memories: FolderMemories, args: Namespace) -> int:
         say(
             "Nothing changed."
             if after
-            else f"Nothing changed. To drop it: travois memory forget {memory.name}"
+            else f"Nothing changed. To delete it: travois memory forget {memory.name}"
         )
         return 0
     flaws = _flaws(memory, after)
     if path.read_bytes() != before:
-        flaws = ("its file was changed meanwhile",)
+        flaws = ("its file was changed in the meantime",)
     if flaws:
-        fix = f"Your text is kept in {draft}."
+        fix = f"Your text is saved in {draft}."
         raise Fault(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
     blobs.replace(path, after)
     _drop(draft)
@@ -342,14 +341,14 @@ def run_edit(memories: FolderMemories, args: Namespace) -> int:
 
 
 def _edited(path: Path, text: bytes) -> Path:
-    """A copy of a file, as it is when the editor was left."""
+    """Return a copy of a file, as it is when the editor was left."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     copy = Path(tempfile.mkdtemp(prefix="travois-memory-")) / path.name
     copy.write_bytes(text)
     try:
         subprocess.run((*shlex.split(editor), str(copy)), check=True)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
-        fix = f"Set EDITOR to your editor; your text is kept in {copy}."
+        fix = f"Set EDITOR to your editor; your text is saved in {copy}."
         raise Fault(f"The editor {editor!r} failed", why=str(error), fix=fix) from error
     return copy
 
@@ -366,27 +365,27 @@ def _flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
         return (f"it is not UTF-8 text: {error.reason}",)
     page = parse(memory.name, text, scope=memory.scope, pinned=memory.pinned)
     kind = leak(f"{page.memory.description}\n{page.memory.body}")
-    return (*page.flaws, *((f"it seems to hold a secret ({kind})",) if kind else ()))
+    return (*page.flaws, *((f"it seems to contain a secret ({kind})",) if kind else ()))
 
 
 def run_import(memories: FolderMemories, args: Namespace) -> int:
     """Read in what another agent remembers, or only list it."""
-    path = foreign.find_source(args.source, os.environ, trust.root(here()[1].root))
+    path = foreign_memories.find_source(args.source, os.environ, trust.root(here()[1].root))
     if path is None or not path.exists():
-        why = f"{path} is not there" if path else "it keeps none for this project"
+        why = f"{path} does not exist" if path else "it has none for this project"
         fix = "Name another folder, or an agent: claude, codex."
-        raise Fault(f"There are no memories of {args.source}", why=why, fix=fix)
+        raise Fault(f"No memories of {args.source} found", why=why, fix=fix)
     if not args.dry_run:
         say(render_change(memories.import_from(args.source, scope=args.scope)))
         return 0
     scope, label = args.scope or "project", Path(args.source).stem
     try:
-        found = list(foreign.memories(path, scope=scope, label=label))
+        found = list(foreign_memories.memories(path, scope=scope, label=label))
     except OSError as error:
-        raise blobs.fault(f"The memories in {path} cannot be read", error, path=path) from error
+        raise blobs.fault(f"Cannot read the memories in {path}", error, path=path) from error
     rows = [(one.type, line(one.name), line(one.description)) for one in found]
     say(table([("TYPE", "NAME", "MEMORY"), *rows]))
-    say(f"\n{many(len(found))} would be read in from {path}")
+    say(f"\n{many(len(found))} would be imported from {path}")
     return 0
 
 
@@ -394,9 +393,9 @@ def run_share(memories: FolderMemories, args: Namespace) -> int:
     """Make the team's folder."""
     home, project = here()
     folder = share(home.prepare(), project)
-    say(f"The team's memories are {folder}; commit that folder to share them.")
-    say("They count while the repository is trusted (`travois trust`). What agents find for the")
-    say("team waits in the inbox: travois memory inbox")
+    say(f"Team memories are in {folder}; commit that folder to share them.")
+    say("They are used while the repository is trusted (`travois trust`). New team memories from")
+    say("agents wait in the inbox: travois memory inbox")
     return 0
 
 
@@ -404,7 +403,7 @@ def run_share(memories: FolderMemories, args: Namespace) -> int:
 
 
 def findings(memories: FolderMemories, *, now: float) -> list[Finding]:
-    """All that can be told without a model, what matters most first."""
+    """Find all problems that need no model, most important first."""
     known = keyed(memories.all())
     changed = {key: paths for key, one in known.items() if (paths := memories.stale(one))}
     return [
@@ -417,33 +416,34 @@ def findings(memories: FolderMemories, *, now: float) -> list[Finding]:
 
 
 def render_findings(found: Sequence[Finding], *, total: int) -> str:
-    """The findings, each with what mends it."""
+    """Return the findings, each with what mends it."""
     if not found:
-        return f"All is well with {many(total)}."
+        return f"No problems in {many(total)}."
     lines: list[str] = []
     for one in found:
         lines += [f"{styled(one.kind, 'yellow')}: {line(one.what)}", f"    {line(one.fix)}"]
-    things = "1 thing is" if len(found) == 1 else f"{len(found)} things are"
-    return "\n".join((*lines, "", f"{things} not well with {many(total)}."))
+    problems = "1 problem" if len(found) == 1 else f"{len(found)} problems"
+    return "\n".join((*lines, "", f"{problems} in {many(total)}."))
 
 
 MORE = """\
 examples:
-  travois memory                            everything that counts in this folder
-  travois memory show reply-in-german       its text, and the words that it rests on
+  travois memory                            list the memories of this folder
+  travois memory show reply-in-german       show one memory and its evidence
   travois memory add "deploys happen on Tuesdays" --type project
-  travois memory undo                       take the last change back
-  travois memory import claude --dry-run    what Claude Code remembers of this project
+  travois memory undo                       undo the last change
+  travois memory import claude --dry-run    list Claude Code's memories of this project
 
-Memories are plain files (`travois memory where`). Every change is on record and can be undone.
+Memories are plain files (`travois memory where`). Every change is recorded and can be undone.
 """
-TYPES, SCOPES = ("user", "feedback", "project", "reference"), ("project", "user", "team")
+TYPES = ("user", "feedback", "project", "reference")
+SCOPES = ("project", "user", "team")
 Run = Callable[[FolderMemories, Namespace], int]
 
 
 def register_memory(commands: Commands) -> None:
     """Add the command and those below it."""
-    top = command(commands, "memory", what="see and change what is remembered", more=MORE)
+    top = command(commands, "memory", what="show, edit and undo long-term memories", more=MORE)
     _listing(top, default=False)
     top.set_defaults(run=partial(_run, run_list))
     below = top.add_subparsers(metavar="command", title="commands")
@@ -454,54 +454,61 @@ def register_memory(commands: Commands) -> None:
 
 def _looking(below: Commands) -> None:
     _listing(_below(below, "list", run_list, what="list memories (the default)"))
-    search = _below(below, "search", run_search, what="those that have most to do with a text")
+    search = _below(below, "search", run_search, what="search memories")
     search.add_argument("text", nargs="+", metavar="TEXT")
     search.add_argument("--limit", type=int, default=10, metavar="N", help="default: 10")
     _json(search)
-    show = _below(below, "show", run_show, what="one memory, and the words that it rests on")
+    show = _below(below, "show", run_show, what="show a memory and its evidence")
     _named(show)
     _json(show)
-    history = _below(below, "history", run_history, what="what was changed, when and why")
+    history = _below(below, "history", run_history, what="list changes")
     history.add_argument("--limit", type=int, default=20, metavar="N", help="default: 20")
     _json(history)
-    doctor = _below(below, "doctor", run_doctor, what="find what is wrong, and how to mend it")
-    doctor.add_argument("--fix", action="store_true", help="first write the indexes again")
+    doctor = _below(below, "doctor", run_doctor, what="find problems and explain how to fix them")
+    doctor.add_argument("--fix", action="store_true", help="rebuild the indexes first")
     _json(doctor)
-    _json(_below(below, "stats", run_stats, what="what there is, counted"))
-    _json(_below(below, "where", run_where, what="the folders, and who may write to them"))
+    _json(_below(below, "stats", run_stats, what="count memories"))
+    _json(
+        _below(
+            below,
+            "where",
+            run_where,
+            what="show the memory folders, and what happens to new memories",
+        )
+    )
 
 
 def _changing(below: Commands) -> None:
-    add = _below(below, "add", run_add, what="remember something")
+    add = _below(below, "add", run_add, what="add a memory")
     add.add_argument("text", nargs="+", metavar="TEXT")
-    add.add_argument("--type", choices=TYPES, help="default: as the words sound")
-    add.add_argument("--scope", choices=SCOPES, help="whom it is for (default: this project)")
+    add.add_argument("--type", choices=TYPES, help="default: guessed from the text")
+    add.add_argument("--scope", choices=SCOPES, help="default: project")
     add.add_argument("--name", default="", help="default: its first words")
-    add.add_argument("--pin", action="store_true", help="agents may not change it")
-    edit = _below(below, "edit", run_edit, what="change one in $EDITOR")
+    add.add_argument("--pin", action="store_true", help="prevent agents from changing it")
+    edit = _below(below, "edit", run_edit, what="edit a memory in $EDITOR")
     _named(edit)
-    forget = _below(below, "forget", run_forget, what="drop memories")
+    forget = _below(below, "forget", run_forget, what="delete memories")
     forget.add_argument("names", nargs="+", metavar="NAME")
     _scoped(forget)
-    undo = _below(below, "undo", run_undo, what="take a change back")
+    undo = _below(below, "undo", run_undo, what="undo a change")
     undo.add_argument("id", nargs="?", default="", metavar="ID", help="default: the last one")
-    take = _below(below, "import", run_import, what="read another agent's memories in")
+    take = _below(below, "import", run_import, what="import memories from another agent")
     take.add_argument("source", nargs="?", default="claude", metavar="claude|codex|PATH")
     take.add_argument("--scope", choices=SCOPES)
     take.add_argument("--dry-run", action="store_true", help="only list them")
-    _below(below, "share", run_share, what="make a folder for the team, in git")
+    _below(below, "share", run_share, what="create a team folder in the repository")
 
 
 def _deciding(below: Commands) -> None:
-    inbox = _below(below, "inbox", run_inbox, what="proposals that wait for your word")
+    inbox = _below(below, "inbox", run_inbox, what="list proposed changes")
     _json(inbox)
     for name, run, what in (
-        ("accept", run_accept, "make proposed changes"),
-        ("reject", run_reject, "do not, and never propose them again"),
+        ("accept", run_accept, "apply proposed changes"),
+        ("reject", run_reject, "reject proposed changes for good"),
     ):
         answer = _below(below, name, run, what=what)
         answer.add_argument("ids", nargs="*", metavar="ID")
-        answer.add_argument("--all", action="store_true", help="all that wait")
+        answer.add_argument("--all", action="store_true", help="all proposals")
 
 
 def _below(commands: Commands, name: str, run: Run, *, what: str) -> ArgumentParser:
@@ -522,8 +529,8 @@ def _listing(parser: ArgumentParser, *, default: object = SUPPRESS) -> None:
     add = parser.add_argument
     add("--json", action="store_true", default=default, help="as JSON")
     none = None if default is False else SUPPRESS
-    add("--scope", choices=SCOPES, default=none, help="only of one scope")
-    add("--type", choices=TYPES, default=none, help="only of one type")
+    add("--scope", choices=SCOPES, default=none, help="only one scope")
+    add("--type", choices=TYPES, default=none, help="only one type")
 
 
 def _json(parser: ArgumentParser) -> None:
@@ -531,7 +538,7 @@ def _json(parser: ArgumentParser) -> None:
 
 
 def _listed(rows: Iterable[str]) -> None:
-    """One list, with a value on each line."""
+    """Print a JSON array with a value on each line."""
     say("[" + ",\n ".join(rows) + "]")
 
 
@@ -542,7 +549,7 @@ def _named(parser: ArgumentParser) -> None:
 
 def _scoped(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--scope", choices=SCOPES, default=SUPPRESS, help="where names are the same"
+        "--scope", choices=SCOPES, default=SUPPRESS, help="if several scopes have the name"
     )
 
 
@@ -562,7 +569,7 @@ def run_list(memories: FolderMemories, args: Namespace) -> int:
         return 0
     say(listing(memories, found, now=time.time()))
     if waiting := len(memories.inbox()):
-        say(f"\n{waiting} {'proposal waits' if waiting == 1 else 'proposals wait'} for your word: ")
+        say(f"\n{waiting} {'proposal' if waiting == 1 else 'proposals'} in the inbox:")
         say("  travois memory inbox")
     return 0
 
@@ -575,7 +582,7 @@ def run_search(memories: FolderMemories, args: Namespace) -> int:
     elif found:
         say(listing(memories, found, now=time.time()))
     else:
-        say("Nothing that is remembered has to do with that.")
+        say("No matching memories.")
     return 0 if found else 1
 
 
@@ -616,7 +623,7 @@ def run_doctor(memories: FolderMemories, args: Namespace) -> int:
     else:
         say(render_findings(found, total=len(memories.all())))
         if waiting := memories.waiting():
-            say(f"{waiting} not yet found by meaning: sessions catch up in the background.")
+            say(f"{waiting} not yet in the semantic index; sessions add them in the background.")
     return 1 if found else 0
 
 

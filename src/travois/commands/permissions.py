@@ -1,4 +1,4 @@
-"""`travois permissions`: why something may run or not, and what rules would do."""
+"""`travois permissions` and `travois trust`: explain decisions, test rules, trust folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.commands.trust_prompt import told
-from travois.compose import permissions as rights
+from travois.compose import permissions
 from travois.compose.explain import Case, Rules, intended, mode_named, rehearse, tried
 from travois.core.content import Call, calls
 from travois.core.display_text import visible
@@ -36,18 +36,18 @@ from travois.settings.sources import UNASKED_COMMANDS
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 CHECK = """\
-Each line of standard input is one case:
+Each line of standard input is one test case:
   {"id":1,"tool":"Bash","input":{"command":"git diff"},"mode":"default",
    "rules":{"allow":[],"ask":[],"deny":[]},"workspace":"/path","cwd":"."}
-and gives one line: {"id":1,"verdict":"allow|ask|deny","because":"..."}. Nothing is run.
+Output is one line each: {"id":1,"verdict":"allow|ask|deny","because":"..."}. Nothing is run.
 """
 SANDBOXED_COMMANDS = "sandboxed commands"
-"""How the list names that commands run in the sandbox without a question; no rule is written so."""
+"""The name in the list for sandboxed commands that need no approval; it is no real rule."""
 TEST = """\
-RULES is a file with {"allow":[],"ask":[],"deny":[],"examples":[]}, or with these under
-"permissions" as in settings. Examples say what a rule means and are checked:
+RULES is a file with {"allow":[],"ask":[],"deny":[],"examples":[]}, or with these keys under
+"permissions" as in settings. Examples state what a rule matches, and are checked:
   "Bash(npm test:*) matches npm test -- --watch", "Bash(npm test:*) does not match npm publish"
-With --history the rules alone judge every call of the recorded sessions of this project.
+With --history, these rules alone decide every tool call of the recorded sessions of this project.
 """
 
 
@@ -64,7 +64,7 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 class Past(msgspec.Struct, frozen=True):
-    """A call that was made, what was decided then, and what these rules would have said."""
+    """A recorded call, its decision then, and what these rules would decide."""
 
     call: Call
     then: str
@@ -74,28 +74,32 @@ class Past(msgspec.Struct, frozen=True):
 
 def register_permissions(commands: Commands) -> None:
     """Add the command and those below it."""
-    top = command(commands, "permissions", what="explain decisions and try rules")
+    top = command(
+        commands, "permissions", what="explain why a tool call is allowed or denied; test rules"
+    )
     below = top.add_subparsers(metavar="command", title="commands", required=True)
-    why = command(below, "why", what="explain what would happen to a command or call here")
-    why.add_argument("text", metavar="COMMAND", help="a command line; with --tool its JSON input")
-    why.add_argument("--mode", default="", help="instead of the mode in the settings")
-    why.add_argument("--tool", default="Bash", help="another tool than Bash")
-    why.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
+    why = command(below, "why", what="explain the decision for a command or tool call")
+    why.add_argument("text", metavar="COMMAND", help="a command line; with --tool, JSON input")
+    why.add_argument("--mode", default="", help="permission mode (default: from the settings)")
+    why.add_argument("--tool", default="Bash", help="tool name (default: Bash)")
+    why.add_argument("--settings", default="", metavar="FILE|JSON", help="extra settings")
     why.set_defaults(run=run_why)
-    check = command(below, "check", what="judge cases from standard input", more=CHECK)
-    check.add_argument("--json", action="store_true", help="JSON lines (the only form there is)")
+    check = command(below, "check", what="decide test cases from standard input", more=CHECK)
+    check.add_argument("--json", action="store_true", help="JSON lines (the only format)")
     check.set_defaults(run=run_check)
-    kept = command(below, "list", what="list the rules in force here, and who said so")
+    kept = command(below, "list", what="list the rules in force here, and their sources")
     kept.set_defaults(run=run_list)
-    forget = command(below, "forget", what="no longer allow what you once always allowed here")
-    forget.add_argument("rule", metavar="RULE", help="as `travois permissions list` prints it")
+    forget = command(below, "forget", what="remove a rule that an “always allow” answer made")
+    forget.add_argument("rule", metavar="RULE", help="as printed by `travois permissions list`")
     forget.set_defaults(run=run_forget)
-    test = command(below, "test", what="try rules on their examples and on the past", more=TEST)
-    test.add_argument("rules", metavar="RULES", help="a file")
-    test.add_argument("--history", action="store_true", help="replay the recorded sessions")
-    test.add_argument("--all", action="store_true", help="of every project, not only this one")
+    test = command(below, "test", what="test rules on examples and on recorded sessions", more=TEST)
+    test.add_argument("rules", metavar="RULES", help="a JSON file")
+    test.add_argument("--history", action="store_true", help="also test them on recorded sessions")
+    test.add_argument(
+        "--all", action="store_true", help="with --history: sessions of every project"
+    )
     test.add_argument("--mode", default="default")
-    test.add_argument("--json", action="store_true", help="one JSON object per call")
+    test.add_argument("--json", action="store_true", help="print one JSON object per call")
     test.set_defaults(run=run_test)
 
 
@@ -104,9 +108,9 @@ def run_why(args: Namespace) -> int:
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
     root = identify(home, cwd).root
     loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
-    for notice in (*loaded.notices, *rights.remarks(loaded, cwd)):
+    for notice in (*loaded.notices, *permissions.remarks(loaded, cwd)):
         warn(notice)
-    guard = rights.guard(loaded, cwd, own=str(home.path))
+    guard = permissions.guard(loaded, cwd, own=str(home.path))
     guard = replace(guard, mode=_mode(args.mode)) if args.mode else guard
     text = args.text
     if args.tool == "Bash":
@@ -127,10 +131,10 @@ def _mode(name: str) -> str:
 
 
 def _explain(guard: Guard, args: str, *, here: Here) -> None:
-    """What the line runs, and what each part of it needs."""
+    """Show what the line runs, and what each step needs."""
     for plan in intended("Bash", args, here=here).plans:
         if plan.unclear:
-            say(f"not fully understood: {clean(plan.unclear)}")
+            say(f"could not be fully analyzed: {clean(plan.unclear)}")
         rows = [
             (clean(_said(step), lines="show"), _needs(step), _touches(step)) for step in plan.steps
         ]
@@ -145,11 +149,11 @@ def _said(step: Step) -> str:
 def _needs(step: Step) -> str:
     match step.needs:
         case "nothing":
-            return "nothing more"
+            return "nothing"
         case "rule":
             return f"a rule ({step.why})"
         case "exact":
-            return f"a rule of its very text ({step.why})"
+            return f"a rule with its exact text ({step.why})"
 
 
 def _touches(step: Step) -> str:
@@ -166,10 +170,10 @@ def run_list(args: Namespace) -> int:
 
 
 def listing(rules: tuple[Rule, ...], *, sandboxed: str = "") -> str:
-    """A table of rules with whoever said them, and who lets commands run in the sandbox unasked."""
+    """Return a table of rules with their sources, and who allows sandboxed commands."""
     rows = [(rule.effect, clean(rule.text, lines="show"), rule.origin) for rule in rules]
     rows += [("allow", SANDBOXED_COMMANDS, sandboxed)] if sandboxed else []
-    return table([("EFFECT", "RULE", "SAID BY"), *rows]) if rows else "There are no rules here."
+    return table([("EFFECT", "RULE", "SOURCE"), *rows]) if rows else "No rules."
 
 
 def run_forget(args: Namespace) -> int:
@@ -178,14 +182,14 @@ def run_forget(args: Namespace) -> int:
     found = args.rule == SANDBOXED_COMMANDS and trust.set_sandboxed(home, root, allowed=False)
     found = found or any(trust.forget(home, root, args.rule, under=one) for one in EFFECTS)
     if not found:
-        fix = "`travois permissions list` prints them; rules of files are to be changed there."
-        raise Fault(f"No answer of yours here allows {args.rule!r}", fix=fix)
-    say(f"No longer allowed here without a question: {args.rule}")
+        fix = "`travois permissions list` lists them; edit rules from a file in that file."
+        raise Fault(f"No saved answer allows {args.rule!r} here", fix=fix)
+    say(f"No longer allowed without approval: {args.rule}")
     return 0
 
 
 def run_check(args: Namespace) -> int:
-    """Judge cases, one per line, in order."""
+    """Decide test cases, one per line, in order."""
     own = str(locate(os.environ).path)
     for line in sys.stdin.buffer:
         if line.strip():
@@ -198,7 +202,7 @@ def _checked(line: bytes, *, own: str) -> str:
     try:
         case = msgspec.json.decode(line, type=Case)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        told = {"id": _id(line), "verdict": "deny", "because": f"this is no case: {error}"}
+        told = {"id": _id(line), "verdict": "deny", "because": f"invalid test case: {error}"}
         return msgspec.json.encode(told).decode()
     verdict = tried(case, own=own)
     because = verdict.because.encode("utf-8", "replace").decode()
@@ -207,7 +211,7 @@ def _checked(line: bytes, *, own: str) -> str:
 
 
 def _id(line: bytes) -> str | int | None:
-    """The id of a case that is not one otherwise; half characters are for this reader only."""
+    """Return the id of an invalid case; only this reader accepts half characters."""
     try:
         found = json.loads(line)["id"]
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -236,9 +240,9 @@ def _proposed(path: str) -> Proposed:
         whole = msgspec.json.decode(data, type=Whole)
         return whole.permissions or msgspec.json.decode(data, type=Proposed)
     except OSError as error:
-        raise Fault(f"{path} cannot be read", why=error.strerror or str(error)) from error
+        raise Fault(f"Cannot read {path}", why=error.strerror or str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        fix = "See `travois permissions test --help` for the form."
+        fix = "See `travois permissions test --help` for the format."
         raise Fault(f"{path} has no rules", why=str(error), fix=fix) from error
 
 
@@ -246,7 +250,7 @@ def _parsed(proposed: Proposed, path: str) -> tuple[Rule, ...]:
     try:
         return proposed.parsed(path)
     except ValueError as error:
-        raise Fault(f"{path} has a rule that cannot be understood", why=str(error)) from error
+        raise Fault(f"{path} has an invalid rule", why=str(error)) from error
 
 
 def _replay(rules: tuple[Rule, ...], args: Namespace) -> None:
@@ -271,7 +275,7 @@ def _short(past: Past) -> str:
 
 
 def _past(folder: Path, guard: Guard, home: Home) -> Iterator[Past]:
-    """The calls of one session, judged where the shell stood when they were made."""
+    """Yield the calls of one session, decided in the folder where they were made."""
     skipped: list[Skipped] = []
     entries = list(history(folder, skipped))
     decided = {e.fact.call: e.fact.verdict for e in entries if isinstance(e.fact, Decided)}
@@ -301,21 +305,23 @@ def _stood(entry: Entry, *, root: str, cwd: str) -> tuple[str, str]:
 
 
 MORE = """\
-Settings that come with a folder (.travois, .claude) may tighten at once. What they want beyond
-that (hooks, variables, allow rules, more folders, a model) holds once you trust the folder with
-it. Trust is bound to what was shown: whatever changes later is asked about again. It covers the
-whole repository and its worktrees. Files that a trusted hook or MCP server reaches beyond the
-programs that it names (imports, scripts of package.json, Makefiles) are told when they changed.
+A folder's own settings (.travois, .claude) can always restrict. Anything beyond that (hooks,
+variables, allow rules, more folders, a model) applies only once you trust the folder. Trust covers
+exactly what was shown: later changes are asked about again. It covers the whole repository and its
+worktrees. You are notified when files behind a trusted hook or MCP server change (imports,
+package.json scripts, Makefiles).
 """
 
 
 def register_trust(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "trust", what="trust a folder with its own settings", more=MORE)
-    top.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this one")
-    top.add_argument("--revoke", action="store_true", help="trust it no longer")
+    top = command(
+        commands, "trust", what="trust a folder's own settings, or revoke that trust", more=MORE
+    )
+    top.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
+    top.add_argument("--revoke", action="store_true", help="revoke trust")
     top.add_argument(
-        "--changed", action="store_true", help="list files behind trusted commands that changed"
+        "--changed", action="store_true", help="list changed files behind trusted commands"
     )
     top.add_argument("--list", action="store_true", help="list trusted folders")
     top.set_defaults(run=run_trust)
@@ -326,7 +332,7 @@ def run_trust(args: Namespace) -> int:
     home = locate(os.environ)
     if args.list:
         found = [(str(len(each.agreed)), each.path) for each in trust.known(home) if each.trusted]
-        say(table([("SETTINGS", "FOLDER"), *found]) if found else "No folder is trusted.")
+        say(table([("SETTINGS", "FOLDER"), *found]) if found else "No trusted folders.")
         return 0
     folder = os.path.realpath(args.folder)
     if args.revoke:
@@ -357,5 +363,5 @@ def _list_changes(loaded: Loaded) -> int:
         for file in files:
             say(f"  {visible(file)}")
     if not loaded.changed:
-        say("Nothing that trusted commands reach has changed.")
+        say("No files behind trusted commands have changed.")
     return 1 if loaded.changed else 0

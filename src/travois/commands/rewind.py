@@ -1,4 +1,4 @@
-"""`travois rewind`: take files and conversation back to where they were."""
+"""`travois rewind`: restore files and conversation to an earlier turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from travois.sessions.catalog import Summary, find, newest
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log, history
 from travois.sessions.session import Session
-from travois.snapshots import rewind as rewinding
+from travois.snapshots import rewind
 from travois.snapshots.rewind import Way
 from travois.snapshots.snapshots import NONE, Snapshots, marks, turns
 from travois.snapshots.tree import Change
@@ -27,15 +27,15 @@ from travois.terminal.tables import Commands, ago, clean, command, say, table, w
 
 MORE = """\
 examples:
-  travois rewind                 take the last turn back, after a question
-  travois rewind --list          the turns and snapshots that can be gone back to
-  travois rewind --to 2          go back to how things stood at the end of turn 2 (0: the start)
+  travois rewind                 undo the last turn, after confirmation
+  travois rewind --list          list the turns and snapshots to rewind to
+  travois rewind --to 2          restore the state at the end of turn 2 (0: the start)
   travois rewind --to 2 --dry-run
-  travois rewind --undo          take the last rewind back
+  travois rewind --undo          undo the last rewind
 
-What you have changed since is left as it is and listed; --overwrite takes that back too. A snapshot
-is taken first, so that a rewind can be undone. What can be made again (node_modules, caches) and
-files over 64 MB are covered only where a command was about to destroy them.
+Files that you changed since then are listed and kept; --overwrite restores them too. A snapshot is
+taken first, so a rewind can be undone. Generated files (node_modules, caches) and files over 64 MB
+are covered only if a command was about to destroy them.
 """
 SHOWN = 20
 LINES = 1 << 20
@@ -44,26 +44,26 @@ LINES = 1 << 20
 
 def register_rewind(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "rewind", what="take files and conversation back", more=MORE)
-    about = "id, beginning of an id, or name; default: the last one of this folder"
+    top = command(
+        commands, "rewind", what="restore files and conversation to an earlier turn", more=MORE
+    )
+    about = "session id, id prefix or name (default: the last one of this folder)"
     top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
     _where(top)
     only = top.add_mutually_exclusive_group()
-    only.add_argument("--files-only", action="store_true", help="leave the conversation as it is")
-    only.add_argument(
-        "--conversation-only", action="store_true", help="leave the files as they are"
-    )
-    top.add_argument("--dry-run", action="store_true", help="only say what would happen")
-    top.add_argument("--yes", action="store_true", help="do not ask; what you changed stays")
-    top.add_argument("--overwrite", action="store_true", help="take back what you changed, too")
+    only.add_argument("--files-only", action="store_true", help="keep the conversation")
+    only.add_argument("--conversation-only", action="store_true", help="keep the files")
+    top.add_argument("--dry-run", action="store_true", help="show what would happen")
+    top.add_argument("--yes", action="store_true", help="do not ask; keep your own changes")
+    top.add_argument("--overwrite", action="store_true", help="also restore files you changed")
     top.set_defaults(run=run_rewind)
 
 
 def _where(top: ArgumentParser) -> None:
     group = top.add_mutually_exclusive_group()
-    group.add_argument("--to", default="", metavar="N", help="the end of this turn, or a snapshot")
-    group.add_argument("--undo", action="store_true", help="take the last rewind back")
-    group.add_argument("--list", action="store_true", help="what can be gone back to")
+    group.add_argument("--to", default="", metavar="N", help="end of turn N, or a snapshot")
+    group.add_argument("--undo", action="store_true", help="undo the last rewind")
+    group.add_argument("--list", action="store_true", help="list turns and snapshots")
 
 
 def run_rewind(args: Namespace) -> int:
@@ -80,7 +80,7 @@ def run_rewind(args: Namespace) -> int:
     try:
         return _rewind(args, home, summary)
     except OSError as error:
-        raise blobs.fault("Not all was taken back", error, path=home.path) from error
+        raise blobs.fault("The rewind is incomplete", error, path=home.path) from error
 
 
 def _rewind(args: Namespace, home: Home, summary: Summary) -> int:
@@ -92,7 +92,7 @@ def _rewind(args: Namespace, home: Home, summary: Summary) -> int:
         _tell(way, keeper, diffs=args.dry_run)
         if args.dry_run or not _sure(args):
             return 0 if args.dry_run else 1
-        outcome = rewinding.go(session, keeper, way)
+        outcome = rewind.go(session, keeper, way)
     for trouble in outcome.failed:
         warn(f"not restored: {clean(trouble, lines='show')}")
     kept = f", {len(way.theirs)} kept" if way.theirs else ""
@@ -101,7 +101,7 @@ def _rewind(args: Namespace, home: Home, summary: Summary) -> int:
 
 
 def _keeper(home: Home, summary: Summary, entries: Iterable[Entry]) -> Snapshots:
-    """The snapshots of the project that the session began in, with the folders it worked in."""
+    """Open the snapshots of the project that the session began in."""
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd
     return Snapshots(home.path, summary.project, folders=(folder,), tell=warn)
@@ -109,16 +109,16 @@ def _keeper(home: Home, summary: Summary, entries: Iterable[Entry]) -> Snapshots
 
 def _way(args: Namespace, entries: list[Entry], keeper: Snapshots) -> Way:
     if args.undo:
-        return rewinding.before_rewind(entries, keeper)
+        return rewind.before_rewind(entries, keeper)
     if args.to and not args.to.isdecimal():
-        return rewinding.at_snapshot(entries, keeper, name=args.to)
+        return rewind.at_snapshot(entries, keeper, name=args.to)
     number = int(args.to) if args.to else len(turns(entries)) - 1
     part = "conversation" if args.conversation_only else "all"
-    return rewinding.before_turn(entries, keeper, number=number, part=part)
+    return rewind.before_turn(entries, keeper, number=number, part=part)
 
 
 def _narrowed(args: Namespace, way: Way) -> Way:
-    """The part of the way that was asked for."""
+    """Return the part of the way that was asked for."""
     if args.files_only:
         way = replace(way, to=0)
     if args.conversation_only:
@@ -132,8 +132,11 @@ def _sure(args: Namespace) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty():
-        raise Fault("Nobody is there to ask", fix="Say --yes, or see --dry-run first.")
-    sys.stdout.write("Go back? [y/N] ")
+        raise Fault(
+            "Cannot ask: standard input is not a terminal",
+            fix="Use --yes, or --dry-run to preview.",
+        )
+    sys.stdout.write("Rewind? [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -151,9 +154,9 @@ def _list(entries: list[Entry]) -> None:
 
 
 def _tell(way: Way, keeper: Snapshots, *, diffs: bool) -> None:
-    """What would happen: the first few paths, or all of them with how many lines change."""
+    """Show the plan: the first few paths, or all of them with changed line counts."""
     if way.to:
-        say("The conversation goes back to before that was said.")
+        say("The conversation is rewound to before that prompt.")
     shown = way.changes if diffs else way.changes[:SHOWN]
     for change in shown:
         size = _lines(change, keeper) if diffs else ""
@@ -161,9 +164,9 @@ def _tell(way: Way, keeper: Snapshots, *, diffs: bool) -> None:
     if len(shown) < len(way.changes):
         say(f"  … and {len(way.changes) - len(shown)} more")
     if not way.changes:
-        say("No file changes.")
+        say("No files change.")
     if way.theirs:
-        warn(f"{len(way.theirs)} paths were changed by others since, and stay (see --overwrite):")
+        warn(f"{len(way.theirs)} paths changed outside the session are kept (see --overwrite):")
         for change in way.theirs[:SHOWN]:
             warn(f"  {clean(os.fsdecode(change.path), lines='show')}")
 
@@ -175,7 +178,7 @@ def _verb(change: Change) -> str:
 
 
 def _lines(change: Change, keeper: Snapshots) -> str:
-    """How many lines would come and go."""
+    """Return how many lines would come and go."""
     nodes = (change.old, change.new)
     if any(node is not None and (node.folder or node.size > LINES) for node in nodes):
         return ""

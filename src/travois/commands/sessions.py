@@ -1,4 +1,4 @@
-"""`travois sessions`: see, pass on, name, measure and throw away what was said."""
+"""`travois sessions` and `travois search`: list, show, export, rename, prune and search."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from textwrap import wrap
 
 import msgspec
 
+from travois.commands.export import Document, about, export, shown
+from travois.commands.sessions_diff import show_diff
 from travois.compat.sessions import AGENTS
 from travois.compat.sessions.own import NAME as OWN
 from travois.compat.sessions.search import Known, Match, Progress, SessionIndex
 from travois.core.errors import Fault
 from travois.core.facts import Changed
-from travois.search.database import Document
+from travois.presentation.document import parts
+from travois.search import database
 from travois.search.lexical import words
 from travois.sessions import blobs, catalog, lock
 from travois.sessions.blobs import Blobs
@@ -44,48 +47,55 @@ from travois.terminal.tables import (
 
 SESSIONS_HELP = """\
 examples:
-  travois sessions                      those of this project, the newest first
-  travois sessions show 3f2a            the conversation; an id may be cut short
-  travois sessions diff 3f2a 91bc       what two sessions did differently
+  travois sessions                      list sessions of this project, newest first
+  travois sessions show 3f2a            show a conversation
+  travois sessions diff 3f2a 91bc       compare two sessions
   travois sessions export 3f2a --format html -o talk.html
   travois sessions prune --older-than 90d --dry-run
 
-A session is found by its id, by the beginning of it, or by its name. Those of this project are
-listed wherever its folder has been moved to; --all lists those of every project.
+Name a session by its id, an id prefix, or its name. Sessions stay with a project when its folder is
+moved; --all lists those of every project.
 """
 DIFF = """\
-Where one is a fork of the other, or both of a third, only what came after they part is compared:
-prompts, tool calls, tokens, cost, outcome, and the files that each has changed.
+If one is a fork of the other, or both are forks of a third, only what follows the fork is compared:
+prompts, tool calls, tokens, cost, outcome, and changed files.
 """
 PRUNE = """\
-Sessions go to the trash folder of your Travois home, from where they can be moved back; nothing is
-deleted before --empty-trash. A session that is open, or that a fork stands on, stays.
+Sessions move to the trash folder of your Travois home, and can be moved back; only --empty-trash
+deletes them. Open sessions, and sessions that a fork depends on, are kept.
 """
 UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
 def register_sessions(commands: Commands) -> None:
     """Add the command and those below it."""
-    top = command(commands, "sessions", what="list, show and manage sessions", more=SESSIONS_HELP)
+    top = command(
+        commands,
+        "sessions",
+        what="list, show, compare, export, rename and prune sessions",
+        more=SESSIONS_HELP,
+    )
     _listing(top, default=False)
     top.set_defaults(run=run_list)
     below = top.add_subparsers(metavar="command", title="commands")
-    listing = command(below, "list", what="list sessions, the newest first (the default)")
+    listing = command(below, "list", what="list sessions, newest first (the default)")
     _listing(listing, default=SUPPRESS)
     listing.set_defaults(run=run_list)
-    show = _on_one(below, "show", what="print a conversation, long results cut")
-    _add_json_flag(show, "every entry of the log, one per line")
+    show = _on_one(below, "show", what="print a conversation; long results are shortened")
+    _add_json_flag(show, "print log entries, one JSON object per line")
     show.set_defaults(run=run_show)
-    export = _on_one(below, "export", what="write a whole conversation as a document")
+    document = _on_one(below, "export", what="export a conversation as a document")
     kinds = ("markdown", "json", "html", "claude")
-    export.add_argument("--format", choices=kinds, default="markdown", help="default: markdown")
-    export.add_argument("-o", "--output", default="-", metavar="FILE", help="default: print it")
-    export.set_defaults(run=run_export)
-    rename = _on_one(below, "rename", what="give a session a name that --resume knows")
-    rename.add_argument("name", metavar="NAME", help="the name")
+    document.add_argument("--format", choices=kinds, default="markdown", help="default: markdown")
+    document.add_argument(
+        "-o", "--output", default="-", metavar="FILE", help="default: standard output"
+    )
+    document.set_defaults(run=run_export)
+    rename = _on_one(below, "rename", what="name a session, for --resume")
+    rename.add_argument("name", metavar="NAME", help="the new name")
     rename.set_defaults(run=run_rename)
     _comparing(command(below, "diff", what="compare two sessions", more=DIFF))
-    usage = command(below, "du", what="say how much room sessions take")
+    usage = command(below, "du", what="show disk usage")
     _add_json_flag(usage, "as JSON")
     usage.set_defaults(run=run_du)
     _pruning(command(below, "prune", what="move old sessions to the trash", more=PRUNE))
@@ -93,25 +103,25 @@ def register_sessions(commands: Commands) -> None:
 
 def _listing(parser: ArgumentParser, *, default: object) -> None:
     add = parser.add_argument
-    add("--all", action="store_true", default=default, help="of every project")
-    add("--json", action="store_true", default=default, help="as JSON: one array")
+    add("--all", action="store_true", default=default, help="sessions of every project")
+    add("--json", action="store_true", default=default, help="print a JSON array")
 
 
 def _add_json_flag(parser: ArgumentParser, what: str) -> None:
-    """The same flag as that of the list, whose value it must not undo."""
+    """Add the flag without resetting the value that the parent parser set."""
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help=what)
 
 
 def _on_one(commands: Commands, name: str, *, what: str) -> ArgumentParser:
     parser = command(commands, name, what=what)
-    parser.add_argument("session", metavar="ID", help="id, beginning of an id, or name")
+    parser.add_argument("session", metavar="ID", help="session id, id prefix or name")
     return parser
 
 
 def _comparing(parser: ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="id, beginning of an id, or name")
-    parser.add_argument("b", metavar="B", help="the other one")
-    what = "show files that both left differently, as a diff from A to B"
+    parser.add_argument("a", metavar="A", help="session id, id prefix or name")
+    parser.add_argument("b", metavar="B", help="the other session")
+    what = "show a diff of files that differ, from A to B"
     parser.add_argument("--patch", action="store_true", help=what)
     _add_json_flag(parser, "as JSON")
     parser.set_defaults(run=run_diff)
@@ -119,11 +129,11 @@ def _comparing(parser: ArgumentParser) -> None:
 
 def _pruning(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("--older-than", type=_span, metavar="AGE", help="not touched for so long: 12h, 30d, 8w")
-    add("--keep", type=int, default=0, metavar="N", help="keep the newest N in any case")
-    add("--all", action="store_true", default=SUPPRESS, help="of every project, not only of this")
-    add("--dry-run", action="store_true", help="only say what would happen")
-    add("--empty-trash", action="store_true", help="delete for good what is in the trash")
+    add("--older-than", type=_span, metavar="AGE", help="unused for this long: 12h, 30d, 8w")
+    add("--keep", type=int, default=0, metavar="N", help="always keep the newest N")
+    add("--all", action="store_true", default=SUPPRESS, help="sessions of every project")
+    add("--dry-run", action="store_true", help="show what would happen")
+    add("--empty-trash", action="store_true", help="permanently delete everything in the trash")
     parser.set_defaults(run=run_prune)
 
 
@@ -145,8 +155,8 @@ def run_list(args: Namespace) -> int:
         say_list(found)
         return 0
     if not found:
-        say("No sessions of this project yet." if not args.all else "No sessions yet.")
-        say("`travois` starts one; `travois sessions --all` lists those of other projects.")
+        say("This project has no sessions yet." if not args.all else "No sessions yet.")
+        say("`travois` starts one; `travois sessions --all` lists all projects.")
         return 0
     say(
         table(
@@ -158,9 +168,6 @@ def run_list(args: Namespace) -> int:
 
 def run_show(args: Namespace) -> int:
     """Print a conversation."""
-    from travois.commands.export import Document, about, shown
-    from travois.presentation.document import parts
-
     home, project = here()
     summary = find(home, args.session, project=project)
     skipped: list[Skipped] = []
@@ -179,8 +186,6 @@ def run_show(args: Namespace) -> int:
 
 def run_export(args: Namespace) -> int:
     """Write a conversation as a document."""
-    from travois.commands.export import Document, export
-
     home, project = here()
     summary = find(home, args.session, project=project)
     cwd = os.path.realpath(os.getcwd())
@@ -199,15 +204,13 @@ def run_export(args: Namespace) -> int:
     try:
         blobs.replace(path, data)
     except OSError as error:
-        raise blobs.fault("The document could not be written", error, path=path) from error
+        raise blobs.fault("Cannot write the document", error, path=path) from error
     say(f"{path} ({amount(len(data))})")
     return 0
 
 
 def run_diff(args: Namespace) -> int:
     """Compare two sessions."""
-    from travois.commands.sessions_diff import show_diff
-
     home, project = here()
     skipped: list[Skipped] = []
     show_diff(args, home, project, skipped=skipped)
@@ -225,12 +228,12 @@ def run_rename(args: Namespace) -> int:
     with Log.open(home.session(summary.project, summary.id)) as log:
         log.append(Changed("name", name))
         log.sync()
-    say(f"{summary.id} is now called {clean(name)}.")
+    say(f"Renamed {summary.id} to {clean(name)}.")
     return 0
 
 
 def run_du(args: Namespace) -> int:
-    """Say how much room everything takes."""
+    """Show disk usage."""
     home, _ = here()
     found = summaries(home)
     sizes = {s.id: catalog.session_size(home, s) for s in found}
@@ -257,7 +260,7 @@ def run_prune(args: Namespace) -> int:
     home, project = here()
     if args.older_than is None and not args.empty_trash:
         raise Fault(
-            "Say which sessions to prune",
+            "Specify which sessions to prune",
             fix="For example: travois sessions prune --older-than 30d --dry-run",
         )
     if args.older_than is not None:
@@ -276,7 +279,7 @@ def _prune(home: Home, project: Project, args: Namespace) -> None:
         freed += _discard(home, summary, dry=args.dry_run)
     for kept in plan.kept:
         say(f"kept   {kept.summary.id[:8]}  {kept.because}")
-    verb = "would go" if args.dry_run else "went"
+    verb = "would be moved" if args.dry_run else "moved"
     say(f"{amount(freed)} {verb} to the trash: {home.trash}")
 
 
@@ -291,7 +294,7 @@ def _discard(home: Home, summary: Summary, *, dry: bool) -> int:
         catalog.discard(home, summary)
     old = ago(time.time() - summary.updated)
     title = clean(summary.title, lines="show")[:60]
-    say(f"{'would go' if dry else 'trashed'}  {summary.id[:8]}  {amount(size)}, {old}  {title}")
+    say(f"{'would move' if dry else 'trashed'}  {summary.id[:8]}  {amount(size)}, {old}  {title}")
     return size
 
 
@@ -299,14 +302,14 @@ def _empty(home: Home, *, dry: bool) -> None:
     if dry:
         say(f"{amount(catalog.size(home.trash))} in the trash would be deleted.")
         return
-    say(f"{amount(catalog.empty_trash(home, now=time.time()))} deleted for good.")
+    say(f"{amount(catalog.empty_trash(home, now=time.time()))} permanently deleted.")
 
 
 # --- what they share -----------------------------------------------------------------------------
 
 
 def here() -> tuple[Home, Project]:
-    """The home, and the project of the current folder."""
+    """Return the home, and the project of the current folder."""
     home = locate(os.environ)
     return home, identify(home, os.getcwd())
 
@@ -314,7 +317,7 @@ def here() -> tuple[Home, Project]:
 def report(skipped: list[Skipped]) -> None:
     """Tell what of a log could not be read."""
     for bad in skipped[:10]:
-        warn(f"{bad.file}, line {bad.line} (byte {bad.offset}) was left out: {bad.reason}")
+        warn(f"{bad.file}: skipped line {bad.line} (byte {bad.offset}): {bad.reason}")
     if len(skipped) > 10:
         warn(f"and {len(skipped) - 10} more damaged lines")
 
@@ -339,7 +342,7 @@ def _rows(home: Home, found: list[Summary], *, everywhere: bool) -> list[tuple[s
 
 
 def _id_length(ids: list[str]) -> int:
-    """How much of an id tells them all apart."""
+    """Return how much of an id tells them all apart."""
     length = 8
     while len({id[:length] for id in ids}) < len(set(ids)):
         length += 1
@@ -367,16 +370,15 @@ def _title(home: Home, summary: Summary) -> str:
 
 SEARCH_HELP = """\
 examples:
-  travois search "why did we drop redis"        all sessions of this machine, the best first
-  travois search flaky upload test --here       only those of this project
-  travois search migration --agent codex        only those of one agent
+  travois search "why did we drop redis"        search all sessions on this machine
+  travois search flaky upload test --here       only sessions of this project
+  travois search migration --agent codex        only sessions of one agent
 
-Sessions of Claude Code, Codex, opencode, Gemini CLI and pi are found where those agents keep
-them, and are only read. The setting search.agents: false leaves them out. Agents can call this
-command, too.
+Also reads the sessions of Claude Code, Codex, opencode, Gemini CLI and pi, where those agents store
+them (search.agents: false turns this off). Agents can run this command, too.
 """
 AT_ONCE = 0.5
-"""How many seconds may be spent on reading sessions before the answer is given."""
+"""The number of seconds to spend on indexing before answering."""
 EXCERPT = 220
 WIDTH = 80
 WHO = {"user": "you", "model": "agent", "tool": "error"}
@@ -386,16 +388,19 @@ WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 def register_search(commands: Commands) -> None:
     """Add the command."""
     top = command(
-        commands, "search", what="find sessions by what was said in them", more=SEARCH_HELP
+        commands,
+        "search",
+        what="search all sessions, including those of other agents",
+        more=SEARCH_HELP,
     )
     add = top.add_argument
-    add("text", nargs="*", metavar="TEXT", help="words, or a question")
+    add("text", nargs="*", metavar="TEXT", help="keywords or a question")
     add("--here", action="store_true", help="only sessions of this project")
     add("--agent", choices=tuple(AGENTS), help="only sessions of one agent")
-    add("--limit", type=int, default=5, metavar="N", help="how many sessions (default: 5)")
-    add("--json", action="store_true", help="as JSON: one array")
-    add("--wait", action="store_true", help="read all sessions before answering")
-    add("--rebuild", action="store_true", help="read all sessions again")
+    add("--limit", type=int, default=5, metavar="N", help="maximum number of sessions (default: 5)")
+    add("--json", action="store_true", help="print a JSON array")
+    add("--wait", action="store_true", help="index all sessions first")
+    add("--rebuild", action="store_true", help="rebuild the index")
     add("--catch-up", action="store_true", help=SUPPRESS)
     top.set_defaults(run=run_search)
 
@@ -404,9 +409,7 @@ def run_search(args: Namespace) -> int:
     """Find sessions; exit code 1 if there are none."""
     text = " ".join(args.text).strip()
     if not text and not (args.rebuild or args.catch_up):
-        raise Fault(
-            "Say what to look for", fix='For example: travois search "why redis was dropped"'
-        )
+        raise Fault("Give a search text", fix='For example: travois search "why redis was dropped"')
     home, project = here()
     cwd = os.path.realpath(os.getcwd())
     settings = load(home, project.root, cwd=cwd, environ=os.environ).settings
@@ -444,8 +447,8 @@ def _search(
     elif found:
         say("\n\n".join(_shown(match, text) for match in found))
     if not found and not args.json:
-        so_far = " of those read so far" if progress.left else ""
-        say(f"No session{so_far} has anything to do with that.")
+        so_far = " so far" if progress.left else ""
+        say(f"No matching sessions{so_far}.")
     if progress.left:
         warn(f"{progress.ready:,} of {progress.ready + progress.left:,} sessions were searched")
         if not index.trouble:
@@ -460,7 +463,7 @@ def _until(end: float) -> Callable[[Progress], bool]:
 def _told(progress: Progress) -> bool:
     """Show how far it is, on a terminal."""
     if sys.stderr.isatty() and (progress.read % 20 == 0 or progress.left == 1):
-        words = f"reading sessions … {progress.left:,} left" if progress.left > 1 else ""
+        words = f"indexing sessions … {progress.left:,} left" if progress.left > 1 else ""
         sys.stderr.write(f"\r{words}\x1b[K")
     return True
 
@@ -469,7 +472,7 @@ def _go_on() -> None:
     """Let a process of its own read the rest; if one is at it already, this one ends at once."""
     import subprocess
 
-    warn("the rest is being read in the background; --wait waits for it")
+    warn("the rest is being indexed in the background; --wait waits for it")
     subprocess.Popen(
         (sys.executable, "-m", "travois", "search", "--catch-up"),
         stdin=subprocess.DEVNULL,
@@ -484,7 +487,7 @@ def _wanted(args: Namespace, home: Home, project: Project) -> Callable[[Known], 
     same: dict[str, bool] = {}
 
     def inside(cwd: str) -> bool:
-        """In this project's folder, or in another checkout of its repository."""
+        """Return whether a folder is in this project, or another checkout of its repository."""
         near = (cwd + "/").startswith(project.root + "/")
         return near or bool(cwd and ours and repository(cwd)[1] == ours)
 
@@ -518,7 +521,7 @@ def _match_json(match: Match) -> dict[str, object]:
 
 def _shown(match: Match, text: str) -> str:
     session = match.session
-    day = time.strftime("%Y-%m-%d", time.localtime(session.at)) if session.at else "some day"
+    day = time.strftime("%Y-%m-%d", time.localtime(session.at)) if session.at else "no date"
     title = clean(session.title or "(no title)", lines="show")
     head = f"{day}  {session.agent}  {_short_folder(session.cwd)}"
     lines = [styled(head, "dim"), "  " + styled(_fitted(title, WIDTH - 2), "bold")]
@@ -530,8 +533,8 @@ def _shown(match: Match, text: str) -> str:
     return "\n".join([*lines, "  " + styled(clean(f"{cd}{session.resume}", lines="show"), "cyan")])
 
 
-def _excerpt(passage: Document, wanted: frozenset[str]) -> list[str]:
-    """Some lines around the place with most of the words, those words marked."""
+def _excerpt(passage: database.Document, wanted: frozenset[str]) -> list[str]:
+    """Return some lines around the place with most of the words, with those words marked."""
     text = " ".join(clean(passage.text, lines="show").replace("␊", " ").split())
     hits = [found for found in WORD.finditer(text) if wanted & set(words(found[0]))]
     near = max(hits, key=lambda hit: _dense(hits, hit.start()), default=None)
@@ -544,7 +547,7 @@ def _excerpt(passage: Document, wanted: frozenset[str]) -> list[str]:
 
 
 def _dense(hits: list[re.Match[str]], start: int) -> int:
-    """How many different words there are from here on, in an excerpt."""
+    """Return how many different words there are from here on, in an excerpt."""
     return len({hit[0].lower() for hit in hits if start <= hit.start() < start + EXCERPT // 2})
 
 

@@ -1,4 +1,4 @@
-"""`travois sessions diff A B`: what two sessions did differently."""
+"""`travois sessions diff`: compare two sessions."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ MAX_COMPARED = 1 << 20
 
 
 class FileChange(msgspec.Struct, frozen=True):
-    """What one session did to one file; line counts are missing where nobody can tell."""
+    """The change of one file in one session; line counts are missing if unknown."""
 
     status: Status
     added: int | None = None
     removed: int | None = None
     content: bytes | None = None
-    """What was in it at the end; None where that is not known."""
+    """The final content; None if unknown."""
 
 
 class Side(msgspec.Struct, frozen=True):
-    """One session from where the two part: what was said and done, and what came of it."""
+    """One session after the fork: its messages, calls, cost and files."""
 
     id: str
     title: str
@@ -61,11 +61,11 @@ class Side(msgspec.Struct, frozen=True):
     dollars: float
     seconds: float
     outcome: str
-    """How the last turn ended; empty if none did."""
+    """The end of the last turn; empty if none ended."""
     last_words: str
     files: dict[str, FileChange]
     files_from: Literal["snapshots", "calls"]
-    """Whether files are told by snapshots, or only by what calls say that they did."""
+    """The source of the file list: snapshots, or only tool calls."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class Comparison(msgspec.Struct, frozen=True):
     b: Side
     relation: Relation
     shared_prompts: tuple[str, ...]
-    """What was said before they part."""
+    """The prompts before the fork."""
     parted_at: float
     """When the last thing happened that they share; nought if they share nothing."""
 
@@ -204,7 +204,7 @@ def _files(
 
 
 def _by_snapshots(keeper: Snapshots, standing: list[Entry]) -> list[tuple[bytes, Change]] | None:
-    """Return what turns changed, first state to last; None if a snapshot is missing.
+    """Return what turns changed, from first state to last; None if a snapshot is missing.
 
     What somebody else changed between turns is left out.
     """
@@ -282,7 +282,7 @@ def show_diff(args: Namespace, home: Home, project: Project, *, skipped: list[Sk
     """Print how two sessions differ; damage to their logs is added to `skipped`."""
     a, b = (_recorded(text, home, project, skipped=skipped) for text in (args.a, args.b))
     if a.summary.id == b.summary.id:
-        raise Fault("Both are the same session", why=a.summary.id, fix="Name two sessions.")
+        raise Fault("A and B are the same session", why=a.summary.id, fix="Name two sessions.")
     found = compare(a, b)
     if args.json:
         say_json(as_json(found))
@@ -304,7 +304,7 @@ def _recorded(text: str, home: Home, project: Project, *, skipped: list[Skipped]
 
 
 def as_json(found: Comparison) -> dict[str, object]:
-    """The comparison for programs; the fields stay as they are."""
+    """Return the comparison for programs; the fields stay as they are."""
     return {
         "a": _side_json(found.a),
         "b": _side_json(found.b),
@@ -356,7 +356,7 @@ def paths(found: Comparison) -> list[str]:
 
 
 def is_same(found: Comparison, path: str) -> bool | None:
-    """Whether both left a file alike; None where that is not known."""
+    """Return whether both left a file alike; None where that is not known."""
     a, b = found.a.files.get(path), found.b.files.get(path)
     if a is None or b is None:
         return False
@@ -369,7 +369,7 @@ def is_same(found: Comparison, path: str) -> bool | None:
 
 
 def told(found: Comparison) -> Iterator[str]:
-    """The comparison as lines for a terminal."""
+    """Yield the comparison as lines for a terminal."""
     sides = (found.a, found.b)
     for letter, side in zip(LETTERS, sides, strict=True):
         title = clean(side.title, lines="show")[:MAX_PROMPT]
@@ -409,20 +409,22 @@ def _calls(side: Side) -> str:
 
 def _parting(found: Comparison) -> str:
     if found.relation == "unrelated":
-        return "They share no history; all of each is compared."
+        return "The sessions share no history; both are compared in full."
     many = len(found.shared_prompts)
     what = found.relation.replace("a is", "A is").replace("b is", "B is")
     what = what.replace("of a", "of A").replace("of b", "of B")
     last = f": {_cut(found.shared_prompts[-1], 60)!r}" if many else ""
-    return f"{what.capitalize() if what[0] == 'f' else what}; they part after prompt {many}{last}."
+    return (
+        f"{what.capitalize() if what[0] == 'f' else what}; they diverge after prompt {many}{last}."
+    )
 
 
 def _conversation(found: Comparison) -> Iterator[str]:
     for letter, side in zip(LETTERS, (found.a, found.b), strict=True):
         for prompt in side.prompts:
-            yield f"{letter} was asked: {_cut(prompt, MAX_PROMPT)}"
+            yield f"{letter} prompt: {_cut(prompt, MAX_PROMPT)}"
         if side.last_words:
-            yield f"{letter} said last: {_cut(side.last_words, MAX_WORDS)}"
+            yield f"{letter} final answer: {_cut(side.last_words, MAX_WORDS)}"
     yield ""
 
 
@@ -432,13 +434,13 @@ def _changed(found: Comparison) -> Iterator[str]:
         for path in paths(found)
     ]
     if not rows:
-        yield "Neither changed a file."
+        yield "Neither session changed a file."
         return
     shown = [tuple(clean(cell, lines="show") for cell in row) for row in rows]
     yield table([(*LETTERS, "", "FILE"), *shown])
     for letter, side in zip(LETTERS, (found.a, found.b), strict=True):
         if side.files_from == "calls":
-            yield f"Files of {letter} are told by its tool calls: its snapshots are gone."
+            yield f"Files of {letter} come from its tool calls: its snapshots no longer exist."
 
 
 def _size(change: FileChange | None) -> str:
@@ -457,7 +459,7 @@ def _verdict(found: Comparison, path: str) -> str:
 
 
 def patch(found: Comparison) -> Iterator[str]:
-    """The files that both sessions left differently, as a unified diff from A to B."""
+    """Yield the files that both sessions left differently, as a unified diff from A to B."""
     for path in paths(found):
         a, b = found.a.files.get(path), found.b.files.get(path)
         if a is None or b is None or a.content is None or b.content is None or is_same(found, path):

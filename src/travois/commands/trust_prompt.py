@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import termios
 from contextlib import suppress
 from typing import Protocol
 
@@ -10,13 +11,13 @@ from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.schema import Loaded
 
-FIRST = "brings settings that run programs or give rights"
-LATER = "asks for more than you trusted it with"
-ASK = "Trust this folder with them? [y]es / no, work without them: "
+FIRST = "has settings that run programs or grant permissions"
+LATER = "has new settings that you have not trusted yet"
+ASK = "Trust this folder? [y]es / no (continue without these settings): "
 
 
 class Reader(Protocol):
-    """Somebody who can be shown lines and asked for one."""
+    """A terminal that can show lines and ask for one."""
 
     def line(self, text: str) -> None:
         """Show a line."""
@@ -43,7 +44,7 @@ async def ask(home: Home, loaded: Loaded, reader: Reader) -> None:
 
 
 def told(home: Home, loaded: Loaded) -> str:
-    """Everything that trust would let happen, a line each, with nothing hidden."""
+    """Return everything that trust would let happen, a line each, with nothing hidden."""
     agreed = trust.agreed(home, loaded.root)
     fresh = [text for text in loaded.wanted if trust.digest(text) not in agreed]
     what = LATER if loaded.trust == "changed" else FIRST
@@ -52,7 +53,5 @@ def told(home: Home, loaded: Loaded) -> str:
 
 def _drop_typed() -> None:
     """Forget what was typed before the question could be read: it is no answer."""
-    import termios
-
     with suppress(termios.error):
         termios.tcflush(0, termios.TCIFLUSH)

@@ -1,4 +1,4 @@
-"""`travois try`: run a command in a copy of the folder, see what it changes, keep that or not."""
+"""`travois try`: run a command on a copy, review the changes, keep or drop them."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.compose import permissions as rights
-from travois.compose import sandbox as fencing
+from travois.compose import permissions
 from travois.compose.explain import intended
 from travois.compose.options import Options
+from travois.compose.sandbox import build
 from travois.compose.session import prepare
 from travois.core.errors import Fault
 from travois.ports.tool import Here
 from travois.ports.world import Attempt, Captured, Change, Command, Stale
 from travois.process.run import LocalProcesses
-from travois.sandbox import policy as bounds
+from travois.sandbox.policy import cage
 from travois.terminal.tables import Commands, amount, clean, command, say, table, warn
 
 MORE = """\
 examples:
-  travois try -- make format          ask, after showing what it changed
-  travois try --drop 'rm -r build'    only show
-  travois try --keep -- npm install   keep what it did if it succeeds
+  travois try -- make format          show the changes, then ask
+  travois try --drop 'rm -r build'    only show the changes
+  travois try --keep -- npm install   keep the changes if the command succeeds
 
-The command runs behind the walls that your settings give commands. What it changes in this folder
-is kept whole or not at all; names that decide what runs later (.git, .vscode, ...) are kept only
-if they are named with --also. The exit code is that of the command.
+The command runs in the sandbox from your settings. Its changes to this folder are kept as a whole
+or dropped; protected paths that affect what runs later (.git, .vscode, ...) are kept only if named
+with --also. The exit code is that of the command.
 """
 LINES = 1 << 20
 """Files over this many bytes are not compared line by line."""
@@ -41,15 +41,26 @@ LINES = 1 << 20
 
 def register_try(commands: Commands) -> None:
     """Add the command."""
-    top = command(commands, "try", what="run a command in a copy, then keep or drop", more=MORE)
-    top.add_argument("words", nargs="+", metavar="COMMAND", help="a program, or one line of bash")
+    top = command(
+        commands,
+        "try",
+        what="run a command on a copy, review the changes, keep or drop them",
+        more=MORE,
+    )
+    top.add_argument(
+        "words", nargs="+", metavar="COMMAND", help="a program with arguments, or one line of bash"
+    )
     only = top.add_mutually_exclusive_group()
-    only.add_argument("--keep", action="store_true", help="keep what it did, if it succeeds")
-    only.add_argument("--drop", action="store_true", help="keep nothing")
-    top.add_argument("--also", action="append", default=[], metavar="PATH", help="keep this too")
+    only.add_argument(
+        "--keep", action="store_true", help="keep the changes if the command succeeds"
+    )
+    only.add_argument("--drop", action="store_true", help="drop the changes")
+    top.add_argument(
+        "--also", action="append", default=[], metavar="PATH", help="also keep this protected path"
+    )
     top.add_argument("--timeout", type=float, default=600.0, metavar="SECONDS")
-    top.add_argument("--settings", default="", metavar="FILE|JSON", help="as for a run")
-    top.add_argument("--json", action="store_true", help="as JSON; nothing is asked")
+    top.add_argument("--settings", default="", metavar="FILE|JSON", help="extra settings")
+    top.add_argument("--json", action="store_true", help="as JSON, without asking")
     top.set_defaults(run=run_try)
 
 
@@ -76,45 +87,45 @@ async def _try(args: Namespace) -> int:
 
 async def _attempted(args: Namespace, stack: AsyncExitStack) -> Attempt:
     place, loaded = prepare(Options(settings=args.settings))
-    fence = fencing.build(loaded, place, stack, attended=True)
+    fence = build(loaded, place, stack, attended=True)
     if fence.bounds is None:
-        raise Fault("There are no walls to try this behind", why=fence.line)
+        raise Fault("`travois try` needs a sandbox", why=fence.line)
     line = args.words[0] if len(args.words) == 1 else join(args.words)
     text = msgspec.json.encode({"command": line}).decode()
-    guard = rights.guard(loaded, place.cwd, own=str(place.home.path))
+    guard = permissions.guard(loaded, place.cwd, own=str(place.home.path))
     use = intended("Bash", text, here=Here(place.cwd, place.cwd))
-    cage = bounds.cage(fence.bounds, guard, use, profile="try")
+    sandbox = cage(fence.bounds, guard, use, profile="try")
     settings = loaded.settings
     processes = LocalProcesses(
         passed=settings.env_passthrough, extra=settings.env, walls=fence.walls
     )
     stack.push_async_callback(processes.aclose)
     try:
-        run = Command(("/bin/bash", "-c", line), place.cwd, cage=cage)
+        run = Command(("/bin/bash", "-c", line), place.cwd, cage=sandbox)
         return await processes.attempt(run, timeout=args.timeout)
     except OSError as error:
-        raise Fault("This cannot be tried", why=str(error)) from error
+        raise Fault("Cannot try this command", why=str(error)) from error
 
 
 async def _show(attempt: Attempt) -> None:
-    """What the command said, whom it could not reach, and what it changed."""
+    """Show the command's output, blocked connections, and changes."""
     done = attempt.completed
     sys.stdout.write(_said(done.output))
     for words in done.refused:
         warn(clean(words))
     if done.timed_out:
-        warn("it took too long and was ended")
+        warn("the command timed out and was stopped")
     elif done.status:
-        warn(f"it ended with status {done.status}")
+        warn(f"the command failed with exit code {done.status}")
     if not attempt.changes:
-        say("It changed nothing.")
+        say("The command changed nothing.")
         return
     rows = [await _row(attempt, change) for change in attempt.changes]
     say(table([("WHAT", "BYTES", "LINES", "PATH"), *rows], right=(1, 2)))
 
 
 def _said(output: Captured) -> str:
-    gap = f"\n[{output.missing} bytes left out]\n".encode() if output.missing else b""
+    gap = f"\n[{output.missing} bytes omitted]\n".encode() if output.missing else b""
     return clean((output.head + gap + output.tail).decode(errors="replace"))
 
 
@@ -132,7 +143,7 @@ def _size(path: str) -> int:
 
 
 async def _lines(attempt: Attempt, change: Change, *, old: int) -> str:
-    """How many lines came and went; empty where there are none to count."""
+    """Return how many lines came and went; empty where there are none to count."""
     if max(change.size, old) > LINES:
         return ""
     before = _content(change.path) if old else b""
@@ -150,12 +161,12 @@ def _content(path: str) -> bytes:
 
 
 def _wanted(args: Namespace, attempt: Attempt) -> bool:
-    """Whether to keep: as the flags say, else as a person does."""
+    """Return whether to keep: as the flags say, else as a person does."""
     if args.keep:
         return attempt.completed.status == 0
     if args.drop or args.json or not sys.stdin.isatty():
         return False
-    sys.stdout.write("Keep this? [y/N] ")
+    sys.stdout.write("Keep these changes? [y/N] ")
     sys.stdout.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -164,19 +175,19 @@ async def _kept(attempt: Attempt, also: list[str]) -> tuple[Change, ...]:
     try:
         return await attempt.keep(named=[os.path.realpath(path) for path in also])
     except Stale as error:
-        raise Fault("Not kept", why=str(error), fix="Try it again.") from error
+        raise Fault("The changes were not kept", why=str(error), fix="Run it again.") from error
     except OSError as error:
-        raise Fault("Not all could be kept", why=str(error)) from error
+        raise Fault("Some changes could not be kept", why=str(error)) from error
 
 
 def _tell(*, keep: bool, left: tuple[Change, ...]) -> None:
     if not keep:
-        say("Dropped; nothing has changed.")
+        say("Dropped; nothing was changed.")
         return
     say("Kept.")
     for change in left:
         path = clean(os.path.relpath(change.path), lines="show")
-        warn(f"not kept, as it decides what runs later: {path} (--also {path} keeps it)")
+        warn(f"not kept, because it affects what runs later: {path} (--also {path} keeps it)")
 
 
 def _tell_json(attempt: Attempt, *, keep: bool, left: tuple[Change, ...]) -> None:

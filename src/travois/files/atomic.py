@@ -1,4 +1,4 @@
-"""Putting new content in a file's place so that no one's update is lost.
+"""Atomic replacement of files, so that no concurrent update is lost.
 
 The content is written and synced beside the file, then both trade names in one step. On Linux the
 file is leased meanwhile: programs that want to write into it wait, and one that has it open already
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Opening a pipe or a terminal must neither wait nor take it over."""
 PAUSES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
-"""How long we wait for a program that has the file open for writing."""
-NOREPLACE, EXCHANGE = 1, 2
+"""The pauses while waiting for a program that has the file open for writing."""
+NOREPLACE = 1
+EXCHANGE = 2
 UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 
 
@@ -47,7 +48,7 @@ def create(target: str, data: bytes) -> None:
         try:
             _place(draft, place)
         except FileExistsError as error:
-            raise Stale(f"{target} is there already") from error
+            raise Stale(f"{target} already exists") from error
 
 
 def replace(target: str, data: bytes, *, expect: str) -> None:
@@ -74,26 +75,26 @@ def remove(target: str, expect: str) -> None:
 
 
 def check_writable(place: Spot) -> None:
-    """Whether there is a regular file that may be written to, also where we are root."""
+    """Raise unless there is a regular, writable file, even if we are root."""
     try:
         mode = place.stat().st_mode
     except FileNotFoundError as error:
-        raise Stale(f"{place.path} is gone") from error
+        raise Stale(f"{place.path} no longer exists") from error
     check_regular(place.path, mode)
     if not mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=place.folder):
         raise PermissionError(errno.EACCES, "the file is read-only", place.path)
 
 
 def check_regular(path: str, mode: int) -> None:
-    """A pipe would keep us waiting and a device might never end."""
+    """Raise for a pipe, which would block, and a device, which might never end."""
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", path)
     if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "it is no regular file", path)
+        raise OSError(errno.EINVAL, "it is not a regular file", path)
 
 
 def read(fd: int, offset: int = 0, limit: int = -1) -> bytes:
-    """The bytes of an open file from an offset on."""
+    """Return the bytes of an open file from an offset on."""
     parts = list[bytes]()
     left = limit if limit >= 0 else max(os.fstat(fd).st_size - offset, 0) + 1
     while left > 0 and (part := os.pread(fd, left, offset)):
@@ -104,7 +105,7 @@ def read(fd: int, offset: int = 0, limit: int = -1) -> bytes:
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """A file kept open while it is replaced; if `leased`, nobody writes into it meanwhile."""
+    """A file held open while it is replaced; if `leased`, writers wait."""
 
     fd: int
     leased: bool
@@ -115,7 +116,7 @@ def _hold(target: Spot, draft: Spot) -> Generator[Hold]:
     try:
         fd = target.open(READING)
     except FileNotFoundError as error:
-        raise Stale(f"{target.path} is gone") from error
+        raise Stale(f"{target.path} no longer exists") from error
     try:
         _adopt(draft, fd)
         yield Hold(fd, leased=_lease(fd, target, draft=draft))
@@ -125,7 +126,7 @@ def _hold(target: Spot, draft: Spot) -> Generator[Hold]:
 
 @contextmanager
 def _turn(target: Spot) -> Generator[None]:
-    """One of us at a time in a folder, of all processes; a stranger's lock is not waited out."""
+    """Lock a folder against our other processes, without waiting long for a foreign lock."""
     try:
         fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=target.folder)
     except PermissionError:
@@ -167,7 +168,7 @@ def _take_lease(fd: int) -> None:
 
 
 def _can_lease(place: Spot) -> bool:
-    """Whether this disk has leases: some say "busy" when they mean "never"."""
+    """Return whether this disk has leases: some say "busy" when they mean "never"."""
     fd = place.open(READING)
     try:
         _take_lease(fd)
@@ -180,14 +181,14 @@ def _can_lease(place: Spot) -> bool:
 
 
 def _undisturbed(hold: Hold, taken: Spot, *, expect: str) -> bool:
-    """Whether what was taken out is what we held, with no writer waiting for it."""
+    """Return whether what was taken out is what we held, with no writer waiting for it."""
     if not hold.leased:
         return _digest_of(taken) == expect
     return os.path.samestat(os.fstat(hold.fd), taken.stat()) and _unwanted(hold)
 
 
 def _unwanted(hold: Hold) -> bool:
-    """Whether no writer waits for what we hold, as far as can be known."""
+    """Return whether no writer waits for what we hold, as far as can be known."""
     return not hold.leased or fcntl.fcntl(hold.fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
 
 
@@ -200,7 +201,7 @@ def _put_back(target: Spot, draft: Spot, *, ours: str) -> None:
     _trade(draft, target)
     kept = target.beside(f"{target.name}.kept-{os.urandom(4).hex()}")
     _rename_over(draft, kept)
-    words = f"others wrote to it at the same time; read it again. A version is kept in {kept.path}"
+    words = f"another program wrote to it at the same time; read it again. A copy is in {kept.path}"
     raise OSError(errno.EBUSY, words, target.path)
 
 
@@ -214,7 +215,7 @@ def _digest_of(place: Spot) -> str:
 
 @contextmanager
 def _draft(target: Spot, data: bytes, *, mode: int) -> Generator[Spot]:
-    """A synced file beside the target; whatever has its name in the end is removed."""
+    """Write a synced draft beside the target, and remove whatever has its name in the end."""
     draft = target.beside(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         try:
@@ -279,7 +280,7 @@ def _trade(draft: Spot, target: Spot) -> bool:
     try:
         _rename(draft, target, flag=EXCHANGE)
     except FileNotFoundError as error:
-        raise Stale(f"{target.path} is gone") from error
+        raise Stale(f"{target.path} no longer exists") from error
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise

@@ -1,4 +1,4 @@
-"""Files on this machine's disk, by real paths: a link in one is an error, not a way."""
+"""File access on disk by real paths: a link in a path is an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from travois.files import atomic as swap
+from travois.files import atomic
 from travois.files.openat import Spot, spot
 from travois.ports.world import Stat, digest
 
@@ -67,7 +67,7 @@ INLINE = 64 * 1024
 
 
 class Turn(msgspec.Struct):
-    """Who works on one file: a lock, and how many want it."""
+    """The queue for one file: a lock, and the number of users."""
 
     lock: anyio.Lock
     wanted: int = 0
@@ -85,7 +85,7 @@ class DiskFiles:
         self._swept: set[str] = set()
 
     async def stat(self, path: str) -> Stat | None:
-        """What the path is; None if nothing is there."""
+        """Return the type of the path; None if nothing is there."""
         _check(path)
         try:
             with spot(path) as place:
@@ -95,7 +95,7 @@ class DiskFiles:
         return Stat(_kind(found.st_mode), found.st_size, found.st_mtime)
 
     async def names(self, folder: str, *, limit: int) -> list[str]:
-        """The first names in a folder, in order; those of folders end with a slash."""
+        """Return the first names in a folder, in order; those of folders end with a slash."""
         fd = _opened(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with os.scandir(fd) as entries:
@@ -107,19 +107,19 @@ class DiskFiles:
         return sorted(found)
 
     async def modified(self, paths: Sequence[str]) -> list[int]:
-        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        """Return the modification times in nanoseconds; 0 if unknown."""
         return await to_thread.run_sync(lambda: [_modified(path) for path in paths])
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
-        """Bytes of the file from an offset on."""
-        fd = _opened(path, swap.READING)
+        """Read bytes of the file from an offset."""
+        fd = _opened(path, atomic.READING)
         try:
             found = os.fstat(fd)
-            swap.check_regular(path, found.st_mode)
+            atomic.check_regular(path, found.st_mode)
             size = max(found.st_size - offset, 0)
             if min(size, limit if limit >= 0 else size) <= INLINE:
-                return swap.read(fd, offset, limit)
-            return await to_thread.run_sync(swap.read, fd, offset, limit)
+                return atomic.read(fd, offset, limit)
+            return await to_thread.run_sync(atomic.read, fd, offset, limit)
         finally:
             os.close(fd)
 
@@ -143,11 +143,11 @@ class DiskFiles:
     async def remove(self, path: str, *, expect: str) -> None:
         """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""
         _check(path)
-        await to_thread.run_sync(swap.remove, path, expect)
+        await to_thread.run_sync(atomic.remove, path, expect)
 
     @asynccontextmanager
     async def queue(self, path: str) -> AsyncGenerator[None]:
-        """One at a time for each file."""
+        """Serialize work on one file."""
         turn = self._turns.setdefault(path, Turn(anyio.Lock()))
         turn.wanted += 1
         try:
@@ -161,9 +161,9 @@ class DiskFiles:
 
 def _put(target: str, data: bytes, expect: str | None) -> None:
     if expect is None:
-        swap.create(target, data)
+        atomic.create(target, data)
     else:
-        swap.replace(target, data, expect=expect)
+        atomic.replace(target, data, expect=expect)
 
 
 def _modified(path: str) -> int:
@@ -186,6 +186,6 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _check(path: str) -> None:
-    """A name that no disk can hold is an error of the disk, not of Python."""
+    """Raise OSError, not ValueError, for a NUL in a path."""
     if "\0" in path:
-        raise OSError(errno.EINVAL, "a path cannot hold a NUL", path.replace("\0", "\\0"))
+        raise OSError(errno.EINVAL, "a path cannot contain a NUL byte", path.replace("\0", "\\0"))

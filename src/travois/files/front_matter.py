@@ -28,7 +28,7 @@ LONGEST = 1 << 16
 
 
 class Front(msgspec.Struct, frozen=True):
-    """What a file says of itself, the lines where (from 1), the text below, and what is wrong."""
+    """The values of a file's front matter, their lines (from 1), the body, and what is wrong."""
 
     values: dict[str, Value] = {}
     lines: dict[str, int] = {}
@@ -46,7 +46,7 @@ class Field(msgspec.Struct):
 
 
 def read(text: str) -> Front:
-    """Part a file into its front matter and its body; a value that is flawed is kept as it is."""
+    """Parse a file into its front matter and body; an invalid value is kept as text."""
     found = FRONT.match(text)
     if found is None or len(found[1]) > LONGEST:
         return Front(body=text, flaws=((1, _unread(text)),))
@@ -54,7 +54,7 @@ def read(text: str) -> Front:
     values: dict[str, Value] = {}
     for field in fields:
         if field.key in values:
-            flaws.append((field.line, f"{field.key} is there twice; leave one of them out"))
+            flaws.append((field.line, f"{field.key} appears twice; remove one"))
         try:
             value = _value(field)
         except ValueError as error:
@@ -67,7 +67,7 @@ def read(text: str) -> Front:
 
 
 def split(text: str) -> tuple[str, ...]:
-    """The parts between commas that are in no quotes or brackets."""
+    """Return the parts between commas that are in no quotes or brackets."""
     parts, start, depth, quote = list[str](), 0, 0, ""
     for at, char in enumerate(text):
         if quote:
@@ -83,12 +83,12 @@ def split(text: str) -> tuple[str, ...]:
 
 
 def _unread(text: str) -> str:
-    """Why a text has no front matter that can be read."""
+    """Explain why a text has no readable front matter."""
     if not text.startswith("---"):
-        return "there is no front matter; put it between two lines of ---"
+        return "the front matter is missing; put it between two lines with ---"
     if FRONT.match(text):
         return f"the front matter is longer than {LONGEST:,} characters; shorten it"
-    return "the front matter has no end; put a line of --- below it"
+    return "the front matter is not closed; add a line with --- below it"
 
 
 def _fields(front: str) -> tuple[list[Field], list[tuple[int, str]]]:
@@ -100,7 +100,7 @@ def _fields(front: str) -> tuple[list[Field], list[tuple[int, str]]]:
         elif fields and (not line or line[0] in " \t" or ITEM.match(line)):
             fields[-1].more.append(line)
         elif line and not line.startswith("#"):
-            flaws.append((number, "this line is no `key: value`; indent it, or mend it"))
+            flaws.append((number, "this line is not `key: value`; indent it or fix it"))
     return fields, flaws
 
 
@@ -119,13 +119,13 @@ def _value(field: Field) -> Value:
     text = " ".join(lines).strip()
     if text.startswith("["):
         if not text.endswith("]"):
-            raise ValueError("is a list without its ]; close it")
+            raise ValueError("is a list without a closing ]; add it")
         return tuple(_scalar(word) for word in split(text[1:-1]))
     return _scalar(text)
 
 
 def _items(lines: list[str]) -> tuple[str, ...]:
-    """A list with one item a line; lines without a dash go on with the item before."""
+    """Return a list with one item a line; lines without a dash go on with the item before."""
     items: list[str] = []
     for line in lines:
         if found := ITEM.match(line):
@@ -140,7 +140,7 @@ def _scalar(text: str) -> str:
         return COMMENT.sub("", text).strip()
     found = QUOTED.fullmatch(text)
     if found is None:
-        raise ValueError("has a quote that does not end where the text ends; mend the quotes")
+        raise ValueError("has unbalanced quotes; close them at the end of the value")
     if found[2] is not None:
         return found[2].replace("''", "'")
     try:
@@ -148,7 +148,7 @@ def _scalar(text: str) -> str:
 
         return loads(f'"{found[1]}"', strict=False)
     except ValueError:
-        raise ValueError("has an escape that means nothing; write \\\\ for a backslash") from None
+        raise ValueError("has an invalid escape; write \\\\ for a backslash") from None
 
 
 # Front matter that is nested: the tables and lists of YAML that people write below one key.
@@ -160,23 +160,23 @@ DEEPEST = 40
 
 
 class Lines:
-    """What is still to be read."""
+    """The lines still to parse."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.rest = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
     @property
     def depth(self) -> int:
-        """How far the next line is indented; -1 at the end."""
+        """The indentation of the next line; -1 at the end."""
         return len(self.rest[0]) - len(self.rest[0].lstrip()) if self.rest else -1
 
     def take(self) -> str:
-        """The next line, without its indentation."""
+        """Return the next line, without its indentation."""
         return self.rest.pop(0).strip()
 
 
 def nested(text: str, key: str) -> object:
-    """What a file says below a key of its front matter; None if that is nothing, or flawed."""
+    """Return the nested value of a front matter key; None if missing or invalid."""
     found = FRONT.match(text)
     part = re.search(
         rf"(?m)^{re.escape(key)}[ \t]*:(.*(?:\n(?:[ \t-].*)?)*)", found[1] if found else ""
@@ -191,7 +191,7 @@ def nested(text: str, key: str) -> object:
 
 
 def _node(lines: Lines) -> object:
-    """The table, list or text that begins at the next line."""
+    """Return the table, list or text that begins at the next line."""
     depth = lines.depth
     if depth > DEEPEST:
         raise ValueError("too deep")
@@ -222,7 +222,7 @@ def _table(lines: Lines, depth: int) -> dict[str, object]:
         lines.take()
         table[str(_nested_scalar(found[1]))] = _nested_value((found[2] or "").strip(), lines, depth)
     if lines.depth > depth:
-        raise ValueError("a line that belongs to nothing")
+        raise ValueError("unexpected indentation")
     return table
 
 
@@ -241,7 +241,7 @@ def _deeper(lines: Lines, depth: int) -> list[str]:
 
 
 def _block(lines: Lines, depth: int) -> list[str]:
-    """All lines that are indented further."""
+    """Take all lines that are indented further."""
     taken: list[str] = []
     while lines.depth > depth:
         taken.append(lines.rest.pop(0))

@@ -12,7 +12,7 @@ from struct import Struct, unpack_from
 HEADER = Struct(">4sII")
 FLAGS = Struct(">60xH")
 FIXED = 62
-"""How many bytes of an entry come before its name."""
+"""The number of bytes of an entry before its name."""
 EXTENDED = 0x4000
 
 
@@ -25,7 +25,7 @@ def iterate_entries(data: bytes) -> Iterator[tuple[int, bytes]]:
     magic, version, count = HEADER.unpack_from(data)
     signed = data[-20:] in (bytes(20), sha1(data[:-20], usedforsecurity=False).digest())
     if magic != b"DIRC" or version not in (2, 3, 4) or not signed:
-        raise ValueError("not an index that is understood")
+        raise ValueError("unsupported git index format")
     at, name = HEADER.size, b""
     for _ in range(count):
         (flags,) = FLAGS.unpack_from(data, at)
@@ -36,7 +36,7 @@ def iterate_entries(data: bytes) -> Iterator[tuple[int, bytes]]:
         yield at, name
         at = end + 1 if version == 4 else at + (end - at + 8) // 8 * 8
     if b"link" in _find_extensions(data, at):
-        raise ValueError("other entries are in another file")
+        raise ValueError("split git index is not supported")
 
 
 def blob_at(data: bytes, at: int) -> bytes:

@@ -18,8 +18,8 @@ import msgspec
 
 FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LONGEST = 4095
-"""How many bytes a path may have, also where it is walked part by part."""
-CHANGED = "the path changed while it was being opened, or its links go in a circle"
+"""The maximum number of bytes of a path, also when it is opened part by part."""
+CHANGED = "the path changed while it was being opened, or its links form a loop"
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -30,11 +30,11 @@ class Spot(msgspec.Struct, frozen=True):
     path: str
 
     def beside(self, name: str) -> Spot:
-        """Another name in the same folder."""
+        """Return another name in the same folder."""
         return Spot(self.folder, name, os.path.join(os.path.dirname(self.path), name))
 
     def open(self, flags: int, mode: int = 0o600) -> int:
-        """A descriptor of what has the name; a link is an error."""
+        """Return a descriptor of what has the name; a link is an error."""
         try:
             return os.open(
                 self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=self.folder
@@ -43,7 +43,7 @@ class Spot(msgspec.Struct, frozen=True):
             raise _told(error, self) from error
 
     def stat(self) -> os.stat_result:
-        """What has the name; a link is an error."""
+        """Return the stat of the name; a link is an error."""
         try:
             found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except OSError as error:
@@ -55,11 +55,11 @@ class Spot(msgspec.Struct, frozen=True):
 
 @contextmanager
 def spot(path: str, *, missing: Literal["fail", "make"] = "fail") -> Generator[Spot]:
-    """The last name of an absolute path in its folder; missing folders can be made."""
+    """Open the parent folder of an absolute path; missing folders can be created."""
     if len(os.fsencode(path)) > LONGEST:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
     if "/../" in f"{path}/":
-        raise OSError(errno.EINVAL, "a path that climbs was never judged", path)
+        raise OSError(errno.EINVAL, "a path with .. was never checked", path)
     *folders, name = [part for part in path.split("/") if part] or ["."]
     found = Spot(os.open("/", FOLDER), name, path)
     try:
@@ -84,7 +84,7 @@ def _entered(place: Spot, *, missing: Literal["fail", "make"]) -> int:
 
 
 def _told(error: OSError, place: Spot) -> OSError:
-    """The same error with the whole path, or with the word that a link is in the way."""
+    """Return the same error with the whole path, or with the word that a link is in the way."""
     if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _linked(place)):
         return OSError(errno.ELOOP, CHANGED, place.path)
     return OSError(error.errno, error.strerror, place.path)

@@ -1,4 +1,4 @@
-"""Files that many agents read are read from the disk once, for as long as they stay the same.
+"""A cache of file contents for many agents, valid while the file stays the same.
 
 A file is known by what the disk says of it: device, inode, size, and both times to the nanosecond.
 They can stay the same through a change only for a short while: within one tick of the disk's clock,
@@ -21,13 +21,13 @@ from travois.ports.world import Files, Stat, digest
 ROOM = 64 << 20
 LARGEST = 1 << 20
 NAMES = 1 << 14
-"""How many files are known at most."""
+"""The maximum number of known files."""
 RESTED = 60.0
-"""How many seconds: disks' clocks tick within 2, and systems write back within 35."""
+"""The seconds a file must rest: disk clocks tick within 2, systems write back within 35."""
 
 
 class Identity(NamedTuple):
-    """What tells that a file is still the same."""
+    """The stat fields that identify an unchanged file."""
 
     device: int
     inode: int
@@ -51,19 +51,19 @@ class ReadCache:
         """How many bytes are held."""
 
     async def stat(self, path: str) -> Stat | None:
-        """What the path is; None if nothing is there."""
+        """Return the type of the path; None if nothing is there."""
         return await self._files.stat(path)
 
     async def names(self, folder: str, *, limit: int) -> list[str]:
-        """The first names in a folder, in order; those of folders end with a slash."""
+        """Return the first names in a folder, in order; those of folders end with a slash."""
         return await self._files.names(folder, limit=limit)
 
     async def modified(self, paths: Sequence[str]) -> list[int]:
-        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        """Return the modification times in nanoseconds; 0 if unknown."""
         return await self._files.modified(paths)
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
-        """Bytes of the file from an offset on; from memory if the file is still the same."""
+        """Read bytes of the file from an offset; from memory if the file is unchanged."""
         before = None if offset else _identity(path, most=limit if limit >= 0 else LARGEST)
         if before is None:
             return await self._files.read(path, offset=offset, limit=limit)
@@ -86,11 +86,11 @@ class ReadCache:
         await self._files.remove(path, expect=expect)
 
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
-        """One at a time for each file."""
+        """Serialize work on one file."""
         return self._files.queue(path)
 
     def _settled(self, found: Identity, data: bytes) -> bool:
-        """Whether a later change is sure to show."""
+        """Return whether a later change is sure to show."""
         rested = self._clock() - max(found.modified, found.changed) / 1e9
         return len(data) == found.size and rested > RESTED
 
@@ -107,7 +107,7 @@ class ReadCache:
 
 
 def _identity(path: str, *, most: int) -> Identity | None:
-    """What a small regular file is known by; none for anything else, which the disk explains."""
+    """Return the identity of a small regular file; None for anything else."""
     if "\0" in path:
         return None
     try:

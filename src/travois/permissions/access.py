@@ -1,4 +1,4 @@
-"""What a call will touch, said before it runs."""
+"""The files, commands and hosts that a tool call accesses."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Access(msgspec.Struct, frozen=True):
     spelt: str = ""
     """The path before links were followed, where that is another one; what is done at a URL."""
     scope: Literal["one", "many", "deep"] = "one"
-    """Whether the path is itself, a shell pattern, or a folder with all that is in it."""
+    """A single path, a shell pattern, or a folder with everything in it."""
     names: int = 1
-    """How many names the file has on its disk."""
+    """The number of hard links of the file."""
     tmp: Literal["", "private", "machine"] = ""
-    """Which /tmp a path below /tmp leads to; empty for other paths, or where there is but one."""
+    """The /tmp that a path below /tmp leads to; empty for other paths or a single /tmp."""
     bare: bool = False
-    """Whether a path to be written lies in a folder that git takes for a repository."""
+    """True if a written path lies in a folder that git treats as a bare repository."""
     asks: bool = False
-    """Whether a person has to see it, whatever allows it."""
+    """True if a person must approve it, whatever rule allows it."""
 
 
 def collide(one: tuple[Access, ...], other: tuple[Access, ...]) -> bool:
-    """Whether two calls must not run side by side: one changes what the other touches."""
+    """Return whether two calls must not run side by side: one changes what the other touches."""
     return any(_clash(a, b) or _clash(b, a) for a in one for b in other)
 
 

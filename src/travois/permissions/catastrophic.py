@@ -1,4 +1,4 @@
-"""What would destroy the machine, the home or a workspace: never done without a question."""
+"""Commands that would destroy the machine, the home or a workspace: they always ask."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from posixpath import basename, normpath
 
-from travois.permissions.shell import rough as loose
+from travois.permissions.shell import rough
 from travois.permissions.shell.plan import Plan, Step
 
 STOPS = frozenset(("shutdown", "reboot", "halt", "poweroff", "telinit", "killall5", "wipefs"))
@@ -22,7 +22,7 @@ HARMLESS = ("/dev/null",)
 NOWHERE = r"(?:\$\{?\w+[^/}]*\}?|~\w*|\.{1,2}(?:/\.{1,2})*)?/*(?:\*|\.\*|\{,\.\}\*)?"
 """A path that is all of something: of a home, of where one stands, or of an empty variable."""
 HISTORY = r"(?:\$\{?pwd\}?/)?(?:\.{1,2}/)*\.git(?:/objects|/refs)?/*(?:\*|\.\*)?"
-"""All that git knows of where one stands."""
+"""The git history of the current folder."""
 STOPPING = frozenset(("0", "6", "poweroff", "reboot", "halt", "kexec", "rescue"))
 TELLING = STOPPING | REMOVES
 DESTROYING = frozenset(
@@ -32,22 +32,22 @@ DESTROYING = frozenset(
     )
 )
 NEEDLES = (*(f"{name} " for name in sorted(DESTROYING)), "mkfs.", "newfs", "xargs ", "parallel ")
-"""How such programs stand in a text that is too long to take apart."""
+"""Such program names, as searched for in a text that is too long to split."""
 BLANKS = bytes.maketrans(b"\n\t\r;&|()", b"        ")
 MAX_CHECKED_CHARS = 32_000
 FOLLOWING = 4_000
-"""How many characters after such a word are looked at."""
+"""The number of characters checked after such a name."""
 MAX_FUNCTIONS = 500
 LONGEST_TARGET = 256
-"""A longer path is judged by its beginning: patterns take quadratic time on some texts."""
+"""Longer paths are cut to this length: some patterns take quadratic time."""
 
 
 def ruinous(plan: Plan, *, folders: tuple[str, ...], home: str) -> str:
-    """What this plan would destroy; empty if nothing that matters so much."""
+    """Describe the catastrophe that this plan would cause; empty if none."""
     for step in plan.steps:
         for access in step.accesses:
             if access.kind == "write" and device(access.target):
-                return f"it writes to the device {access.target}"
+                return f"overwrites the device {access.target}"
         if why := _step(step, folders=folders, home=home):
             return why
     if not plan.unclear and all(step.known for step in plan.steps):
@@ -57,23 +57,23 @@ def ruinous(plan: Plan, *, folders: tuple[str, ...], home: str) -> str:
 
 @lru_cache(maxsize=64)
 def _text(text: str, *, folders: tuple[str, ...], home: str) -> str:
-    """What a text may destroy that is not understood: every word in it may be a program."""
+    """Describe the catastrophe that an unparsed text may cause: every word may be a program."""
     if _bomb(text):
-        return "it multiplies without end"
+        return "looks like a fork bomb"
     if len(text) > MAX_CHECKED_CHARS:
-        text = _relevant(loose.without_quotes(text))
+        text = _relevant(rough.without_quotes(text))
     if len(text) > MAX_CHECKED_CHARS:
-        return "it is too long to check, and names programs that destroy"
-    found = (_segment(words, folders=folders, home=home) for words in loose.segments(text))
+        return "is too long to check, and names destructive programs"
+    found = (_segment(words, folders=folders, home=home) for words in rough.segments(text))
     if why := next((why for why in found if why), ""):
         return why
     disks = (found[1].strip("\"'") for found in re.finditer(r">[>|&]?\s*(/dev/\S+)", text))
-    return "it writes to a disk" if any(re.fullmatch(DISKS, disk) for disk in disks) else ""
+    return "overwrites a disk" if any(re.fullmatch(DISKS, disk) for disk in disks) else ""
 
 
 def _relevant(text: str) -> str:
-    """The parts of a long text that follow the name of a program that may destroy."""
-    words, known = loose.without_quotes(text.lower(), BLANKS), loose.vocabulary(text)
+    """Return the parts of a long text that follow the name of a program that may destroy."""
+    words, known = rough.without_quotes(text.lower(), BLANKS), rough.vocabulary(text)
     names = (name for name in NEEDLES if name[-1] != " " or name[:-1] in known)
     starts = sorted(start for name in names for start in _find(name, words))
     parts: list[str] = []
@@ -85,7 +85,7 @@ def _relevant(text: str) -> str:
 
 
 def _find(name: str, text: str) -> Iterator[int]:
-    """Where a word begins with a name, as often as there is room to look at."""
+    """Yield the positions where a word begins with a name, up to a limit."""
     at = text.find(name)
     for _ in range(MAX_CHECKED_CHARS // 4):
         if at < 0:
@@ -96,7 +96,7 @@ def _find(name: str, text: str) -> Iterator[int]:
 
 
 def _bomb(text: str) -> bool:
-    """Whether a function calls itself twice, or there are too many to look at each."""
+    """Return whether a function calls itself twice, or there are too many to look at each."""
     for number, found in enumerate(re.finditer(r"\(\s{0,9}\)\s{0,9}\{", text)):
         if number == MAX_FUNCTIONS:
             return True
@@ -108,7 +108,7 @@ def _bomb(text: str) -> bool:
 
 
 def _segment(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
-    """What some words may destroy, wherever among them the program stands."""
+    """Describe the catastrophe that some words may cause, wherever among them the program is."""
     tail, why = _Tail(folders, home), ""
     for word in reversed(words):
         why = tail.destroyed_by(word) or why
@@ -123,13 +123,13 @@ def _segment(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
 
 
 def device(path: str) -> bool:
-    """Whether writing here would not change a file but the machine."""
+    """Return whether writing here would not change a file but the machine."""
     plain = normpath(path)
     return bool(re.fullmatch(DEVICES, plain) or re.fullmatch(KERNEL, plain))
 
 
 def critical(path: str, *, folders: tuple[str, ...], home: str) -> bool:
-    """Whether removing this path would take the system, the home or a whole workspace with it."""
+    """Return whether removing this path would remove the system, the home or a whole workspace."""
     whole = re.sub(r"/(?:\*+|\.\*)$", "", path) or "/"
     plain = "/" + normpath(whole).lstrip("/.")
     if plain.count("/") < 2:
@@ -140,7 +140,7 @@ def critical(path: str, *, folders: tuple[str, ...], home: str) -> bool:
 
 
 def _is_history(path: str, folder: str) -> bool:
-    """Whether a path is the history of a folder, or all of its objects or references."""
+    """Return whether a path is the history of a folder, or all of its objects or references."""
     git = f"{folder.rstrip('/')}/.git"
     return path in (git, f"{git}/objects", f"{git}/refs")
 
@@ -149,7 +149,7 @@ def _step(step: Step, *, folders: tuple[str, ...], home: str) -> str:
     if step.name in REMOVES | {"mv"}:
         for access in step.accesses:
             if access.kind == "write" and critical(access.target, folders=folders, home=home):
-                return f"it removes {access.target}"
+                return f"removes {access.target}"
     words = [word.text + ("*" if word.kind == "open" and word.text else "") for word in step.argv]
     return _words(words, folders=folders, home=home) if words else ""
 
@@ -162,9 +162,9 @@ def _words(words: list[str], *, folders: tuple[str, ...], home: str) -> str:
 
 
 class _Tail:
-    """The words that follow a program, taken in from the last to the first.
+    """The words that follow a program, added from the last to the first.
 
-    So what each word of a long line would do with those after it is told in one pass.
+    One pass over a long line then shows what each word would do with those after it.
     """
 
     def __init__(self, folders: tuple[str, ...], home: str) -> None:
@@ -196,39 +196,39 @@ class _Tail:
         self._disk |= bool(re.fullmatch(DISKS, word.removeprefix("of=")))
 
     def destroyed_by(self, program: str) -> str:
-        """What a program would destroy with these words; empty if nothing that matters."""
+        """Describe what a program would destroy with these words; empty if nothing critical."""
         name, hit = basename(program).casefold(), self._hit
         if not name or "$" in program or "`" in program:
             return self._destroyed_by_unknown(hit)
         if name.partition(".")[0] not in DESTROYING and not name.startswith("newfs"):
             return ""
         if not hit and name == "kill":
-            return "it ends every process" if self._last == "-1" else ""
+            return "kills every process" if self._last == "-1" else ""
         if name in STOPS or (name in ("init", "systemctl") and self._stops):
-            return "it stops the machine"
+            return "stops the machine"
         if re.fullmatch(FORMATS, name):
-            return "it formats a disk"
+            return "formats a disk"
         if name in OVERWRITES and self._disk:
-            return "it writes to a disk"
+            return "overwrites a disk"
         return self._taken_by(name, hit) if hit else ""
 
     def _destroyed_by_unknown(self, hit: str) -> str:
-        """What a program that only shows when it runs may destroy with these words."""
+        """Describe what a program that is only known at run time may destroy with these words."""
         if self._disk:
-            return "it may write to a disk"
+            return "may overwrite a disk"
         whole = hit.startswith(("/", "~", "$HOME", "${HOME}"))
-        return f"it may remove {hit}" if whole and (self._recursive or self._deletes) else ""
+        return f"may remove {hit}" if whole and (self._recursive or self._deletes) else ""
 
     def _taken_by(self, name: str, hit: str) -> str:
-        """What a program would take away of a path that is all of something."""
+        """Describe how a program would remove or change a whole folder."""
         if name in REMOVES and (self._recursive or hit.endswith("*")):
-            return f"it removes {hit}"
+            return f"removes {hit}"
         if name in CHANGES and self._recursive:
-            return f"it changes everything below {hit}"
+            return f"changes permissions of everything below {hit}"
         if name == "find" and self._deletes and (not self._tests or self._first[:1] != "."):
-            return f"it removes what it finds in {hit}"
+            return f"removes the files that find matches in {hit}"
         if (name == "mv" and self._after_hit) or (name == "rsync" and self._syncs):
-            return f"it takes {hit} away"
+            return f"moves or deletes {hit}"
         return ""
 
 

@@ -12,10 +12,10 @@ from travois.permissions.git_config import parse  # few checkouts are submodules
 from travois.permissions.paths import inside
 
 LONGEST = 4096
-"""How many bytes are read of a file that holds one path."""
+"""The number of bytes read from a file that holds one path."""
 CONFIG = 1 << 16
 LEAST = 2
-"""How many folders deep one must be to be offered as a whole."""
+"""The minimum depth of a folder that can be offered as a whole."""
 
 
 def shared_git_folder(checkout: str) -> str:

@@ -1,4 +1,4 @@
-"""May this happen: pure, total, and with its reason."""
+"""Permission decisions: pure functions from rules, mode and tool call to allow, ask or deny."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from travois.permissions.rules import (
     permitting,
 )
 from travois.permissions.sandbox_profile import TMP
-from travois.permissions.shell import judge as shell
+from travois.permissions.shell.judge import plan as plan_command
 from travois.permissions.shell.plan import Plan, Step
 
 Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
@@ -41,29 +41,29 @@ ALIASES: dict[str, Mode] = {
     "dontAsk": "dont-ask",
     "yolo": "bypass",
 }
-LEAVING = "runs outside the sandbox, where it may touch anything that you may"
-MEETING = "is a tool that wants a person to see each use of it"
+LEAVING = "runs outside the sandbox, with access to everything you can access"
+MEETING = "uses a tool that needs approval for every call"
 EDITING: tuple[Mode, ...] = ("accept-edits", "auto")
 WRITERS = listed("ln link install rsync dd truncate patch ed ex shred split unlink scp")
 """Programs whose operands are files that they make or change."""
-ALWAYS = "which takes a person's yes in every mode"
-ADDING = "--add-dir makes its folder part of the workspace"
-SCRATCH = "the session's own temporary files are free"
-PLANNING = "plan mode: nothing is changed until the user agrees to the plan"
+ALWAYS = "which needs approval in every mode"
+ADDING = "--add-dir adds its folder to the workspace"
+SCRATCH = "the session's own temporary files need no approval"
+PLANNING = "plan mode: no changes until the user approves the plan"
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What may happen, why, and what decided it."""
+    """A permission decision, its reason, and what made it."""
 
     effect: Effect
     because: str
     by: Literal["rule", "mode", "hook", "sandbox"] = "mode"
     doubt: bool = False
-    """Whether it asks only because not all that a command does is known."""
+    """True if it asks only because the effects of a command are not fully known."""
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """What a session may do: its mode, its rules, and the folders it may work in."""
+    """The permissions of a session: its mode, its rules, and its workspace folders."""
 
     mode: Mode = "default"
     rules: tuple[Rule, ...] = ()
@@ -73,9 +73,9 @@ class Guard(msgspec.Struct, frozen=True):
     scratch: str = ""
     """A private folder for whatever is not to last: free to read and write."""
     blocked: tuple[Literal["read", "write"], ...] = ()
-    """What is denied outside those folders, whatever allows it: reading, writing."""
+    """Access that is denied outside those folders, whatever allows it."""
     silent: bool = False
-    """Whether what would be asked about is denied, as in mode dont-ask."""
+    """True if questions are denied, as in mode dont-ask."""
     barred: tuple[Mode, ...] = ()
     """Modes that are switched off."""
     pinned: tuple[str, ...] = ()
@@ -83,14 +83,16 @@ class Guard(msgspec.Struct, frozen=True):
     writable: tuple[str, ...] = ()
     """Folders outside the workspace that the settings let mode bypass write to."""
     no_sandbox: bool = False
-    """Whether the user switched the sandbox off, and with it the border of mode bypass."""
+    """True if the user turned the sandbox off, and with it the write limit of mode bypass."""
     own: str = ""
-    """Where our own state is: nothing but its settings and memory is ever written by a tool."""
+    """Our own state folder: tools may write only settings and memory in it."""
 
 
 def judge(guard: Guard, use: Use) -> Verdict:
-    """Deny rules, plan mode, ask rules, ruin, bypass, allow rules, and last what is harmless."""
+    """Decide whether a tool call is allowed, asked about or denied."""
     use = understood(use)
+    # Deny rules come first, so that nothing lifts them. Catastrophes come before allow rules and
+    # mode bypass: a rule such as Bash(rm:*) must not cover `rm -rf /`.
     if rule := _first(guard, use, "deny"):
         return Verdict("deny", f"rule: {rule}", "rule")
     if fatal := _fatal(guard, use):
@@ -113,11 +115,11 @@ def judge(guard: Guard, use: Use) -> Verdict:
 
 
 def understood(use: Use) -> Use:
-    """The same use with a plan for each of its command lines."""
+    """Return the same use with a plan for each of its command lines."""
     lines = [access.target for access in use.accesses if access.kind == "exec"]
     if len(use.plans) == len(lines):
         return use
-    plans = tuple(shell.plan(line, cwd=use.root or "/", home=use.home) for line in lines)
+    plans = tuple(plan_command(line, cwd=use.root or "/", home=use.home) for line in lines)
     return replace(use, plans=plans)
 
 
@@ -127,17 +129,17 @@ def _first(guard: Guard, use: Use, effect: Effect) -> Rule | None:
 
 
 def _fatal(guard: Guard, use: Use) -> Verdict | None:
-    """What no answer makes right: writing to devices, and to our own state."""
+    """Deny what no approval can allow: writing to devices and to our own state."""
     for access in use.touched:
         if access.kind in guard.blocked and _beyond(guard, access):
-            return Verdict("deny", f"{access.target} is outside the workspace, which is blocked")
+            return Verdict("deny", f"access outside the workspace is blocked: {access.target}")
         if access.kind != "write":
             continue
         if device(access.target):
-            return Verdict("deny", f"{access.target} is a device or a setting of the system")
+            return Verdict("deny", f"{access.target} is a device or a kernel setting")
         own = guard.own and inside(access.target, guard.own) and not _scratched(guard, access)
         if own and _private(guard, access.target):
-            return Verdict("deny", f"{access.target} is part of the harness itself")
+            return Verdict("deny", f"{access.target} is part of Travois' own state")
     return None
 
 
@@ -158,7 +160,7 @@ def _ruin(guard: Guard, use: Use) -> str:
 
 
 def _allowing(guard: Guard, use: Use) -> Rule | None:
-    """The first allow rule that covers the whole use; for protected paths, one that names them."""
+    """Return the first allow rule that covers the whole use, and names each protected path."""
     written = [access for access in use.touched if access.kind == "write"]
     found = {name for access in written for name in _guarded(guard, access)}
     rules = (rule for rule in guard.rules if rule.effect == "allow" and matches(rule, use))
@@ -166,7 +168,7 @@ def _allowing(guard: Guard, use: Use) -> Rule | None:
 
 
 def _changes(guard: Guard, use: Use) -> bool:
-    """Whether a use is known to change something; what may only do so is held read-only."""
+    """Return whether a use is known to change something; what may only do so is held read-only."""
     from travois.permissions.shell.families import changes_repository
 
     if any(access.kind in ("tell", "leave") for access in use.accesses):
@@ -179,7 +181,7 @@ def _changes(guard: Guard, use: Use) -> bool:
 
 
 def _bypass(guard: Guard, use: Use) -> Verdict:
-    """What mode bypass leaves to a person: what decides over them, and what is outside."""
+    """Decide in mode bypass: ask for personal settings and for writes outside the workspace."""
     for access in use.touched:
         if access.kind != "write" or _scratched(guard, access) or _permitted(guard, use, access):
             continue
@@ -193,12 +195,12 @@ def _bypass(guard: Guard, use: Use) -> Verdict:
         if (path := _copied_to(guard, step)) and personal(path):
             return Verdict("ask", f"may write a protected path, {ALWAYS}: {path}")
         if (key := _program_key(step)) and not _names_config(_covering(guard, use, step)):
-            return Verdict("ask", f"sets {key} in git's configuration, {ALWAYS}")
-    return Verdict("allow", "mode bypass runs everything that no rule denies")
+            return Verdict("ask", f"sets {key} in the git configuration, {ALWAYS}")
+    return Verdict("allow", "mode bypass allows everything that no rule denies")
 
 
 def _program_key(step: Step) -> str:
-    """The key of git's configuration that a call sets and that may start a program."""
+    """Return the key of git's configuration that a call sets and that may start a program."""
     if step.name != "git":
         return ""
     from travois.permissions.git_config import sets_program
@@ -207,14 +209,14 @@ def _program_key(step: Step) -> str:
 
 
 def _needs_person(guard: Guard, access: Access) -> bool:
-    """Whether no mode lets this path be written without a person's yes."""
+    """Return whether no mode lets this path be written without a person's yes."""
     spellings = {access.target, access.spelt or access.target}
     pinned = any(inside(access.target, path) for path in guard.pinned)
     return pinned or access.bare or any(personal(_local(guard, path)[0]) for path in spellings)
 
 
 def _permitted(guard: Guard, use: Use, access: Access) -> bool:
-    """Whether a rule that names this path lets a command write it."""
+    """Return whether a rule that names this path lets a command write it."""
     names = _guarded(guard, access)
     rules = (rule for rule in guard.rules if use.plans and permits(rule, access, use))
     return any(names <= protected(rule.what) for rule in rules)
@@ -222,33 +224,33 @@ def _permitted(guard: Guard, use: Use, access: Access) -> bool:
 
 def _settle(guard: Guard, verdict: Verdict) -> Verdict:
     if verdict.effect == "ask" and (guard.silent or guard.mode == "dont-ask"):
-        why = "mode dont-ask" if guard.mode == "dont-ask" else "nothing is asked about here"
+        why = "mode dont-ask" if guard.mode == "dont-ask" else "questions are turned off"
         return Verdict("deny", f"{why}: {verdict.because}")
     return verdict
 
 
 def _worst(guard: Guard, use: Use) -> Verdict:
-    """The verdict on all that a use does; what is certain to need a question before a doubt."""
+    """Return the strictest decision on a use; a certain question comes before a doubt."""
     plain_ones = [access for access in use.accesses if access.kind != "exec"]
     verdicts = [_plan(guard, use, plan) for plan in use.plans]
     verdicts += [_touch(guard, use, access) for access in plain_ones]
     asks = [verdict for verdict in verdicts if verdict.effect == "ask"]
     if asks:
         return _certain_first(asks)
-    return verdicts[0] if verdicts else Verdict("allow", "touches nothing outside the session")
+    return verdicts[0] if verdicts else Verdict("allow", "accesses nothing outside the session")
 
 
 def _certain_first(asks: list[Verdict]) -> Verdict:
-    """The first reason to ask that is no mere doubt.
+    """Return the first certain reason to ask, or else the first doubt.
 
-    Walls may answer a doubt in a person's place, so it must never stand before something that only
-    a person may allow.
+    The sandbox may settle a doubt without a person, so a doubt must never hide a reason that only a
+    person may settle.
     """
     return next((verdict for verdict in asks if not verdict.doubt), asks[0])
 
 
 def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
-    """Whether every step of a command line is harmless or covered by a rule."""
+    """Return whether every step of a command line is harmless or covered by a rule."""
     rules = [_needed_rule(guard, use, step) for step in plan.steps]
     asks = list(_asks(guard, use, plan, rules))
     if asks:
@@ -256,19 +258,19 @@ def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
     if covering := next(filter(None, rules), None):
         return Verdict("allow", f"rule: {covering}", "rule")
     if not plan.looks and guard.mode in EDITING:
-        return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are free")
+        return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are allowed")
     if not plan.looks:
         return Verdict("allow", SCRATCH)
-    return Verdict("allow", "only looks, inside the workspace")
+    return Verdict("allow", "reads only inside the workspace")
 
 
 def _asks(guard: Guard, use: Use, plan: Plan, rules: list[Rule | None]) -> Iterator[Verdict]:
-    """Every reason to ask about a command line: all of its steps are looked at."""
+    """Yield every reason to ask about a command line: all of its steps are looked at."""
     if plan.unclear:
-        why = f"runs a command that may do more than it shows: {plan.unclear}"
+        why = f"runs a command that could not be fully analyzed: {plan.unclear}"
         yield Verdict("ask", why, doubt=True)
     if names := sorted(use.exported.intersection(plan.assigned)):
-        why = f"sets {', '.join(names)} for the programs that it runs"
+        why = f"sets {', '.join(names)} for the programs it runs"
         yield Verdict("ask", why, doubt=True)
     for step, rule in zip(plan.steps, rules, strict=True):
         if step.needs != "nothing" and rule is None:
@@ -277,12 +279,12 @@ def _asks(guard: Guard, use: Use, plan: Plan, rules: list[Rule | None]) -> Itera
         if path := _copied_to(guard, step):
             yield Verdict("ask", f"may write a protected path: {path}")
         if (key := _program_key(step)) and not _names_config(rule):
-            yield Verdict("ask", f"sets {key} in git's configuration, which may run programs")
+            yield Verdict("ask", f"sets {key} in the git configuration, which may run programs")
         yield from _step(guard, use, step, trusted=rule is not None and step.edits)
 
 
 def _copied_to(guard: Guard, step: Step) -> str:
-    """The protected path among the words of a program that writes files in ways of its own."""
+    """Return the protected path among the arguments of a program that writes files; or empty."""
     if step.needs == "nothing" or step.name not in WRITERS:
         return ""
     for word in step.argv[1:]:
@@ -293,12 +295,12 @@ def _copied_to(guard: Guard, step: Step) -> str:
 
 
 def _names_config(rule: Rule | None) -> bool:
-    """Whether a rule speaks of git's configuration, and not of git as a whole."""
+    """Return whether a rule speaks of git's configuration, and not of git as a whole."""
     return rule is not None and "config" in rule.what.replace(":*", " ").split()
 
 
 def _needed_rule(guard: Guard, use: Use, step: Step) -> Rule | None:
-    """The rule that covers a step which needs one."""
+    """Return the rule that covers a step which needs one."""
     return _covering(guard, use, step) if step.needs != "nothing" or step.edits else None
 
 
@@ -307,7 +309,7 @@ def _covering(guard: Guard, use: Use, step: Step) -> Rule | None:
 
 
 def _step(guard: Guard, use: Use, step: Step, *, trusted: bool) -> list[Verdict]:
-    """What a step touches and may not without a question."""
+    """Return the decisions on a step's accesses that are not allowed."""
     free = replace(guard, mode="accept-edits") if trusted else guard
     verdicts = (_touch(free, use, access) for access in step.accesses)
     return [verdict for verdict in verdicts if verdict.effect != "allow"]
@@ -335,16 +337,18 @@ def _access(guard: Guard, use: Use, access: Access) -> Verdict:
         case "net":
             return Verdict("ask", f"uses the network: {access.target}")
         case "spawn" if use.tool in (*TWINS, "Skill"):
-            what = "a skill may be used" if use.tool == "Skill" else "an agent may be started"
-            return Verdict("allow", f"{what}: its own calls are judged like ours")
+            what = "a skill" if use.tool == "Skill" else "a subagent"
+            return Verdict(
+                "allow", f"starting {what} is allowed; each of its tool calls is checked"
+            )
         case "spawn":
             return Verdict("ask", f"starts {access.target}")
         case "tell":
-            return Verdict("ask", f"writes to another session: {access.target}")
+            return Verdict("ask", f"sends a message to another session: {access.target}")
         case "leave":
             return Verdict("ask", LEAVING)
         case "call":
-            return Verdict("ask", f"uses a tool of the server {access.target}")
+            return Verdict("ask", f"uses a tool of the MCP server {access.target}")
 
 
 def _read(guard: Guard, use: Use, access: Access) -> Verdict:
@@ -353,14 +357,14 @@ def _read(guard: Guard, use: Use, access: Access) -> Verdict:
     if not _inside((*guard.folders, *guard.readable), _bound(access)):
         return Verdict("ask", f"reads outside the workspace: {access.target}")
     if access.scope == "one":
-        return Verdict("allow", "reads inside the workspace are free")
+        return Verdict("allow", "reads inside the workspace are allowed")
     for rule in guard.rules:
         if rule.effect != "allow" and rule.tool == "Read" and rule.what:
             folder = _bound(access)
             if paths.reaches(rule.what, folder, root=anchor(rule, use), home=use.home):
-                why = f"may read what a rule is about: {rule}"
+                why = f"may read a path that a rule covers: {rule}"
                 return Verdict("ask", why, "rule", doubt=rule.effect == "deny")
-    return Verdict("allow", "reads inside the workspace are free")
+    return Verdict("allow", "reads inside the workspace are allowed")
 
 
 def _write(guard: Guard, access: Access) -> Verdict:
@@ -372,11 +376,11 @@ def _write(guard: Guard, access: Access) -> Verdict:
     if _guarded(guard, access):
         return Verdict("ask", f"writes a protected path: {path}")
     if strange(path):
-        return Verdict("ask", f"writes a name with characters that cannot be seen: {path!r}")
+        return Verdict("ask", f"writes a path with invisible characters: {path!r}")
     if access.names > 1:
-        return Verdict("ask", f"writes a file that has other names too: {path}")
+        return Verdict("ask", f"writes a file that has other hard links: {path}")
     if guard.mode in EDITING:
-        return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are free")
+        return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are allowed")
     return Verdict("ask", f"writes {path}")
 
 
@@ -385,12 +389,12 @@ def _scratched(guard: Guard, access: Access) -> bool:
 
 
 def _bound(access: Access) -> str:
-    """A path that holds all that is touched; a pattern stays below its fixed part."""
+    """Return a path that holds all that is touched; a pattern stays below its fixed part."""
     return paths.stem(access.target) if access.scope == "many" else access.target
 
 
 def _guarded(guard: Guard, access: Access) -> frozenset[str]:
-    """The protected names in a path from its workspace on, as it is spelt and where it leads."""
+    """Return the protected names in a path below its workspace, as written and resolved."""
     found: frozenset[str] = frozenset()
     for path in {access.target, access.spelt or access.target}:
         local, within = _local(guard, path)
@@ -405,7 +409,7 @@ def _guarded(guard: Guard, access: Access) -> frozenset[str]:
 
 
 def _local(guard: Guard, path: str) -> tuple[str, str]:
-    """The path from its workspace folder on, with the folder's own name and without.
+    """Return the path from its workspace folder on, with the folder's own name and without.
 
     What stands above the folder was chosen by the user.
     """

@@ -1,4 +1,4 @@
-"""Git's configuration files: which changes are those of ordinary git commands, and which run code.
+"""Git configuration files: harmless changes, and keys that run programs.
 
 A key that is not on the list of harmless ones counts as one that starts programs: git has many of
 those (`core.fsmonitor`, `filter.*.clean`, `alias.*`), and every version brings more.
@@ -68,7 +68,7 @@ LARGE_FILES = {
     "filter.lfs.process": "git-lfs filter-process",
     "filter.lfs.required": "true",
 }
-"""What `git lfs install` sets: programs, but none that a repository could choose."""
+"""The settings of `git lfs install`: programs, but none that a repository could choose."""
 LARGE_FILE_HOOK = re.compile(
     rb"#!/bin/sh\ncommand -v git-lfs >/dev/null 2>&1 \|\| "
     rb"\{ (?:printf >&2 \"\\n%s\\n\\n\"|echo >&2) \"(?:[^\"$`\\]|\\n)*\"; exit 2; \}\n"
@@ -94,14 +94,14 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """What a file is to hold after a check, and the keys whose change was undone."""
+    """The checked content of a file, and the keys whose change was undone."""
 
     data: bytes
     undone: tuple[str, ...] = ()
 
 
 Allowed = Callable[[str, tuple[str | None, ...]], bool]
-"""Whether a key may get these values, beyond those that are harmless everywhere."""
+"""A check that allows more values for a key than the harmless ones."""
 
 
 def never(key: str, values: tuple[str | None, ...]) -> bool:
@@ -119,7 +119,7 @@ def settle(before: bytes, after: bytes, *, allowed: Allowed = never) -> Settled:
     try:
         was, now = parse(before), parse(after)
     except ValueError:
-        return Settled(before, ("a line that cannot be read",))
+        return Settled(before, ("a line that could not be parsed",))
     old, new = _grouped(was), _grouped(now)
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     may = (key for key in changed if allowed(key, new.get(key, ())))
@@ -141,7 +141,7 @@ UNSETTING = listed("--unset --unset-all unset")
 
 
 def sets_program(step: Step) -> str:
-    """The key that a call of `git config` sets and that may start a program; empty for none.
+    """Return the key that a call of `git config` sets and that may start a program; empty for none.
 
     A form of the command that is not known to set one harmless key counts as one that may.
     """
@@ -149,7 +149,7 @@ def sets_program(step: Step) -> str:
     if step.needs == "nothing" or not words or reads_config(words):
         return ""
     if any(word.value is None for word in words):
-        return "a key that only shows when it runs"
+        return "a key that is only known at run time"
     texts = [word.text for word in words[1:] if word.text not in SETTING]
     if texts[:1] and texts[0] in UNSETTING | {"set"}:
         texts = texts[1:] if texts[0] == "set" else [*texts[1:2]]
@@ -166,7 +166,7 @@ def changes_config(step: Step) -> bool:
 
 
 def _configured(step: Step) -> tuple[Word, ...]:
-    """The words of a call of git from `config` on; none for other calls."""
+    """Return the words of a call of git from `config` on; none for other calls."""
     words = step.argv[1:] if step.name == "git" else ()
     while words and words[0].text.startswith("-"):
         words = words[2 if words[0].text in ("-C", "-c", "--git-dir", "--work-tree") else 1 :]
@@ -174,23 +174,23 @@ def _configured(step: Step) -> tuple[Word, ...]:
 
 
 def _lowered(key: str) -> str:
-    """A key as git compares it: what is between the first and the last dot keeps its case."""
+    """Return a key in lower case, except its subsection, as git compares keys."""
     section, _, rest = key.partition(".")
     name, dot, last = rest.rpartition(".")
     return f"{section.lower()}.{name}{dot}{last.lower()}"
 
 
 def is_harmless_hook(name: str, data: bytes) -> bool:
-    """Whether a hook does nothing, as a sample, or only what `git lfs install` lets it do."""
+    """Return whether a hook is a sample or one that `git lfs install` writes."""
     found = LARGE_FILE_HOOK.fullmatch(data)
     return name.endswith(".sample") or (found is not None and found[1].decode() == name)
 
 
 def parse(data: bytes) -> tuple[Setting, ...]:
-    """The settings of a file, in order. Raises ValueError for what git might read otherwise."""
+    """Parse the settings of a file, in order; raise ValueError for anything ambiguous."""
     text = data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     if any(char in text for char in "\0\r\f\v"):
-        raise ValueError("odd characters")
+        raise ValueError("unexpected control characters")
     return tuple(_settings(text))
 
 
@@ -206,7 +206,7 @@ def _settings(text: str) -> Iterator[Setting]:
             yield Setting(prefix + found[1].lower(), value, at, end)
             at = end
         else:
-            raise ValueError(f"unclear at {at}")
+            raise ValueError(f"cannot parse at {at}")
 
 
 def _prefix(section: str, name: str | None) -> str:
@@ -215,7 +215,7 @@ def _prefix(section: str, name: str | None) -> str:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """The value that begins here, and where its line ends."""
+    """Return the value that begins here, and where its line ends."""
     parts, spaces, quoted = list[str](), "", False
     while at < len(text) and text[at] != "\n":
         char = text[at]
@@ -234,17 +234,17 @@ def _value(text: str, at: int) -> tuple[str, int]:
         parts.append(spaces + char)
         spaces = ""
     if quoted:
-        raise ValueError("a quotation does not end")
+        raise ValueError("unterminated quote")
     return "".join(parts), at
 
 
 def _escaped(text: str, at: int) -> tuple[str, int]:
-    """What an escape stands for, and where the text goes on: a newline stands for nothing."""
+    """Return the decoded escape and the position after it; an escaped newline is empty."""
     char = text[at : at + 1]
     if char == "\n":
         return "", at + 1
     if char not in ESCAPES:
-        raise ValueError("an unknown escape")
+        raise ValueError("unknown escape sequence")
     return ESCAPES[char], at + 1
 
 
@@ -256,7 +256,7 @@ def _grouped(settings: tuple[Setting, ...]) -> dict[str, tuple[str | None, ...]]
 
 
 def _harmless(key: str, values: tuple[str | None, ...]) -> bool:
-    """Whether a key may get these values from any git command that was allowed."""
+    """Return whether a key may get these values from any git command that was allowed."""
     if key in LARGE_FILES:
         return set(values) <= {LARGE_FILES[key]}
     section, name = key.split(".", 1)[0], key.rpartition(".")[2]
@@ -271,7 +271,7 @@ def _harmless(key: str, values: tuple[str | None, ...]) -> bool:
 def _mended(
     after: bytes, now: tuple[Setting, ...], was: list[Setting], *, undone: tuple[str, ...]
 ) -> bytes:
-    """The file without the settings to undo, and with what they were at its end."""
+    """Return the file without the settings to undo, and with what they were at its end."""
     text = after.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     for one in reversed([one for one in now if one.key in undone]):
         begun = text.rfind("\n", 0, one.start) + 1
@@ -282,7 +282,7 @@ def _mended(
 
 
 def _written(one: Setting) -> str:
-    """A setting as lines of a file."""
+    """Return a setting as lines of a file."""
     section, _, rest = one.key.partition(".")
     name, _, key = rest.rpartition(".")
     escaped = name.replace("\\", "\\\\").replace('"', '\\"')

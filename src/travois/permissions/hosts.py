@@ -1,4 +1,4 @@
-"""Which host a URL leads to: compared whole, after everything that could disguise it is gone."""
+"""Rules about hosts: a URL is compared by its whole host, in every possible reading."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLAIN = r"(?is)https?://([a-z0-9.-]+)(?::\d{1,5})?(?:[/?#].*)?"
 
 
 def allows(what: str, url: str) -> bool:
-    """Whether the rule means this URL, or exactly the host of a plain one."""
+    """Return whether the rule means this URL, or exactly the host of a plain one."""
     if not what.startswith("domain:"):
         return url == what
     found = re.fullmatch(PLAIN, url)
@@ -28,7 +28,7 @@ def allows(what: str, url: str) -> bool:
 
 
 def mentions(what: str, url: str) -> bool:
-    """Whether the URL may lead to the rule's host or to one below it, however it is written."""
+    """Return whether the URL may lead to the rule's host or a subdomain of it."""
     if not what.startswith("domain:"):
         return url == what
     wanted = folded(what.removeprefix("domain:")).removeprefix("*.").rstrip(".")
@@ -37,19 +37,19 @@ def mentions(what: str, url: str) -> bool:
 
 
 def _fits(host: str, wanted: str) -> bool:
-    """Whether a host is meant, label by label; a star stays within its label."""
+    """Return whether a host is meant, label by label; a star stays within its label."""
     labels, patterns = host.split("."), wanted.split(".")
     same = len(labels) == len(patterns)
     return same and all(map(fnmatchcase, labels, (p.replace("[", "[[]") for p in patterns)))
 
 
 def _end(host: str, wanted: str) -> str:
-    """The last labels of a host, as many as are wanted."""
+    """Return the last labels of a host, as many as are wanted."""
     return ".".join(host.split(".")[-wanted.count(".") - 1 :])
 
 
 def _hosts(url: str) -> set[str]:
-    """Every reading of the URL that some client could have."""
+    """Return every reading of the URL that some client could have."""
     text = folded(re.sub(r"[\x00-\x20\x7f]", "", unquote(url)))
     starts = (text, text.partition(":")[2])
     authorities = (re.split(r"[/\\?#]", start.lstrip("/\\"), maxsplit=1)[0] for start in starts)

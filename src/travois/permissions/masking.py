@@ -41,7 +41,7 @@ def register(values: Iterable[tuple[str, str]]) -> None:
 
 
 def likely(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Choose the variables that hold secrets: by their names, or by values nobody would read."""
+    """Yield the variables that hold secrets, by name or by value."""
     for name, value in pairs:
         if named(name) or find(value) or RANDOM.fullmatch(value):
             yield name, value

@@ -1,4 +1,4 @@
-"""Where a path lies: decided on whole components, never on how it is spelt."""
+"""Path patterns of rules: matched by whole components, in every spelling."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_REPLACED = 30
 LONGEST_PATH = 4_096
 """No system opens a longer path."""
 MAX_CANDIDATES = 4_000
-"""How many words of a text are compared with a rule; with more, it counts as meant."""
+"""The maximum number of words compared with a rule; with more, the rule counts as matched."""
 ALIKE = str.maketrans({"ı": "i", "ſ": "s", "İ": "i"})
 """Letters that some disks or eyes take for others, which folding leaves apart."""
 INVISIBLE = (
@@ -36,7 +36,7 @@ INVISIBLE = (
 
 
 def inside(path: str, folder: str) -> bool:
-    """Whether the path is the folder or below it; a path that climbs or floats is nowhere."""
+    """Return whether a path is the folder or below it; false for relative paths and `..`."""
     if len(path) > LONGEST_PATH or len(folder) > LONGEST_PATH:
         return _lies_inside(path, folder)
     return _known_inside(path, folder)
@@ -53,12 +53,12 @@ _known_inside = lru_cache(maxsize=8_192)(_lies_inside)
 
 
 def plain(path: str) -> str:
-    """An absolute path without empty, dotted or climbing components."""
+    """Return an absolute path without empty, dotted or climbing components."""
     return "/" + normpath(path).lstrip("/")
 
 
 def folded(name: str) -> str:
-    """A name as a forgiving disk compares it: case, width and invisible characters are nothing."""
+    """Return a name without case, width and invisible characters, as a lenient disk compares it."""
     if name.isascii():
         return name.casefold()
     return _folded(name) if len(name) <= LONG_NAME else _folded_text(name)
@@ -79,13 +79,13 @@ def _folded(name: str) -> str:
 
 @lru_cache(maxsize=16_384)
 def _folded_char(char: str) -> str:
-    """A character of a long text by itself; a ligature of whole words is left as it is."""
+    """Return a character of a long text by itself; a ligature of whole words is left as it is."""
     found = char.casefold() if char.isascii() else _folded(char)
     return found if len(found) <= LONGEST_LIGATURE else char
 
 
 def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
-    """Whether the pattern names exactly this path or a folder above it."""
+    """Return whether the pattern names exactly this path or a folder above it."""
     if _climbs(path) or (pattern.startswith("~") and not home):
         return False
     base, wanted = _anchor(pattern, root=root, home=home)
@@ -96,7 +96,7 @@ def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
 
 
 def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
-    """Whether the pattern may mean this path: at any depth, however it is spelt."""
+    """Return whether the pattern may mean this path: at any depth, however it is spelt."""
     if len(path) > LONGEST_PATH:
         return any(run in folded(path) for run in (_literal(one, "") for one in _choices(pattern)))
     found = _folded_path(path)
@@ -109,7 +109,7 @@ def _folded_path(path: str) -> str:
 
 
 def named_in(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool:
-    """Whether a word of a text may be a path that the pattern means."""
+    """Return whether a word of a text may be a path that the pattern means."""
     for one in _choices(pattern):
         for number, word in enumerate(_words_with(_literal(one, cwd), text)):
             if number == MAX_CANDIDATES:
@@ -124,20 +124,20 @@ def named_in(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool
 
 
 def literal(pattern: str) -> str:
-    """A run of characters that every path has which the pattern means; empty if none is known."""
+    """Return a literal part of every path that the pattern matches; empty if unknown."""
     return "" if "{" in pattern or ".." in pattern else _literal(pattern, "")
 
 
 @lru_cache(maxsize=2048)
 def _literal(pattern: str, cwd: str) -> str:
-    """A run of characters that every path has which the pattern means, and the folder has not."""
+    """Return a literal part of every path that the pattern matches, not found in the folder."""
     runs = re.split(r"[*?/\\{}~]|\[.*", folded(pattern))
     kept = (run for run in runs if run not in (".", "..") and run not in folded(cwd))
     return max(kept, key=len, default="")
 
 
 def _words_with(run: str, text: str) -> Iterator[str]:
-    """The words of a text that hold a run of characters, each once."""
+    """Yield the words of a text that hold a run of characters, each once."""
     words = _folded_words(text)
     if not run:
         yield from dict.fromkeys(words.split(" "))
@@ -159,7 +159,7 @@ def _folded_words(text: str) -> str:
 
 @lru_cache(maxsize=2048)
 def _choices(pattern: str) -> tuple[str, ...]:
-    """A pattern, and what its braces would stand for in a shell."""
+    """Return a pattern, and what its braces would stand for in a shell."""
     done, waiting = [pattern], [pattern]
     while waiting and len(done) < CHOICES:
         one = waiting.pop()
@@ -179,7 +179,7 @@ def _meant(pattern: str, root: str, home: str) -> re.Pattern[str]:
 
 
 def reaches(pattern: str, folder: str, *, root: str, home: str) -> bool:
-    """Whether something that the pattern means may lie below this folder."""
+    """Return whether something that the pattern means may lie below this folder."""
     base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
     if not pattern.startswith(("/", "./", "~")):
         return inside(folder, root) or inside(root, folder)
@@ -190,7 +190,7 @@ def reaches(pattern: str, folder: str, *, root: str, home: str) -> bool:
 
 
 def stem(pattern: str) -> str:
-    """The folder of a shell pattern that is known before it is looked up."""
+    """Return the folder of a shell pattern that is known before it is looked up."""
     fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     return pattern if fixed == pattern else dirname(fixed)
 
@@ -200,7 +200,7 @@ def _climbs(path: str) -> bool:
 
 
 def _anchor(pattern: str, *, root: str, home: str) -> tuple[str, str]:
-    """The folder that a pattern counts from, and what it says below it."""
+    """Return the folder that a pattern starts from, and the rest of the pattern."""
     base, pattern = root, pattern.replace("\\(", "(").replace("\\)", ")")
     if pattern.startswith("//"):
         base, pattern = "", pattern[2:]
@@ -214,7 +214,7 @@ def _anchor(pattern: str, *, root: str, home: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=512)
 def _compiled(base: str, wanted: str, *, below: str = BELOW) -> re.Pattern[str]:
-    """A pattern for paths; what names a folder covers everything in it."""
+    """Return a pattern for paths; what names a folder covers everything in it."""
     name = f"/{_translated(wanted)}" if wanted else ""
     try:
         return re.compile(f"{re.escape(base)}{name}{below}", re.DOTALL)
@@ -223,7 +223,7 @@ def _compiled(base: str, wanted: str, *, below: str = BELOW) -> re.Pattern[str]:
 
 
 def _translated(glob: str) -> str:
-    """A regular expression for a glob.
+    """Return a regular expression for a glob.
 
     What stands between two stars is matched as early as possible and for good: an earlier match
     leaves the most room for the rest, so nothing is tried twice and the time stays linear.
@@ -239,7 +239,7 @@ def _translated(glob: str) -> str:
 
 
 def _parts(glob: str) -> str:
-    """The components of a glob without double stars."""
+    """Return the components of a glob without double stars."""
     return "/".join(_component(part) for part in glob.split("/"))
 
 

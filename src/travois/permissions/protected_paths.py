@@ -1,4 +1,4 @@
-"""Names whose content decides what runs later, or who may do what."""
+"""Protected paths: files that decide what runs later, or who may do what."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ and tool chains write the others in ordinary work. A write of one that is recogn
 CHECKED = PROTECTED - UNCHECKED
 CHECKED_BEGINNINGS = (".roorules-", ".clinerules-", ".yarnrc")
 DEPENDENCIES = listed("node_modules site-packages")
-"""Folders that package managers fill with files of other projects, which guide nobody in this."""
+"""Folders that package managers fill with files of other projects."""
 PERSONAL = listed(
     """
     .git .hg .jj .husky .lefthook .ssh .gnupg .aws .kube .docker .travois .claude .agents .codex
@@ -77,13 +77,13 @@ GIT_WORK = listed(
 """Names in `.git` that ordinary git commands write and that start no program; see
 gitrepository-layout(5). `info/attributes` is the exception: it chooses filters."""
 WORKTREE = re.compile(r"(?<![^/])\.(?:claude|travois)/worktrees/[^/\\]+(?=/.)")
-"""A checkout of its own: what is in it is judged as if it stood anywhere else."""
+"""The prefix of a git worktree: paths in it are checked as if it were anywhere else."""
 BARE = frozenset(("head", "config", "objects", "refs", "packed-refs", "commondir", "gitdir"))
 """Names that make a folder a repository when they stand at its top."""
 
 
 def protected(path: str) -> frozenset[str]:
-    """The protected names in a path, whatever their case and disguise."""
+    """Return the protected names in a path, whatever their case and disguise."""
     names = _names(path)
     found = {name for name in names if name in PROTECTED or PATTERNS.fullmatch(name)}
     return frozenset((*found, *_nested(names)))
@@ -103,7 +103,7 @@ def is_checked(name: str, above: str) -> bool:
 
 
 def personal(path: str) -> frozenset[str]:
-    """The protected names in a path that no mode lets be written without a person's yes."""
+    """Return the protected names in a path that no mode lets be written without a person's yes."""
     names = _names(path)
     found = {name for name in names if name in PERSONAL or re.fullmatch(r"git~\d+", name)}
     if ".git" in found and _is_git_work(names):
@@ -113,7 +113,7 @@ def personal(path: str) -> frozenset[str]:
 
 
 def _is_git_work(names: list[str]) -> bool:
-    """Whether a path in `.git` is one that ordinary git commands write."""
+    """Return whether a path in `.git` is one that ordinary git commands write."""
     *_, inner = (names[at + 1 :] for at, name in enumerate(names) if name == ".git")
     return bool(inner) and inner[0] in GIT_WORK and inner != ["info", "attributes"]
 
@@ -123,22 +123,22 @@ def _names(path: str) -> list[str]:
 
 
 def _nested(names: list[str]) -> Iterator[str]:
-    """The protected folders that have their meaning from the folder above, or that folder."""
+    """Yield the protected folders that have their meaning from the folder above, or that folder."""
     for above, name in pairwise((*names, "")):
         if above in NESTED and (name in NESTED[above] or not name):
             yield f"{above}/{name}".rstrip("/")
 
 
 def makes_repository(path: str) -> bool:
-    """Whether a path from the top of a workspace would turn it into a repository."""
+    """Return whether a path from the top of a workspace would turn it into a repository."""
     return _name(path.strip("/").partition("/")[0]) in BARE
 
 
 def strange(path: str) -> bool:
-    """Whether the path has characters that a person could not see."""
+    """Return whether the path has characters that a person could not see."""
     return bool(re.search(UNSEEN_PATTERN, path) or "\n" in path or "\t" in path)
 
 
 def _name(part: str) -> str:
-    """A name as the most forgiving disk would take it."""
+    """Return a name as the most forgiving disk would take it."""
     return folded(part.partition(":")[0]).rstrip(". ")

@@ -1,4 +1,4 @@
-"""What a person is told before they answer, and the narrowest rule that would answer for them."""
+"""The effects shown in a permission question, and the narrowest rules it can offer."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ GROUPING = listed("gh glab aws gcloud az doctl kubectl helm docker podman fireba
 GROUPS = listed("run run-script pip tool mod compose remote worktree stash submodule config")
 """Second words that only name a group, or what a project defines, whatever the program."""
 MOST = 5
-"""How many rules one answer may make."""
+"""The maximum number of rules that one answer may add."""
 
 
 def always(
     guard: Guard, use: Use, cage: Cage | None = None, *, folders: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Rules after which this very use would not be asked about; none if there are no such rules.
+    """Return the narrowest rules that would have allowed this call; none if there are none.
 
     `folders` are those outside the workspace that may be offered for commands to read.
 
@@ -46,20 +46,20 @@ def always(
 
 
 def effects(use: Use, cage: Cage | None) -> tuple[str, ...]:
-    """In plain words, what a use does and what holds it back."""
+    """Return the effects of a call and its sandbox limits, one text each."""
     touched = (f"{VERBS[access.kind]} {_named(access)}{_purpose(access)}" for access in use.touched)
     return (*_warnings(use), *dict.fromkeys(touched), *_unknown(use), *_walls(use, cage))
 
 
 def _warnings(use: Use) -> Iterator[str]:
-    """What a person must not overlook: code that nobody has seen."""
+    """Yield warnings about code that nobody has reviewed."""
     for plan in use.plans:
         if not any(reads_program(step.argv) for step in plan.steps):
             continue
         if any(downloads(step) for step in plan.steps):
-            yield "DANGER: runs whatever the server sends"
+            yield "DANGER: runs code that a server sends"
         else:
-            yield "DANGER: runs whatever it is given as input"
+            yield "DANGER: runs code from its input"
 
 
 def _named(access: Access) -> str:
@@ -75,33 +75,33 @@ def _purpose(access: Access) -> str:
 VERBS = {
     "read": "reads",
     "write": "changes",
-    "net": "reaches",
+    "net": "connects to",
     "spawn": "starts",
-    "tell": "writes to",
+    "tell": "sends a message to",
     "exec": "runs",
-    "leave": "leaves",
-    "call": "asks",
+    "leave": "runs outside",
+    "call": "calls a tool of",
 }
 
 
 def _unknown(use: Use) -> Iterator[str]:
     for plan in use.plans:
         if plan.unclear:
-            yield f"may do more than it shows: {plan.unclear}"
+            yield f"could not be fully analyzed: {plan.unclear}"
         for step in plan.steps:
             if step.needs != "nothing":
-                yield f"runs {step.name}, which may do more than can be told"
+                yield f"runs {step.name} (effects unknown)"
 
 
 def _walls(use: Use, cage: Cage | None) -> Iterator[str]:
     if not use.plans:
         return
     if cage is None:
-        yield "no sandbox: it may touch anything that you may"
+        yield "no sandbox: full access to your files and the network"
         return
-    reach = {"off": "no network", "listed": "only listed hosts", "on": "the network"}
+    reach = {"off": "no network", "listed": "listed hosts only", "on": "network access"}
     beyond = f" and {', '.join(cage.writable)}" if cage.writable else ""
-    yield f"sandbox: may change only the workspace{beyond}; {reach[cage.network]}"
+    yield f"sandbox: can change only the workspace{beyond}; {reach[cage.network]}"
     if cage.backend == "partial":
         yield "limited sandbox: changes to protected files (.git/hooks) are undone, not blocked"
 
@@ -125,20 +125,20 @@ def _commands(plan: Plan) -> Iterator[str]:
 
 
 def _scripted(plan: Plan) -> bool:
-    """Whether a line runs a script by its path, or hands one to an interpreter."""
+    """Return whether a line runs a script by its path, or hands one to an interpreter."""
     heads = [[word.text for word in step.argv[:2]] for step in plan.steps]
     named = any("/" in head[0].removeprefix("/") for head in heads if head[:1])
     return named or any(len(head) > 1 and head[0] in INTERPRETERS for head in heads)
 
 
 def _exactly(text: str) -> Iterator[str]:
-    """The text itself, where it can be written as a rule that means only this."""
+    """Yield the text itself, where it can be written as a rule that means only this."""
     if text and "*" not in text and text.isprintable():
         yield f"Bash({text})"
 
 
 def _family(step: Step) -> str:
-    """The program with its subcommand; a program or a group of subcommands would be too wide."""
+    """Return the program with its subcommand; empty if that would be too wide."""
     words = [word.text for word in step.argv[:3] if word.kind == "plain"]
     grouped = bool(GROUPING.intersection(words[:1]) or GROUPS.intersection(words[1:2]))
     named = words[: 3 if grouped else 2]

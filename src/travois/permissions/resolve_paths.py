@@ -1,4 +1,4 @@
-"""Facts of the disk that permissions need: where links lead, what patterns stand for."""
+"""Path resolution for permissions: links, patterns, git repositories and private /tmp."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ STARTS_PROGRAMS = (
 """Words in a repository's settings with which git starts programs of its choice."""
 HOOKS_AT = re.compile(r"hookspath\s*=\s*(\S+)")
 MANY = 500
-"""How many files a pattern may stand for before it is judged by its folder alone."""
+"""The maximum number of files a pattern may match; beyond that only its folder counts."""
 HOPS = 8
-"""How often links may lead from one /tmp to the other."""
+"""The maximum number of links followed from one /tmp to the other."""
 By = Literal["tool", "command"]
-"""Who opens a path: a file tool, which sees the machine's own /tmp too, or a command."""
+"""The opener of a path: a file tool, which also sees the machine's /tmp, or a command."""
 
 
 class Located(msgspec.Struct, frozen=True):
-    """Where a path leads, and in which /tmp that is."""
+    """A resolved path and the /tmp that it is in."""
 
     path: str
     tmp: Literal["", "private", "machine"] = ""
 
 
 def home() -> str:
-    """What `~` stands for."""
+    """Return the home folder."""
     return os.path.realpath(os.path.expanduser("~"))
 
 
 def resolved(accesses: tuple[Access, ...], here: Here | None = None) -> tuple[Access, ...]:
-    """The same accesses with links followed, so that the judge sees what will be touched."""
+    """Return the accesses with links followed, so that decisions see the real paths."""
     return tuple(found for access in accesses for found in _followed(access, here, by="tool"))
 
 
 def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
-    """What the command lines among the accesses will do, with links followed."""
+    """Return a plan for each command line among the accesses, with links followed."""
     lines = [access.target for access in accesses if access.kind == "exec"]
     if not lines:
         return ()
@@ -68,7 +68,7 @@ def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
 
 
 def repository_around(folder: str) -> str:
-    """The folder whose settings git would obey here."""
+    """Return the folder whose settings git would obey here."""
     path = real(folder)
     while path != "/":
         if any(os.path.lexists(f"{path}/{name}") for name in (".git", "HEAD")):
@@ -78,7 +78,7 @@ def repository_around(folder: str) -> str:
 
 
 def _runs_programs(repository: str) -> bool:
-    """Whether git would start programs that this repository names, even when it only looks."""
+    """Return whether git would start programs named by this repository, even for reading."""
     git = _git_folder(repository)
     config = "".join(_text(f"{git}/{name}") for name in ("config", "config.worktree")).lower()
     hooks = [f"{git}/hooks", *(os.path.join(repository, at) for at in HOOKS_AT.findall(config))]
@@ -87,7 +87,7 @@ def _runs_programs(repository: str) -> bool:
 
 
 def _git_folder(repository: str) -> str:
-    """Where the settings lie; a worktree's are those of the repository that it belongs to."""
+    """Return the folder with the git settings; for a worktree, that of its repository."""
     git = f"{repository}/.git"
     if not os.path.isfile(git):
         return git if os.path.isdir(git) else repository
@@ -104,7 +104,7 @@ def _text(path: str) -> str:
 
 
 def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
-    """The arguments of a call that are neither lists nor objects, for rules that name them."""
+    """Return the plain arguments of a call, without lists and objects, for rules that name them."""
     try:
         found = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw], strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
@@ -126,7 +126,7 @@ def _followed(access: Access, here: Here | None, *, by: By) -> tuple[Access, ...
 
 
 def _is_in_bare(path: str) -> bool:
-    """Whether a file lies in a folder that git takes for a repository, or would make it one."""
+    """Return whether git treats the file's folder as a repository, or would after the write."""
     folder, name = os.path.split(path)
     while folder not in ("/", "") and os.path.basename(folder) != ".git":
         if _is_repository(folder, name):
@@ -136,7 +136,7 @@ def _is_in_bare(path: str) -> bool:
 
 
 def _is_repository(folder: str, written: str) -> bool:
-    """Whether git takes a folder for a repository once it has something of this name."""
+    """Return whether git takes a folder for a repository once it has something of this name."""
 
     def has(name: str) -> bool:
         return name == written or os.path.lexists(f"{folder}/{name}")
@@ -163,11 +163,11 @@ def locate(path: str, here: Here | None, *, by: By) -> Located:
         path = real(place)
         if inside(path, here.temp):
             return Located(path, "private")
-    raise Refusal(f"{path!r} cannot be the path of a file: its links go round in a circle")
+    raise Refusal(f"{path!r} is not a valid path: its links form a loop")
 
 
 def _private_path(path: str, here: Here) -> str:
-    """What stands for this path in the session's private folder; empty for paths elsewhere."""
+    """Return the path's counterpart in the session's private /tmp; empty for other paths."""
     if any(inside(path, folder) for folder in (here.root, here.temp, *here.apart)):
         return ""
     roots = dict.fromkeys((*TMP, *map(os.path.realpath, TMP)))
@@ -176,13 +176,13 @@ def _private_path(path: str, here: Here) -> str:
 
 
 def _made_here(place: str, path: str, here: Here) -> bool:
-    """Whether the session has something there: more than what the sandbox mounts folders on."""
+    """Return whether the session has a file there, besides the mount points of the sandbox."""
     mounted = any(inside(folder, path) for folder in (here.root, *here.apart))
     return os.path.lexists(place) and (not mounted or place == here.temp)
 
 
 def _matching(access: Access, here: Here | None, *, by: By) -> Iterator[Access]:
-    """Every file that a pattern stands for, besides the folder that it looks in."""
+    """Yield every file that a pattern stands for, besides the folder that it looks in."""
     fixed = os.path.dirname(access.target.split("*")[0].split("?")[0].split("[")[0])
     found = locate(fixed or "/", here, by=by)
     rest = access.target[len(fixed) :]
@@ -202,11 +202,11 @@ def _names(path: str) -> int:
 
 
 def real(path: str) -> str:
-    """A path with its links followed; raises `Refusal` if it can be none, or is changing."""
+    """Return a path with its links followed; raises `Refusal` if it can be none, or is changing."""
     try:
         return "/" + os.path.realpath(path).lstrip("/")
     except (OSError, ValueError) as error:
-        raise Refusal(f"{path!r} cannot be the path of a file") from error
+        raise Refusal(f"{path!r} is not a valid path") from error
 
 
 # The files as one call may open them: where its paths led when they were judged.
@@ -224,7 +224,7 @@ class JudgedFiles:
         self._hidden = hidden
 
     async def stat(self, path: str) -> Stat | None:
-        """What the path is, and where it led."""
+        """Return the type of the path, and its target."""
         place = self._places.get(path) or real(path)
         found = await self._files.stat(place)
         if found is None or place == path:
@@ -232,16 +232,16 @@ class JudgedFiles:
         return replace(found, link=place, private=path in self._private)
 
     async def names(self, folder: str, *, limit: int) -> list[str]:
-        """The first names in a folder that no rule hides."""
+        """Return the first names in a folder that no rule hides."""
         found = await self._files.names(self._places.get(folder, folder), limit=limit)
         return [name for name in found if not self._hidden(os.path.join(folder, name))]
 
     async def modified(self, paths: Sequence[str]) -> list[int]:
-        """When each of these was changed last, in nanoseconds; 0 for what cannot be told."""
+        """Return the modification times in nanoseconds; 0 if unknown."""
         return await self._files.modified([self._places.get(path, path) for path in paths])
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
-        """Bytes of the file from an offset on."""
+        """Read bytes of the file from an offset."""
         return await self._files.read(self._places.get(path, path), offset=offset, limit=limit)
 
     async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
@@ -253,12 +253,12 @@ class JudgedFiles:
         await self._files.remove(self._places.get(path, path), expect=expect)
 
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
-        """One at a time for each file, whichever path leads to it."""
+        """Serialize work on one file, whichever path leads to it."""
         return self._files.queue(self._places.get(path, path))
 
 
 def _places(accesses: Sequence[Access]) -> dict[str, str]:
-    """Where each path led, and the folder that holds it."""
+    """Return where each path led, and the folder that holds it."""
     found = {access.spelt: access.target for access in accesses if access.spelt}
     for spelt, target in list(found.items()):
         if os.path.basename(spelt) == os.path.basename(target):
@@ -267,7 +267,7 @@ def _places(accesses: Sequence[Access]) -> dict[str, str]:
 
 
 def hiding(guard: Guard, tool: str, *, root: str) -> Callable[[str], bool]:
-    """Which files a search by this tool must not show: reading them is denied or asked about."""
+    """Return a filter for files that a search must not show: reading them is denied or asks."""
     rules = [rule for rule in guard.rules if rule.effect != "allow" and rule.what]
     use = Use(tool, (), root, home() if rules else "")
 

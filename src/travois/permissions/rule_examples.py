@@ -1,4 +1,4 @@
-"""Examples of what a rule means, checked when it is loaded.
+"""Examples of what a rule matches, checked when the rules are loaded.
 
 `Bash(npm test:*) matches npm test -- --watch`, `Read(.env) does not match .envrc`.
 """
@@ -17,7 +17,7 @@ HOME = "/home/user"
 
 
 def wrong(example: str, rules: tuple[Rule, ...]) -> str:
-    """What is wrong with an example; empty if the rule that it is about does what it says."""
+    """Describe the problem with an example; empty if the rule behaves as it says."""
     found = FORM.fullmatch(example.strip())
     if found is None:
         return f"{example!r} is not of the form `RULE matches TEXT` or `RULE does not match TEXT`"
@@ -27,7 +27,7 @@ def wrong(example: str, rules: tuple[Rule, ...]) -> str:
         return str(error)
     meant = [rule for rule in rules if (rule.tool, rule.what) == (named.tool, named.what)]
     if not meant:
-        return f"{example!r} is about a rule that is not there"
+        return f"{example!r} names a rule that does not exist"
     expected = found[2] == "matches"
     if all(speaks(rule, found[3]) is expected for rule in meant):
         return ""
@@ -35,7 +35,7 @@ def wrong(example: str, rules: tuple[Rule, ...]) -> str:
 
 
 def speaks(rule: Rule, text: str) -> bool:
-    """Whether a rule, were it the only one, decides about this command, path, site or name."""
+    """Return whether a rule alone decides about this command, path, site or name."""
     use = Use(_tool(rule), (_access(rule, text),), ROOT, HOME)
     if rule.tool == "Bash" and rule.effect == "allow":
         verdict = judge(Guard("default", (rule,), (ROOT,)), use)

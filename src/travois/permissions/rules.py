@@ -11,10 +11,9 @@ from typing import Literal
 import msgspec
 
 from travois.core.display_text import UNSEEN_PATTERN, listed
-from travois.permissions import hosts as sites
-from travois.permissions import paths
+from travois.permissions import hosts, paths
 from travois.permissions.access import Access
-from travois.permissions.shell import rough as loose
+from travois.permissions.shell import rough
 from travois.permissions.shell.plan import Plan, Step
 
 Effect = Literal["allow", "ask", "deny"]
@@ -29,7 +28,7 @@ PRIMARY = frozenset(("command", "file_path", "path", "notebook_path", "url"))
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule: which tool, which use of it (empty means any), what follows, and who said so."""
+    """One permission rule: tool, pattern (empty matches every use), effect and origin."""
 
     tool: str
     what: str
@@ -38,7 +37,7 @@ class Rule(msgspec.Struct, frozen=True):
     base: str = ""
     """The folder that `/path` counts from; empty means the workspace."""
     unless: tuple[Rule, ...] = ()
-    """What it gives back to others, as in a list of which the last that fits counts."""
+    """Exceptions of the rule, as in lists where the last match counts."""
 
     @property
     def text(self) -> str:
@@ -53,21 +52,19 @@ def parse(text: str, effect: Effect, *, origin: str = "", base: str = "") -> Rul
     """Read one rule; raises ValueError with what is wrong."""
     tool, opening, rest = text.strip().partition("(")
     if not tool or not all(c.isalnum() or c in "_-*" for c in tool):
-        raise ValueError(f"{text!r} does not begin with the name of a tool")
+        raise ValueError(f"{text!r} does not begin with a tool name")
     if not opening:
         return Rule(tool, "", effect, origin, base)
     if not rest.endswith(")"):
         raise ValueError(f"{text!r} has no closing parenthesis")
     what = rest[:-1].strip()
     if not what:
-        raise ValueError(
-            f"{text!r} has nothing between its parentheses; leave them out for any use"
-        )
+        raise ValueError(f"{text!r} has empty parentheses; leave them out to match every use")
     return Rule(tool, "" if what in ("*", "**", ":*") else what, effect, origin, base)
 
 
 def split(text: str) -> list[str]:
-    """Several rules in one word, parted by commas or spaces outside parentheses."""
+    """Split several rules at commas or spaces outside parentheses."""
     rules, depth, current = [""], 0, 0
     for char in text:
         depth = max(0, depth + (char == "(") - (char == ")"))
@@ -81,11 +78,11 @@ def split(text: str) -> list[str]:
 
 @lru_cache(maxsize=2048)
 def idle(rule: Rule) -> str:
-    """Why a rule will never match anything; empty if it may."""
+    """Explain why a rule can never match; empty if it can."""
     if rule.effect == "allow" and "*" in rule.tool and not _one_server(rule.tool):
-        return "an allow rule names its tool, or the server of its tools as in mcp__server__*"
+        return "an allow rule must name a tool, or the tools of one MCP server: mcp__server__*"
     if rule.tool == "WebSearch" and rule.what:
-        return "WebSearch takes nothing in parentheses"
+        return "WebSearch takes no parentheses"
     return ""
 
 
@@ -96,9 +93,9 @@ class Use(msgspec.Struct, frozen=True):
     accesses: tuple[Access, ...]
     root: str
     home: str = ""
-    """What `~` stands for; without it such a rule allows nothing."""
+    """The home folder; without it, rules with `~` allow nothing."""
     plans: tuple[Plan, ...] = ()
-    """What the command lines among the accesses come to."""
+    """Plans for the command lines among the accesses."""
     params: tuple[tuple[str, str], ...] = ()
     """The plain arguments of the call."""
     exported: frozenset[str] = frozenset()
@@ -112,7 +109,7 @@ class Use(msgspec.Struct, frozen=True):
 
 
 def matches(rule: Rule, use: Use) -> bool:
-    """Whether the rule speaks of this use. A deny or ask matches generously, an allow exactly."""
+    """Return whether the rule matches this use: deny and ask generously, allow exactly."""
     if rule.effect == "allow":
         return covers_tool(rule, use) and _allows(rule, use)
     if names(rule.tool, use.tool):
@@ -129,7 +126,7 @@ def matches(rule: Rule, use: Use) -> bool:
 
 
 def excepted(rule: Rule, use: Use) -> bool:
-    """Whether a rule gives back all that a use does."""
+    """Return whether a rule gives back all that a use does."""
     others = [other for other in rule.unless if names(other.tool, use.tool)]
     if not use.plans:
         return any(matches(other, use) for other in others)
@@ -146,7 +143,7 @@ def _spared(other: Rule, step: Step) -> bool:
 
 
 def names(rule: str, tool: str) -> bool:
-    """Whether a rule's tool is this one."""
+    """Return whether a rule's tool is this one."""
     if rule == tool or (rule == "Edit" and tool in EDITS) or TWINS.get(rule) == tool:
         return True
     if rule == "Write" and tool == "ApplyPatch":
@@ -157,13 +154,13 @@ def names(rule: str, tool: str) -> bool:
 
 
 def withheld(rules: Iterable[Rule], tool: str) -> bool:
-    """Whether rules deny every use of a tool, so that nobody need be told of it."""
+    """Return whether rules deny every use of a tool, so that it need not be offered."""
     bare = (rule for rule in rules if rule.effect == "deny" and not rule.what and not rule.unless)
     return any(names(rule.tool, tool) for rule in bare)
 
 
 def covers_tool(rule: Rule, use: Use) -> bool:
-    """Whether an allow rule is about this tool; to edit includes to read."""
+    """Return whether an allow rule is about this tool; to edit includes to read."""
     if idle(rule):
         return False
     if names(rule.tool, use.tool):
@@ -173,7 +170,7 @@ def covers_tool(rule: Rule, use: Use) -> bool:
 
 
 def permits(rule: Rule, access: Access, use: Use) -> bool:
-    """Whether a rule about paths lets this one be touched, as it is spelt and where it leads."""
+    """Return whether a path rule allows this access, as written and as resolved."""
     tools = ("Read", "Edit") if access.kind == "read" else ("Edit",)
     if rule.effect != "allow" or rule.tool not in tools or not rule.what:
         return False
@@ -194,16 +191,16 @@ class Candidates(msgspec.Struct, frozen=True):
 
 
 LAST: list[Candidates] = []
-"""What was found for the last use: the same one is asked about many times in a row."""
+"""The candidates of the last use: one use is asked about many times in a row."""
 
 
 def permitting(rules: tuple[Rule, ...], use: Use) -> tuple[Rule, ...]:
-    """The rules that may permit a path of this use."""
+    """Return the rules that may permit a path of this use."""
     return _candidates(rules, use).permitting
 
 
 def covering(rules: tuple[Rule, ...], use: Use) -> tuple[Rule, ...]:
-    """The rules that may cover a step of this use."""
+    """Return the rules that may cover a step of this use."""
     return _candidates(rules, use).covering
 
 
@@ -228,12 +225,12 @@ def _candidates(rules: tuple[Rule, ...], use: Use) -> Candidates:
 
 
 def anchor(rule: Rule, use: Use) -> str:
-    """The folder that the path of a rule counts from, unless it says so itself."""
+    """Return the folder that the rule's path starts from."""
     return rule.base if rule.base and rule.what.startswith("/") else use.root
 
 
 def covers(rule: Rule, step: Step) -> bool:
-    """Whether an allow rule means this step: its text, or the like of it where that is safe."""
+    """Return whether an allow rule covers this step, by its text or a safe pattern."""
     if rule.effect != "allow" or rule.tool != "Bash":
         return False
     if "*" not in rule.what:
@@ -249,7 +246,7 @@ def covers(rule: Rule, step: Step) -> bool:
 
 
 def _names_all(what: str, wanted: tuple[str, ...]) -> bool:
-    """Whether a rule has these words itself, before a star that is its end."""
+    """Return whether a rule has these words itself, before a star that is its end."""
     words = what.removesuffix(":*").removesuffix("*").split()
     options = (word.partition("=")[0] for word in words if word.startswith("-"))
     return bool(wanted) and not any("*" in w for w in words) and {*words, *options} >= {*wanted}
@@ -257,23 +254,23 @@ def _names_all(what: str, wanted: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=2048)
 def wordings(what: str) -> tuple[str, ...]:
-    """A rule's words as they are, and without the backslashes that Claude Code stores in them."""
+    """Return a rule's text, and that without the backslashes that Claude Code stores."""
     plain = what.replace("\\(", "(").replace("\\)", ")").replace("\\\\", "\\")
     return (what,) if plain == what else (what, plain)
 
 
 def _names_program(what: str, text: str, step: Step) -> bool:
-    """Whether a rule speaks of the program itself, not only of one that runs others."""
+    """Return whether a rule speaks of the program itself, not only of one that runs others."""
     first = text.partition(" ")[0]
     return first == step.argv[0].text or step.argv[0].text in what.replace(":*", " ").split()
 
 
 def fits(what: str, text: str) -> bool:
-    """Whether a pattern with stars means this text."""
+    """Return whether a pattern with stars means this text."""
     pattern = f"{what[:-2]} *" if what.endswith(":*") else what
     if pattern.strip("* ") == "":
         return False
-    return loose.like(pattern, text) or (pattern.endswith(" *") and text == pattern[:-2])
+    return rough.like(pattern, text) or (pattern.endswith(" *") and text == pattern[:-2])
 
 
 def _one_server(tool: str) -> bool:
@@ -293,7 +290,7 @@ def _covers(rule: Rule, access: Access, use: Use) -> bool:
         case "exec":
             return access.target.strip() in wordings(what)
         case "net":
-            return sites.allows(what, access.target)
+            return hosts.allows(what, access.target)
         case "tell":  # a colon is a part of an address
             return fnmatchcase(access.target, what)
         case "spawn" | "call":
@@ -317,9 +314,9 @@ def _mentioned(rule: Rule, use: Use) -> bool:
     for access in use.accesses:
         match access.kind:
             case "exec":
-                found = any(loose.like(what, access.target) for what in wordings(rule.what))
+                found = any(rough.like(what, access.target) for what in wordings(rule.what))
             case "net":
-                found = sites.mentions(rule.what, access.target)
+                found = hosts.mentions(rule.what, access.target)
             case "tell":
                 found = fnmatchcase(access.target.casefold(), rule.what.casefold())
             case "spawn" | "call":
@@ -334,9 +331,9 @@ def _mentioned(rule: Rule, use: Use) -> bool:
 
 
 def _runs(what: str, plan: Plan) -> bool:
-    """Whether a plan runs what the rule names, or may do so."""
+    """Return whether a plan runs what the rule names, or may do so."""
     chained = any(char in what for char in "|;&\n")
-    if loose.mentions(what, plan.text) and (chained or plan.unclear or _runs_input(plan)):
+    if rough.mentions(what, plan.text) and (chained or plan.unclear or _runs_input(plan)):
         return True
     if plan.search_text and _literal(what) not in plan.search_text:
         return False
@@ -344,7 +341,7 @@ def _runs(what: str, plan: Plan) -> bool:
 
 
 def _runs_input(plan: Plan) -> bool:
-    """Whether a program of the plan runs text that is not among its words."""
+    """Return whether a program of the plan runs text that is not among its words."""
     from travois.permissions.shell.families import reads_program  # not needed at the start
 
     return any(reads_program(step.argv) for step in plan.steps)
@@ -352,22 +349,22 @@ def _runs_input(plan: Plan) -> bool:
 
 @lru_cache(maxsize=2048)
 def _literal(what: str) -> str:
-    """The longest run of a rule's words without a star: whatever it means holds that."""
-    runs = (loose.flat(run) for run in what.removesuffix(":*").split("*"))
+    """Return the longest run of a rule's words without a star: whatever it means holds that."""
+    runs = (rough.flat(run) for run in what.removesuffix(":*").split("*"))
     return max(runs, key=len)
 
 
 def _does(what: str, step: Step) -> bool:
     if not step.known:
         words = " ".join(word.text for word in step.argv)
-        return any(loose.mentions(what, text) for text in (words, *step.texts))
+        return any(rough.mentions(what, text) for text in (words, *step.texts))
     pattern = f"{what[:-2]} *" if what.endswith(":*") else what
     return any(_heard(pattern.casefold(), text) for text in _readings(step))
 
 
 @lru_cache(maxsize=2048)
 def _readings(step: Step) -> frozenset[str]:
-    """The ways in which a step may be meant, without case and without the program's folder."""
+    """Return the possible readings of a step, without case and the program's folder."""
     words = " ".join(word.text for word in step.argv)
     texts = {text.casefold() for text in (words, *step.texts)}
     located = {text for text in texts if "/" in text.partition(" ")[0]}
@@ -380,19 +377,19 @@ def _bare(text: str) -> str:
 
 
 def _heard(pattern: str, text: str) -> bool:
-    return fits(pattern, text) or loose.like(pattern, text) or text.startswith(f"{pattern} ")
+    return fits(pattern, text) or rough.like(pattern, text) or text.startswith(f"{pattern} ")
 
 
 def _parameter(rule: Rule, use: Use) -> bool:
-    """`Tool(name:value)` means a plain argument of the call."""
+    """Return whether `Tool(name:value)` matches a plain argument of the call."""
     name, colon, value = rule.what.partition(":")
     if not colon or name in PRIMARY:
         return False
-    return any(key == name and loose.like(value, given) for key, given in use.params)
+    return any(key == name and rough.like(value, given) for key, given in use.params)
 
 
 def _named_in_text(rule: Rule, use: Use) -> bool:
-    """Whether a word of a command line that is not understood may be a path of the rule."""
+    """Return whether a word of a command line that is not understood may be a path of the rule."""
     unknown = (p for p in use.plans if p.unclear or not all(step.known for step in p.steps))
     root = anchor(rule, use)
     return any(
@@ -426,32 +423,32 @@ TOOLS = listed(
 
 
 def flaw(rule: Rule) -> str:
-    """Why a rule can never be enforced; empty if it can."""
+    """Explain why a rule cannot be enforced; empty if it can."""
     if found := re.search(UNSEEN_PATTERN, rule.what):
-        return f"it has a character that cannot be seen (U+{ord(found[0]):04X})"
+        return f"it has an invisible character (U+{ord(found[0]):04X})"
     if rule.tool in (*EDITS, *READS) and re.match(r"~[^/]", rule.what):
-        return "~ stands for your own home only; write the path as //home/name/..."
+        return "~ means your own home only; write the path as //home/name/..."
     if rule.tool == "Bash" and "*" not in rule.what and not _closed(rule.what):
-        return "it opens a quote and never closes it, which no command that runs does"
+        return "it has an unclosed quote, so it can never match a command"
     return ""
 
 
 def remark(rule: Rule) -> str:
-    """What the user should know of a rule that does less than it seems to; empty if nothing."""
+    """Explain why a rule does less than it seems to; empty if it does not."""
     if why := idle(rule):
         return f"is ignored: {why}"
     if rule.effect == "allow":
         return ""
     if rule.tool not in TOOLS and not any(char in rule.tool for char in "_*"):
-        return f"is a rule about {rule.tool}, which is no tool"
+        return f"names the tool {rule.tool}, which does not exist"
     if rule.what and rule.tool not in TOUCHING and rule.tool in (*EDITS, *READS):
         wide = "Edit" if rule.tool in EDITS else "Read"
-        return f"holds for {rule.tool} alone; {wide}({rule.what}) holds for every tool"
+        return f"applies to {rule.tool} only; {wide}({rule.what}) applies to every tool"
     return ""
 
 
 def _closed(text: str) -> bool:
-    """Whether each quote that a command opens is closed."""
+    """Return whether each quote that a command opens is closed."""
     quote, escaped = "", False
     for char in text:
         if escaped:

@@ -1,4 +1,4 @@
-"""The walls around a program: what it may write, read and reach, whatever it tries."""
+"""The sandbox profile of a program: what it may write, read and connect to."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import msgspec
 
 Profile = Literal["look", "work", "try"]
 Backend = Literal["full", "partial"]
-"""What holds a program: namespaces and mounts, or only rules on files (Landlock)."""
+"""The sandbox technique: namespaces and mounts, or only Landlock."""
 TMP = ("/tmp", "/var/tmp")  # noqa: S108 - this is about the names
 """The folders of the machine for temporary files; the full sandbox covers both."""
 PRIVATE_TMP = "/tmp is private to this session"  # noqa: S108 - a sentence
 
 
 class Unasked(msgspec.Struct, frozen=True):
-    """What rules let a command change of protected files, if nobody was asked about the command."""
+    """Changes to protected files that rules allow a command that nobody approved."""
 
     patterns: tuple[tuple[str, str, str], ...] = ()
     """Patterns of paths, each with the folder that it counts from and the home."""
@@ -26,7 +26,7 @@ class Unasked(msgspec.Struct, frozen=True):
 
 
 class Cage(msgspec.Struct, frozen=True):
-    """What one program may do; the kernel holds it to that.
+    """The limits of one program, enforced by the kernel.
 
     `look` changes nothing and reaches nobody, `work` changes the workspace, `try` changes a copy
     that is shown and then kept or dropped.
@@ -47,7 +47,7 @@ class Cage(msgspec.Struct, frozen=True):
     hidden: tuple[str, ...] = ()
     """Paths that are not to be read: secrets, our own state, what a rule denies."""
     shown: tuple[str, ...] = ()
-    """What can be read although what holds it is hidden."""
+    """Readable paths inside hidden ones."""
     caches: tuple[str, ...] = ()
     """The same for caches of tool chains. What programs write there is dropped when they end, or
     fails where the sandbox cannot give them a copy."""
@@ -55,18 +55,18 @@ class Cage(msgspec.Struct, frozen=True):
     """The user's home. Where it is hidden it is there all the same, with an empty `.cache` that
     takes whatever is written to it until the program ends."""
     sockets: tuple[str, ...] | None = None
-    """Sockets of others that are covered; all that there are when the walls are built if None."""
+    """Sockets of other programs to cover; None covers all that exist at the start."""
     writable: tuple[str, ...] = ()
     """More paths that the user lets programs write to."""
     backend: Backend = "full"
     network: Literal["off", "listed", "on"] = "off"
     barred: tuple[str, ...] = ()
-    """Who may not be reached although the list has them, with all hosts below them."""
+    """Hosts that stay blocked although the list has them, with their subdomains."""
     local_ports: tuple[int, ...] = ()
     """Ports of this machine, if they are all that the command is known to reach: where a server of
     the session listens at one, the command needs only the session's network."""
     hosts: tuple[str, ...] = ()
-    """Who may be reached where the network is `listed`: `example.org`, `*.example.org`."""
+    """Hosts that can be reached if the network is `listed`: `example.org`, `*.example.org`."""
     unasked: Unasked | None = None
-    """Given if nobody agreed to this run: protected files that belong to the project, which no pin
-    holds, are then compared with before, and put back."""
+    """Set if nobody approved this run: unpinned protected files of the project are then compared
+    with their state before, and restored."""

@@ -1,4 +1,4 @@
-"""Secrets: which variables hold them, which texts look like them, and keeping values out of files.
+"""Secrets: variable names and texts that look like secrets, and redaction of known values.
 
 The values of our own secrets are taken out of what is recorded, to the letter. Texts that merely
 look like keys stay in results: a model that is to rotate a key or to mend a test must see it, and
@@ -37,7 +37,8 @@ HARMLESS_LAST = listed(
     "DIR LIMIT COUNT LENGTH TYPE NAME SIZE TTL ENABLED PROMPT TIMEOUT EXPIRY VERSION HOST PORT"
 )
 """A name that ends so speaks about a secret and does not hold it."""
-SHORTEST, SHORTEST_WORD = 8, 16
+SHORTEST = 8
+SHORTEST_WORD = 16
 """Fewer characters, or a mere word such as `postgres`, stand in too many innocent texts."""
 SHAPES = (
     ("private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
@@ -65,7 +66,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def find(text: str) -> tuple[Found, ...]:
-    """Where a text has what looks like a well-known kind of secret."""
+    """Return where a text has what looks like a well-known kind of secret."""
     found = ((SHAPES[(one.lastindex or 1) - 1][0], one) for one in _shape().finditer(text))
     return tuple(Found(kind, one.start(), one.end()) for kind, one in found)
 
@@ -76,7 +77,7 @@ def _shape() -> re.Pattern[str]:
 
 
 def named(name: str) -> bool:
-    """Whether a variable or header of this name would hold a secret."""
+    """Return whether a variable or header of this name would hold a secret."""
     words = [word for word in re.split(r"[^A-Z0-9]+", name.upper()) if word]
     if not words or words[-1] in HARMLESS_LAST or "PUBLIC" in words:
         return False
@@ -92,21 +93,21 @@ class Secrets(msgspec.Struct, frozen=True):
     values: tuple[tuple[str, str], ...] = ()
 
     def redacted(self, text: str) -> str:
-        """The text with a name in the place of each value."""
+        """Return the text with a name in the place of each value."""
         for name, value in self.values:
             if value in text:
                 text = text.replace(value, f"[redacted: {name}]")
         return text
 
     def redacted_bytes(self, data: bytes) -> bytes:
-        """The same for what is not known to be text."""
+        """Return the same for what is not known to be text."""
         for name, value in self.values:
             if (found := value.encode(errors="surrogateescape")) in data:
                 data = data.replace(found, f"[redacted: {name}]".encode())
         return data
 
     def concealed(self, fact: AnyFact) -> AnyFact:
-        """The fact as it may be recorded. What a person or the model said stays as it was."""
+        """Return the fact as it may be logged; the text of people and the model stays."""
         if not self.values:
             return fact
         match fact:
@@ -136,7 +137,7 @@ class Secrets(msgspec.Struct, frozen=True):
 def secrets(
     named_values: Iterable[tuple[str, str]], *, listed: Iterable[tuple[str, str]] = ()
 ) -> Secrets:
-    """The secrets among variables or headers; longer values first, as one may hold another.
+    """Return the secrets among variables or headers; longer values first, as one may hold another.
 
     Those that are `listed` count whatever they are called, addresses too: a webhook is one.
     """
@@ -147,7 +148,7 @@ def secrets(
 
 
 def _telling(value: str) -> bool:
-    """Whether a value is a secret and no place, no word, and no address without a password."""
+    """Return whether a value is a secret, not a path, a word, or an address without a password."""
     if value.startswith(("/", "~")) or ("://" in value and not _shape().search(value)):
         return False
     return len(value) >= (SHORTEST_WORD if value.isalpha() or value.isdigit() else SHORTEST)
@@ -195,7 +196,7 @@ NOUN = re.compile(
 MIXED = re.compile(
     r"(?<!\S)(?!https?://)(?=\S*[A-Za-z])(?=\S*\d)\S{5,}|(?<![\d.])\d{4,}(?:[ -]\d{3,})*(?![\d.])"
 )
-"""What may be the value of such a thing: letters and digits together, or many digits."""
+"""A possible value: letters and digits together, or many digits."""
 STRANGE = re.compile(r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)\S*[!$%^&*]\S*")
 GROUPS = re.compile(r"\b[A-Z0-9]{4,5}(?:-[A-Z0-9]{4,5}){2,}\b")
 CARD = re.compile(r"\b\d(?:[ -]?\d){12,18}\b")
@@ -207,7 +208,7 @@ VARIED = 3.6
 
 
 def leak(text: str) -> str:
-    """The kind of secret that a text seems to hold; empty if none."""
+    """Return the kind of secret that a text seems to hold; empty if none."""
     if found := find(text):
         return found[0].kind
     if any(shape.search(text) for shape in (TOLD, SAID, LOGIN, FLAG)):
@@ -222,7 +223,7 @@ def leak(text: str) -> str:
 
 
 def _card(digits: str) -> bool:
-    """Whether digits have the check sum of a card's number."""
+    """Return whether digits have the check sum of a card's number."""
     values = [int(c) for c in reversed(digits) if c.isdigit()]
     doubled = (v if i % 2 == 0 else v * 2 - 9 * (v > 4) for i, v in enumerate(values))
     return len(values) >= 13 and sum(doubled) % 10 == 0

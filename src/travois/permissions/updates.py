@@ -1,4 +1,4 @@
-"""Changes of permissions that come with an answer, as other agents write them."""
+"""Permission updates that come with an answer, in Claude Code's format."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from travois.permissions.rules import Effect, Rule, parse
 
 ORIGIN = "a hook"
 ANSWERED = (ORIGIN, "your answer")
-"""How the origins of rules begin that an answer brought, in this session or before."""
+"""Prefixes of the origins of rules that an answer added."""
 KEPT = ("userSettings", "projectSettings", "localSettings")
-"""Where a change goes that holds for later sessions too."""
+"""Destinations of updates that hold for later sessions too."""
 
 
 class Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -45,13 +45,13 @@ class Update(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 SANDBOX_MODE = "sandboxed"
-"""What a change of mode names to let commands run in the sandbox without a question."""
+"""The mode value that lets commands run in the sandbox without approval."""
 SANDBOXED = Update("setMode", mode=SANDBOX_MODE, destination="localSettings")
 """The change that the offer of a question stands for."""
 
 
 def suggested(rules: Iterable[Rule]) -> tuple[Update, ...]:
-    """The update that would answer this question for good."""
+    """Return the update that would answer this question for good."""
     specs = tuple(Spec(rule.tool, rule.what or None) for rule in rules)
     if not specs:
         return ()
@@ -59,7 +59,7 @@ def suggested(rules: Iterable[Rule]) -> tuple[Update, ...]:
 
 
 def amend(guard: Guard, update: Update) -> Guard:
-    """What may be done after the update; raises ValueError with what is wrong with it."""
+    """Return the permissions after the update; raise ValueError if it is invalid."""
     match update.type:
         case "addRules" | "replaceRules" | "removeRules":
             return replace(guard, rules=_ruled(guard, update))
@@ -68,7 +68,7 @@ def amend(guard: Guard, update: Update) -> Guard:
             barred = (*guard.barred, "bypass")
             found = next((known for known in MODES if known == mode and mode not in barred), None)
             if found is None:
-                raise ValueError(f"a hook cannot choose the mode {update.mode!r}")
+                raise ValueError(f"a hook cannot set the mode {update.mode!r}")
             return replace(guard, mode=found)
         case "addDirectories":
             added = tuple(os.path.realpath(folder) for folder in update.directories)
@@ -80,7 +80,7 @@ def amend(guard: Guard, update: Update) -> Guard:
 
 
 def _ruled(guard: Guard, update: Update) -> tuple[Rule, ...]:
-    """The rules after the update, which takes away only what such updates have brought."""
+    """Return the rules after the update, which takes away only what such updates have brought."""
     made = tuple(parse(spec.text, update.behavior, origin=ORIGIN) for spec in update.rules)
     if update.type == "addRules":
         return (*guard.rules, *made)

@@ -1,4 +1,4 @@
-"""A closed terminal: the first hangup ends the program in good order, later ones change nothing.
+"""Hangups of a closed terminal: the first ends the program cleanly, later ones are ignored.
 
 The kernel sends a second hangup when the terminal itself goes away. Whoever waits for signals lets
 go of them after the first one, so that the second would kill the program amid its last steps.

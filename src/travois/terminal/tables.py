@@ -1,4 +1,4 @@
-"""Plain text for terminals and pipes: aligned, quiet, and safe to look at."""
+"""Output for terminals and pipes: tables, JSON and warnings, redacted and escaped."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HIDDEN: dict[int, str | int | None] = {
 
 
 class Ear(msgspec.Struct, frozen=True):
-    """Somebody who shows what is said in a way of their own, and how wide that is."""
+    """A capture of printed lines, and the width of their display."""
 
     columns: int
     lines: list[str]
@@ -40,7 +40,7 @@ EAR: ContextVar[Ear | None] = ContextVar("EAR", default=None)
 
 @contextmanager
 def overheard(columns: int) -> Generator[list[str]]:
-    """Keep what is said from here on, and do not print it."""
+    """Capture printed lines instead of printing them."""
     lines = list[str]()
     token = EAR.set(Ear(columns, lines))
     try:
@@ -50,7 +50,7 @@ def overheard(columns: int) -> Generator[list[str]]:
 
 
 class Commands(Protocol):
-    """What argparse gives for adding commands to."""
+    """The subparsers object of argparse."""
 
     def add_parser(
         self,
@@ -88,7 +88,7 @@ def _environment() -> Secrets:
 
 
 def say(text: str = "") -> None:
-    """One line, or several, to standard output, without the values of secrets."""
+    """Print lines to standard output, with secrets redacted."""
     text = conceal(text)
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
@@ -97,17 +97,17 @@ def say(text: str = "") -> None:
 
 
 def say_json(value: object) -> None:
-    """One JSON value to standard output, on a line of its own."""
+    """Print one JSON value on a line of its own."""
     say(msgspec.json.encode(value).decode())
 
 
 def say_list(rows: Iterable[object]) -> None:
-    """One JSON array to standard output, with a value on each line; `[]` for none."""
+    """Print one JSON array with a value on each line; `[]` for none."""
     say("[" + ",\n ".join(msgspec.json.encode(row).decode() for row in rows) + "]")
 
 
 def warn(text: str) -> None:
-    """One line to standard error, without the values of secrets."""
+    """Print a warning to standard error, with secrets redacted."""
     text = conceal(text)
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
@@ -116,7 +116,7 @@ def warn(text: str) -> None:
 
 
 def styled(text: str, style: str) -> str:
-    """The text in a style, where that is wanted."""
+    """Return the text in a style, where that is wanted."""
     dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if dull or EAR.get() is not None or not sys.stdout.isatty():
         return text
@@ -124,13 +124,13 @@ def styled(text: str, style: str) -> str:
 
 
 def clean(text: str, *, lines: str = "keep") -> str:
-    """The text with nothing in it that a terminal would obey; line breaks kept or made visible."""
+    """Return the text with terminal control characters made visible."""
     shown = text.translate(HIDDEN if lines != "keep" else {**HIDDEN, 10: 10, 9: 9, 13: None})
     return shown.encode("utf-8", "replace").decode()
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
-    """Aligned columns; the first row is the heading, the last column is cut to fit."""
+    """Format aligned columns; the first row is the heading, the last column is cut to fit."""
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     room = _columns() - sum(widths[:-1]) - 2 * (len(widths) - 1)
     lines: list[str] = []
@@ -142,7 +142,7 @@ def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
 
 
 def amount(size: int) -> str:
-    """A number of bytes as people say it."""
+    """Return a number of bytes as people say it."""
     value, unit = float(size), 0
     while value >= 1000 and unit < len(UNITS) - 1:
         value, unit = value / 1000, unit + 1
@@ -150,7 +150,7 @@ def amount(size: int) -> str:
 
 
 def ago(seconds: float) -> str:
-    """A span of time as people say it."""
+    """Return a span of time as people say it."""
     for length, name in SPANS:
         if seconds >= length:
             return f"{int(seconds // length)} {name} ago"

@@ -1,4 +1,4 @@
-"""Which work a command line may destroy: read generously, so that it can be kept before."""
+"""Work that a command line may destroy, read generously so that it can be saved first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from travois.permissions.access import Access
 from travois.permissions.paths import stem
-from travois.permissions.shell import rough as loose
+from travois.permissions.shell import rough
 from travois.permissions.shell.plan import Plan, Step
 from travois.permissions.shell.state import located
 
@@ -26,25 +26,25 @@ NAMED = frozenset(
 )
 """Programs that may destroy what their words name."""
 LEADS = {"cargo": "target", "npm": "node_modules", "pnpm": "node_modules", "yarn": "node_modules"}
-"""Where programs that clean up do so."""
+"""The folders that clean-up commands delete, by program."""
 CLEANS = frozenset(("clean", "ci", "prune", "purge", "distclean"))
 COLLECTS = frozenset(("gc", "prune", "repack", "filter-branch", "filter-repo", "maintenance"))
-"""What git says to throw away objects."""
+"""Git subcommands that delete objects."""
 
 
 MAX_BASES = 20
 MAX_NAMED_PATHS = 2_000
-"""How many folders and paths of a text that is not understood are kept one by one."""
+"""The maximum number of folders and paths kept one by one for an unparsed text."""
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """What may be destroyed besides ordinary files of the workspace, as absolute paths."""
+    """Paths that may be destroyed besides ordinary files of the workspace."""
 
     paths: tuple[str, ...] = ()
 
 
 def destroys(plan: Plan, *, cwd: str) -> Loss | None:
-    """What to keep before this runs; None if it is known to destroy nothing."""
+    """Return the paths to save before this runs; None if it destroys nothing."""
     if not plan.unclear and all(_harmless(step) for step in plan.steps):
         return None
     touched = (access for step in plan.steps for access in step.accesses)
@@ -52,7 +52,7 @@ def destroys(plan: Plan, *, cwd: str) -> Loss | None:
     bases = tuple(islice(_bases(plan, cwd), MAX_BASES))
     lines = [[word.text for word in step.argv] for step in plan.steps]
     if plan.unclear or not all(step.known for step in plan.steps):
-        lines += loose.segments(plan.text)
+        lines += rough.segments(plan.text)
     named = (path for words in lines for path in _named(words, bases))
     paths = (normpath(path) for path in (*found, *islice(named, MAX_NAMED_PATHS)))
     return Loss(tuple(dict.fromkeys(paths)))
@@ -65,16 +65,16 @@ def _harmless(step: Step) -> bool:
 
 
 def _written(access: Access) -> Iterator[str]:
-    """The path and what it leads to; a pattern stands for all that is in its folder."""
+    """Yield the path and what it leads to; a pattern stands for all that is in its folder."""
     for path in (access.target, access.spelt or access.target):
         yield stem(path) if access.scope == "many" else path
 
 
 def _bases(plan: Plan, cwd: str) -> Iterator[str]:
-    """The folders that the line may stand in."""
+    """Yield the folders that the line may stand in."""
     here = cwd
     yield here
-    for words in loose.segments(plan.text):
+    for words in rough.segments(plan.text):
         if words[0] in ("cd", "pushd") and len(words) > 1:
             here = located(words[-1], here)
             yield here
@@ -84,7 +84,7 @@ def _bases(plan: Plan, cwd: str) -> Iterator[str]:
 
 
 def _named(words: list[str], bases: tuple[str, ...]) -> Iterator[str]:
-    """The paths that a program may destroy: it may stand anywhere behind others that start it.
+    """Yield the paths that a program may destroy, wherever in the words it stands.
 
     What follows the first program of a kind includes what follows the others.
     """
@@ -110,7 +110,7 @@ def _pathlike(word: str) -> bool:
 
 
 def _whole(target: str) -> str:
-    """The part of a path before any pattern."""
+    """Return the part of a path before any pattern."""
     return dirname(stem(target)) + "/" if any(c in target for c in "*?[") else target
 
 

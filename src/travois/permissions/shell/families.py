@@ -1,4 +1,4 @@
-"""Programs by what they are for: builders and test runners, and calls that change a repository."""
+"""Programs by purpose: builders, test runners, interpreters and network clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUILDERS = listed(
     scons waf bats shellspec goreleaser tsx ts-node vale commitlint yamllint ansible-lint
     """
 )
-"""Programs that build, test, lint or format a project, whatever they are told."""
+"""Programs that build, test, lint or format a project, with any arguments."""
 TOOL_CHAINS: dict[str, frozenset[str]] = {
     "go": listed("test build vet fmt generate run"),
     "cargo": listed("test build check clippy run bench fmt doc nextest rustc llvm-cov"),
@@ -52,7 +52,7 @@ TOOL_CHAINS: dict[str, frozenset[str]] = {
     "composer": listed("test run run-script"),
     "hatch": listed("test fmt build"),
 }
-"""What tool chains are told to do the same, by program."""
+"""The subcommands of tool chains that do the same, by program."""
 PROJECT_RUNNERS = {
     **dict.fromkeys(("rtk", "npx", "bunx", "uvx", "xvfb-run"), ""),
     **dict.fromkeys(("uv", "poetry", "pdm", "pipenv", "hatch", "rye", "pixi"), "run"),
@@ -113,7 +113,7 @@ CLIENTS = listed(
     "psql mysql mariadb sqlite sqlite3 duckdb mongo mongosh redis-cli clickhouse-client cqlsh"
     " sqlcmd"
 )
-"""Those whose operands name a database and not a file of statements."""
+"""Interpreters whose operands name a database and not a script."""
 SOURCING = frozenset(("eval", "source", "."))
 VERSIONED = re.compile(r"-?[\d.]+$")
 INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
@@ -138,7 +138,7 @@ TESTED = listed("npm pnpm yarn bun cargo make just task composer rake mix")
 
 
 def reads_program(argv: tuple[Word, ...]) -> bool:
-    """Whether a program runs the text that it is given as input."""
+    """Return whether a program runs the text that it is given as input."""
     if not argv or argv[0].value is None:
         return False
     name = _plain_name(argv[0].text)
@@ -159,12 +159,12 @@ def reads_program(argv: tuple[Word, ...]) -> bool:
 
 
 def is_shell(argv: tuple[Word, ...]) -> bool:
-    """Whether a program is a shell."""
+    """Return whether a program is a shell."""
     return bool(argv) and _plain_name(argv[0].text) in SHELLS
 
 
 def runs_anything(argv: tuple[Word, ...]) -> bool:
-    """Whether the words after the first two choose the program or code that runs."""
+    """Return whether the words after the first two choose the program or code that runs."""
     words = [word.text for word in argv[:2]]
     if not words:
         return True
@@ -175,7 +175,7 @@ def runs_anything(argv: tuple[Word, ...]) -> bool:
 
 
 def downloads(step: Step) -> bool:
-    """Whether a step fetches what a server sends."""
+    """Return whether a step fetches what a server sends."""
     return step.name in DOWNLOADERS
 
 
@@ -309,13 +309,13 @@ def _words(step: Step) -> list[str]:
 
 
 def _only_tells(step: Step) -> bool:
-    """Whether a program is only asked for its version or its help."""
+    """Return whether a program is only asked for its version or its help."""
     words = [word.text for word in step.argv[1:]]
     return bool(words) and words[-1] in ("--version", "-V", "version", "--help", "help")
 
 
 def _is_local(step: Step) -> bool:
-    """Whether all addresses of a fetch are of this machine: the servers of the session itself."""
+    """Return whether a fetch connects only to this machine, as to servers of the session."""
     words = [word.text for word in step.argv[1:]]
     hosts = [word for word in words if URL.match(word) or LOCAL_HOSTS.fullmatch(word)]
     known = all(word.kind != "open" or LOCAL_HOSTS.fullmatch(word.text) for word in step.argv[1:])
@@ -339,7 +339,7 @@ REACHING = URL_PROGRAMS | listed(
 
 
 def adds_destination(what: str, step: Step) -> bool:
-    """Whether a step reaches a place besides those that a rule with a star names."""
+    """Return whether a step reaches a place besides those that a rule with a star names."""
     if not step.argv or step.name not in REACHING:
         return False
     glued = "*" in what.removesuffix(":*") and not what.endswith((" *", ":*"))
@@ -356,7 +356,7 @@ def _is_named(place: str, named: list[str], *, glued: bool) -> bool:
 
 
 def _leads(word: str, program: str) -> bool:
-    """Whether a word of a rule names a place."""
+    """Return whether a word of a rule names a place."""
     if word.startswith("-"):
         return bool(URL.match(word.partition("=")[2]))
     return program in URL_PROGRAMS or bool(
@@ -377,7 +377,7 @@ def _destinations(step: Step) -> Iterator[str]:
 
 
 def _step_operands(step: Step) -> tuple[Word, ...]:
-    """The operands of a program; of one whose options are not known, all that is no option."""
+    """Return the operands of a program; without known options, all that is no option."""
     wanted = table(RULED).get(step.name)
     try:
         if wanted is not None:

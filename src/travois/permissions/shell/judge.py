@@ -1,4 +1,4 @@
-"""What a command line runs: exactly to allow it, generously to deny it."""
+"""Plans for command lines: exact enough to allow them, generous enough to deny them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from travois.permissions.shell.plan import Plan, Step
 from travois.permissions.shell.rough import flat
 from travois.permissions.shell.work import MAX_HEREDOCS, MAX_PARSED_CHARS, TooComplex, Work
 
-TOO_LONG = f"it is too long to judge (more than {MAX_PARSED_CHARS:,} characters)"
-TOO_COMPLEX = "it is too complex to judge"
-NOT_A_HEREDOC = "the text of a here-document could not be told from commands"
+TOO_LONG = f"it is too long to analyze (more than {MAX_PARSED_CHARS:,} characters)"
+TOO_COMPLEX = "it is too complex to analyze"
+NOT_A_HEREDOC = "the end of a here-document is unclear"
 
 
 @lru_cache(maxsize=64)
 def plan(command: str, *, cwd: str, home: str = "", foreign: bool = False) -> Plan:
-    """Everything that this command line runs when it is started in this folder.
+    """Return everything that this command line runs when it is started in this folder.
 
     A foreign folder is part of another repository, whose settings git would obey.
     """

@@ -1,4 +1,4 @@
-"""Options of a program: which it may be given, and what they and the operands are."""
+"""Option specifications: the arguments that a program may have, and their meaning."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS = {"_": "text", "<": "file", ">": "write", "": "flag", "=": "text", "?": "
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What a program may be given: options by how they are written, and the operands in order.
+    """The permitted options and operands of a program.
 
     An option is a flag, or takes a text, or a file to read (`file`) or to write; `maybe` takes
     its text only after an equals sign.
@@ -34,7 +34,7 @@ class Given(msgspec.Struct, frozen=True):
     operands: tuple[Word, ...]
 
     def has(self, *names: str) -> bool:
-        """Whether one of these options was given."""
+        """Return whether one of these options was given."""
         return any(name in names for name, _ in self.options)
 
 
@@ -44,7 +44,7 @@ class Refused(Exception):
 
 @cache
 def table(text: str) -> dict[str, Spec]:
-    """A specification for each name: `name, name: specification`, one or more indented lines."""
+    """Parse a table of specifications: `name, name: specification` on indented lines."""
     lines = text.strip().replace("\n    ", " ").splitlines()
     found: dict[str, Spec] = {}
     for line in lines:
@@ -55,7 +55,7 @@ def table(text: str) -> dict[str, Spec]:
 
 @cache
 def spec(line: str) -> Spec:
-    """A specification out of one line: options, a semicolon, then operands and marks.
+    """Parse a specification from one line: options, a semicolon, then operands and marks.
 
     `-abc` are flags, `-n_` takes a text, `-f<` a file to read; `--all`, `--color?`, `--width=`
     and `--file<` likewise. Operands are `text`, `file`, `write`, each with a star for any number.
@@ -90,7 +90,7 @@ def spec(line: str) -> Spec:
 def sort(wanted: Spec, words: tuple[Word, ...]) -> Given:
     """Sort the words of a call by what they are; raises `Refused` at the first unknown option."""
     if "asked" in wanted.marks and not words:
-        raise Refused("without words it does more than look")
+        raise Refused("without arguments it is not read-only")
     options: list[tuple[str, Word | None]] = []
     operands: list[Word] = []
     rest = iter(() if "words" in wanted.marks else words)
@@ -108,13 +108,13 @@ def sort(wanted: Spec, words: tuple[Word, ...]) -> Given:
 
 
 def ahead(wanted: Spec, words: tuple[Word, ...]) -> tuple[Word, ...]:
-    """What follows the options at the front, for programs that run the rest."""
+    """Return the words after the leading options, for programs that run the rest."""
     rest = iter(words)
     for word in rest:
         if word.value == "--":
             return tuple(rest)
         if word.kind != "plain":
-            raise Refused("an option may come out of an expansion")
+            raise Refused("an expansion may produce an option")
         if len(word.text) < 2 or word.text[0] != "-":
             return (word, *rest)
         if word.text.startswith("--"):
@@ -125,12 +125,12 @@ def ahead(wanted: Spec, words: tuple[Word, ...]) -> tuple[Word, ...]:
 
 
 def _dashed(word: Word, wanted: Spec) -> bool:
-    """Whether the word is an option; raises if it might be one that is not known."""
+    """Return whether the word is an option; raises if it might be one that is not known."""
     if word.kind == "plain":
         return len(word.text) > 1 and word.text[0] == "-"
     if word.kind == "glob" and word.text[0] != "-":
         if word.text[0] in "*?[" and "tame" not in wanted.marks:
-            raise Refused("a name that begins with a dash would be taken for an option")
+            raise Refused("a file name that begins with a dash would be an option")
         return False
     if word.text and word.text[0] != "-":
         return False
@@ -138,14 +138,14 @@ def _dashed(word: Word, wanted: Spec) -> bool:
         return True
     if word.kind == "open" and wanted.operands == ("text*",) and "tame" in wanted.marks:
         return False
-    raise Refused("an option may come out of an expansion")
+    raise Refused("an expansion may produce an option")
 
 
 def _long(word: Word, wanted: Spec, rest: Iterator[Word]) -> tuple[str, Word | None]:
     name, equals, value = word.text.partition("=")
     kind = wanted.long.get(name)
     if kind is None:
-        raise Refused(f"the option {name} is not one that only looks")
+        raise Refused(f"{name} is not a known read-only option")
     if equals:
         if kind == "flag":
             raise Refused(f"the option {name} takes no value")
@@ -164,7 +164,7 @@ def _short(word: Word, wanted: Spec, rest: Iterator[Word]) -> Iterator[tuple[str
     for at, letter in enumerate(text[1:], 2):
         kind = wanted.short.get(letter)
         if kind is None:
-            raise Refused(f"the option -{letter} is not one that only looks")
+            raise Refused(f"-{letter} is not a known read-only option")
         if kind == "maybe":
             yield f"-{letter}", None
             return
@@ -179,5 +179,5 @@ def _next(name: str, rest: Iterator[Word]) -> Word:
     if word is None:
         raise Refused(f"the option {name} has no value")
     if not word.single or (word.kind == "glob"):
-        raise Refused(f"the value of {name} only shows when it runs")
+        raise Refused(f"the value of {name} is only known at run time")
     return word

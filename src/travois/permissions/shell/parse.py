@@ -1,4 +1,4 @@
-"""The syntax tree of a command line, and whether it covers all of its text."""
+"""Parsing of command lines with tree-sitter, and checks that the tree covers all text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=-]*")
 UNQUOTED = re.compile(r"\\(.)|([^\\]+)", re.DOTALL)
 IN_QUOTES = re.compile(r'\\([$`"\\\n])|(.)', re.DOTALL)
 LONGEST_BRACED = 1_000
-"""What braces in a longer word stand for is not worked out: it would take quadratic time."""
+"""Longer words with braces are not expanded: that takes quadratic time."""
 BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
 SERIES = "{..}"
@@ -53,7 +53,7 @@ OPEN = Word("", "open", single=False)
 
 
 class Unclear(Exception):
-    """The text may mean more than can be told from it."""
+    """The text may mean more than the parser can tell."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What is needed to read a word besides its node."""
+    """The context for reading a word from its node."""
 
     source: bytes
     variables: Mapping[str, Word]
@@ -77,7 +77,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 def read(node: Node, at: Reading) -> tuple[Word, ...]:
-    """The words that this node stands for; usually one."""
+    """Return the words that this node stands for; usually one."""
     text = raw(node, at.source)
     if node.type in ("word", "number") and PLAIN.fullmatch(text):
         return (Word(text),)
@@ -85,12 +85,12 @@ def read(node: Node, at: Reading) -> tuple[Word, ...]:
 
 
 def raw(node: Node, source: bytes) -> str:
-    """The text of a node."""
+    """Return the text of a node."""
     return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
 
 def parts(node: Node, at: Reading) -> Iterator[Part]:
-    """The runs of a word, one after the other."""
+    """Yield the runs of a word, one after the other."""
     match node.type:
         case "word" | "number" | "extglob_pattern":
             yield from _bare(raw(node, at.source))
@@ -113,20 +113,20 @@ def _joined(node: Node, at: Reading) -> Iterator[Part]:
     end = node.start_byte
     for child in node.children:
         if child.start_byte != end:
-            raise Unclear("a word has a gap in it")
+            raise Unclear("a word could not be parsed")
         end = child.end_byte
         if child.type not in WORDS or child.type == "process_substitution":
             _descend(node, at)
-            raise Unclear(f"a word holds {child.type!r}")
+            raise Unclear(f"a word contains {child.type!r}")
         yield from parts(child, at)
 
 
 def _bare(text: str) -> Iterator[Part]:
     if re.search(r"[\"'`$;&|<>()\s]", re.sub(r"\\.", "", text, flags=re.DOTALL)):
-        raise Unclear(f"the word {text!r} holds more than a word")
+        raise Unclear(f"{text!r} is more than one word")
     for escaped, plain in UNQUOTED.findall(text):
         if escaped == "\n":
-            raise Unclear("a line goes on inside a word")
+            raise Unclear("a line continuation splits a word")
         yield Part(escaped or plain, quoted=bool(escaped))
     if text.endswith("\\") and len(text) - len(text.rstrip("\\")) & 1:
         raise Unclear("a backslash ends a word")
@@ -148,21 +148,21 @@ def _string(node: Node, at: Reading) -> Iterator[Part]:
     if at.source[node.start_byte : node.start_byte + 1] != b'"' or not raw(
         node, at.source
     ).endswith('"'):
-        raise Unclear("a string has no end")
+        raise Unclear("a string is not closed")
 
 
 def _between(gap: bytes) -> Iterator[Part]:
     if gap.strip():
-        raise Unclear("a string has a part that was not understood")
+        raise Unclear("a string could not be parsed")
     if gap:
         yield Part(gap.decode(), quoted=True)
 
 
 def _quoted(text: str) -> Iterator[Part]:
     if re.search(r'[`"]', re.sub(r"\\.", "", text, flags=re.DOTALL)):
-        raise Unclear("a string holds more than text")
+        raise Unclear("a string contains a quote or a backtick")
     if re.search(r"\$[A-Za-z0-9_({@*#?!$-]", re.sub(r"\\.", "..", text, flags=re.DOTALL)):
-        raise Unclear("a string holds an expansion that was not understood")
+        raise Unclear("a string contains an unknown expansion")
     value = "".join(
         plain or ("" if escaped == "\n" else escaped) for escaped, plain in IN_QUOTES.findall(text)
     )
@@ -176,7 +176,7 @@ def _dynamic(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
         case "expansion":
             if [child.type for child in node.children] != ["${", "variable_name", "}"]:
                 _descend(node, at)
-                raise Unclear(f"{raw(node, at.source)} is more than the value of a variable")
+                raise Unclear(f"{raw(node, at.source)} is not a plain variable")
             yield from _variable(node, at, quoted=quoted)
         case "command_substitution":
             at.inner(node)
@@ -184,14 +184,14 @@ def _dynamic(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
         case "arithmetic_expansion":
             _descend(node, at)
             if not SAFE_SUM.fullmatch(raw(node, at.source)):
-                raise Unclear("arithmetic evaluates the text of variables")
+                raise Unclear("arithmetic may evaluate variables as code")
             yield Part("", quoted=quoted, open=True)
         case "process_substitution":
             at.inner(node)
             yield Part("/dev/fd/63", quoted=True)
         case _:
             _descend(node, at)
-            raise Unclear(f"{node.type} is not understood in a word")
+            raise Unclear(f"{node.type} in a word is not supported")
 
 
 def _descend(node: Node, at: Reading) -> None:
@@ -208,12 +208,12 @@ def _descend(node: Node, at: Reading) -> None:
 def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
     name = raw(node.children[1], at.source)
     if raw(node, at.source) not in (f"${name}", f"${{{name}}}"):
-        raise Unclear("a dollar sign does not stand before a name")
+        raise Unclear("a dollar sign is not followed by a name")
     if name in COUNTED:  # `$!` is empty before the first job, and then no word at all
         yield Part("", quoted=quoted or name != "!", open=True)
         return
     if not name.isidentifier() or not name.isascii():
-        raise Unclear(f"${name} is not known")
+        raise Unclear(f"${name} is not a known variable")
     word = at.variables.get(name)
     if word is None or word.kind == "open":
         yield Part(word.text if word and quoted else "", quoted=quoted)
@@ -230,7 +230,7 @@ def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
 
 
 def expand(found: list[Part], home: str) -> tuple[Word, ...]:
-    """Words out of runs: braces, the home folder, and patterns count where they are not quoted."""
+    """Expand word parts: braces, the home folder, and patterns where they are not quoted."""
     if not found:
         return ()
     bare = "".join("\0" if part.quoted or part.open else part.text for part in found)
@@ -244,13 +244,13 @@ def expand(found: list[Part], home: str) -> tuple[Word, ...]:
 
 
 def _is_spelled(found: list[Part]) -> bool:
-    """Whether something else than bare text stands before the first part that is not known."""
+    """Return whether a quoted part stands before the first unknown part."""
     known = list(takewhile(lambda part: not part.open, found))
     return any(part.quoted for part in known)
 
 
 def _has_braces(bare: str) -> bool:
-    """Whether braces in a word may stand for several."""
+    """Return whether braces in a word may stand for several."""
     inner = bare[max(bare.find("{"), 0) : bare.rfind("}") + 1]
     return inner.startswith("{") and ("," in inner or ".." in inner)
 
@@ -300,7 +300,7 @@ def _word(found: list[Part]) -> Word:
 def _escapes(text: str) -> str:
     value = ESCAPE.sub(_escape, text).partition("\0")[0]
     if any(char < " " and char not in "\n\t" for char in value):
-        raise Unclear("a string has control characters in it")
+        raise Unclear("a string contains control characters")
     return value
 
 
@@ -313,13 +313,13 @@ def _escape(found: re.Match[str]) -> str:
     if short or long:
         return _ascii(int(short or long, 16))
     if control:
-        raise Unclear("a string has control characters in it")
+        raise Unclear("a string contains control characters")
     return LETTERS.get(letter, f"\\{letter}")
 
 
 def _ascii(code: int) -> str:
     if code > 126:
-        raise Unclear("a string spells characters by their numbers")
+        raise Unclear("a string spells characters by number")
     return chr(code)
 
 
@@ -344,27 +344,27 @@ def _parser() -> Parser:
 
 
 def parse(source: bytes) -> Node:
-    """The root of the tree; what is no valid text is in it too, marked as such."""
+    """Return the root of the tree; what is no valid text is in it too, marked as such."""
     return _parser().parse(source.translate(ASCII)).root_node
 
 
 def tiled(node: Node, source: bytes, *, lines: bool = False) -> list[Node]:
-    """The children of a node, which leave nothing between them unread."""
+    """Return the children of a node, which leave nothing between them unread."""
     children = node.children
     end = node.start_byte
     for child in children:
         gap = source[end : child.start_byte]
         if gap and not _empty(gap, lines=lines):
-            raise Unclear(f"{gap.decode(errors='replace')!r} was not understood")
+            raise Unclear(f"{gap.decode(errors='replace')!r} could not be parsed")
         end = child.end_byte
     rest = source[end : node.end_byte]
     if rest and not _empty(rest, lines=True):
-        raise Unclear(f"{rest.decode(errors='replace')!r} was not understood")
+        raise Unclear(f"{rest.decode(errors='replace')!r} could not be parsed")
     return children
 
 
 def parted(node: Node, source: bytes) -> list[Node]:
-    """The children of a node that is made of words, none of which touches the next."""
+    """Return the children of a node that is made of words, none of which touches the next."""
     children = tiled(node, source)
     check_parted(children)
     return children
@@ -374,7 +374,7 @@ def check_parted(nodes: list[Node]) -> None:
     """Raise if two of these that should be words of their own touch."""
     for one, other in pairwise(nodes):
         if one.end_byte == other.start_byte and one.type in APART and other.type in APART:
-            raise Unclear("two words touch each other")
+            raise Unclear("two words are not separated")
 
 
 def _empty(gap: bytes, *, lines: bool) -> bool:
@@ -386,11 +386,11 @@ def _empty(gap: bytes, *, lines: bool) -> bool:
 
 
 NUMBERED = listed("-eq -ne -lt -le -gt -ge -v -R")
-"""What evaluates its operands when it stands between double brackets."""
+"""Operators that evaluate their operands between double brackets."""
 
 
 def words(node: Node, at: Reading) -> Iterator[Word]:
-    """The words and operators of a test."""
+    """Yield the words and operators of a test."""
     for child in tiled(node, at.source, lines=node.type != "test_command"):
         if child.type in WORDS:
             yield from read(child, at)
@@ -403,14 +403,14 @@ def words(node: Node, at: Reading) -> Iterator[Word]:
 def check(found: tuple[Word, ...]) -> None:
     """Raise if a test between double brackets would evaluate text."""
     if any(word.text in NUMBERED for word in found):
-        raise Unclear("it evaluates text as numbers")
+        raise Unclear("a test evaluates text as arithmetic")
 
 
 # Here-documents: text between two lines, handed over as it stands.
 
 
 OPERATOR = re.compile(r"<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1")
-"""What seems to begin a here-document; whether it does, the parser says."""
+"""A possible start of a here-document; the parser decides whether it is one."""
 PLACEHOLDER = "x\n"
 MAX_SHORTENED = 50
 MAX_TRIED = 2_000
@@ -423,7 +423,7 @@ class Shortened(msgspec.Struct, frozen=True):
 
     text: str
     operators: frozenset[int]
-    """Where they begin, in bytes."""
+    """Their positions, in bytes."""
 
 
 def shortened(command: str) -> Shortened:
@@ -447,7 +447,7 @@ def shortened(command: str) -> Shortened:
 
 
 def _operator(command: str, at: int) -> re.Match[str] | None:
-    """The next `<<` that is no part of `<<<` and names a delimiter, if it is found soon."""
+    """Return the next `<<` that is no part of `<<<` and names a delimiter, if it is found soon."""
     for _ in range(MAX_TRIED):
         at = command.find("<<", at)
         if at < 0:
@@ -460,7 +460,7 @@ def _operator(command: str, at: int) -> re.Match[str] | None:
 
 
 def _closing(command: str, delimiter: str, at: int) -> int:
-    """Where the line begins that is nothing but the delimiter, from this line on; -1 if nowhere."""
+    """Return where the line with only the delimiter begins, from this line on; -1 if none."""
     end = f"{delimiter}\n"
     if command.startswith(end, at) or command[at:] == delimiter:
         return at
@@ -475,32 +475,32 @@ def _size(text: str) -> int:
 
 
 def beside(node: Node, source: bytes) -> list[Node]:
-    """What stands on the line of the operator after it; the document itself must be plain text."""
+    """Return the nodes after a here-document operator on its line; the text must be plain."""
     children = node.children
     if children[0].type == "file_descriptor" and raw(children[0], source) == "0":
         children = children[1:]
     kinds = [child.type for child in children]
     if kinds[:2] != ["<<", "heredoc_start"] or kinds[-2:] != ["heredoc_body", "heredoc_end"]:
-        raise Unclear("this kind of here-document is not followed")
+        raise Unclear("this kind of here-document is not supported")
     start = DELIMITER.fullmatch(raw(children[1], source))
     if start is None or start[2] != raw(children[-1], source):
-        raise Unclear("the end of a here-document is not plain")
+        raise Unclear("the delimiter of a here-document is not plain text")
     between = children[2:-2]
     _check_lines([children[0], children[1], *between], source, body=children[-2], end=children[-1])
     text = raw(children[-2], source)
     if start[2] in text.split("\n") or (not start[1] and EXPANDED.search(text)):
         raise Unclear("a here-document is not plain text")
     if any(child.type not in ("pipeline", "file_redirect") for child in between):
-        raise Unclear("something else follows a here-document on its line")
+        raise Unclear("another command follows a here-document on its line")
     return between
 
 
 def _check_lines(head: list[Node], source: bytes, *, body: Node, end: Node) -> None:
-    """The operator's line, the document, and its last line follow each other without a gap."""
+    """Raise if the lines of a here-document do not follow each other without a gap."""
     for one, next_ in pairwise(head):
         if source[one.end_byte : next_.start_byte].strip(b" \t"):
-            raise Unclear("a here-document has something between its parts")
+            raise Unclear("a here-document could not be parsed")
     gap = source[head[-1].end_byte : body.start_byte]
     after = source[end.end_byte : end.end_byte + 1]
     if gap.strip(b" \t") != b"\n" or body.end_byte != end.start_byte or after not in (b"", b"\n"):
-        raise Unclear("a here-document does not stand on lines of its own")
+        raise Unclear("a here-document is not on lines of its own")

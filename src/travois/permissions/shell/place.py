@@ -1,4 +1,4 @@
-"""Where a program runs, and what its words mean there."""
+"""The folders a program may run in, and the files its arguments mean there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Following = Callable[[str], None]
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Where a line begins, what `~` is there, and whether the folder is of a strange repository."""
+    """The start of a line: its folder, the home, and whether the repository is foreign."""
 
     cwd: str
     home: str = ""
@@ -30,18 +30,18 @@ class Place(msgspec.Struct, frozen=True):
     cwds: tuple[str, ...]
     start: Start
     script: Following
-    """Follows the text that a shell inside the line is told to run."""
+    """Follows the script that a shell inside the line runs."""
 
     @property
     def moved(self) -> bool:
-        """Whether the line may have gone elsewhere before this program."""
+        """True if the folder may have changed before this program."""
         return self.cwds != (self.start.cwd,)
 
 
 def reading(word: Word, place: Place, *, deep: bool = False) -> Iterator[Access]:
-    """The files behind a word that a program reads."""
+    """Yield the files behind a word that a program reads."""
     if word.kind == "open":
-        raise Refused("which file it reads only shows when it runs")
+        raise Refused("the file it reads is only known at run time")
     if word.text in ("-", "", *FREE) or DESCRIPTOR.fullmatch(word.text):
         return
     scope = "many" if word.kind == "glob" else "deep" if deep else "one"
@@ -50,9 +50,9 @@ def reading(word: Word, place: Place, *, deep: bool = False) -> Iterator[Access]
 
 
 def writing(word: Word, place: Place) -> Iterator[Access]:
-    """The files behind a word that a program writes."""
+    """Yield the files behind a word that a program writes."""
     if word.kind == "open":
-        raise Refused("which file it writes only shows when it runs")
+        raise Refused("the file it writes is only known at run time")
     if word.text in ("-", *FREE):
         return
     scope = "many" if word.kind == "glob" else "one"

@@ -1,4 +1,4 @@
-"""What a command line will do, as far as its text tells."""
+"""Command plans: the steps of a command line and the files they access."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Word(msgspec.Struct, frozen=True):
     text: str
     kind: Literal["plain", "glob", "open"] = "plain"
     single: bool = True
-    """Whether it stays one word, whatever its value is."""
+    """True if it stays one word, whatever its value is."""
 
     @property
     def value(self) -> str | None:
@@ -36,14 +36,14 @@ class Step(msgspec.Struct, frozen=True):
     needs: Literal["nothing", "rule", "exact"] = "exact"
     """Nothing, if all that it does is known and listed; a rule for the like of it; or for it."""
     why: str = ""
-    """Why it cannot run without being asked for."""
+    """The reason why it needs approval."""
     accesses: tuple[Access, ...] = ()
     texts: tuple[str, ...] = ()
     """The ways to write it that a rule may use."""
     known: bool = False
-    """Whether the program runs nothing that its words only mention."""
+    """True if the program runs nothing that its arguments only mention."""
     edits: bool = False
-    """Whether changing the files that it names is all that the program is for."""
+    """True if the program only changes the files that it names."""
     named: tuple[str, ...] = ()
     """Options and variables that a rule with a star covers only if it names them itself."""
 
@@ -54,7 +54,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Everything that a command line runs; `unclear` says why there may be more."""
+    """Everything a command line runs; `unclear` says why there may be more."""
 
     text: str
     steps: tuple[Step, ...] = ()
@@ -66,26 +66,26 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def accesses(self) -> tuple[Access, ...]:
-        """What all steps touch."""
+        """The accesses of all steps."""
         return tuple(access for step in self.steps for access in step.accesses)
 
     @property
     def proven(self) -> bool:
-        """Whether all that it does is known and listed."""
+        """True if everything it does is known and listed."""
         return not self.unclear and all(step.needs == "nothing" for step in self.steps)
 
     @property
     def looks(self) -> bool:
-        """Whether it is known to change nothing."""
+        """True if it is known to change nothing."""
         return self.proven and all(access.kind == "read" for access in self.accesses)
 
     def resolved(self, real: Real) -> Plan:
-        """The same plan with every path followed to what it leads to."""
+        """Return the same plan with every path followed to what it leads to."""
         return replace(self, steps=tuple(_resolved(step, real) for step in self.steps))
 
 
 def git_subcommand(step: Step) -> str:
-    """Return what git is told to do."""
+    """Return the git subcommand of a call."""
     words = iter(word.text for word in step.argv[1:])
     for word in words:
         if word in ("-C", "-c"):
@@ -112,7 +112,7 @@ HARMLESS = re.compile(
     r"|NODE_ENV|CI|RUST_BACKTRACE|RUST_LOG|LOG_LEVEL|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
     r"|GIT_PAGER|PAGER|DEBUG|VERBOSE"
 )
-"""What a program may be given without becoming another one."""
+"""Variables that do not change what a program does."""
 TAME = re.compile(r"[A-Za-z0-9_.@+,-]*")
 PAGERS = ("", "cat")
 SHELL = re.compile(
@@ -132,7 +132,7 @@ SHELL = re.compile(
 
 
 def passable(name: str, value: Word, *, program: str) -> bool:
-    """Whether a program may be started with this variable set."""
+    """Return whether a program may be started with this variable set."""
     if name == "IFS" and program == "read":
         return value.kind == "plain"
     if not HARMLESS.fullmatch(name) or value.value is None:
@@ -145,7 +145,7 @@ def passable(name: str, value: Word, *, program: str) -> bool:
 
 
 def under(step: Step, given: list[tuple[str, Word]]) -> Step:
-    """A step with variables set for it; what changes the program must be in a rule itself."""
+    """Return a step with variables set; a rule must name those that change the program."""
     risky = [pair for pair in given if not passable(*pair, program=step.name)]
     if not risky:
         return step
@@ -157,5 +157,5 @@ def under(step: Step, given: list[tuple[str, Word]]) -> Step:
 
 
 def assignable(name: str) -> bool:
-    """Whether setting this variable of the shell concerns nothing but the line itself."""
+    """Return whether setting this variable of the shell concerns nothing but the line itself."""
     return name.isidentifier() and name.isascii() and not SHELL.fullmatch(name)

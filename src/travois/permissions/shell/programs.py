@@ -1,4 +1,4 @@
-"""One program and its words: what it will do, and what it takes to let it."""
+"""Analysis of one program call: its accesses, and the rule it needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHELLS = ("bash", "sh", "dash")
 STATEFUL = frozenset(
     ("cd", "read", "exec", "eval", "source", ".", "set", "export", "trap", "alias")
 )
-"""What changes the shell itself must stand by itself."""
+"""Builtins that change the shell itself: they are not unwrapped."""
 PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*|/[A-Za-z0-9_./+-]+|:|\[")
 TIMEOUT = spec("-v -k_ -s_ --foreground --preserve-status --verbose --signal= --kill-after= ;")
 NICE = spec("-n_ --adjustment= ;")
@@ -48,18 +48,18 @@ Words = tuple[Word, ...]
 
 def _program(words: Words) -> Words:
     if not words or words[0].value is None:
-        raise Refused("which program it runs only shows when it does")
+        raise Refused("the program it runs is only known at run time")
     if words[0].text in STATEFUL:
-        raise Refused(f"{words[0].text} changes the shell")
+        raise Refused(f"{words[0].text} changes the state of the shell")
     if not PROGRAM_NAME.fullmatch(words[0].text) or words[0].text in RESERVED:
-        raise Refused(f"{words[0].text} is not the name of a program")
+        raise Refused(f"{words[0].text} is not a program name")
     return words
 
 
 def _timeout(words: Words) -> Words:
     rest = ahead(TIMEOUT, words)
     if not rest or not DURATION.fullmatch(rest[0].value or ""):
-        raise Refused("how long it may take is not plain")
+        raise Refused("the time limit is not a plain number")
     return _program(rest[1:])
 
 
@@ -85,7 +85,7 @@ def _xargs(words: Words) -> Words:
 
 
 def _command(words: Words) -> Words | None:
-    """`command -v` asks where a program is; the rest of its options choose which one runs."""
+    """Unwrap `command`; `command -v` only shows where a program is."""
     if words and words[0].value in ("-v", "-V"):
         return (Word("which"), *words[1:])
     return _program(ahead(NONE, words))
@@ -123,44 +123,44 @@ BINARY = listed(
 
 
 def _cd(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """Where `cd` leads, once for each folder that it may start from."""
+    """Return where `cd` leads, once for each folder that it may start from."""
     given = sort(spec("; text*"), words)
     if len(given.operands) > 1:
-        raise Refused("where it goes is not plain")
+        raise Refused("cd has more than one argument")
     word = given.operands[0] if given.operands else Word(place.start.home)
     if word.kind != "plain" or not word.text or word.text == "-" or word.text.startswith("-"):
-        raise Refused("where it goes only shows when it runs")
+        raise Refused("the target of cd is only known at run time")
     return tuple(Access("read", normpath(located(word.text, cwd))) for cwd in place.cwds)
 
 
 def _read(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """`read` into plain names; anything else may be evaluated."""
+    """Analyze `read`, which may set only plain names."""
     for word in sort(READ, words).operands:
         if not VARIABLE_NAME.fullmatch(word.value or "") or not assignable(word.text):
-            raise Refused("what it reads into is not a plain name")
+            raise Refused("the variable that read sets is not a plain name")
     return ()
 
 
 def _printf(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """`printf` with a known format; `-v` would evaluate a name."""
+    """Analyze `printf`, which needs a known format; `-v` would evaluate a name."""
     if words and words[0].value == "--":
         words = words[1:]
     if not words or words[0].kind != "plain" or words[0].text.startswith("-"):
-        raise Refused("what printf does with its first word only shows when it runs")
+        raise Refused("the format of printf is only known at run time")
     if re.search(r"%[^%A-Za-z]*n", words[0].text.replace("%%", "")):
         raise Refused("%n sets a variable")
     return ()
 
 
 def _test(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """`test` and `[`; `-v` and its like evaluate their operands."""
+    """Analyze `test` and `[`; `-v` and `-R` evaluate their operands."""
     for at, word in enumerate(words):
         before = words[at - 1].value if at else None
         after = words[at + 1].value if at + 1 < len(words) else None
         if word.kind == "open" and not word.single:
-            raise Refused("how many words an expansion gives only shows when it runs")
+            raise Refused("the number of words from an expansion is only known at run time")
         if word.kind == "open" and not (before in UNARY | BINARY or after in BINARY):
-            raise Refused("what is tested only shows when it runs")
+            raise Refused("the tested value is only known at run time")
         if word.value in ("-v", "-R"):
             raise Refused("it evaluates the name of a variable")
     return ()
@@ -194,7 +194,7 @@ BASH_ONLY = re.compile(
     r"\{[^}\s]*(?:,|\.\.)[^}\s]*\}|\$['\"]|\[\[|[<>]\(|<<<|&>|>&(?!\s*[\d-])|\|&|;;?&|\$\["
     r"|[@!?+*]\(|\(\(|\b(?:function|time|coproc|select|source|declare|let|read)\b"
 )
-"""What other shells read otherwise: braces, quotes with a dollar sign, and words of its own."""
+"""Syntax that other shells read differently: braces, `$'`, and words of bash."""
 NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
 
 Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
@@ -213,24 +213,24 @@ STUDIES: dict[str, Study] = {
 
 
 def study(argv: tuple[Word, ...], place: Place, *, depth: int = 0) -> Step:
-    """What it takes to run this program with these words here."""
+    """Return the step for a program call: its accesses and the rule it needs."""
     if not argv or argv[0].value is None or not argv[0].text:
-        return Step(argv, "exact", "which program runs only shows when it does")
+        return Step(argv, "exact", "the program is only known at run time")
     if depth > MAX_WRAPPERS:
-        return Step(argv, "exact", "too many programs run one another")
+        return Step(argv, "exact", "too many programs start one another")
     step = _wrapped(argv, place, depth=depth) or _studied(argv, place)
     return replace(step, texts=(*step.texts, text(argv)))
 
 
 def _wrapped(argv: tuple[Word, ...], place: Place, *, depth: int) -> Step | None:
-    """What a program that only runs another one comes to."""
+    """Return the step for a program that only runs another one; None for others."""
     name = argv[0].text
     words = [word.value for word in argv]
     if name in SHELLS and len(words) == 3 and words[1] == "-c" and words[2] is not None:
         place.script(words[2])
-        why = "a shell runs elsewhere than the line began" if place.moved else ""
+        why = "a shell runs after the folder may have changed" if place.moved else ""
         if name != "bash" and BASH_ONLY.search(words[2]):
-            why = f"{name} reads this otherwise than bash does"
+            why = f"{name} may parse this differently from bash"
         return Step(argv, "exact" if why else "nothing", why, known=True)
     if name == "eval" and None not in words:
         place.script(" ".join(word or "" for word in words[1:]))
@@ -259,7 +259,7 @@ def _studied(argv: tuple[Word, ...], place: Place) -> Step:
     except Refused as refused:
         if wanted is None or "asked" not in wanted.marks:
             return _ruled(argv, place, why=str(refused))
-    return _ruled(argv, place, why=f"{name} is not known to only look")
+    return _ruled(argv, place, why=f"{name} is not a known read-only command")
 
 
 def _listed(argv: tuple[Word, ...], wanted: Spec, place: Place) -> Step:
@@ -305,26 +305,26 @@ def _touched(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
 def _check_values(given: Given, wanted: Spec) -> None:
     """Raise for a value or operand that makes the program read or reach something else."""
     if "response" in wanted.marks and any(_begins(word, "@") for word in given.operands):
-        raise Refused("a file may hold more words for it")
+        raise Refused("an @file argument may add more arguments")
     if "local" in wanted.marks:
         files = "file*" in wanted.operands
         values = [value for name, value in given.options if value is not None and name == "-i"]
         filters = () if files else given.operands
         if not all(LOCAL_NAME.fullmatch(word.value or "?") for word in (*values, *filters)):
-            raise Refused("it may look up the name of a host")
+            raise Refused("it may look up a host name")
         if any(_begins(word, "+") for word in given.operands):
-            raise Refused("a plus sign begins an option of it")
+            raise Refused("an argument with a plus sign is an option")
 
 
 def _begins(word: Word, char: str) -> bool:
-    """Whether a word may begin with this character when the program sees it."""
+    """Return whether a word may begin with this character when the program sees it."""
     return word.kind == "open" or word.text[:1] in (char, "*", "?", "[")
 
 
 def _matched(
     kinds: list[str], operands: tuple[Word, ...], wanted: Spec
 ) -> Iterator[tuple[str, Word]]:
-    """Which kind each operand is; raises where there are more than the program may be given."""
+    """Yield each operand with its kind; raise for more than the program may have."""
     rest = list(kinds)
     for word in operands:
         if "plus" in wanted.marks and word.text.startswith("+"):
@@ -332,18 +332,18 @@ def _matched(
         if "number-text" in wanted.marks and word.text.isdigit():
             continue
         if not rest:
-            raise Refused(f"what it does with {word.text!r} is not known to only look")
+            raise Refused(f"the argument {word.text!r} is not known to be read-only")
         kind = rest[0]
         if not kind.endswith("*"):
             rest.pop(0)
             if not word.single:
-                raise Refused("how many words an expansion gives only shows when it runs")
+                raise Refused("the number of words from an expansion is only known at run time")
         yield kind.rstrip("*"), word
 
 
 def _copied(given: Given, place: Place) -> Iterator[Access]:
     if len(given.operands) < 2:
-        raise Refused("where it copies to is not there")
+        raise Refused("cp has no target")
     *sources, last = given.operands
     yield from writing(last, place)
     yield from _arrived(sources, last, place)
@@ -351,32 +351,32 @@ def _copied(given: Given, place: Place) -> Iterator[Access]:
 
 def _moved(given: Given, place: Place) -> Iterator[Access]:
     if len(given.operands) < 2:
-        raise Refused("where it moves to is not there")
+        raise Refused("mv has no target")
     *sources, last = given.operands
     yield from _arrived(sources, last, place)
 
 
 def _arrived(sources: list[Word], last: Word, place: Place) -> Iterator[Access]:
-    """What a folder holds after files were put into it."""
+    """Yield writes to the names that files get in a target folder."""
     for word in sources:
         name = word.text.rstrip("/").rpartition("/")[2]
         if name in ("", ".", "..") or last.kind != "plain":
-            raise Refused("which names it writes only shows when it runs")
+            raise Refused("the names it writes are only known at run time")
         arrived = Word(f"{last.text.rstrip('/') or '/.'}/{name}", word.kind)
         yield from writing(arrived, place)
 
 
 def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
-    """What a rule for the like of it may cover."""
+    """Return the step for a call that a wildcard rule may cover."""
     words = [word.value or "" for word in argv[:3]]
     prefixes = (" ".join(words[:count]) for count in (3, 2, 1))
     found = next((prefix for prefix in prefixes if prefix in table(RULED)), None)
     try:
         if argv[0].text in ALWAYS | RESERVED:
-            raise Refused(f"{argv[0].text} runs what its words say")
+            raise Refused(f"{argv[0].text} runs what its arguments say")
         # A rule such as `python3:*` means any Python; one for a shell means its own words.
         if is_shell(argv) and reads_program(argv):
-            raise Refused("it runs whatever it is given as input")
+            raise Refused("it runs code from its input")
         if found is not None:
             wanted = table(RULED)[found]
             accesses = tuple(_ordinary(argv[found.count(" ") + 1 :], wanted, place))
@@ -394,7 +394,7 @@ def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
 
 
 def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[Access]:
-    """What a call with nothing but ordinary options touches."""
+    """Yield the accesses of a call with ordinary options only."""
     values = [word.value for word in words]
     if "passes" in wanted.marks and "--" in values:
         at = values.index("--")
@@ -403,11 +403,11 @@ def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[A
         yield from _mentioned(words[at + 1 :], place, careful=True)
         words = words[:at]
     if "dashed" in wanted.marks and not (words and words[0].text.startswith("-")):
-        raise Refused("its options are written without a dash")
+        raise Refused("its options have no dash")
     given = sort(wanted, words)
     for word in given.operands:
         if word.kind == "open" or (word.kind == "glob" and word.text[0] in "*?["):
-            raise Refused("an argument only shows when it runs")
+            raise Refused("an argument is only known at run time")
     yield from _named(given, wanted, place)
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
@@ -429,10 +429,10 @@ def _check_ordinary(name: str, value: Word | None, wanted: Spec) -> None:
 
 
 def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
-    """The operands of an ordinary call that are paths."""
+    """Yield the operands of an ordinary call that are paths."""
     if "targets" in wanted.marks:
         if any("=" in word.text for word in given.operands):
-            raise Refused("a variable of the makefile is set")
+            raise Refused("it sets a makefile variable")
         return
     if "ip" in wanted.marks:
         if len(given.operands) > 1 and given.operands[1].text not in ("show", "list", "ls"):
@@ -440,9 +440,9 @@ def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
         return
     for kind, word in _matched(list(wanted.operands), given.operands, wanted):
         if LOCAL.match(word.text) or ("remote" in wanted.marks and "::" in word.text):
-            raise Refused(f"{word.text} is not what it seems")
+            raise Refused(f"{word.text} is not a plain file name")
         if kind == "file" and word.text[:1] in ("+", "@"):
-            raise Refused(f"{word.text} may be more than a file")
+            raise Refused(f"{word.text} may be more than a file name")
         if kind == "write":
             yield from writing(word, place)
         elif kind == "file" or (PATHLIKE.match(word.text) and "://" not in word.text):
@@ -450,23 +450,23 @@ def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
 
 
 def _mentioned(words: tuple[Word, ...], place: Place, *, careful: bool = False) -> Iterator[Access]:
-    """What the words of a program that is not known name as paths."""
+    """Yield the paths among the arguments of an unknown program."""
     for word in words:
         if word.kind == "open":
-            raise Refused("an argument only shows when it runs")
+            raise Refused("an argument is only known at run time")
         name, _, value = word.text.partition("=")
         dashed = name.startswith("-")
         if careful and word.kind == "glob" and word.text[0] in "*?[":
-            raise Refused("a name that begins with a dash would be taken for an option")
+            raise Refused("a file name that begins with a dash would be an option")
         path = Word(value, word.kind) if dashed or value else word
         if LOCAL.match(path.text):
-            raise Refused(f"{path.text} is not what it seems")
+            raise Refused(f"{path.text} is not a plain file name")
         if path.text and PATHLIKE.match(path.text) and "://" not in path.text:
             yield from reading(path, place)
 
 
 def _noticed(words: tuple[Word, ...], place: Place) -> Iterator[Access]:
-    """As many paths among the words as can be told, without insisting."""
+    """Yield the likely paths among the words, without raising."""
     for word in words:
         path = Word(word.text.partition("=")[2] or word.text, word.kind)
         known = path.kind != "open" and not path.text.startswith("-") and "\n" not in path.text
@@ -475,7 +475,7 @@ def _noticed(words: tuple[Word, ...], place: Place) -> Iterator[Access]:
 
 
 def _hazards(words: tuple[Word, ...]) -> Iterator[str]:
-    """The options among words that may name another program, folder or file."""
+    """Yield the options among words that may name another program, folder or file."""
     names = (word.text.partition("=")[0] for word in words)
     yield from (name for name in names if name.startswith("-") and _hazard(name))
 
@@ -490,7 +490,7 @@ def _hazard(name: str) -> bool:
 
 
 def text(argv: tuple[Word, ...]) -> str:
-    """The words as one would write them; what is not known is an ellipsis."""
+    """Return the words as one would write them; what is not known is an ellipsis."""
     return " ".join(_written(word) for word in argv)
 
 

@@ -1,4 +1,4 @@
-"""Command lines read generously: whatever could be a command in them counts as one."""
+"""A generous reading of command lines: anything that could be a command counts as one."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ QUOTE_BYTES = b"'\"\\"
 FLATTENED = bytes.maketrans(SEPARATORS.encode(), b" " * len(SEPARATORS))
 BREAKS = re.compile(r"[;&|()`\n\r]|\$\(|<<?<?|>>?")
 FOLDER = "(?:[^ ]*?/)??"
-"""What may stand before the name of a program; as little as possible, so that a run ends early."""
+"""The optional folder of a program, matched as short as possible to end early."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a rule looks for in the words of a command."""
+    """The words that a rule looks for in a command."""
 
     words: frozenset[str]
     """Words that must be there as they are."""
     runs: tuple[re.Pattern[str], ...]
-    """What must follow each other, with anything between; none for a rule that names nothing."""
+    """Patterns that must follow each other; none for a rule that names nothing."""
 
 
 def mentions(what: str, command: str) -> bool:
-    """Whether what the rule names stands anywhere in the command, however quoted or chained."""
+    """Return whether the rule's words occur anywhere in the command, quoted or chained."""
     if like(what, command):
         return True
     wanted = _wanted(what)
@@ -62,12 +62,12 @@ def _wanted(what: str) -> Wanted:
 
 @lru_cache(maxsize=64)
 def vocabulary(command: str) -> frozenset[str]:
-    """The words of a command, and the parts of those that are paths."""
+    """Return the words of a command, and the parts of those that are paths."""
     return frozenset(flat(command).replace("/", " ").split(" "))
 
 
 def segments(command: str) -> list[list[str]]:
-    """The words between anything that could end a command, without their quotes."""
+    """Return the words between anything that could end a command, without their quotes."""
     joined = command.replace("\\\n", " ")
     parts = (part.translate(QUOTES).split() for part in BREAKS.split(joined))
     return [part for part in parts if part]
@@ -75,7 +75,7 @@ def segments(command: str) -> list[list[str]]:
 
 @lru_cache(maxsize=64)
 def flat(command: str) -> str:
-    """The words of a command with nothing but single spaces between them."""
+    """Return the words of a command with nothing but single spaces between them."""
     text = without_quotes(command.replace("\\\n", ""), FLATTENED).casefold()
     while "  " in text:
         text = text.replace("  ", " ")
@@ -83,7 +83,7 @@ def flat(command: str) -> str:
 
 
 def without_quotes(text: str, table: bytes | None = None) -> str:
-    """A text without quotes and backslashes; a table may change other ASCII characters.
+    """Return a text without quotes and backslashes; a table may change other ASCII characters.
 
     Bytes are many times faster than characters where a text is not all ASCII.
     """
@@ -92,7 +92,7 @@ def without_quotes(text: str, table: bytes | None = None) -> str:
 
 
 def like(pattern: str, text: str) -> bool:
-    """Whether the text fits; only the star is special, because the rest is part of commands.
+    """Return whether the text fits; only the star is special, because the rest is part of commands.
 
     Each run is looked for from where the last one ended, so the time is linear in the text.
     """

@@ -1,4 +1,4 @@
-"""Which calls of git only look."""
+"""Analysis of git, find, sed, awk, jq and yq calls that are read-only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIGNED = re.compile(r"%G|%\(signature")
 
 
 def git(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """The files that a call reads, if it only looks; raises `Refused` if it may do more."""
+    """Return the files that a call reads, if it only looks; raises `Refused` if it may do more."""
     while words and words[0].value in QUIETLY:
         words = words[1:]
     name = words[0].value if words else None
@@ -38,22 +38,22 @@ def git(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
         return ()
     wanted = _looks().get(name or "") or table(GIT_LISTS).get(name or "")
     if name is None or wanted is None:
-        raise Refused(f"git {name or ''} is not known to only look".replace("  ", " "))
+        raise Refused(f"git {name or ''} is not a known read-only command".replace("  ", " "))
     if place.moved or place.start.foreign:
-        raise Refused("git obeys the configuration of the folder that it is run in")
+        raise Refused("git applies the configuration of the folder it runs in")
     given = sort(wanted, words[1:])
     _check(given, wanted)
     if name in table(GIT_LISTS):
         _listing(name, given)
     if name == "reflog" and given.operands and given.operands[0].text in EXPIRING:
-        raise Refused("it throws history away")
+        raise Refused("it deletes reflog entries")
     if any(word.kind != "plain" for word in given.operands):
         _bounded(given)
     return (*reading(Word("."), place), *_named(given, place), *_files(given, wanted, place))
 
 
 def moves_only_history(step: Step) -> bool:
-    """Return whether a call of git writes no file but with what commits hold.
+    """Return whether a git call writes only files whose content comes from commits.
 
     `git rebase --exec` runs a command, and `git apply` writes what a patch says: neither counts.
     """
@@ -81,17 +81,17 @@ def _line(options: str) -> str:
 
 def _bounded(given: Given) -> None:
     if any(word.kind == "open" for word in given.operands):
-        raise Refused("an argument only shows when it runs")
+        raise Refused("an argument is only known at run time")
 
 
 def _listing(name: str, given: Given) -> None:
     first = given.operands[0].text if given.operands else ""
     if name in LISTING_WORDS and first not in LISTING_WORDS[name]:
-        raise Refused(f"git {name} {first} is not known to only look")
+        raise Refused(f"git {name} {first} is not a known read-only command")
     if name == "config":
         _config(given)
     if name in ("branch", "tag") and given.operands and not _lists(given):
-        raise Refused(f"git {name} makes one with this name")
+        raise Refused(f"git {name} creates one with this name")
 
 
 def _lists(given: Given) -> bool:
@@ -108,7 +108,7 @@ def reads_config(words: tuple[Word, ...]) -> bool:
 
 
 def _config(given: Given) -> None:
-    """Reading a value is an option or, lately, a word; a name alone is read, a second one set."""
+    """Raise unless the call reads settings: a name alone reads, a second word sets."""
     asked = {"-l", "--list", "--get", "--get-all", "--get-regexp", "--get-urlmatch"}
     first = given.operands[0].text if given.operands else ""
     if any(option in asked for option, _ in given.options) or first in ("list", "get"):
@@ -122,13 +122,13 @@ def _check(given: Given, wanted: Spec) -> None:
     """Raise for more operands than only looking takes, and for formats that run a program."""
     endless = any(kind.endswith("*") for kind in wanted.operands)
     if len(given.operands) > len(wanted.operands) and not endless:
-        raise Refused(f"what git does with {given.operands[-1].text!r} is not known")
+        raise Refused(f"the git argument {given.operands[-1].text!r} is not known to be read-only")
     if any(value is not None and SIGNED.search(value.text) for _, value in given.options):
         raise Refused("git would run a program to check signatures")
 
 
 def _files(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
-    """What options read."""
+    """Yield the files that options read."""
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
         if kind == "file" and value is not None:
@@ -136,7 +136,7 @@ def _files(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
 
 
 def _named(given: Given, place: Place) -> Iterator[Access]:
-    """Paths among the operands, also behind a revision."""
+    """Yield the paths among the operands, also after a revision."""
     for word in given.operands:
         path = word.text.rpartition(":")[2]
         if path and ("/" in path or "." in path or word.kind == "glob"):
@@ -170,7 +170,7 @@ Study = Callable[[tuple[Word, ...], Place], Step]
 
 
 def find(words: tuple[Word, ...], place: Place, study: Study) -> tuple[Access, ...]:
-    """The folders that it walks and the files that it hands on; raises `Refused` for the rest."""
+    """Return the folders that find walks and the files it passes on; raise for the rest."""
     while words and words[0].value in LEADING:
         words = words[1:]
     starts = list(_starts(words))
@@ -185,7 +185,7 @@ def _starts(words: tuple[Word, ...]) -> Iterator[Word]:
         if word.text.startswith("-") or word.value in ("!", "(", ")", ","):
             return
         if word.kind == "open" or (word.kind == "glob" and word.text[0] in "*?["):
-            raise Refused("an action may come out of an expansion")
+            raise Refused("an expansion may produce an action")
         yield word
 
 
@@ -196,27 +196,27 @@ def _expression(
     while rest:
         word = rest.pop(0)
         if word.kind != "plain":
-            raise Refused("an action may come out of an expansion")
+            raise Refused("an expansion may produce an action")
         if word.text in RUNS:
             yield from _run(rest, place, walked=walked, study=study)
         elif word.text in WITH_FILE and rest:
             yield from reading(rest.pop(0), place)
         elif word.text in WITH_TEXT and rest:
             if not rest.pop(0).single:
-                raise Refused("how many words an expansion gives only shows when it runs")
+                raise Refused("the number of words from an expansion is only known at run time")
         elif word.text not in ALONE:
-            raise Refused(f"{word.text} of find is not known to only look")
+            raise Refused(f"find {word.text} is not a known read-only action")
 
 
 def _run(rest: list[Word], place: Place, *, walked: list[Word], study: Study) -> Iterator[Access]:
-    """A program that is run with what was found must itself be one that only looks."""
+    """Yield a program that is run with what was found must itself be one that only looks."""
     inner: list[Word] = []
     while rest and rest[0].value not in (";", "+"):
         inner.append(rest.pop(0))
     if not rest or not inner or rest.pop(0).kind != "plain":
-        raise Refused("the end of what find runs is not plain")
+        raise Refused("the end of the command that find runs is unclear")
     if any(FOUND in word.text and word.value != FOUND for word in inner) or inner[0].value == FOUND:
-        raise Refused("what find runs depends on what it finds")
+        raise Refused("the command that find runs depends on the files it finds")
     for start in walked:
         found = Word(f"{start.text.rstrip('/')}/*", "glob")
         step = study(tuple(found if word.value == FOUND else word for word in inner), place)
@@ -272,11 +272,11 @@ JQ_RISKY = re.compile(
 
 
 LONGEST_SCRIPT = 4_000
-"""Longer scripts are not judged: some of these patterns take quadratic time."""
+"""Longer scripts are not analyzed: some of these patterns take quadratic time."""
 
 
 def sed(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """The files that sed reads, or edits in place, if its script does nothing else."""
+    """Return the files that sed reads, or edits in place, if its script does nothing else."""
     given = sort(SED, words)
     scripts = [value for name, value in given.options if name in ("-e", "--expression")]
     operands = given.operands
@@ -285,7 +285,7 @@ def sed(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
             raise Refused("sed has no script")
         scripts, operands = [operands[0]], operands[1:]
     for script in scripts:
-        _sed_script(_script(script, "script of sed"))
+        _sed_script(_script(script, "sed script"))
     in_place = given.has("-i", "--in-place")
     touch = writing if in_place else reading
     return tuple(access for word in operands for access in touch(word, place))
@@ -296,16 +296,16 @@ def _first(given: Given) -> Word | None:
 
 
 def _script(word: Word | None, what: str) -> str:
-    """The text of a script, if all of it is known."""
+    """Return the text of a script, if all of it is known."""
     if word is None or word.value is None:
-        raise Refused(f"the {what} only shows when it runs")
+        raise Refused(f"the {what} is only known at run time")
     if len(word.text) > LONGEST_SCRIPT:
-        raise Refused(f"the {what} is too long to judge")
+        raise Refused(f"the {what} is too long to analyze")
     return word.text
 
 
 def _sed_script(script: str) -> None:
-    """Every command of the script must be one that neither writes, reads nor runs anything else."""
+    """Raise if a command of the script writes, reads or runs anything else."""
     at, depth = 0, 0
     while at < len(script):
         at = _skip(SED_ADDRESS, script, at)
@@ -317,14 +317,14 @@ def _sed_script(script: str) -> None:
             continue
         found = next((f for form in SED_FORMS if (f := form.match(script, at))), None)
         if found is None:
-            raise Refused("the script of sed does more than print and replace")
+            raise Refused("the sed script does more than print and replace")
         at = _ended(script, found.end())
 
 
 def _ended(script: str, at: int) -> int:
     end = _skip(SED_END, script, at)
     if end == at and at < len(script):
-        raise Refused("the script of sed is not plain")
+        raise Refused("the sed script could not be parsed")
     return end
 
 
@@ -334,18 +334,18 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def awk(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """The files that awk reads, if its program neither writes nor runs anything."""
+    """Return the files that awk reads, if its program neither writes nor runs anything."""
     given = sort(AWK, words)
-    bare = _awk_code(_script(_first(given), "program of awk"))
+    bare = _awk_code(_script(_first(given), "awk program"))
     if AWK_RISKY.search(bare):
-        raise Refused("the program of awk does more than print")
+        raise Refused("the awk program does more than print")
     if re.search(r"\bprintf?\b[^;}\n]*>", bare) or re.search(r"[^=!<>]>>", bare):
-        raise Refused("the program of awk writes a file")
+        raise Refused("the awk program writes a file")
     return tuple(_awk_files(given, place))
 
 
 def _awk_code(program: str) -> str:
-    """The program without its strings, patterns and comments."""
+    """Return the program without its strings, patterns and comments."""
     code, at = "", 0
     while at < len(program):
         char = program[at]
@@ -354,14 +354,14 @@ def _awk_code(program: str) -> str:
             continue
         before = code[-200:].rstrip(" \t") if char == "/" else ""
         if char == "/" and EITHER.search(before):
-            raise Refused("whether a slash divides only a parser of awk can tell")
+            raise Refused("a slash in the awk program is ambiguous")
         pattern = char == "/" and bool(BEFORE_REGEX.search(before))
         if char != '"' and not pattern:
             code, at = code + char, at + 1
             continue
         found = (AWK_REGEX if pattern else AWK_STRING).match(program, at)
         if found is None:
-            raise Refused("the program of awk is not plain")
+            raise Refused("the awk program could not be parsed")
         code, at = code + ' "" ', found.end()
     return AWK_CONTINUED.sub(r"\1 ", code)
 
@@ -369,7 +369,7 @@ def _awk_code(program: str) -> str:
 def _awk_files(given: Given, place: Place) -> Iterator[Access]:
     for name, value in given.options:
         if name in ("-v", "--assign") and (value is None or value.value is None):
-            raise Refused("a variable of awk only shows when it runs")
+            raise Refused("an awk variable is only known at run time")
     for word in given.operands[1:]:
         if "=" in word.text and word.text.partition("=")[0].isidentifier():
             continue
@@ -377,20 +377,20 @@ def _awk_files(given: Given, place: Place) -> Iterator[Access]:
 
 
 def jq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """The files that jq reads, if its filter looks at nothing else."""
+    """Return the files that jq reads, if its filter looks at nothing else."""
     words = tuple(_without_arguments(words))
     given = sort(JQ, words)
-    if JQ_RISKY.search(_script(_first(given), "filter of jq")):
-        raise Refused("the filter of jq looks at more than its input")
+    if JQ_RISKY.search(_script(_first(given), "jq filter")):
+        raise Refused("the jq filter reads more than its input")
     return tuple(access for word in given.operands[1:] for access in reading(word, place))
 
 
 def yq(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
-    """The files that yq reads, if its filter looks at nothing else."""
+    """Return the files that yq reads, if its filter looks at nothing else."""
     given = sort(YQ, words)
-    text = _script(_first(given), "filter of yq")
+    text = _script(_first(given), "yq filter")
     if YQ_RISKY.search(text) or JQ_RISKY.search(text):
-        raise Refused("the filter of yq looks at more than its input")
+        raise Refused("the yq filter reads more than its input")
     return tuple(access for word in given.operands[1:] for access in reading(word, place))
 
 
@@ -399,6 +399,6 @@ def _without_arguments(words: tuple[Word, ...]) -> Iterator[Word]:
     for word in rest:
         if word.value in ("--arg", "--argjson"):
             if any(not value.single for value in (next(rest, word), next(rest, word))):
-                raise Refused("an argument of jq only shows when it runs")
+                raise Refused("a jq argument is only known at run time")
             continue
         yield word

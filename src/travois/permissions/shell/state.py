@@ -1,4 +1,4 @@
-"""What is known of the shell between two commands."""
+"""The state of the shell between two commands: its folders and variables."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FOLDERS = 6
 
 
 class State(msgspec.Struct, frozen=True):
-    """Where the shell may stand and what its variables are."""
+    """The folders the shell may be in, and its variables."""
 
     cwds: tuple[str, ...]
     variables: dict[str, Word]
 
 
 class Ends(msgspec.Struct, frozen=True):
-    """How things are after a command that succeeded, and after one that failed."""
+    """The states after a command succeeded and after it failed."""
 
     ok: State
     fail: State
@@ -40,14 +40,14 @@ class Ends(msgspec.Struct, frozen=True):
 
 
 def merged(one: State, other: State) -> State:
-    """What holds whichever of two ways was taken."""
+    """Return what holds in both states."""
     if one is other:
         return one
     names = one.variables.keys() | other.variables.keys()
     same = {name: _same(one.variables.get(name), other.variables.get(name)) for name in names}
     cwds = tuple(dict.fromkeys((*one.cwds, *other.cwds)))
     if len(cwds) > FOLDERS:
-        raise Unclear("it changes the folder too often")
+        raise Unclear("it changes folders too often")
     return State(cwds, same)
 
 
@@ -68,24 +68,24 @@ NETWORK = ("/dev/tcp/", "/dev/udp/")
 
 
 def redirected(node: Node, at: Reading, *, cwds: tuple[str, ...]) -> Iterator[Access]:
-    """What this redirection opens."""
+    """Yield the files that this redirection opens."""
     children = parse.tiled(node, at.source)
     if node.type == "herestring_redirect" and len(children) == 2:
         read(children[1], at)
         return
     if node.type != "file_redirect":
-        raise Unclear(f"{node.type.replace('_', ' ')} is not followed")
+        raise Unclear(f"{node.type.replace('_', ' ')} is not supported")
     if children[0].type == "file_descriptor":
         if not raw(children[0], at.source).isdigit():
-            raise Unclear("it opens a file under a name of its own")
+            raise Unclear("it opens a file with a named descriptor")
         children = children[1:]
     elif at.source[node.start_byte - 1 : node.start_byte] in DESCRIPTOR_ENDS:
-        raise Unclear("what stands before a redirection may be its descriptor")
+        raise Unclear("the word before a redirection may be its descriptor")
     operator = children[0].type
     if operator in CLOSES and len(children) == 1:
         return
     if len(children) != 2 or children[1].type not in WORDS:
-        raise Unclear("a redirection is not where it should be")
+        raise Unclear("a redirection could not be parsed")
     words = read(children[1], at)
     if len(words) != 1:
         raise Unclear("it redirects to several files")
@@ -93,31 +93,31 @@ def redirected(node: Node, at: Reading, *, cwds: tuple[str, ...]) -> Iterator[Ac
 
 
 def opened(operator: str, word: Word, cwds: tuple[str, ...]) -> Iterator[Access]:
-    """The file behind an operator and its word, wherever the shell may stand."""
+    """Yield the file behind an operator and its word, wherever the shell may stand."""
     if operator in DUPLICATES and word.text.rstrip("-").isdigit() and word.kind == "plain":
         return
     if word.kind != "plain" or not word.text:
-        raise Unclear("it redirects to a file that only shows when it runs")
+        raise Unclear("it redirects to a file that is only known at run time")
     if operator in DUPLICATES and not PLAIN.fullmatch(word.text):
         # Bash expands such a word twice: in `>& '$(x)'` it runs x in spite of the quotes.
-        raise Unclear("it redirects to a file whose name the shell reads twice")
+        raise Unclear("it redirects to a file name that the shell expands twice")
     if word.text in FREE:
         return
     if word.text.startswith(NETWORK):
         yield Access("net", word.text)
         return
     if operator == "<&" or operator not in READS | WRITES | DUPLICATES:
-        raise Unclear(f"the redirection {operator} is not followed")
+        raise Unclear(f"the redirection {operator} is not supported")
     kind = "read" if operator in READS else "write"
     for cwd in cwds:
         yield Access(kind, located(word.text, cwd))
 
 
 def located(path: str, cwd: str) -> str:
-    """A path as the shell would look for it; dots stay, because links come before them."""
+    """Return a path as the shell would look for it; dots stay, because links come before them."""
     return path if path.startswith("/") else f"{cwd.rstrip('/')}/{path}"
 
 
 def opening(found: list[Access], text: str) -> Step:
-    """The step that opens these files, as if it were a program that does nothing else."""
+    """Return the step that opens these files, as if it were a program that does nothing else."""
     return Step((Word(":"),), "nothing", accesses=tuple(found), texts=(text,), known=True)

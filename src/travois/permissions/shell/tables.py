@@ -153,7 +153,7 @@ perl: -v ; asked
 ssh: -V ; asked
 ffprobe: -version= ; asked
 """
-"""What each program may be given so that it changes nothing."""
+"""Read-only programs, and the arguments that keep them so."""
 
 EDITS = """
 mkdir: -pv -m_ --parents --verbose --mode= ; write*
@@ -264,7 +264,7 @@ worktree: --porcelain -vz ; text*
 submodule: --recursive --cached --quiet ; text*
 symbolic-ref: -q --short --quiet ; text
 """
-"""Subcommands that look only in some of their forms; `gitline` says which."""
+"""Subcommands that are read-only in some forms; `special.git` decides which."""
 
 LISTING_WORDS = {
     "remote": ("", "get-url"),
@@ -276,7 +276,7 @@ LISTING_WORDS = {
     "sparse-checkout": ("list",),
     "lfs": ("ls-files", "status", "env"),
 }
-"""What must be the first word for a subcommand to look only."""
+"""The first words that keep a subcommand read-only."""
 
 GIT_MOVES = """
 checkout, switch: -bBqfmtdcC --quiet --force --merge --detach --track? --no-track --guess

@@ -52,7 +52,7 @@ class Walker:
         """Follow the whole text."""
         root = parse.parse(self.source)
         if root.has_error:
-            self.refuse("the shell's grammar does not fit it")
+            self.refuse("it could not be parsed as shell syntax")
         known = {"HOME": Word(self.start.home)} if self.start.home else {}
         state = State((self.start.cwd,), known)
         try:
@@ -62,7 +62,7 @@ class Walker:
             self.look_through(root, state)
 
     def refuse(self, why: str) -> None:
-        """Note the first reason why the text may do more than it says."""
+        """Note the first reason why the text could not be fully analyzed."""
         self.unclear = self.unclear or why
 
     def statement(self, node: Node, state: State) -> Ends:
@@ -74,7 +74,7 @@ class Walker:
                 raise Unclear("it is nested too deeply")
             follow = STATEMENTS.get(node.type)
             if follow is None:
-                raise Unclear(f"{node.type.replace('_', ' ')} is not followed")
+                raise Unclear(f"{node.type.replace('_', ' ')} is not supported")
             return follow(self, node, state)
         except Unclear as unclear:
             self.refuse(str(unclear))
@@ -110,19 +110,19 @@ class Walker:
                 continue
             before = ends
             if not node.is_named:
-                raise Unclear(f"{node.type!r} stands where a command should")
+                raise Unclear(f"{node.type!r} is in the place of a command")
             ends = self.statement(node, ends.either)
         return ends
 
     def exactly(self, node: Node, count: int) -> list[Node]:
-        """The children of a node, if they are as many as they should be."""
+        """Return the children of a node, if they are as many as they should be."""
         children = parse.tiled(node, self.source, lines=True)
         if len(children) != count:
-            raise Unclear(f"{node.type.replace('_', ' ')} has parts that it should not have")
+            raise Unclear(f"{node.type.replace('_', ' ')} could not be parsed")
         return children
 
     def reading(self, state: State) -> Reading:
-        """How words are read here."""
+        """Return the context for reading words in this state."""
         variables = state.variables
         self.work.spend(1 + len(variables) // 8)
         if len(state.cwds) == 1 and "PWD" not in variables:
@@ -133,10 +133,10 @@ class Walker:
     def substitution(self, node: Node, *, state: State) -> None:
         """Follow what runs inside `$( )`, backticks or `<( )`."""
         if node.type == "process_substitution" and not raw(node, self.source).startswith("<("):
-            self.refuse("it hands its output to another command")
+            self.refuse("it pipes output into a process substitution")
         # The grammar also opens them by "$`", which to the shell is a dollar sign and a backtick.
         if node.children[0].type.endswith("`") and "\\" in raw(node, self.source):
-            self.refuse("backslashes mean something else between backticks")
+            self.refuse("backslashes inside backticks are ambiguous")
         self.depth += 1
         try:
             if self.depth > MAX_DEPTH:
@@ -148,25 +148,25 @@ class Walker:
             self.depth -= 1
 
     def place(self, state: State) -> Place:
-        """Where the next program runs."""
+        """Return where the next program runs."""
         return Place(state.cwds, self.start, self.script)
 
     def script(self, text: str) -> None:
-        """Follow the text that another shell is told to run."""
+        """Follow the script that another shell runs."""
         self.work.spend(len(text) // 4)
         inner = Walker(text, self.start, self.work, depth=self.depth + 1)
         try:
             if self.depth < MAX_DEPTH and len(text) <= MAX_PARSED_CHARS:
                 inner.run()
             else:
-                inner.refuse("what a shell inside it runs is too complex to judge")
+                inner.refuse("a nested shell command is too complex to analyze")
         finally:
             self.steps += inner.steps
             self.assigned += inner.assigned
             self.refuse(inner.unclear)
 
     def command(self, node: Node, state: State) -> Ends:
-        """A program with its words, assignments and redirections."""
+        """Return a program with its words, assignments and redirections."""
         self.work.spend(STEP_UNITS + 4 * node.child_count + (node.end_byte - node.start_byte) // 4)
         argv: list[Word] = []
         accesses: list[Access] = []
@@ -195,14 +195,14 @@ class Walker:
         given: list[tuple[str, Word]],
         accesses: list[Access],
     ) -> Step:
-        """The step with what stands around the program's own words."""
+        """Return the step with what stands around the program's own words."""
         texts = (*step.texts, raw(node, self.source))
         edits = step.edits and not any(access.kind == "write" for access in accesses)
         step = replace(step, texts=texts, accesses=(*step.accesses, *accesses), edits=edits)
         return under(step, given)
 
     def after(self, step: Step, state: State) -> Ends:
-        """How things are when a builtin that changes them has run."""
+        """Return the state after a builtin that changes it."""
         words = [word.value for word in step.argv] or [None]
         if words[0] == "cd" and step.needs == "nothing":
             moved = tuple(
@@ -216,11 +216,11 @@ class Walker:
         return Ends(state, state)
 
     def assignment(self, node: Node, state: State) -> tuple[str, Word]:
-        """The name and value of `NAME=value`."""
+        """Return the name and value of `NAME=value`."""
         children = parse.tiled(node, self.source)
         kinds = [child.type for child in children]
         if kinds[:2] != ["variable_name", "="] or len(kinds) > 3:
-            raise Unclear("it sets an element or adds to a variable")
+            raise Unclear("it sets an array element or appends to a variable")
         name = raw(children[0], self.source)
         if len(kinds) == 2:
             return name, Word("")
@@ -232,20 +232,20 @@ class Walker:
         return name, Word(words[0].text)
 
     def assign(self, node: Node, state: State) -> Ends:
-        """Variables that are set for the rest of the line."""
+        """Follow variables that are set for the rest of the line."""
         several = node.type == "variable_assignments"
         nodes = parse.parted(node, self.source) if several else [node]
         for one in nodes:
             name, value = self.assignment(one, state)
             if not assignable(name):
-                self.refuse(f"it sets {name}, which decides what programs do")
+                self.refuse(f"it sets {name}, which changes what programs do")
             self.assigned.append(name)
             self.work.spend(4 + len(state.variables) // 8)
             state = replace(state, variables={**state.variables, name: value})
         return Ends(state, state)
 
     def conditional(self, node: Node, state: State) -> Ends:
-        """`a && b` and `a || b`."""
+        """Follow `a && b` and `a || b`."""
         left, operator, right = self.exactly(node, 3)
         first = self.statement(left, state)
         if operator.type == "&&":
@@ -255,10 +255,10 @@ class Walker:
         return Ends(merged(first.ok, second.ok), second.fail)
 
     def pipeline(self, node: Node, state: State) -> Ends:
-        """Commands side by side, each in a shell of its own."""
+        """Follow the commands of a pipeline, each in a shell of its own."""
         (first, *others), wrappers = self.piped(node)
         if any(_without_redirections(other).type in BARE for other in others):
-            raise Unclear("a list stands in a pipeline")
+            raise Unclear("a pipeline contains a command list")
         if first.type == "list":
             return self.list_before_pipe(first, others, wrappers, state)
         led = merged(state, self.statement(first, state).either)
@@ -269,7 +269,7 @@ class Walker:
         return Ends(state, state)
 
     def piped(self, node: Node) -> tuple[list[Node], list[Node]]:
-        """The parts of a pipeline, and the redirections around the first of them.
+        """Return the parts of a pipeline, and the redirections around the first of them.
 
         The grammar takes all that stands before a redirection for one statement: `a >f | b >f | c`
         is a pipeline in a pipeline, and `a && b >f | c` has a list for its first part.
@@ -288,7 +288,7 @@ class Walker:
     def list_before_pipe(
         self, found: Node, others: list[Node], wrappers: list[Node], state: State
     ) -> Ends:
-        """`a && b 2>&1 | c`: only `b` is piped, though the grammar takes `a && b` for one part.
+        """Follow `a && b 2>&1 | c`: only `b` is piped, but the grammar treats `a && b` as one part.
 
         So what `a` changes holds for all that follows, in the pipeline and after it.
         """
@@ -305,30 +305,30 @@ class Walker:
         return Ends(merged(before.ok, here), here)
 
     def negated(self, node: Node, state: State) -> Ends:
-        """`! command`."""
+        """Follow `! command`."""
         ends = self.statement(self.exactly(node, 2)[1], state)
         return Ends(ends.fail, ends.ok)
 
     def subshell(self, node: Node, state: State) -> Ends:
-        """`( ... )`: what changes inside does not last."""
+        """Follow `( ... )`; changes inside it do not last."""
         self.sequence(node, state)
         return Ends(state, state)
 
     def group(self, node: Node, state: State) -> Ends:
-        """`{ ...; }` and `do ... done`; a brace that touches a word is part of it."""
+        """Follow `{ ...; }` and `do ... done`; a brace that touches a word is part of it."""
         opening = node.children[0]
         if not self.source[opening.end_byte : opening.end_byte + 1].isspace():
-            raise Unclear(f"{opening.type} touches what follows it")
+            raise Unclear(f"{opening.type} is not followed by a space")
         return self.sequence(node, state)
 
     def redirection(self, node: Node, state: State) -> Ends:
-        """A statement with redirections; they count wherever the statement may have led."""
+        """Return a statement with redirections; they count wherever the statement may have led."""
         ends = self.each(_bodies(node), state)
         self.open_redirects(node, merged(state, ends.either))
         return ends
 
     def open_redirects(self, node: Node, where: State) -> None:
-        """The files that a statement with redirections opens."""
+        """Add a step for the files that a statement's redirections open."""
         self.work.spend(REDIRECT_UNITS * node.child_count)
         children = parse.tiled(node, self.source, lines=True)
         found: list[Access] = []
@@ -341,7 +341,7 @@ class Walker:
             self.steps.append(opening(found, raw(node, self.source)))
 
     def here_document(self, node: Node, state: State) -> None:
-        """A text that is handed over as it stands; what follows it on its line runs too."""
+        """Follow the rest of the line after a here-document."""
         beside = parse.beside(node, self.source)
         self.heredocs.update(child.start_byte for child in node.children if child.type == "<<")
         for child in beside:
@@ -352,11 +352,11 @@ class Walker:
                 self.steps.append(opening(found, raw(child, self.source)))
 
     def choice(self, node: Node, state: State) -> Ends:
-        """`if ...; then ...; elif ...; else ...; fi`, in which every branch may run."""
+        """Follow `if ...; then ...; elif ...; else ...; fi`, in which every branch may run."""
         result = current = state
         for child in parse.tiled(node, self.source, lines=True):
             if child.type == "&":
-                raise Unclear("a part of a condition runs aside")
+                raise Unclear("part of a condition runs in the background")
             if child.type in ("elif_clause", "else_clause"):
                 result = merged(result, self.choice(child, current).either)
             elif child.is_named and child.type != "comment":
@@ -365,7 +365,7 @@ class Walker:
         return Ends(result, result)
 
     def loop(self, node: Node, state: State) -> Ends:
-        """`while` and `until`: the condition and the body, any number of times."""
+        """Follow `while` and `until`: the condition and the body, any number of times."""
         children = parse.tiled(node, self.source, lines=True)
         body = [child for child in children if child.is_named or child.type == "&"]
         return self.repeat(lambda now: self.each(body, now).either, state)
@@ -379,13 +379,13 @@ class Walker:
                 return Ends(state, state)
             del self.steps[before:]
             state = after
-        raise Unclear("it changes something in every round of a loop")
+        raise Unclear("a loop changes the state in every round")
 
     def iteration(self, node: Node, state: State) -> Ends:
-        """`for name in words; do ...; done`."""
+        """Follow `for name in words; do ...; done`."""
         children = parse.tiled(node, self.source, lines=True)
         if [child.type for child in children[:3]] != ["for", "variable_name", "in"]:
-            raise Unclear("this kind of loop is not followed")
+            raise Unclear("this kind of loop is not supported")
         name, body = raw(children[1], self.source), children[-1]
         if not assignable(name) or body.type != "do_group":
             raise Unclear(f"it loops over {name}")
@@ -406,7 +406,7 @@ class Walker:
         return self.repeat(once, state)
 
     def cases(self, node: Node, state: State) -> Ends:
-        """`case word in pattern) ...;; esac`, in which every branch may run."""
+        """Follow `case word in pattern) ...;; esac`, in which every branch may run."""
         result = state
         for child in parse.tiled(node, self.source, lines=True):
             if child.type == "case_item":
@@ -416,18 +416,18 @@ class Walker:
         return Ends(result, result)
 
     def case(self, node: Node, state: State) -> State:
-        """One branch of a `case`."""
+        """Follow one branch of a `case`."""
         for child in parse.tiled(node, self.source, lines=True):
             if child.type in STATEMENTS:
                 state = self.statement(child, state).either
             elif child.type in WORDS:
                 read(child, self.reading(state))
             elif child.type not in ("|", ")", "(", ";;", ";", "\n", "comment"):
-                raise Unclear(f"{child.type!r} is not followed")
+                raise Unclear(f"{child.type!r} is not supported")
         return state
 
     def test(self, node: Node, state: State) -> Ends:
-        """`[ ... ]` and `[[ ... ]]`."""
+        """Follow `[ ... ]` and `[[ ... ]]`."""
         words = tuple(parse.words(node, self.reading(state)))
         if words[0].text == "[[":
             parse.check(words)
@@ -438,7 +438,7 @@ class Walker:
         return Ends(state, state)
 
     def declaration(self, node: Node, state: State) -> Ends:
-        """`export`, `declare`, `unset` and their like: what they set outlives them."""
+        """Follow `export`, `declare`, `unset` and the like, whose effects last."""
         for child in node.children:
             self.look_through(child, state)
         text = raw(node, self.source)
@@ -448,19 +448,19 @@ class Walker:
 
 
 def _bodies(node: Node) -> list[Node]:
-    """The statements in a node."""
+    """Return the statements in a node."""
     return [child for child in node.children if child.type in STATEMENTS]
 
 
 def _redirections_around(node: Node) -> Iterator[Node]:
-    """The redirections around a statement, from the outside in."""
+    """Yield the redirections around a statement, from the outside in."""
     while node.type == "redirected_statement" and len(bodies := _bodies(node)) == 1:
         yield node
         node = bodies[0]
 
 
 def _without_redirections(node: Node) -> Node:
-    """The statement that a node is, but for its redirections."""
+    """Return the statement that a node is, but for its redirections."""
     for wrapper in _redirections_around(node):
         node = _bodies(wrapper)[0]
     return node

@@ -5,13 +5,13 @@ from __future__ import annotations
 WORK_LIMIT = 12_000
 """Units of work for one command line: about 25 ms on a small machine."""
 STEP_UNITS = 25
-"""What it takes to study one program with its words, besides the words themselves."""
+"""The cost of analyzing one program call, besides its words."""
 ACCESS_UNITS = 8
-"""What it takes to follow one path that a program touches, and to judge it."""
+"""The cost of resolving and checking one path that a program accesses."""
 REDIRECT_UNITS = 40
-"""What it takes to follow one redirection, and to judge the file that it opens."""
+"""The cost of following one redirection and checking its file."""
 MAX_DEPTH = 60
-"""How deep commands may be nested, in text or by programs that run others."""
+"""The maximum nesting of commands, in text or by programs that run others."""
 MAX_PARSED_CHARS = 16_000
 """Longer texts are not parsed; the bodies of here-documents do not count."""
 
@@ -20,11 +20,11 @@ MAX_HEREDOCS = 60
 
 
 class TooComplex(Exception):
-    """Judging the text would take more work than is allowed. Whoever runs it is asked."""
+    """Analyzing the text would take more work than is allowed; the command then asks."""
 
 
 class Work:
-    """Counts units of work: no clock, so that a verdict never depends on the machine."""
+    """A counter of work units: no clock, so that a decision never depends on the machine."""
 
     def __init__(self, limit: int = WORK_LIMIT) -> None:
         self.limit = limit
@@ -34,4 +34,4 @@ class Work:
         """Count work before it is done; raises `TooComplex` once the limit is passed."""
         self.spent += units
         if self.spent > self.limit:
-            raise TooComplex("it is too complex to judge")
+            raise TooComplex("it is too complex to analyze")
