@@ -43,13 +43,13 @@ from bench.replay import NoWeb
 from travois.core.content import Call
 from travois.core.facts import AnyFact, Changed, Entry, Opened
 from travois.engine.agent import Agent, AgentPermissions, AgentTools, World
-from travois.engine.permission_gate import Ready, decide, use
-from travois.engine.tool_calls import understand
+from travois.engine.permission_gate import ParsedCall, build_call_context, decide_call
+from travois.engine.tool_calls import parse_call
 from travois.files.disk import DiskFiles
 from travois.permissions.checkouts import find_sibling
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.shell.families import is_builder
-from travois.ports.world import Answer, Inquiry, Kept, Question
+from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, SnapshotTaken
 from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder
 from travois.sandbox.hidden_files import find_covered
@@ -171,15 +171,15 @@ class Recorder:
     """Keeps the question, and says no unless it offers a rule that is wanted."""
 
     def __init__(self, answers: str) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[PermissionQuestion] = []
         self._always = answers == "always"
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         self.asked.append(question)
         always = self._always and bool(question.always)
-        return Answer(allow=always, always=always)
+        return PersonAnswer(allow=always, always=always)
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         return None
 
 
@@ -189,13 +189,15 @@ class Covered:
     def prepare(self) -> None:
         pass
 
-    def left_out(self) -> tuple[str, ...]:
+    def list_uncovered(self) -> tuple[str, ...]:
         return ()
 
-    async def keep(self, **wanted: object) -> Kept:
+    async def snapshot_workspace(self, **wanted: object) -> SnapshotTaken:
         raise NotImplementedError("nothing is run")
 
-    async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
+    async def snapshot_files(
+        self, paths: Iterable[str], *, why: str
+    ) -> tuple[str, tuple[str, ...]]:
         raise NotImplementedError("nothing is run")
 
 
@@ -298,11 +300,11 @@ def _make_workdir(given: dict[str, Any], scene: Scene) -> None:
 
 async def _judge(agent: Agent, person: Recorder, call: Recorded, made: Call) -> Judged:
     command = str(call.input.get("command") or call.input.get("cmd") or "")
-    ready = understand(agent, made)
-    if not isinstance(ready, Ready):
+    ready = parse_call(agent, made)
+    if not isinstance(ready, ParsedCall):
         return Judged(call.agent, command, "unfit", ready.why)
     before = len(person.asked)
-    ruling = await decide(agent, ready)
+    ruling = await decide_call(agent, ready)
     _follow(agent, ready)
     if len(person.asked) > before:
         why = person.asked[-1].because
@@ -322,15 +324,15 @@ def _is_elsewhere(agent: Agent, because: str) -> bool:
     return found is not None and f"{found[1]}/".startswith(f"{scratch}/")
 
 
-def _builds_elsewhere(agent: Agent, ready: Ready) -> bool:
+def _builds_elsewhere(agent: Agent, ready: ParsedCall) -> bool:
     """Whether a builder runs in another worktree, where it can write nothing."""
-    moves = [one.target for one in use(agent, ready).touched if one.kind == "read"]
+    moves = [one.target for one in build_call_context(agent, ready).touched if one.kind == "read"]
     apart = (one for one in moves if find_sibling(one, agent.world.root, home="/nowhere"))
     steps = (step for plan in ready.plans for step in plan.steps)
     return any(apart) and any(map(is_builder, steps))
 
 
-def _follow(agent: Agent, ready: Ready) -> None:
+def _follow(agent: Agent, ready: ParsedCall) -> None:
     """Stand where the last `cd` of a plain line leads, as the shell of a session does."""
     for plan in ready.plans:
         if "(" in plan.text or not plan.text.startswith("cd "):

@@ -24,13 +24,20 @@ from travois.context.cache_lifetime import Life
 from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Epoch, Opened, ToolSpec, User
-from travois.core.models import Model
-from travois.engine.agent import Agent, AgentContext, AgentPermissions, AgentTools, Runtime, World
-from travois.engine.loop import turn
+from travois.core.models import ModelCard
+from travois.engine.agent import (
+    Agent,
+    AgentContext,
+    AgentPermissions,
+    AgentRuntime,
+    AgentTools,
+    World,
+)
+from travois.engine.loop import run_turn
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
-from travois.ports.tool import Here, Outcome, Tool, said
+from travois.ports.tool import CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.process.run import LocalProcesses
 from travois.providers.catalog import resolve
@@ -101,9 +108,9 @@ class Day:
         words = (f"{self.chance.choice(NOUNS)}_{self.chance.randrange(999)}" for _ in range(999))
         return " ".join(words)[: tokens * BYTES]
 
-    async def look(self, args: Free, env: Env, call: str) -> Outcome:
+    async def look(self, args: Free, env: Env, call: str) -> ToolOutcome:
         self.wait(exp(self.chance.gauss(log(6), 0.8)))
-        return said(self._words(ADDED - 120))
+        return text_outcome(self._words(ADDED - 120))
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
@@ -119,7 +126,7 @@ class Day:
             self._count(card)
         yield _read(card, body)
 
-    def _count(self, card: Model) -> None:
+    def _count(self, card: ModelCard) -> None:
         usage = self.lab.ledger[-1].usage
         before = self.rows[-1].prompt if self.rows else 0
         row = Row(usage.read, usage.prompt, before, self.pause, LIVES[self.life], self.resumed)
@@ -130,7 +137,7 @@ class Day:
 NOUNS = ("parser", "index", "window", "ledger", "socket", "column", "branch", "report", "cache")
 
 
-async def _read(card: Model, body: bytes) -> AsyncGenerator[StreamDelta | Reply]:
+async def _read(card: ModelCard, body: bytes) -> AsyncGenerator[StreamDelta | Reply]:
     reading = reader(card, size=len(body))
     for delta in reading.feed(body):
         yield delta
@@ -138,7 +145,7 @@ async def _read(card: Model, body: bytes) -> AsyncGenerator[StreamDelta | Reply]
     yield reading.reply()
 
 
-def _nothing(args: Free, here: Here) -> tuple[Access, ...]:
+def _nothing(args: Free, here: CallLocation) -> tuple[Access, ...]:
     return ()
 
 
@@ -152,7 +159,7 @@ async def spend(day: Day, folder: Path, layers: Layers) -> None:
                 agent.runtime.background = group.start_soon
                 for _ in range(RESUMED):
                     agent.turn.inbox.append(User((Text(day._words(40)),)))
-                    assert await turn(agent) == "end"
+                    assert await run_turn(agent) == "end"
                     day.wait(exp(day.chance.gauss(PAUSE, SPREAD)))
         day.resumed = True
 
@@ -183,7 +190,7 @@ def _agent(day: Day, session: Session, folder: Path, layers: Layers) -> Agent:
         world=World("/", DiskFiles(), LocalProcesses(), NoWeb(), blobs, spill, kept=str(folder)),
         permissions=AgentPermissions(Guard(mode="bypass"), Nobody()),
         context=AgentContext(layers),
-        runtime=Runtime(clock=day.now),
+        runtime=AgentRuntime(clock=day.now),
     )
 
 

@@ -20,7 +20,7 @@ from typing import Any, cast
 import msgspec
 
 from travois.core.content import Call
-from travois.engine.interpret_call import Senseless, interpret
+from travois.engine.interpret_call import MeaninglessCall, interpret_call
 from travois.mcp.tools import Lending
 from travois.ports.tool import AnyTool
 from travois.tools.catalog import TOOLS
@@ -89,8 +89,8 @@ def refusal(call: Recorded, tools: dict[str, AnyTool]) -> str:
     """Why a call would not run; empty if it would."""
     text = msgspec.json.encode(call.input).decode()
     try:
-        interpret(Call("recorded", call.name, text), tools)
-    except Senseless as error:
+        interpret_call(Call("recorded", call.name, text), tools)
+    except MeaninglessCall as error:
         return str(error)
     return ""
 

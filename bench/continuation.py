@@ -15,7 +15,7 @@ import msgspec
 from bench.present import calls_of
 from bench.steps import Step
 from travois.context.ledger.extractors import decoded, is_list, is_object
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 
 NEXT = 10
 """How many of the next calls count."""
@@ -58,13 +58,13 @@ def _texts(steps: Sequence[Step]) -> Iterator[str]:
     for step in steps:
         yield from _said((step,))
         yield from (block.text for block in step.content if isinstance(block, Text))
-        yield from (words(outcome.content) for outcome in step.results.values())
+        yield from (extract_text(outcome.content) for outcome in step.results.values())
     for call in calls_of(steps):
         yield "\n".join(_values(decoded(call.args)))
 
 
 def _said(steps: Iterable[Step]) -> Iterator[str]:
-    yield from (words(user.content) for step in steps for user in step.said)
+    yield from (extract_text(user.content) for step in steps for user in step.said)
 
 
 def _values(value: object) -> Iterator[str]:

@@ -38,7 +38,7 @@ from bench.staleness import Log, contradicted
 from bench.steps import Step, script
 from bench.tokens import half
 from travois.context.layers import Layers
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 
 SHORTEST = 120_000
 CATEGORIES = ("instruct", "edited", "todo", "verify", "error", "ids", "decide", "need", "fresh")
@@ -266,7 +266,7 @@ def keep_all(steps: list[Step]) -> float:
     """What the same session costs if every request holds all that was ever said."""
     billed, last, total, at = 0.0, 0, HEAD, float("-inf")
     for step in steps:
-        total += sum(tokens(words(user.content)) for user in step.said)
+        total += sum(tokens(extract_text(user.content)) for user in step.said)
         hit = last if step.time - at <= TTL else 0
         billed += hit * READ + (total - hit) * WRITE
         last, at = total, step.time

@@ -18,7 +18,7 @@ import anyio
 from tests.corpus.asked import counted, judged, requests
 
 from travois.core.content import Text
-from travois.engine.tool_definitions import specs
+from travois.engine.tool_definitions import build_tool_specs
 from travois.local_model import model
 from travois.local_model.llamacpp import Engine, missing
 from travois.local_model.model import HELP, Asked, Guided, Mind
@@ -28,7 +28,7 @@ from travois.search.embedder import Absent, Static, find
 from travois.tools.catalog import TOOLS
 
 SETS = ("tuned", "held_out", "beyond")
-SCHEMAS = {spec.name: json.loads(spec.schema) for spec in specs(TOOLS)}
+SCHEMAS = {spec.name: json.loads(spec.schema) for spec in build_tool_specs(TOOLS)}
 Answering = Callable[[Asked], Awaitable[Routed | None]]
 
 

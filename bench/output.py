@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from travois.context.tool_results import Room
-from travois.ports.world import Command, Completed
+from travois.ports.world import Command, ProcessResult
 from travois.process.run import LocalProcesses
 from travois.tools.shell.bash import BASH
 
@@ -131,7 +131,7 @@ async def flood(name: str, run: Callable[[], Awaitable[object]], *, size: int) -
 async def floods(processes: LocalProcesses, env: Folder, *, size: int) -> None:
     """Drain that many bytes of several kinds."""
 
-    async def run(text: str) -> Completed:
+    async def run(text: str) -> ProcessResult:
         done = await processes.run(Command(("/bin/bash", "-c", text), "/"), timeout=600)
         assert done.output.total == size, done
         return done

@@ -20,9 +20,9 @@ import msgspec
 
 from bench.calls import Recorded, recorded_calls
 from travois.compose.options import Options
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Result
-from travois.ports.world import Answer, Inquiry, Question
+from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer
 from travois.sdk import Session
 from travois.testing import Scripted, call, say
 from travois.tools.patch_grammar import apply_chunks, parse_patch
@@ -83,10 +83,10 @@ def _played(calls: list[Recorded], sample: int, chance: Random) -> tuple[int, in
 class Agreeing:
     """A person who says yes: mode bypass leaves the settings of other agents to one."""
 
-    async def decide(self, question: Question) -> Answer:
-        return Answer(allow=True)
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
+        return PersonAnswer(allow=True)
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         return None
 
 
@@ -102,7 +102,7 @@ async def _run(scenes: list[Scene], root: Path) -> list[str]:
             pass
         history = session.crew.agent.session.history()
     results = [entry.fact for entry in history if isinstance(entry.fact, Result)]
-    return [words(result.content) for result in results[len(first) :]]
+    return [extract_text(result.content) for result in results[len(first) :]]
 
 
 def _put(path: Path, lines: dict[int, str]) -> None:

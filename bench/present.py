@@ -9,8 +9,8 @@ import msgspec
 
 from bench.steps import Step
 from travois.context.ledger.extractors import Act, decoded, is_list, is_object, kind_of
-from travois.core.content import Call, calls, words
-from travois.ports.tool import Outcome
+from travois.core.content import Call, extract_calls, extract_text
+from travois.ports.tool import ToolOutcome
 
 STEP, FILE, ERROR, TASK = "Steps done so far", "Current file", "Last error", "Task in progress"
 """The labels under which the recorded model states where it stands."""
@@ -38,7 +38,7 @@ class Present(msgspec.Struct):
     """The subject and the status of each task that has a number, by that."""
     files: dict[str, tuple[str, int]] = {}
     """What was last done to each file that a tool changed, and in which step."""
-    commands: dict[str, tuple[int, Outcome]] = {}
+    commands: dict[str, tuple[int, ToolOutcome]] = {}
     """Each command line that was run, when it was last, and what it brought."""
 
     @property
@@ -52,12 +52,12 @@ def present(steps: Sequence[Step]) -> Present:
     """How things stand after these steps."""
     now, listed, made = Present(len(steps)), dict[str, str](), dict[str, tuple[str, str]]()
     for at, step in enumerate(steps):
-        for call in calls(step.content):
+        for call in extract_calls(step.content):
             outcome = step.results.get(call.id)
             if outcome is None:
                 continue
             args = decoded(call.args)
-            act = Act(at, kind_of(call.name, args), call.name, args, words(outcome.content))
+            act = Act(at, kind_of(call.name, args), call.name, args, extract_text(outcome.content))
             _work(now, act, outcome)
             if not outcome.error:
                 listed = dict(_list(act)) if act.kind == "list" else listed
@@ -66,7 +66,7 @@ def present(steps: Sequence[Step]) -> Present:
     return now
 
 
-def _work(now: Present, act: Act, outcome: Outcome) -> None:
+def _work(now: Present, act: Act, outcome: ToolOutcome) -> None:
     if act.command:
         now.commands[act.command] = act.seq, outcome
     if outcome.error:
@@ -126,4 +126,4 @@ def stated_by_model(now: Present) -> str:
 def calls_of(steps: Sequence[Step]) -> Iterator[Call]:
     """All calls of these steps, in order."""
     for step in steps:
-        yield from calls(step.content)
+        yield from extract_calls(step.content)

@@ -22,7 +22,7 @@ from bench.steps import Step, shown
 from bench.tree import Tree, TreeFiles
 from travois.context.layers import Layers
 from travois.context.tool_results import measure, most_that_fits
-from travois.core.content import Text, calls, words
+from travois.core.content import Text, extract_calls, extract_text
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -33,14 +33,21 @@ from travois.core.facts import (
     Opened,
     ToolSpec,
 )
-from travois.core.models import EDITS, Model, Price, Usage
-from travois.core.tokens import estimate
-from travois.engine.agent import Agent, AgentContext, AgentPermissions, AgentTools, Runtime, World
-from travois.engine.loop import turn
+from travois.core.models import CONTEXT_EDITING_BETA, ModelCard, Price, Usage
+from travois.core.tokens import estimate_tokens
+from travois.engine.agent import (
+    Agent,
+    AgentContext,
+    AgentPermissions,
+    AgentRuntime,
+    AgentTools,
+    World,
+)
+from travois.engine.loop import run_turn
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
-from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
-from travois.ports.world import Answer, Env, Page, Question
+from travois.ports.tool import AnyTool, CallLocation, Tool, ToolOutcome, text_outcome
+from travois.ports.world import Env, PermissionQuestion, PersonAnswer, WebPage
 from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Reply, StreamDelta
@@ -153,7 +160,7 @@ class Player:
         assert self.agent is not None and self.agent.session.view.sent is not None
         self.misses.append(abs(self.agent.session.view.sent.tokens / (read + write) - 1))
         usage = Usage(read=read, write=write, output=output)
-        if not calls(step.content):
+        if not extract_calls(step.content):
             return Reply(step.content, stop="end", usage=usage, left_out=request.left_out)
         if not self.done:
             self.agent.turn.inbox.extend(self.steps[self.at].said)
@@ -180,14 +187,16 @@ class Player:
         the work stands at this moment: the same whatever is asked, under the headings asked for.
         """
         past = self.steps[: self.at]
-        human = [words(u.content) for s in past for u in s.said if u.origin == "human"]
-        last = next((words(s.content) for s in reversed(past) if words(s.content)), "")
+        human = [extract_text(u.content) for s in past for u in s.said if u.origin == "human"]
+        last = next(
+            (extract_text(s.content) for s in reversed(past) if extract_text(s.content)), ""
+        )
         lines = [text.strip().split("\n")[0].split(". ")[0][:300] for text in human]
         first, now = _headings(asked)
         text = "\n".join((first, *lines))[: int((SUMMARY - 1) * 2.75) - len(last)]
         return "\n".join(part for part in (text, now, last, stated_by_model(present(past))) if part)
 
-    async def run(self, args: msgspec.Struct, env: Env, call: str) -> Outcome:
+    async def run(self, args: msgspec.Struct, env: Env, call: str) -> ToolOutcome:
         """Give the recorded result of a call; by then it is the time of the next reply."""
         outcome = self.steps[self.at - 1].results[call]
         if not self.done:
@@ -195,16 +204,16 @@ class Player:
         changes = self.tree.run(call, state=env.state)
         return msgspec.structs.replace(outcome, changes=changes) if changes else outcome
 
-    async def read(self, args: msgspec.Struct, env: Env, call: str) -> Outcome:
+    async def read(self, args: msgspec.Struct, env: Env, call: str) -> ToolOutcome:
         """Give the recorded page of a file as far as Read would show it."""
         outcome = await self.run(args, env, call)
-        lines = words(outcome.content).split("\n")
+        lines = extract_text(outcome.content).split("\n")
         most = min(env.room.share, round(env.room.cap * NUMBERED))
         count = most_that_fits(len(lines), lambda n: measure("\n".join(lines[:n])), tokens=most)
         if count == len(lines):
             return outcome
         told = f"[lines 1-{count} of {len(lines):,}; continue with offset={count + 1}]"
-        return said("\n".join([*lines[:count], told]), changes=outcome.changes)
+        return text_outcome("\n".join([*lines[:count], told]), changes=outcome.changes)
 
 
 def _headings(asked: str) -> tuple[str, str]:
@@ -236,21 +245,21 @@ class Free(msgspec.Struct):
     """Arguments of any shape."""
 
 
-def _touches_nothing(args: Free, here: Here) -> tuple[Access, ...]:
+def _touches_nothing(args: Free, here: CallLocation) -> tuple[Access, ...]:
     return ()
 
 
 class Nobody:
     """There is no one to ask."""
 
-    async def decide(self, question: Question) -> Answer:
-        return Answer(allow=True)
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
+        return PersonAnswer(allow=True)
 
 
 class NoWeb:
     """There is no network."""
 
-    async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
+    async def fetch(self, url: str, *, limit: int, timeout: float) -> WebPage:
         raise OSError("there is no network here")
 
 
@@ -269,7 +278,9 @@ def replay(
     steps: list[Step], folder: Path, *, setting: Setting, watcher: Watcher
 ) -> tuple[Player, str]:
     """Play all steps; returns the player, and why it ended early if it did."""
-    given = [(c, s.results[c.id]) for s in steps for c in calls(s.content) if c.id in s.results]
+    given = [
+        (c, s.results[c.id]) for s in steps for c in extract_calls(s.content) if c.id in s.results
+    ]
     tree = Tree(folder.with_name(f"{folder.name}-files"), given)
     player = Player(steps, tree=tree, window=setting.window, watcher=watcher)
 
@@ -285,14 +296,14 @@ def replay(
     return player, anyio.run(main)
 
 
-def _card(setting: Setting) -> Model:
+def _card(setting: Setting) -> ModelCard:
     layers, window = setting.layers, setting.window
     limitless = not (layers.compact or layers.offload or layers.clear)
-    card = Model("bench", "recorded", "anthropic", price=PRICE, output=window // LONGEST)
+    card = ModelCard("bench", "recorded", "anthropic", price=PRICE, output=window // LONGEST)
     return msgspec.structs.replace(
         card,
         window=1 << 40 if limitless else window,
-        betas=(EDITS,) if setting.edits else (),
+        betas=(CONTEXT_EDITING_BETA,) if setting.edits else (),
     )
 
 
@@ -300,14 +311,14 @@ async def _play(player: Player, agent: Agent) -> str:
     while not player.done:
         before = player.at
         player.feed()
-        why = await turn(agent)
+        why = await run_turn(agent)
         if why not in ("end", "refusal") or player.at == before:
             return f"{why} at step {player.at}"
     return ""
 
 
 def _agent(player: Player, session: Session, folder: Path, *, setting: Setting) -> Agent:
-    names = {call.name for step in player.steps for call in calls(step.content)}
+    names = {call.name for step in player.steps for call in extract_calls(step.content)}
     tools: dict[str, AnyTool] = {name: _tool(name, player) for name in sorted(names)}
     specs = tuple(ToolSpec(name, name, '{"type":"object"}') for name in tools)
     session.append(Epoch(_card(setting), _head(), specs))
@@ -332,7 +343,7 @@ def _agent(player: Player, session: Session, folder: Path, *, setting: Setting) 
             Guard(mode="bypass", folders=(_workspace(setting.cwd),)), Nobody()
         ),
         context=AgentContext(setting.layers),
-        runtime=Runtime(clock=lambda: player.now),
+        runtime=AgentRuntime(clock=lambda: player.now),
     )
 
 
@@ -359,4 +370,4 @@ def _tool(name: str, player: Player) -> AnyTool:
 
 def _head() -> str:
     """A system text that is as large for the engine's own estimate as it is on the bill."""
-    return FILLER * (HEAD // estimate(FILLER))
+    return FILLER * (HEAD // estimate_tokens(FILLER))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from travois.engine.tool_definitions import SCHEMAS, named
+from travois.engine.tool_definitions import SCHEMAS_FILE, args_type_name
 from travois.providers.json_schema import schema
 from travois.tools.catalog import TOOLS
 from travois.tools.tool_search import CallArgs, SearchArgs
@@ -16,9 +16,9 @@ from travois.tools.tool_search import CallArgs, SearchArgs
 def made() -> bytes:
     """The schema of each struct by its name, a line for each."""
     shapes = (*(tool.args for tool in TOOLS), SearchArgs, CallArgs)
-    told = {named(args): schema(args) for args in shapes}
+    told = {args_type_name(args): schema(args) for args in shapes}
     return msgspec.json.format(msgspec.json.encode(told), indent=1) + b"\n"
 
 
 if __name__ == "__main__":
-    SCHEMAS.write_bytes(made())
+    SCHEMAS_FILE.write_bytes(made())

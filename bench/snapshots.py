@@ -67,10 +67,10 @@ class Session(Snapshots):
     """The snapshots of a session, as its tools ask for them."""
 
     async def edit(self, paths: list[str]) -> None:
-        await self.keep_files(paths, why="bench")
+        await self.snapshot_files(paths, why="bench")
 
     def command(self) -> None:
-        anyio.run(lambda: self.keep(why="bench"))
+        anyio.run(lambda: self.snapshot_workspace(why="bench"))
 
 
 def session(work: Path, home: Path) -> Session:

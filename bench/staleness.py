@@ -14,8 +14,8 @@ from pathlib import Path
 
 from bench.present import ERROR, FILE, NONE, STEP, TASK, Present, present
 from bench.steps import Step
-from travois.core.content import words
-from travois.ports.tool import Outcome
+from travois.core.content import extract_text
+from travois.ports.tool import ToolOutcome
 
 TASK_LINE = re.compile(
     r"^- \[((?:in[_ ]progress|pending|completed?|done|cancel+ed|deleted|skipped|blocked|open|closed))\]"
@@ -62,7 +62,7 @@ class Log:
         found = (at for line, (at, _) in self.now.commands.items() if name in line)
         return max(found, default=-1)
 
-    def ran(self, command: str) -> Outcome | None:
+    def ran(self, command: str) -> ToolOutcome | None:
         """What the command brought when it was run last; none if it ran beside others then."""
         found = [
             (at, outcome, parts)
@@ -74,7 +74,7 @@ class Log:
 
     def _has(self, at: int, text: str) -> bool:
         outcomes = self._steps[at].results.values()
-        return any(text in " ".join(words(one.content).split()) for one in outcomes)
+        return any(text in " ".join(extract_text(one.content).split()) for one in outcomes)
 
 
 def contradicted(text: str, log: Log, place: Callable[[str], Path]) -> list[str]:
@@ -121,7 +121,7 @@ def _checks(text: str, log: Log) -> Iterator[str]:
         ran = log.ran(command)
         if ran is None:
             continue
-        passed = not ran.error and not FAILURE.search(words(ran.content))
+        passed = not ran.error and not FAILURE.search(extract_text(ran.content))
         if (outcome == "passed" and ran.error) or (outcome == "failed" and passed):
             yield f"check: {command!r} is said to have {outcome}, and has not"
 

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from bench.billing import tokens
-from travois.core.content import AnyBlock, Call, Opaque, Text, calls, words
-from travois.core.facts import Origin, User
-from travois.ports.tool import Outcome
+from travois.core.content import AnyBlock, Call, Opaque, Text, extract_calls, extract_text
+from travois.core.facts import MessageOrigin, User
+from travois.ports.tool import ToolOutcome
 
-ORIGINS: dict[str, Origin] = {"human": "human", "task": "task"}
+ORIGINS: dict[str, MessageOrigin] = {"human": "human", "task": "task"}
 BEGINS = "(The recorded session begins here.)"
 
 
@@ -25,12 +25,12 @@ class Step(msgspec.Struct):
     time: float
     said: tuple[User, ...]
     content: tuple[AnyBlock, ...]
-    results: dict[str, Outcome] = {}
+    results: dict[str, ToolOutcome] = {}
 
     @property
     def sizes(self) -> list[int]:
         """The tokens of the reply's blocks and of what its calls brought."""
-        given = [words(outcome.content) for outcome in self.results.values()]
+        given = [extract_text(outcome.content) for outcome in self.results.values()]
         return [tokens(text) for text in (*map(shown, self.content), *given)]
 
 
@@ -46,7 +46,7 @@ def script(messages: Sequence[dict[str, Any]], *, thinking: bool = False) -> lis
             content = (*thought, *_blocks(message["content"], thinking=thinking))
             spoken = any(not isinstance(block, Opaque) for block in content)
             thought = () if spoken else content  # it belongs to the reply that follows
-            if steps and spoken and not waiting and not calls(steps[-1].content):
+            if steps and spoken and not waiting and not extract_calls(steps[-1].content):
                 steps[-1].content += content
             elif spoken:
                 said = tuple(waiting) or (() if steps else (User((Text(BEGINS),), origin="note"),))
@@ -56,7 +56,7 @@ def script(messages: Sequence[dict[str, Any]], *, thinking: bool = False) -> lis
         for block in message["content"]:
             if block["type"] == "tool_result":
                 text = (Text(str(block["content"])),)
-                outcome = Outcome(text, error=bool(block.get("is_error")))
+                outcome = ToolOutcome(text, error=bool(block.get("is_error")))
                 steps[-1].results[block["tool_use_id"]] = outcome
             elif block["type"] == "text" and block["text"].strip():
                 origin = ORIGINS.get(message["origin"], "note")
@@ -96,4 +96,4 @@ def shown(block: AnyBlock) -> str:
     """What a block of a reply shows of itself."""
     if isinstance(block, Opaque):
         return block.text
-    return f"{block.name} {block.args}" if isinstance(block, Call) else words((block,))
+    return f"{block.name} {block.args}" if isinstance(block, Call) else extract_text((block,))

@@ -28,14 +28,14 @@ from bench.contents import KINDS, RUNS, made
 from travois.compat.sessions import traj
 from travois.core.tokens import (
     BYTES_PER_TOKEN,
-    PER_CALL,
-    PER_LINE,
-    PER_MIX,
-    PER_NUMBER,
-    PER_RESULT,
-    WEIGHTS,
-    estimate,
-    shapes,
+    SHAPE_WEIGHTS,
+    TOKENS_PER_CALL,
+    TOKENS_PER_LINE,
+    TOKENS_PER_MIX,
+    TOKENS_PER_NUMBER,
+    TOKENS_PER_RESULT,
+    count_shapes,
+    estimate_tokens,
 )
 
 LEAST = 50
@@ -71,7 +71,9 @@ Guess = Callable[[Step], float]
 GUESSES: dict[str, Guess] = {
     "bytes/4": lambda step: step.bytes / 4,
     "bytes/3.03 + 77 per call": lambda step: step.bytes / BYTES_PER_TOKEN + 77 * step.calls,
-    "travois": lambda step: sum(map(estimate, step.texts)) + (PER_CALL + PER_RESULT) * step.calls,
+    "travois": lambda step: (
+        sum(map(estimate_tokens, step.texts)) + (TOKENS_PER_CALL + TOKENS_PER_RESULT) * step.calls
+    ),
 }
 
 
@@ -117,7 +119,7 @@ def judge_made(modules: str, *, keep: bool) -> None:
     rows: dict[str, dict[str, int]] = {}
     for index, (kind, text) in enumerate(texts.items()):
         rows[kind] = {name: row[index] for name, row in counts.items()}
-        shares = (estimate(text) * JUDGES[name] / n for name, n in rows[kind].items())
+        shares = (estimate_tokens(text) * JUDGES[name] / n for name, n in rows[kind].items())
         print(f"{kind:26} {len(text.encode()):7} " + " ".join(f"{share:7.2f}" for share in shares))
         rows[kind]["crc32"] = crc32(text.encode())
     if keep:
@@ -136,7 +138,7 @@ def judge_recorded(files: list[Path], modules: str) -> None:
     print(f"\n{'recorded':16} blocks" + "".join(f"  {n:>8}: all   p1  p50  p99" for n in counts))
     start = 0
     for kind, texts in kinds.items():
-        guesses, line = list(map(estimate, texts)), f"{kind:16} {len(texts):6}"
+        guesses, line = list(map(estimate_tokens, texts)), f"{kind:16} {len(texts):6}"
         for name, row in counts.items():
             told = row[start : start + len(texts)]
             shares = [JUDGES[name] * g / n for g, n in zip(guesses, told, strict=True)]
@@ -203,23 +205,23 @@ def report(family: str, name: str, pairs: list[tuple[float, int]]) -> None:
 
 def learned(held: list[Step]) -> Iterator[tuple[float, int]]:
     """Each step, with the ratio that the steps before it in the same session have shown."""
-    from travois.core.tokens import BELIEVED, PRIOR, STEPS, family
+    from travois.core.tokens import MAX_RATIO_STEPS, PLAUSIBLE_RATIOS, PRIOR_TOKENS, family_ratio
 
-    usual = {"claude-5": family("claude-opus-5"), "openai": family("gpt-5")}
+    usual = {"claude-5": family_ratio("claude-opus-5"), "openai": family_ratio("gpt-5")}
     session, past = "", list[tuple[float, int]]()
     for step in held:
-        past = past[-STEPS:] if step.session == session else []
+        past = past[-MAX_RATIO_STEPS:] if step.session == session else []
         session, guess = step.session, GUESSES["travois"](step)
-        sound = [(g, c) for g, c in past if BELIEVED[0] * g <= c <= BELIEVED[1] * g]
-        measured = PRIOR * usual.get(step.family, 1.0) + sum(c for _, c in sound)
-        yield guess * measured / (PRIOR + sum(g for g, _ in sound)), step.counted
+        sound = [(g, c) for g, c in past if PLAUSIBLE_RATIOS[0] * g <= c <= PLAUSIBLE_RATIOS[1] * g]
+        measured = PRIOR_TOKENS * usual.get(step.family, 1.0) + sum(c for _, c in sound)
+        yield guess * measured / (PRIOR_TOKENS + sum(g for g, _ in sound)), step.counted
         past.append((guess, step.counted))
 
 
 def speed(texts: list[str]) -> None:
     size, begun = sum(len(text.encode(errors="replace")) for text in texts), process_time()
     for text in texts:
-        estimate(text)
+        estimate_tokens(text)
     print(f"{size / 1e6 / (process_time() - begun):.0f} MB per second of one processor")
 
 
@@ -277,8 +279,13 @@ def refit(sample: list[Step]) -> None:
     names = [shape.decode() for shape in FITTED] + ["mixed", "number", "line", "per call"]
     one = [step for step in sample if half(step.session) == "a"]
     print("  ".join(f"{n!r}: {c:.3f}" for n, c in zip(names, fit(one), strict=True)))
-    present = [WEIGHTS[shape] for shape in FITTED]
-    present += [PER_MIX, PER_NUMBER, PER_LINE, PER_CALL + PER_RESULT]
+    present = [SHAPE_WEIGHTS[shape] for shape in FITTED]
+    present += [
+        TOKENS_PER_MIX,
+        TOKENS_PER_NUMBER,
+        TOKENS_PER_LINE,
+        TOKENS_PER_CALL + TOKENS_PER_RESULT,
+    ]
     for source in sorted({step.source for step in sample}):
         without = [step for step in sample if step.source != source]
         held = [step for step in sample if step.source == source]
@@ -312,9 +319,9 @@ def fit(sample: list[Step]) -> list[float]:
 
 def _features(step: Step) -> tuple[tuple[float, ...], float]:
     """What is fitted, and the tokens of all that is not."""
-    totals = [sum(counts) for counts in zip(*map(shapes, step.texts), strict=True)]
-    counts = dict(zip(WEIGHTS, totals[:-4], strict=True))
-    rest = sum(n * WEIGHTS[shape] for shape, n in counts.items() if shape not in FITTED)
+    totals = [sum(counts) for counts in zip(*map(count_shapes, step.texts), strict=True)]
+    counts = dict(zip(SHAPE_WEIGHTS, totals[:-4], strict=True))
+    rest = sum(n * SHAPE_WEIGHTS[shape] for shape, n in counts.items() if shape not in FITTED)
     fitted = (*(counts[shape] for shape in FITTED), *totals[-4:-1], float(step.calls))
     return fitted, rest + totals[-1]
 

@@ -16,7 +16,7 @@ from time import perf_counter, process_time
 import anyio
 
 from bench.loopback import sse
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.providers.catalog import Endpoint
 from travois.providers.client import HttpModel
 from travois.providers.http.client import Direct, Transport
@@ -26,7 +26,7 @@ from travois.providers.stream_reader import reader
 ROUNDS = 7
 REQUESTS = 100
 EVENTS = 10_000
-CARD = Model(provider="bench", id="m", protocol="anthropic")
+CARD = ModelCard(provider="bench", id="m", protocol="anthropic")
 SERVER = """
 import socket, sys, time
 listener = socket.create_server(("127.0.0.1", 0))

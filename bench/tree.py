@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 
 from travois.context.ledger.extractors import Act, decoded, is_list, is_object, kind_of
-from travois.core.content import Call, words
+from travois.core.content import Call, extract_text
 from travois.core.facts import Changed
 from travois.files.disk import DiskFiles
 from travois.permissions.resolve_paths import real
-from travois.ports.tool import Outcome
-from travois.ports.world import Stat, digest
+from travois.ports.tool import ToolOutcome
+from travois.ports.world import FileStat, content_digest
 
 NUMBERED = re.compile(r"^\s*(\d+)(?:\u2192|\t)(.*)$")
 UNKNOWN = "(a line that the recording never showed)"
@@ -41,7 +41,7 @@ class Shown(msgspec.Struct, frozen=True):
         return self.text is not None or bool(self.edits)
 
 
-def shown(call: Call, outcome: Outcome) -> Shown | None:
+def shown(call: Call, outcome: ToolOutcome) -> Shown | None:
     """What a recorded call tells of a file; none if it failed or was about none."""
     args = decoded(call.args)
     kind = kind_of(call.name, args)
@@ -54,7 +54,7 @@ def shown(call: Call, outcome: Outcome) -> Shown | None:
     if kind == "edit":
         found = tuple(_edits(args))
         return Shown(path, edits=found) if found else None
-    lines = dict(_numbered(words(outcome.content))) if kind == "read" else {}
+    lines = dict(_numbered(extract_text(outcome.content))) if kind == "read" else {}
     return Shown(path, lines=lines) if lines else None
 
 
@@ -131,7 +131,7 @@ def _overlaid(text: str, lines: dict[int, str]) -> str:
 class Tree:
     """The scratch folder: each file is brought to the version that a call left when it is run."""
 
-    def __init__(self, root: Path, asked: Iterable[tuple[Call, Outcome]]) -> None:
+    def __init__(self, root: Path, asked: Iterable[tuple[Call, ToolOutcome]]) -> None:
         self._root = root
         told = {call.id: found for call, outcome in asked if (found := shown(call, outcome))}
         versions: dict[str, Versions] = {}
@@ -154,7 +154,7 @@ class Tree:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
         known = not told.edits or f"{SEEN}{told.path}" in state
-        return (Changed(f"{SEEN}{told.path}", digest(data)),) if known else ()
+        return (Changed(f"{SEEN}{told.path}", content_digest(data)),) if known else ()
 
     def place(self, path: str) -> Path:
         """Where a recorded path lies in the scratch folder."""
@@ -168,7 +168,7 @@ class TreeFiles(DiskFiles):
         super().__init__()
         self._tree = tree
 
-    async def stat(self, path: str) -> Stat | None:
+    async def stat(self, path: str) -> FileStat | None:
         """What the recorded path is in the scratch folder."""
         return await super().stat(str(self._tree.place(path)))
 
@@ -176,6 +176,6 @@ class TreeFiles(DiskFiles):
         """Bytes of the recorded file."""
         return await super().read(str(self._tree.place(path)), offset=offset, limit=limit)
 
-    async def modified(self, paths: Sequence[str]) -> list[int]:
+    async def modified_times(self, paths: Sequence[str]) -> list[int]:
         """When each of these was changed last."""
-        return await super().modified([str(self._tree.place(path)) for path in paths])
+        return await super().modified_times([str(self._tree.place(path)) for path in paths])

@@ -41,8 +41,8 @@ from msgspec.structs import replace
 from bench.asks import Recorder, make_agent
 from travois.core.content import Call
 from travois.engine.agent import Agent
-from travois.engine.permission_gate import Ready, Ruling, decide
-from travois.engine.tool_calls import understand
+from travois.engine.permission_gate import CallDecision, ParsedCall, decide_call
+from travois.engine.tool_calls import parse_call
 from travois.permissions.decide import Guard, Mode
 from travois.permissions.git_config import settle
 from travois.permissions.protected_paths import personal, protected
@@ -217,16 +217,16 @@ def make_session(stage: Stage, mode: str) -> Agent:
     return make_agent(root, guard, bounds, person=Recorder("once"), blobs=stage.place / "blobs")
 
 
-async def rule_on(agent: Agent, command: str) -> Ruling | None:
+async def rule_on(agent: Agent, command: str) -> CallDecision | None:
     """Return how a command is ruled on if it may run; none if it is denied, or no command."""
-    ready = understand(agent, Call("c", "Bash", json.dumps({"command": command})))
-    if not isinstance(ready, Ready):
+    ready = parse_call(agent, Call("c", "Bash", json.dumps({"command": command})))
+    if not isinstance(ready, ParsedCall):
         return None
-    ruling = await decide(agent, ready)
+    ruling = await decide_call(agent, ready)
     return None if ruling.decided.verdict == "deny" else ruling
 
 
-def find_hole(agent: Agent, ruling: Ruling) -> str:
+def find_hole(agent: Agent, ruling: CallDecision) -> str:
     """Return what the sandbox of a command leaves open that it must not; empty if nothing."""
     cage, bounds = ruling.cage, agent.permissions.sandbox
     if cage is None or bounds is None:
@@ -246,9 +246,9 @@ def find_hole(agent: Agent, ruling: Ruling) -> str:
 
 def score(
     rows: Sequence[Row], agent: Agent, mode: str
-) -> tuple[list[Found], list[tuple[Row, Ruling]]]:
+) -> tuple[list[Found], list[tuple[Row, CallDecision]]]:
     """Return the silent allows of a mode, and all that runs unasked in it."""
-    silent, ran = list[Found](), list[tuple[Row, Ruling]]()
+    silent, ran = list[Found](), list[tuple[Row, CallDecision]]()
     for row in rows:
         ruling = anyio.run(rule_on, agent, row.command)
         if ruling is None:
@@ -261,7 +261,7 @@ def score(
 
 
 def execute(
-    ran: Sequence[tuple[Row, Ruling]], stage: Stage, mode: str, *, walls: Walls
+    ran: Sequence[tuple[Row, CallDecision]], stage: Stage, mode: str, *, walls: Walls
 ) -> list[Found]:
     """Run commands in the sandbox that they were given, and return those that left a trace."""
     found: list[Found] = []
@@ -277,7 +277,7 @@ def execute(
     return found
 
 
-async def _run(ruling: Ruling, line: str, stage: Stage, walls: Walls) -> None:
+async def _run(ruling: CallDecision, line: str, stage: Stage, walls: Walls) -> None:
     assert ruling.cage is not None, "a command without a sandbox is not executed"
     shell = ("/bin/bash", "-c", f"{LIMITS}\n{line}")
     cage = replace(ruling.cage, network="off")
@@ -286,7 +286,7 @@ async def _run(ruling: Ruling, line: str, stage: Stage, walls: Walls) -> None:
         await processes.run(Command(shell, str(stage.root), cage=cage), timeout=SECONDS)
     finally:
         await processes.aclose()
-    processes.notices()
+    processes.take_notices()
 
 
 def measure(rows: Sequence[Row], mode: str, *, executed: int, seed: int = 1) -> dict[str, Any]:

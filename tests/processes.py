@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from travois.ports.world import Completed
+from travois.ports.world import ProcessResult
 
 COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0\\n' ' \\n' | grep -o 'sleep {}' | wc -l"
 """Counts in a shell, behind walls too, the processes that sleep for `{}` seconds."""
@@ -29,14 +29,16 @@ class Process(NamedTuple):
 
 
 async def run_past_timeout(
-    run: Callable[[float], Awaitable[Completed]], *, said: bytes
-) -> Completed:
+    run: Callable[[float], Awaitable[ProcessResult]], *, said: bytes
+) -> ProcessResult:
     """Run a command that never ends until it has `said` something before its timeout."""
     for timeout in TIMEOUTS:
         done = await run(timeout)
-        if said in done.output.joined():
+        if said in done.output.head_and_tail():
             return done
-    raise AssertionError(f"{said!r} was not said in {TIMEOUTS[-1]} s: {done.output.joined()!r}")
+    raise AssertionError(
+        f"{said!r} was not said in {TIMEOUTS[-1]} s: {done.output.head_and_tail()!r}"
+    )
 
 
 def children(parent: int) -> list[Process]:

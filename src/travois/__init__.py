@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from travois.sdk import Session
 
 __all__ = ["Listener", "Options", "Session", "Tool", "__version__"]
-WHERE = {
+PUBLIC_MODULES = {
     "Listener": "travois.hooks.config",
     "Options": "travois.compose.options",
     "Session": "travois.sdk",
@@ -20,8 +20,8 @@ WHERE = {
 
 def __getattr__(name: str) -> object:
     """Load the library only where it is used: `travois --version` should not pay for it."""
-    if name not in WHERE:
+    if name not in PUBLIC_MODULES:
         raise AttributeError(name)
     from importlib import import_module
 
-    return getattr(import_module(WHERE[name]), name)
+    return getattr(import_module(PUBLIC_MODULES[name]), name)

@@ -13,12 +13,12 @@ YOUNG = 20_000
 def main() -> int:
     """Start; `--version` imports nothing."""
     try:
-        return _start()
+        return _run_program()
     except KeyboardInterrupt:
         return 130
 
 
-def _start() -> int:
+def _run_program() -> int:
     _open_streams()
     if sys.argv[1:] in (["--version"], ["-v"]):
         from travois.version import __version__

@@ -20,23 +20,29 @@ from msgspec.structs import replace
 
 from travois.compose import hooks
 from travois.compose.options import Options
-from travois.compose.session import Crew, Guests, gather, prepare
-from travois.core.content import Shown, Text, words
-from travois.core.errors import Fault
+from travois.compose.session import HostExtensions, SessionRuntime, compose_session, load_workspace
+from travois.core.content import Text, TextOrMedia, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Failed, User
 from travois.core.models import Effort
-from travois.core.models import Model as Card
-from travois.core.tokens import context_tokens, fact_tokens, head_tokens, ratio, stop_at
+from travois.core.models import ModelCard as Card
+from travois.core.tokens import (
+    context_tokens,
+    fact_tokens,
+    head_tokens,
+    stop_threshold,
+    token_ratio,
+)
 from travois.core.view import View
-from travois.engine.background_jobs import report_left, wait_for_news
-from travois.engine.loop import turn
-from travois.engine.mentions import mentioned
-from travois.engine.permission_modes import enter
+from travois.engine.background_jobs import report_left_jobs, wait_for_news
+from travois.engine.loop import run_turn
+from travois.engine.mentions import read_mentions
+from travois.engine.permission_modes import enter_mode
 from travois.hooks.config import Listener
 from travois.memory.extraction import settled
 from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.ports.tool import AnyTool
-from travois.ports.world import Event, Model, Person
+from travois.ports.world import Event, ModelClient, Person
 from travois.providers.options import LEVELS
 from travois.telemetry import MISSING as TELEMETRY_MISSING
 from travois.telemetry import Wish
@@ -45,9 +51,9 @@ from travois.telemetry import installed as telemetry_installed
 if TYPE_CHECKING:
     from travois.context.compaction.cut import Cut
 
-LEAVING = 5.0
+EXTRACTION_WAIT_SECONDS = 5.0
 """The seconds to wait for memory extraction when the session is left."""
-SUMMARY = 8
+SUMMARY_WINDOW_SHARE = 8
 """The part of a window that what was established before a prompt may need beside it."""
 
 
@@ -58,7 +64,7 @@ class Session:
         self,
         options: Options | None = None,
         *,
-        model: str | Model = "",
+        model: str | ModelClient = "",
         person: Person | None = None,
         tools: tuple[AnyTool, ...] = (),
         listeners: tuple[Listener, ...] = (),
@@ -69,18 +75,18 @@ class Session:
             chosen = replace(chosen, model=model)
         self._options = chosen
         self._model = None if isinstance(model, str) else model
-        self._guests = Guests(person, tools, listeners)
+        self._guests = HostExtensions(person, tools, listeners)
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
-        self._crew: Crew | None = None
+        self._crew: SessionRuntime | None = None
         self._scope: anyio.CancelScope | None = None
-        self.leaving: hooks.Leaving = "other"
+        self.leaving: hooks.LeaveReason = "other"
         """The reason for which the block will be left."""
         self.parting: tuple[str, ...] = ()
         """Notices for the user after the block is left."""
 
     @property
-    def crew(self) -> Crew:
+    def crew(self) -> SessionRuntime:
         """The agent and the services that the session runs on."""
         assert self._crew is not None, "use `async with Session(...)`"
         return self._crew
@@ -104,18 +110,18 @@ class Session:
         return await wait_for_news(self.crew.agent, patience=patience)
 
     async def __aenter__(self) -> Session:
-        crew = await gather(self._options, model=self._model, guests=self._guests)
+        crew = await compose_session(self._options, model=self._model, guests=self._guests)
         self._crew = crew
         async with AsyncExitStack() as stack:
             stack.push_async_callback(crew.aclose)
             if crew.telemetry is not None:
-                await self._observe(crew, crew.telemetry, stack)
-            crew.notices += await hooks.begin(crew.agent, self._options)
-            stack.push_async_callback(self._part)
+                await self._start_telemetry(crew, crew.telemetry, stack)
+            crew.notices += await hooks.fire_session_start(crew.agent, self._options)
+            stack.push_async_callback(self._fire_end_hooks)
             self._group = await stack.enter_async_context(anyio.create_task_group())
-            crew.agent.runtime.background = self._beside
+            crew.agent.runtime.background = self._run_in_background
             if crew.agent.hooks.active is not None and crew.agent.hooks.active.watched:
-                self._group.start_soon(hooks.watch, crew.agent)
+                self._group.start_soon(hooks.watch_hook_files, crew.agent)
             for link in crew.loan.links:
                 self._group.start_soon(link.keep)
             if crew.office is not None and crew.office.listens:
@@ -123,8 +129,8 @@ class Session:
             if crew.nights is not None:
                 from travois.compose import dreaming
 
-                crew.notices += dreaming.morning(crew.nights, crew.agent)
-                self._group.start_soon(dreaming.watch, crew.nights, crew.agent)
+                crew.notices += dreaming.report_finished_dreams(crew.nights, crew.agent)
+                self._group.start_soon(dreaming.dream_when_due, crew.nights, crew.agent)
             self._stack = stack.pop_all()
         return self
 
@@ -136,13 +142,13 @@ class Session:
     ) -> bool | None:
         if self._group is not None:
             if kind is None and self.leaving != "other":
-                await settled(self.crew.agent, patience=LEAVING)
+                await settled(self.crew.agent, patience=EXTRACTION_WAIT_SECONDS)
             self._group.cancel_scope.cancel()
         handled = await self._stack.__aexit__(kind, error, trace)
-        self.parting += self.crew.agent.world.processes.notices()
+        self.parting += self.crew.agent.world.processes.take_notices()
         return handled
 
-    async def run(self, prompt: str | tuple[Shown, ...] = ()) -> AsyncGenerator[Event]:
+    async def run(self, prompt: str | tuple[TextOrMedia, ...] = ()) -> AsyncGenerator[Event]:
         """Run one turn; closing the iterator stops it and answers every open call.
 
         Without a prompt it is about what came in since the last one, such as mail.
@@ -151,14 +157,14 @@ class Session:
         content = (Text(prompt),) if isinstance(prompt, str) else prompt
         agent = self.crew.agent
         if content:
-            _fits(agent.session.view, User(content), self.crew.model)
-            agent.turn.inbox.extend(await mentioned(agent, typed(content)))
+            _check_prompt_fits(agent.session.view, User(content), self.crew.model)
+            agent.turn.inbox.extend(await read_mentions(agent, typed_text(content)))
             agent.turn.inbox.append(User(content))
         done = anyio.Event()
         with agent.session.watch() as events:
-            self._group.start_soon(self._turn, done)
+            self._group.start_soon(self._run_turn, done)
             try:
-                while not _ends(event := await events.receive()):
+                while not _is_turn_end(event := await events.receive()):
                     yield event
                 yield event
             finally:
@@ -166,12 +172,12 @@ class Session:
                 with anyio.CancelScope(shield=True):
                     await done.wait()
 
-    async def ask(self, prompt: str | tuple[Shown, ...]) -> str:
+    async def ask(self, prompt: str | tuple[TextOrMedia, ...]) -> str:
         """Run one turn and return the model's last words."""
         text = ""
         async for event in self.run(prompt):
             if isinstance(event, Entry) and isinstance(event.fact, Assistant):
-                text = words(event.fact.content)
+                text = extract_text(event.fact.content)
         return text
 
     async def compact(self, focus: str = "", *, first: int = 0, last: int = 0) -> Compacted:
@@ -182,8 +188,8 @@ class Session:
         from travois.context.compaction.compact import compact
 
         agent = self.crew.agent
-        self._idle()
-        part = self._chosen(first, last)
+        self._require_idle()
+        part = self._select_cut(first, last)
         try:
             with anyio.CancelScope() as self._scope:
                 fact = await compact(agent, trigger="manual", focus=focus, part=part)
@@ -193,32 +199,32 @@ class Session:
             self._scope = None
         failed = agent.session.last.fact if agent.session.last else None
         why = failed.message if isinstance(failed, Failed) else "it was stopped"
-        raise Fault("The conversation was not compacted", why=why, code=1)
+        raise UserError("The conversation was not compacted", why=why, code=1)
 
     def switch(self, model: str) -> None:
         """Switch to another model; raises `UserError`, and changes nothing, if that fails."""
-        self._idle()
-        self.crew.change(model)
+        self._require_idle()
+        self.crew.change_model(model)
 
     async def switch_with_summary(self, model: str) -> None:
         """Switch to another model; the current one summarises what does not fit."""
-        self._idle()
+        self._require_idle()
         try:
             with anyio.CancelScope() as self._scope:
-                await self.crew.change_with_summary(model)
+                await self.crew.change_model_with_summary(model)
         finally:
             self._scope = None
 
     def exert(self, effort: str) -> None:
         """Change the model's effort; an empty word leaves it to the model."""
-        self._idle()
+        self._require_idle()
         levels: dict[str, Effort] = {"": "", **{level: level for level in LEVELS}}
         if effort not in levels:
-            raise Fault(f"Unknown effort {effort!r}", fix=f"Choose: {', '.join(LEVELS)}.")
-        most = prepare(self._options)[1].settings.max_effort_level
+            raise UserError(f"Unknown effort {effort!r}", fix=f"Choose: {', '.join(LEVELS)}.")
+        most = load_workspace(self._options)[1].settings.max_effort_level
         if effort and most and LEVELS.index(levels[effort]) > LEVELS.index(most):
-            raise Fault(f"The effort cannot be {effort}", why=f"maxEffortLevel is {most}")
-        self.crew.exert(levels[effort])
+            raise UserError(f"The effort cannot be {effort}", why=f"maxEffortLevel is {most}")
+        self.crew.set_effort(levels[effort])
 
     def enter(self, mode: str) -> None:
         """Switch the permission mode; bypass only if the session began with it."""
@@ -230,14 +236,16 @@ class Session:
             why = "the settings disable it" if found in guard.barred else why
             why = why if found else "there is no such mode"
             fix = f"Choose one of: {', '.join(one for one in MODES if one != 'bypass')}."
-            raise Fault(f"Cannot switch to mode {mode}", why=why, fix=fix)
-        enter(self.crew.agent, found)
+            raise UserError(f"Cannot switch to mode {mode}", why=why, fix=fix)
+        enter_mode(self.crew.agent, found)
 
-    def _idle(self) -> None:
+    def _require_idle(self) -> None:
         if self.running:
-            raise Fault("A turn is running", fix="Wait for it to end or stop it, then try again.")
+            raise UserError(
+                "A turn is running", fix="Wait for it to end or stop it, then try again."
+            )
 
-    def _chosen(self, first: int, last: int) -> Cut | None:
+    def _select_cut(self, first: int, last: int) -> Cut | None:
         if not first and not last:
             return None
         from travois.context.compaction.cut import starting, up_to
@@ -246,73 +254,77 @@ class Session:
         part = starting(view, first) if first else up_to(view, last)
         if part is None:
             fix = "`travois context --all` shows the number of each message."
-            raise Fault(
+            raise UserError(
                 f"There are no messages {'from' if first else 'up to'} {first or last}", fix=fix
             )
         return part
 
-    def _beside(self, job: Callable[[], Awaitable[None]]) -> None:
+    def _run_in_background(self, job: Callable[[], Awaitable[None]]) -> None:
         """Run a job beside the conversation, at most until the session is left."""
 
-        async def run() -> None:
+        async def run_job() -> None:
             await job()
 
         assert self._group is not None
-        self._group.start_soon(run)
+        self._group.start_soon(run_job)
 
-    async def _part(self) -> None:
+    async def _fire_end_hooks(self) -> None:
         """Fire the end hooks when the session is left."""
-        self.parting = await hooks.end(self.crew.agent, self.leaving)
+        self.parting = await hooks.fire_session_end(self.crew.agent, self.leaving)
         if self.crew.agent.session.jobs:
-            self.parting += report_left(self.crew.agent)
+            self.parting += report_left_jobs(self.crew.agent)
 
-    async def _observe(self, crew: Crew, wish: Wish, stack: AsyncExitStack) -> None:
+    async def _start_telemetry(
+        self, crew: SessionRuntime, wish: Wish, stack: AsyncExitStack
+    ) -> None:
         """Send telemetry to a collector from here on."""
         if not telemetry_installed():
             crew.notices += (TELEMETRY_MISSING,)
             return
         from travois.telemetry.otel import observed
 
-        def tell(why: str) -> None:
+        def add_parting_notice(why: str) -> None:
             self.parting += (why,)
 
-        await stack.enter_async_context(observed(crew.agent, crew.id, wish, tell=tell))
+        await stack.enter_async_context(
+            observed(crew.agent, crew.id, wish, tell=add_parting_notice)
+        )
 
     def stop(self) -> None:
         """Stop the running turn, if there is one."""
         if self._scope is not None:
             self._scope.cancel()
 
-    async def _turn(self, done: anyio.Event) -> None:
+    async def _run_turn(self, done: anyio.Event) -> None:
         try:
             with anyio.CancelScope() as self._scope:
-                await turn(self.crew.agent)
+                await run_turn(self.crew.agent)
         finally:
             self._scope = None
             done.set()
 
 
-def typed(content: tuple[Shown, ...]) -> str:
+def typed_text(content: tuple[TextOrMedia, ...]) -> str:
     """Return the words that a person typed themselves, without attached texts."""
     texts = [block.text for block in content if isinstance(block, Text)]
     return texts[-1] if texts else ""
 
 
-def _ends(event: Event) -> bool:
+def _is_turn_end(event: Event) -> bool:
     return isinstance(event, Entry) and isinstance(event.fact, Ended)
 
 
-def _fits(view: View, said: User, model: Card) -> None:
+def _check_prompt_fits(view: View, said: User, model: Card) -> None:
     """Refuse a prompt that no request could hold, before it becomes part of the session.
 
     All that was said before can give way to it but the head and a summary.
     """
     fixed = head_tokens(view.epoch) if view.epoch else 0
-    least = round(fixed * ratio(view)) + model.window // SUMMARY
-    size = round(fact_tokens(said) * ratio(view))
-    room = stop_at(model) - min(context_tokens(view), least)
+    least = round(fixed * token_ratio(view)) + model.window // SUMMARY_WINDOW_SHARE
+    size = round(fact_tokens(said) * token_ratio(view))
+    room = stop_threshold(model) - min(context_tokens(view), least)
     if size > room:
-        raise Fault(
+        raise UserError(
             "The prompt does not fit into the context window",
             why=f"it is about {size:,} tokens, and {max(room, 0):,} of {model.window:,} are free",
             fix="Save it to a file and ask the model to read that file.",

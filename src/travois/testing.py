@@ -27,7 +27,7 @@ from travois.providers.replies import (
 )
 from travois.providers.request import Request
 
-Line = Reply | Problem | Callable[[Request], "Reply | Problem"]
+ScriptLine = Reply | Problem | Callable[[Request], "Reply | Problem"]
 
 
 def say(text: str, *, usage: Usage | None = None) -> Reply:
@@ -50,7 +50,9 @@ def calls(*wanted: tuple[str, dict[str, object]], text: str = "") -> Reply:
 class Scripted:
     """A model that gives its replies in order, the last one repeatedly."""
 
-    def __init__(self, *lines: Line, judge: Callable[[bytes], list[str]] | None = None) -> None:
+    def __init__(
+        self, *lines: ScriptLine, judge: Callable[[bytes], list[str]] | None = None
+    ) -> None:
         self.requests: list[Request] = []
         self._lines = lines
         self._judge = judge
@@ -66,28 +68,28 @@ class Scripted:
         said = line if isinstance(line, Reply | Problem) else line(request)
         if isinstance(said, Problem):
             raise said
-        async with aclosing(_told(said, len(self.requests))) as stream:
+        async with aclosing(_stream_slowly(said, len(self.requests))) as stream:
             yield stream
 
 
-async def _told(reply: Reply, number: int) -> AsyncGenerator[StreamDelta | Reply]:
+async def _stream_slowly(reply: Reply, number: int) -> AsyncGenerator[StreamDelta | Reply]:
     """Yield events with a pause before each, so that a turn can be stopped there."""
-    for event in _events(reply, number):
+    for event in _stream_events(reply, number):
         await anyio.lowlevel.checkpoint()
         yield event
 
 
-def _events(reply: Reply, number: int) -> Iterator[StreamDelta | Reply]:
+def _stream_events(reply: Reply, number: int) -> Iterator[StreamDelta | Reply]:
     yield Began(reply.id or f"msg_{number}", reply.model or "scripted")
     for index, block in enumerate(reply.content):
-        kind, text = _shown(block)
+        kind, text = _kind_and_text(block)
         yield BlockBegan(index, kind, *((block.id, block.name) if isinstance(block, Call) else ()))
         yield Grew(index, kind, text)
         yield BlockEnded(index)
     yield reply
 
 
-def _shown(block: AnyBlock) -> tuple[BlockKind, str]:
+def _kind_and_text(block: AnyBlock) -> tuple[BlockKind, str]:
     match block:
         case Text():
             return "text", block.text

@@ -9,7 +9,7 @@ import pytest
 
 from travois.agents.agent_files import kinds, narrowed, wishes
 from travois.agents.types import BACKGROUND, PERSONAL, Kind, usable
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.permissions.decide import MODES, Mode
 from travois.sessions.home import Home
 from travois.settings.trust import STRICT, digest
@@ -292,7 +292,7 @@ def test_agents_can_be_given_as_json(disk: Disk) -> None:
 
 @pytest.mark.parametrize("given", ["{", "[]", '{"a": 1}', '"\\ud800"'])
 def test_what_is_no_object_of_agents_is_a_fault(disk: Disk, given: str) -> None:
-    with pytest.raises(Fault, match=r"--agents (is not valid JSON|must be a JSON object)"):
+    with pytest.raises(UserError, match=r"--agents (is not valid JSON|must be a JSON object)"):
         disk.kinds(given=given)
 
 

@@ -114,7 +114,7 @@ def fill(options: Options, window: int, monkeypatch: pytest.MonkeyPatch) -> int:
     (folder / "big.txt").write_text("".join(line.format(n=n) for n in range(8_000)))
     for args in ("init -q", "add .", "-c user.name=a -c user.email=b commit -qm c"):
         subprocess.run(["git", "-C", str(folder), *args.split()], check=True)
-    monkeypatch.setattr(serving, "SCRIPTED", replace(serving.SCRIPTED, window=window))
+    monkeypatch.setattr(serving, "SCRIPTED_CARD", replace(serving.SCRIPTED_CARD, window=window))
     return window // 250
 
 
@@ -125,7 +125,7 @@ def run(options: Options, worker: Worker) -> list[Entry]:
     async def main(session: Session) -> None:
         assert await session.ask(PARENT_PROMPT) == "All done."
         assert session.crew.agent.team.children is not None
-        await session.crew.agent.team.children.news()  # of one in the background
+        await session.crew.agent.team.children.wait_for_news()  # of one in the background
         logs.append(own(session, "a1"))
 
     play(options, worker, main)

@@ -18,12 +18,12 @@ from travois.agents.mail_text import (
     ShutdownResponse,
     mail,
 )
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import User
 
 
 def shown(sender: str, text: str, **more: str) -> str:
-    return words(mail(sender, text, **more).content)
+    return extract_text(mail(sender, text, **more).content)
 
 
 def test_a_message_is_quoted_line_by_line_under_its_sender() -> None:

@@ -17,8 +17,8 @@ import pytest
 from tests.sessions.sample import opened
 from travois.agents import mailbox as mail
 from travois.agents.mailbox import Letter, Mailbox
-from travois.core.content import Text, words
-from travois.core.errors import Fault
+from travois.core.content import Text, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import User
 from travois.sessions.home import Home
 from travois.sessions.log_file import Log
@@ -110,7 +110,7 @@ def test_a_full_disk_leaves_no_half_a_letter(box: Mailbox, monkeypatch: pytest.M
         return plain(fd, data[: len(data) // 2])
 
     monkeypatch.setattr(os, "write", write)
-    with pytest.raises(Fault, match="disk is full"):
+    with pytest.raises(UserError, match="disk is full"):
         box.put("a", "two")
     monkeypatch.undo()
     third = box.put("a", "three")
@@ -118,7 +118,7 @@ def test_a_full_disk_leaves_no_half_a_letter(box: Mailbox, monkeypatch: pytest.M
 
 
 def test_a_letter_that_no_one_would_read_is_refused(box: Mailbox) -> None:
-    with pytest.raises(Fault, match="too long"):
+    with pytest.raises(UserError, match="too long"):
         box.put("a", "x" * (mail.LARGEST + 1))
     assert not box.folder.exists()
 
@@ -130,7 +130,7 @@ def test_a_name_in_a_team_belongs_to_one_session_at_a_time(tmp_path: Path) -> No
     home = Home(tmp_path).prepare()
     folder, leave = mail.join(home, "crew:ada")
     assert mail.locate(home, "crew:ada") == folder == tmp_path / "mail" / "crew" / "ada"
-    with pytest.raises(Fault, match="Another session already uses crew:ada"):
+    with pytest.raises(UserError, match="Another session already uses crew:ada"):
         mail.join(home, "crew:ada")
     leave()
     mail.join(home, "crew:ada")[1]()
@@ -149,12 +149,12 @@ def test_a_name_in_a_team_belongs_to_one_session_at_a_time(tmp_path: Path) -> No
     ],
 )
 def test_nobody_is_there_under_a_wrong_address(tmp_path: Path, to: str, words: str) -> None:
-    with pytest.raises(Fault, match=words):
+    with pytest.raises(UserError, match=words):
         mail.locate(Home(tmp_path).prepare(), to)
 
 
 def test_no_team_takes_the_name_of_all_sessions(tmp_path: Path) -> None:
-    with pytest.raises(Fault, match="A team cannot be called"):
+    with pytest.raises(UserError, match="A team cannot be called"):
         mail.join(Home(tmp_path).prepare(), "session:ada")
 
 
@@ -231,7 +231,9 @@ def received(folder: Path) -> dict[str, list[str]]:
     with Log.open(folder) as log:
         for entry in log.read():
             if isinstance(entry.fact, User):
-                found.setdefault(words(entry.fact.content).split()[0], []).append(entry.fact.mail)
+                found.setdefault(extract_text(entry.fact.content).split()[0], []).append(
+                    entry.fact.mail
+                )
         assert log.skipped == ()
     return found
 

@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from tests.engine import fakes
 from tests.tools.world import World
 from travois.agents.outbox import AgentOutbox
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
-from travois.engine.agent import Agent, Birth
+from travois.engine.agent import Agent, ParentLink
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse
-from travois.ports.agents import Order, Report
-from travois.ports.tool import Outcome, Refusal
+from travois.ports.agents import AgentOrder, AgentReport
+from travois.ports.tool import ToolError, ToolOutcome
 from travois.providers.json_schema import schema
 from travois.testing import call, say
 from travois.tools.agent import SEND_MESSAGE
@@ -42,21 +42,21 @@ class Crew:
         self.told.append((name, text, sender))
         return True
 
-    def reports(self) -> Mapping[str, Report]:
-        ended = {self._ended: Report(self._ended, "done", "")} if self._ended else {}
-        return ended | {id: Report(id, "running", "") for id in self._running}
+    def reports(self) -> Mapping[str, AgentReport]:
+        ended = {self._ended: AgentReport(self._ended, "done", "")} if self._ended else {}
+        return ended | {id: AgentReport(id, "running", "") for id in self._running}
 
-    async def start(self, order: Order) -> Report:
+    async def start(self, order: AgentOrder) -> AgentReport:
         raise AssertionError
 
-    async def resume(self, order: Order) -> Report:
+    async def resume(self, order: AgentOrder) -> AgentReport:
         self.told.append((order.resume, order.prompt, order.sender))
-        return Report(order.resume, "running", "")
+        return AgentReport(order.resume, "running", "")
 
     def find(self, name: str) -> str:
         return name if name in (*self._running, self._ended) else ""
 
-    async def stop(self, id: str) -> Report:
+    async def stop(self, id: str) -> AgentReport:
         raise AssertionError
 
     async def news(self) -> bool:
@@ -70,10 +70,10 @@ class Courier:
         self.carried: list[tuple[str, str, str]] = []
         self._team = team
 
-    def team(self) -> tuple[str, ...]:
+    def teammates(self) -> tuple[str, ...]:
         return self._team
 
-    async def carry(self, to: str, text: str, *, sender: str = "") -> str:
+    async def deliver(self, to: str, text: str, *, sender: str = "") -> str:
         self.carried.append((to, text, sender))
         return f"{to} was told."
 
@@ -86,17 +86,17 @@ def world(tmp_path: Path, **more: Any) -> World:
     return found
 
 
-def send(world: World, to: str, message: str = "", **more: Any) -> Outcome:
+def send(world: World, to: str, message: str = "", **more: Any) -> ToolOutcome:
     return world.run(SEND_MESSAGE, to=to, message=message, **more)
 
 
-BORN = Birth("a1", "general")
+BORN = ParentLink("a1", "general")
 
 
 def test_a_child_is_told_in_its_parent_s_name(tmp_path: Path) -> None:
     below = Crew("a1")
     outcome = send(world(tmp_path, agents=below), "a1", "look at b.py")
-    assert outcome == Outcome((Text("a1 will see it at the next step."),))
+    assert outcome == ToolOutcome((Text("a1 will see it at the next step."),))
     assert below.told == [("a1", "look at b.py", "parent")]
 
 
@@ -112,7 +112,7 @@ def test_parent_and_siblings_are_told_in_the_child_s_own_name(tmp_path: Path) ->
 @pytest.mark.parametrize("to", ["nobody", "a1", "crew:ada", "parents"])
 def test_whoever_is_not_there_is_named_with_those_who_are(tmp_path: Path, to: str) -> None:
     mine = world(tmp_path, above=Crew("a1", "a2", ended="a0"), birth=BORN)
-    with pytest.raises(Refusal, match=rf"no agent '{to}'. You can write to: parent, a2\.$"):
+    with pytest.raises(ToolError, match=rf"no agent '{to}'. You can write to: parent, a2\.$"):
         send(mine, to, "hello")
 
 
@@ -120,7 +120,7 @@ def test_an_agent_that_has_ended_goes_on_with_the_message(tmp_path: Path) -> Non
     crew = Crew("a2", ended="a0")
     told = send(world(tmp_path, above=crew, birth=BORN), "a0", "one more thing")
     assert crew.told == [("a0", "one more thing", "a1")]
-    assert words(told.content).startswith("a0 had ended and resumes in the background")
+    assert extract_text(told.content).startswith("a0 had ended and resumes in the background")
 
 
 def test_one_of_the_team_is_called_by_name_and_others_by_address(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_one_of_the_team_is_called_by_name_and_others_by_address(tmp_path: Path)
         assert send(mine, to, "hello").content == (Text(f"{to} was told."),)
     assert [to for to, _, _ in courier.carried] == ["ada", "crew:bob", "session:12345678"]
     assert {sender for _, _, sender in courier.carried} == {"a1"}
-    with pytest.raises(Refusal, match="You can write to: ada"):
+    with pytest.raises(ToolError, match="You can write to: ada"):
         send(mine, "bob", "hello")
 
 
@@ -138,10 +138,10 @@ def test_all_are_all_that_run_here_and_the_team(tmp_path: Path) -> None:
     above, below, courier = Crew("a1", "a2"), Crew("a1.1", ended="a1.2"), Courier("ada")
     mine = world(tmp_path, agents=below, above=above, birth=BORN, courier=courier)
     outcome = send(mine, "all", "stop")
-    assert words(outcome.content) == "parent, a1.1, a2, ada will see it at the next step."
+    assert extract_text(outcome.content) == "parent, a1.1, a2, ada will see it at the next step."
     told = [name for name, _, _ in (*above.told, *below.told, *courier.carried)]
     assert sorted(told) == ["a1.1", "a2", "ada", "parent"]
-    with pytest.raises(Refusal, match="no other agents to write to"):
+    with pytest.raises(ToolError, match="no other agents to write to"):
         send(world(tmp_path), "all", "stop")
 
 
@@ -189,7 +189,7 @@ def test_formal_messages_travel_as_typed_text(
 
 @pytest.mark.parametrize("more", [{}, {"message": " \n"}, {"type": "plan_approval_request"}])
 def test_an_empty_message_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
-    with pytest.raises(Refusal, match="empty"):
+    with pytest.raises(ToolError, match="empty"):
         send(world(tmp_path, agents=Crew("a1")), "a1", **more)
 
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from travois import Options, Session
 from travois.agents.mailbox import NAME, Mailbox
-from travois.compose.mail import Office
-from travois.core.content import words
-from travois.core.errors import Fault
+from travois.compose.mail import SessionMail
+from travois.core.content import extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Ended, Entry, Rewound, User
-from travois.ports.world import Event, Warned
+from travois.ports.world import Event, UserWarned
 from travois.testing import Scripted, call, say
 from travois_lab.validate import anthropic_faults
 
@@ -29,7 +29,7 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     return Options(cwd=str(folder), mode="bypass")
 
 
-def talking(options: Options, talk: Callable[[Session, Office], Awaitable[None]]) -> None:
+def talking(options: Options, talk: Callable[[Session, SessionMail], Awaitable[None]]) -> None:
     async def main() -> None:
         model = Scripted(call("Glob", pattern="*"), say("Done."), judge=anthropic_faults)
         async with Session(options, model=model) as session:
@@ -40,7 +40,7 @@ def talking(options: Options, talk: Callable[[Session, Office], Awaitable[None]]
     anyio.run(main)
 
 
-def box(office: Office) -> Mailbox:
+def box(office: SessionMail) -> Mailbox:
     """The box as somebody else sees it."""
     return Mailbox(office.boxes[0].folder)
 
@@ -48,11 +48,11 @@ def box(office: Office) -> Mailbox:
 def said(events: list[Event]) -> list[str]:
     facts = [event.fact for event in events if isinstance(event, Entry)]
     mail = [fact for fact in facts if isinstance(fact, User) and fact.origin == "mail"]
-    return [words(fact.content).split("\n")[1] for fact in mail]
+    return [extract_text(fact.content).split("\n")[1] for fact in mail]
 
 
 def test_mail_alone_is_reason_for_a_turn(options: Options) -> None:
-    async def talk(session: Session, office: Office) -> None:
+    async def talk(session: Session, office: SessionMail) -> None:
         box(office).put("ada", "hello")
         events = [event async for event in session.run()]
         assert said(events) == ["> hello"]
@@ -63,7 +63,7 @@ def test_mail_alone_is_reason_for_a_turn(options: Options) -> None:
 
 
 def test_a_flood_of_mail_comes_in_lots(options: Options) -> None:
-    async def talk(session: Session, office: Office) -> None:
+    async def talk(session: Session, office: SessionMail) -> None:
         for number in range(30):
             box(office).put("ada", str(number))
         assert len(list(office.collect())) == 20
@@ -73,7 +73,7 @@ def test_a_flood_of_mail_comes_in_lots(options: Options) -> None:
 
 
 def test_a_box_is_emptied_when_the_log_has_all_of_it(options: Options) -> None:
-    async def talk(session: Session, office: Office) -> None:
+    async def talk(session: Session, office: SessionMail) -> None:
         path = office.boxes[0].folder / NAME
         box(office).put("ada", "x" * 19_000)
         box(office).put("ada", "y" * 900_000)
@@ -84,23 +84,23 @@ def test_a_box_is_emptied_when_the_log_has_all_of_it(options: Options) -> None:
         assert path.stat().st_size == 0
         whole = next(Path(session.crew.agent.world.kept).glob("mail-*"))
         assert whole.read_text() == "y" * 900_000
-        assert str(whole) in words(waiting[1].content)
+        assert str(whole) in extract_text(waiting[1].content)
 
     talking(options, talk)
 
 
 def test_what_was_taken_back_does_not_come_again(options: Options) -> None:
-    async def talk(session: Session, office: Office) -> None:
+    async def talk(session: Session, office: SessionMail) -> None:
         held = session.crew.agent.session
         before = held.last
         box(office).put("ada", "hello")
         await session.ask("go")
         assert before is not None
         held.append(Rewound(before.seq))
-        fresh = Office.collect(reopened(office))
+        fresh = SessionMail.collect(reopened(office))
         assert list(fresh) == []
 
-    def reopened(office: Office) -> Office:
+    def reopened(office: SessionMail) -> SessionMail:
         office.boxes = [box(office)]
         return office
 
@@ -108,10 +108,10 @@ def test_what_was_taken_back_does_not_come_again(options: Options) -> None:
 
 
 def test_a_box_that_cannot_be_read_is_told_and_ends_nothing(options: Options) -> None:
-    async def talk(session: Session, office: Office) -> None:
+    async def talk(session: Session, office: SessionMail) -> None:
         (office.boxes[0].folder / NAME).mkdir(parents=True)
         events = [event async for event in session.run("go")]
-        warned = [event.text for event in events if isinstance(event, Warned)]
+        warned = [event.text for event in events if isinstance(event, UserWarned)]
         assert warned and "The mail cannot be read" in warned[0]
         assert [e.fact for e in events if isinstance(e, Entry)][-1] == Ended("end")
 
@@ -119,13 +119,13 @@ def test_a_box_that_cannot_be_read_is_told_and_ends_nothing(options: Options) ->
 
 
 def test_damaged_letters_are_told(options: Options) -> None:
-    async def talk(session: Session, office: Office) -> None:
+    async def talk(session: Session, office: SessionMail) -> None:
         box(office).put("ada", "one")
         box(office).put("ada", "two")
         path = office.boxes[0].folder / NAME
         path.write_bytes(path.read_bytes().replace(b"one", b"eno"))
         events = [event async for event in session.run("go")]
-        warned = [event.text for event in events if isinstance(event, Warned)]
+        warned = [event.text for event in events if isinstance(event, UserWarned)]
         assert said(events) == ["> two"]
         assert [text for text in warned if "1 damaged" in text] == warned[:1]
 
@@ -135,9 +135,9 @@ def test_damaged_letters_are_told(options: Options) -> None:
 def test_secrets_do_not_leave_by_mail(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOME_API_KEY", "sk-0123456789abcdef")
 
-    async def talk(session: Session, office: Office) -> None:
+    async def talk(session: Session, office: SessionMail) -> None:
         await session.ask("go")
-        await office.carry(f"session:{session.id}", "it is sk-0123456789abcdef", sender="a1")
+        await office.deliver(f"session:{session.id}", "it is sk-0123456789abcdef", sender="a1")
         (letter,) = box(office).take()
         assert letter.text == "it is [redacted: SOME_API_KEY]"
         assert letter.sender == f"session:{session.id[:8]}/a1"
@@ -157,5 +157,5 @@ def test_a_session_that_leaves_no_trace_has_no_mail(options: Options) -> None:
 
 def test_a_wrong_address_in_the_settings_stops_the_start(options: Options) -> None:
     wrong = replace(options, settings='{"mail": {"address": "ada"}}')
-    with pytest.raises(Fault, match="is not a mail address"):
+    with pytest.raises(UserError, match="is not a mail address"):
         talking(wrong, lambda session, office: anyio.lowlevel.checkpoint())

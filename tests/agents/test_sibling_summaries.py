@@ -19,7 +19,7 @@ from travois.context.layers import Layers
 from travois.core.facts import Entry, Finished, Spawned
 from travois.core.models import Usage
 from travois.engine.agent import Agent
-from travois.engine.fork import REUSED
+from travois.engine.fork import REUSED_OUTCOME
 from travois.providers.replies import Problem, Reply, StreamDelta
 from travois.providers.request import Request
 from travois.testing import Scripted, call, calls, say
@@ -127,7 +127,11 @@ def test_forks_of_one_reply_pay_for_one_summary(
     logs = run(options, family, monkeypatch)
     assert sources(logs) == [["inherited"]] * 3
     assert (len(family.asked), len(family.own)) == (1, 0)
-    assert sorted(outcome for log in logs for outcome in outcomes(log)) == ["done", REUSED, REUSED]
+    assert sorted(outcome for log in logs for outcome in outcomes(log)) == [
+        "done",
+        REUSED_OUTCOME,
+        REUSED_OUTCOME,
+    ]
     for name in NAMES:
         said = said_by(family, name)
         assert "The parser was rewritten in March." in said
@@ -166,7 +170,7 @@ def test_whoever_has_waited_long_enough_asks_by_itself(
 def test_a_fork_that_has_said_more_than_can_stay_is_asked_about_all_of_it(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "layers", lambda *_: Layers(notes=False, tail=4_000))
+    monkeypatch.setattr(serving, "context_layers", lambda *_: Layers(notes=False, tail=4_000))
     family = Family(say(SUMMARY))
     found = sources(run(options, family, monkeypatch))
     assert len(found) == 3 and all(found)

@@ -14,13 +14,13 @@ import pytest
 
 from travois import Options, Session
 from travois.agents.child import PLACEHOLDER
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Decided, Ended, Entry, Finished, Opened, Result, Sent, Spawned, User
 from travois.core.models import Usage
-from travois.core.tokens import compact_at, context_tokens
+from travois.core.tokens import compact_threshold, context_tokens
 from travois.core.view import open_calls
-from travois.ports.agents import Report
-from travois.ports.world import Answer, Question
+from travois.ports.agents import AgentReport
+from travois.ports.world import PermissionQuestion, PersonAnswer
 from travois.providers.replies import Problem, Reply
 from travois.providers.request import Request
 from travois.sessions.catalog import summaries
@@ -102,7 +102,7 @@ def facts(session: Session, *kinds: type) -> list[Any]:
 def results(session: Session) -> list[str]:
     """What the model sees of each call, in the order asked."""
     shown = (item.fact for item in session.crew.agent.session.view.items)
-    return [words(fact.content) for fact in shown if isinstance(fact, Result)]
+    return [extract_text(fact.content) for fact in shown if isinstance(fact, Result)]
 
 
 def own(session: Session, id: str) -> list[Entry]:
@@ -217,7 +217,7 @@ def test_a_child_waits_for_those_that_work_for_it(options: Options) -> None:
         assert own(session, "a1.1")[-1].fact == Ended("end")
         told = [e.fact for e in own(session, "a1") if isinstance(e.fact, User)]
         assert told[-1] == User(told[-1].content, origin="task", mail="a1.1")
-        assert words(told[-1].content) == "[agent a1.1: done]\n7"
+        assert extract_text(told[-1].content) == "[agent a1.1: done]\n7"
 
     play(options, model, main)
 
@@ -233,7 +233,7 @@ def test_a_limit_of_depth_is_told_to_the_model(options: Options) -> None:
     async def main(session: Session) -> None:
         await session.ask("begin")
         (refused,) = [e.fact for e in own(session, "a1") if isinstance(e.fact, Result)]
-        assert refused.error and "No more agents can be started" in words(refused.content)
+        assert refused.error and "No more agents can be started" in extract_text(refused.content)
         assert [part for part, _ in model.asked] == ["begin", "alpha", "alpha", "begin"]
 
     play(asked, model, main)
@@ -297,7 +297,9 @@ def test_a_fork_starts_no_agents_though_the_tool_is_declared(options: Options) -
     async def main(session: Session) -> None:
         await session.ask("begin")
         *_, refused = [e.fact for e in own(session, "a1") if isinstance(e.fact, Result)]
-        assert refused.error and words(refused.content).startswith("A fork cannot start agents")
+        assert refused.error and extract_text(refused.content).startswith(
+            "A fork cannot start agents"
+        )
         assert results(session) == ["[agent a1: done]\nalone"]
 
     play(options, model, main)
@@ -312,7 +314,7 @@ def test_a_fork_can_be_read_with_all_that_it_stands_on(options: Options) -> None
         await session.ask("begin")
         whole = [entry.fact for entry in history(folder(session) / "agents" / "a1", [])]
         assert [type(fact) for fact in whole].count(Opened) == 2
-        assert words(whole[-2].content) == "1"
+        assert extract_text(whole[-2].content) == "1"
 
     play(options, model, main)
 
@@ -337,7 +339,7 @@ def test_a_child_in_the_background_reports_at_the_next_safe_boundary(options: Op
         if await session.news():
             await session.ask(())
         (note,) = [fact for fact in facts(session, User) if fact.origin == "task"]
-        assert words(note.content) == "[agent a1: done]\n7"
+        assert extract_text(note.content) == "[agent a1: done]\n7"
         assert session.crew.agent.session.owed == {}
 
     play(options, model, main)
@@ -370,7 +372,7 @@ def test_an_idle_session_is_woken_by_a_child_in_the_background(options: Options)
         model.gates["alpha"] = anyio.Event()
         assert await session.ask("begin") == "Meanwhile."
         agents = session.crew.agent.team.children
-        assert agents is not None and agents.reports()["a1"] == Report("a1", "running", "")
+        assert agents is not None and agents.reports()["a1"] == AgentReport("a1", "running", "")
         model.gates["alpha"].set()
         assert await session.news()
         assert await session.ask(()) == "It said 7."
@@ -399,7 +401,7 @@ def test_a_child_in_the_background_can_be_stopped_and_told_something(options: Op
         assert again == "Agent a1 had already ended (stopped)."
         assert "Agents: a1 (stopped)" in unknown
         agents = session.crew.agent.team.children
-        assert agents is not None and not agents.tell("scout", "hello", sender="main")
+        assert agents is not None and not agents.send_message("scout", "hello", sender="main")
         assert own(session, "a1")[-1].fact == Ended("aborted")
 
     play(options, model, main)
@@ -453,7 +455,7 @@ def test_leaving_the_session_stops_children_in_the_background(options: Options) 
             log = own(session, "a1")
             assert log[-1].fact == Ended("aborted")
             assert await session.ask("more") == "I know."
-            told = words(facts(session, User)[-2].content)
+            told = extract_text(facts(session, User)[-2].content)
             assert told.startswith("[agent a1: stopped]") and "It is in c.py." in told
             assert [f.why for f in facts(session, Ended)] == ["end", "end"]
 
@@ -468,12 +470,12 @@ def test_children_ask_the_same_person_one_after_the_other(options: Options) -> N
     asking: list[str] = []
 
     class Person:
-        async def decide(self, question: Question) -> Answer:
+        async def decide(self, question: PermissionQuestion) -> PersonAnswer:
             asking.append(question.summary)
             assert len(asking) == 1
             await anyio.sleep(0.01)
             asked.append(asking.pop())
-            return Answer(allow=True)
+            return PersonAnswer(allow=True)
 
     write = call("Write", file_path="a.txt", content="x")
     model = Parts(
@@ -599,7 +601,7 @@ def test_fifty_children_with_long_reports_never_overflow_their_parent(options: O
     async def main(session: Session) -> None:
         await session.ask("begin")
         view = session.crew.agent.session.view
-        assert context_tokens(view) < compact_at(session.crew.model) // 2
+        assert context_tokens(view) < compact_threshold(session.crew.model) // 2
         shown = results(session)
         assert len(shown) == 50
         for number, text in enumerate(shown, 1):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from travois.agents.team_tasks import TeamTaskFile
-from travois.core.errors import Fault
-from travois.core.tasks import Task, TaskError, Tasks, read_tasks
+from travois.core.errors import UserError
+from travois.core.tasks import Task, TaskError, TaskList, read_tasks
 
 WORKER = """
 import sys
@@ -45,7 +45,7 @@ def test_an_edit_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
     file = TeamTaskFile(tmp_path)
     value = file.change(lambda tasks: (*tasks, Task(id="1", content="a", status="pending")))
 
-    def fail(tasks: Tasks) -> Tasks:
+    def fail(tasks: TaskList) -> TaskList:
         raise TaskError("no")
 
     with pytest.raises(TaskError):
@@ -55,7 +55,7 @@ def test_an_edit_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
 
 def test_a_damaged_file_says_what_to_do_and_is_not_overwritten(tmp_path: Path):
     (tmp_path / "tasks.json").write_text("[{")
-    with pytest.raises(Fault, match="damaged") as caught:
+    with pytest.raises(UserError, match="damaged") as caught:
         TeamTaskFile(tmp_path).change(lambda tasks: tasks)
     assert "Repair or delete" in caught.value.fix
     assert (tmp_path / "tasks.json").read_text() == "[{"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.agents.types import BUDGET, Kind, listing, named, usable
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 
 TOOLS = ("Bash", "Read", "Edit", "mcp__db__query", "mcp__db__drop", "mcp__web__get")
 
@@ -31,7 +31,7 @@ def test_each_kind_has_one_line_in_the_order_of_names() -> None:
 @given(st.integers(1, 600), st.text(max_size=400))
 def test_many_kinds_are_told_in_bounded_room(count: int, description: str) -> None:
     text = listing([kind(f"agent-{number:04}", description) for number in range(count)])
-    assert estimate(text) <= BUDGET
+    assert estimate_tokens(text) <= BUDGET
     shown = sum(f"agent-{number:04}" in text for number in range(count))
     assert shown == count or f", and {count - shown} more" in text
 

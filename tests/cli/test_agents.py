@@ -12,13 +12,13 @@ from tests.cli.commanding import run
 from tests.sessions.sample import opened, write
 from travois.commands import agents
 from travois.core.content import Call, Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Assistant, Changed, Ended, Epoch, Finished, Spawned, User
-from travois.core.models import Model, Price, Usage
+from travois.core.models import ModelCard, Price, Usage
 from travois.sessions.home import Home, identify
 from travois.sessions.log_file import Log
 
-EPOCH = Epoch(Model("lab", "echo-1", "chat", price=Price(input=1.0, output=10.0)), "Be brief.")
+EPOCH = Epoch(ModelCard("lab", "echo-1", "chat", price=Price(input=1.0, output=10.0)), "Be brief.")
 USAGE = Usage(input=1_000_000, output=100_000)
 READ = Call("1", "Read", '{"file_path": "/w/main.py"}')
 ID = "aaaa1111-0000-4000-8000-000000000001"
@@ -124,9 +124,9 @@ def test_one_agent_is_shown_with_its_own_words_only(
 
 def test_an_agent_that_is_not_there_and_odd_words_are_told(home: Home) -> None:
     family(home)
-    with pytest.raises(Fault, match="has no agent 'a9'"):
+    with pytest.raises(UserError, match="has no agent 'a9'"):
         run(agents, "agents", "show", "a9")
-    with pytest.raises(Fault, match="Invalid arguments for `travois agents`"):
+    with pytest.raises(UserError, match="Invalid arguments for `travois agents`"):
         run(agents, "agents", "a", "b")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.commanding import run
 from travois.commands import models
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 
 
 @pytest.fixture(autouse=True)
@@ -48,5 +48,5 @@ def test_one_key_or_one_group_can_be_asked_for(capsys: pytest.CaptureFixture[str
 
 
 def test_an_unknown_key_is_a_fault_that_names_the_nearest() -> None:
-    with pytest.raises(Fault, match=r"Did you mean timeouts\.idle\?"):
+    with pytest.raises(UserError, match=r"Did you mean timeouts\.idle\?"):
         run(models, "config", "explain", "timeout.idle")

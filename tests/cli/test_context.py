@@ -16,7 +16,7 @@ from travois.context.compaction.cut import OPENING
 from travois.context.receipts import Window, look, receipts
 from travois.context.switch_model import Rehearsal
 from travois.core.content import Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import (
     AnyFact,
     Cleared,
@@ -158,7 +158,7 @@ def test_an_undo_that_would_not_fit_is_refused_with_the_numbers(home: Home) -> N
     long = (EPOCH, user("word " * 800_000), reply("ok"))
     write(home, *long, Compacted(3, 4, SUMMARY, "notes"))
     before = (home.session("p", "s1") / "log.jsonl").read_bytes()
-    with pytest.raises(Fault, match="cannot be undone") as refused:
+    with pytest.raises(UserError, match="cannot be undone") as refused:
         run(context, "context", "undo", "s1")
     assert "that can be used of 200,000" in refused.value.why
     assert (home.session("p", "s1") / "log.jsonl").read_bytes() == before
@@ -169,14 +169,14 @@ def test_an_undo_names_what_has_to_be_undone_first(
 ) -> None:
     cut = Compacted(3, 9, SUMMARY, "notes")
     write(home, *talk(), cut, user("on"), Compacted(9, 11, SUMMARY, "notes"))
-    with pytest.raises(Fault, match="Compaction 1 cannot be undone") as refused:
+    with pytest.raises(UserError, match="Compaction 1 cannot be undone") as refused:
         run(context, "context", "undo", "1", "s1")
     assert refused.value.why == "it is replaced by a later one"
     assert run(context, "context", "undo", "s1") == 0
     assert run(context, "context", "undo", "s1") == 0
     out = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in out] == ["Undid compaction 2", "Undid compaction 1"]
-    with pytest.raises(Fault, match="No such compaction"):
+    with pytest.raises(UserError, match="No such compaction"):
         run(context, "context", "undo", "s1")
 
 

@@ -17,10 +17,10 @@ from tests.cli.commanding import run
 from travois.commands import permissions
 from travois.compose.options import Options
 from travois.core.content import Call
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
-from travois.core.models import Model
-from travois.ports.world import Answer, Inquiry, Question
+from travois.core.models import ModelCard
+from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer
 from travois.sdk import Session
 from travois.sessions.home import Home, identify, locate
 from travois.sessions.log_file import Log
@@ -60,7 +60,7 @@ def test_another_tool_can_be_asked_about(places: Path, capsys: pytest.CaptureFix
 
 
 def test_a_mode_that_is_none_is_told() -> None:
-    with pytest.raises(Fault, match="no mode 'x'"):
+    with pytest.raises(UserError, match="no mode 'x'"):
         run(permissions, "permissions", "why", "ls", "--mode", "x")
 
 
@@ -160,7 +160,7 @@ def test_settings_whose_examples_do_not_hold_are_refused(places: Path) -> None:
     settings.write_text(
         '{"permissions": {"deny": ["Bash(rm:*)"], "examples": ["Bash(rm:*) matches ls"]}}'
     )
-    with pytest.raises(Fault, match="does not hold") as caught:
+    with pytest.raises(UserError, match="does not hold") as caught:
         run(permissions, "permissions", "why", "ls")
     assert str(settings) in str(caught.value)
 
@@ -172,7 +172,7 @@ def test_rules_are_replayed_over_what_was_done(
     key = identify(home, cwd).key
     commands = ["npm test", "cat ../x", "rm x"]
     with Log.create(home.session(key, "s1"), Opened("s1", cwd, key, "0")) as log:
-        log.append(Epoch(Model("lab", "echo", "anthropic"), "system"))
+        log.append(Epoch(ModelCard("lab", "echo", "anthropic"), "system"))
         log.append(User(()))
         log.append(Changed("cwd", f"{cwd}/src"))
         asked = (Call(f"c{n}", "Bash", json.dumps({"command": c})) for n, c in enumerate(commands))
@@ -196,10 +196,10 @@ class Host:
     def __init__(self, *updates: dict[str, Any]) -> None:
         self.updates = tuple(msgspec.Raw(msgspec.json.encode(update)) for update in updates)
 
-    async def decide(self, question: Question) -> Answer:
-        return Answer(allow=True, updates=self.updates)
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
+        return PersonAnswer(allow=True, updates=self.updates)
 
-    async def choose(self, inquiry: Inquiry) -> None:
+    async def choose(self, inquiry: ChoiceRequest) -> None:
         return None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from travois.compose.explain import Case, Rules, tried
+from travois.compose.explain import PermissionCase, RuleTexts, decide_case
 from travois.permissions.decide import ALIASES, MODES
 
 KEYS = {
@@ -301,14 +301,14 @@ def verdict(said: str, call: str, place: Path) -> str:
         tool, subject = "Bash", call.replace("\\n", "\n")
     subject = subject.replace("HOME", str(place.parent))
     given = {KEYS.get(tool, "command"): subject, **MORE.get(tool, {})}
-    case = Case(
+    case = PermissionCase(
         tool=tool,
         input=msgspec.Raw(msgspec.json.encode(given)),
         mode=mode,
-        rules=msgspec.convert({effect: [text]} if rule else {}, Rules),
+        rules=msgspec.convert({effect: [text]} if rule else {}, RuleTexts),
         workspace=str(place),
     )
-    found = tried(case, own=str(place.parent / "own"))
+    found = decide_case(case, own=str(place.parent / "own"))
     assert not found.because.startswith("it cannot run"), call
     return found.effect
 

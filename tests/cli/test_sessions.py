@@ -12,7 +12,7 @@ from tests.cli.commanding import run
 from tests.sessions.sample import EPOCH, opened, turns, write
 from travois.commands import sessions
 from travois.core.content import Call, Media, Opaque, Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -252,7 +252,7 @@ def test_json_has_everything_and_can_be_read_back(
 
 def test_an_export_that_cannot_be_written_is_a_fault(home: Home, tmp_path: Path) -> None:
     talk(home, ONE)
-    with pytest.raises(Fault, match="Cannot write the document"):
+    with pytest.raises(UserError, match="Cannot write the document"):
         run(sessions, "sessions", "export", ONE, "-o", tmp_path / "no" / "where.md")
 
 
@@ -286,7 +286,7 @@ def test_a_new_name_is_part_of_the_log_and_found_again(
     assert [summary.name for summary in summaries(home)] == ["my work"]
     assert run(sessions, "sessions", "rename", "my work", "other") == 0
     assert [summary.name for summary in summaries(home)] == ["other"]
-    with pytest.raises(Fault, match="cannot be empty"):
+    with pytest.raises(UserError, match="cannot be empty"):
         run(sessions, "sessions", "rename", ONE, " ")
 
 
@@ -296,7 +296,7 @@ def test_an_open_session_is_marked_and_cannot_be_renamed(
     with Log.open(talk(home, ONE)):
         run(sessions, "sessions")
         assert capsys.readouterr().out.rstrip().endswith("[open]")
-        with pytest.raises(Fault, match="in use"):
+        with pytest.raises(UserError, match="in use"):
             run(sessions, "sessions", "rename", ONE, "x")
 
 
@@ -360,7 +360,7 @@ def test_emptying_the_trash_deletes_for_good(
 def test_pruning_without_an_age_says_what_to_write(
     home: Home, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(Fault, match="--older-than 30d --dry-run"):
+    with pytest.raises(UserError, match="--older-than 30d --dry-run"):
         run(sessions, "sessions", "prune")
     with pytest.raises(SystemExit):
         run(sessions, "sessions", "prune", "--older-than", "soon")

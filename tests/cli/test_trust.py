@@ -11,7 +11,7 @@ from tests.cli.commanding import run
 from travois.commands import permissions
 from travois.commands import permissions as trusting
 from travois.compose import permissions as rights
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.load import load
@@ -69,7 +69,7 @@ def test_nothing_that_is_shown_is_hidden(places: Path, capsys: pytest.CaptureFix
 
 
 def test_a_folder_that_is_none_is_told() -> None:
-    with pytest.raises(Fault, match="nowhere is not a folder"):
+    with pytest.raises(UserError, match="nowhere is not a folder"):
         run(trusting, "trust", "nowhere")
 
 
@@ -86,7 +86,7 @@ def test_answers_are_rules_of_this_folder_and_can_be_forgotten(
     assert row == ["allow", "Bash(make)", "your answers in this folder"]
     assert run(permissions, "permissions", "forget", "Bash(make)") == 0
     assert run(permissions, "permissions", "why", "make") == 1
-    with pytest.raises(Fault, match="No saved answer allows"):
+    with pytest.raises(UserError, match="No saved answer allows"):
         run(permissions, "permissions", "forget", "Bash(make)")
 
 
@@ -96,12 +96,12 @@ def test_keys_and_models_of_another_agent_stay_where_they_belong(places: Path) -
     theirs.write_text('{"model": "nonsense", "env": {"ANTHROPIC_AUTH_TOKEN": "t", "CI": "1"}}')
     home = Home(places / "home")
     found = load(home, str(places / "work"), environ={"HOME": str(places)})
-    after = rights.usable(found, {})
+    after = rights.drop_unusable_settings(found, {})
     assert after.settings == Settings(env={"CI": "1"})
     assert after.notices == (f"{theirs}: model nonsense is ignored: Unknown model 'nonsense'",)
     home.settings.write_text('{"model": "nonsense", "env": {"ANTHROPIC_AUTH_TOKEN": "t"}}')
     own = load(home, str(places / "work"), environ={})
-    assert rights.usable(own, {}).settings == own.settings
+    assert rights.drop_unusable_settings(own, {}).settings == own.settings
 
 
 def test_a_folder_of_the_settings_that_is_missing_is_told_and_one_of_the_flags_is_a_fault(
@@ -110,8 +110,8 @@ def test_a_folder_of_the_settings_that_is_missing_is_told_and_one_of_the_flags_i
     home, work = Home(places / "home"), str(places / "work")
     home.settings.write_text('{"permissions": {"additionalDirectories": ["gone", "../home"]}}')
     found = load(home, work, environ={})
-    assert rights.guard(found, work, own="").folders == (work, str(places / "home"))
-    assert rights.remarks(found, work) == (f"{home.settings}: gone is not a folder",)
+    assert rights.compose_permissions(found, work, own="").folders == (work, str(places / "home"))
+    assert rights.startup_notices(found, work) == (f"{home.settings}: gone is not a folder",)
     flags = {"permissions.additionalDirectories": ("lost",)}
-    with pytest.raises(Fault, match="lost is not a folder"):
-        rights.guard(load(home, work, environ={}, chosen=flags), work, own="")
+    with pytest.raises(UserError, match="lost is not a folder"):
+        rights.compose_permissions(load(home, work, environ={}, chosen=flags), work, own="")

@@ -140,7 +140,7 @@ def test_instructions_that_settings_name_stay_in_the_workspace_without_trust(
     more = loaded(tmp_path).settings.instructions
 
     def shown(places: Places) -> list[str]:
-        found = Library(places, hidden=lambda path: False).standing()
+        found = Library(places, hidden=lambda path: False).load_always()
         return [file.text for file in found.files]
 
     places = Places(str(root), str(root), more=more, etc=tmp_path / "etc")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.compat.test_config_files import effect, loaded, put
 from tests.settings.test_settings import Places
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Ended, Opened
 from travois.core.models import Price
 from travois.mcp.config import Admission, admission
@@ -139,7 +139,7 @@ def test_mode_auto_can_be_switched_off(places: Places) -> None:
     found = places.load()
     assert found.settings.permissions.mode == "default"
     assert found.notices == (f"{user}: mode auto is disabled by {path}",)
-    with pytest.raises(Fault, match="Mode auto is disabled"):
+    with pytest.raises(UserError, match="Mode auto is disabled"):
         places.load(chosen={"permissions.defaultMode": "auto"})
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from travois import Options, Session
 from travois.permissions.rules import parse
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.testing import Scripted, say
 
 
@@ -26,7 +26,7 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
 
 async def turn(session: Session) -> list[str]:
     """One turn; what the user was told in it."""
-    return [event.text async for event in session.run("go") if isinstance(event, Warned)]
+    return [event.text async for event in session.run("go") if isinstance(event, UserWarned)]
 
 
 def test_a_change_takes_over_what_files_say_and_leaves_what_the_session_added(

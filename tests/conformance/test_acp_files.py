@@ -14,7 +14,7 @@ from travois.acp.protocol import Capabilities, Disk
 from travois.compat.claude_json import Object
 from travois.files.disk import DiskFiles
 from travois.headless.control.messages import Declined
-from travois.ports.world import Stale, digest
+from travois.ports.world import StaleFile, content_digest
 
 BOTH, READS = Capabilities(fs=Disk(True, True)), Capabilities(fs=Disk(True, False))
 
@@ -103,7 +103,7 @@ def test_the_editor_hears_only_of_plain_text_in_the_workspace(ground: Ground) ->
         with pytest.raises(OSError, match="link"):
             await files.read(str(link))
         with pytest.raises(OSError, match="link"):
-            await files.replace(str(link), b"x", expect=digest(b"followed"))
+            await files.replace(str(link), b"x", expect=content_digest(b"followed"))
         assert ground.editor.asked == []
 
     done(work)
@@ -113,14 +113,14 @@ def test_a_change_is_made_only_to_what_was_seen(ground: Ground) -> None:
     async def work() -> None:
         files, path = ground.files(), ground.write("a", b"saved\n", "unsaved\n")
         for known in (b"saved\n", b"something else\n"):
-            with pytest.raises(Stale):
-                await files.replace(path, b"changed\n", expect=digest(known))
+            with pytest.raises(StaleFile):
+                await files.replace(path, b"changed\n", expect=content_digest(known))
         assert Path(path).read_bytes() == b"saved\n"
-        after = await files.replace(path, b"changed\n", expect=digest(b"unsaved\n"))
-        assert (after, Path(path).read_bytes()) == (digest(b"changed\n"), b"changed\n")
+        after = await files.replace(path, b"changed\n", expect=content_digest(b"unsaved\n"))
+        assert (after, Path(path).read_bytes()) == (content_digest(b"changed\n"), b"changed\n")
         fresh = str(ground.folder / "fresh")
         await files.replace(fresh, b"made\n", expect=None)
-        with pytest.raises(Stale):
+        with pytest.raises(StaleFile):
             await files.replace(fresh, b"again\n", expect=None)
         assert ground.editor.asked.count("fs/write_text_file a") == 1
         assert "fs/write_text_file fresh" not in ground.editor.asked
@@ -132,13 +132,13 @@ def test_unsaved_text_is_never_overwritten_behind_the_editor(ground: Ground) -> 
     async def work() -> None:
         path = ground.write("a", b"saved\n", "unsaved\n")
         with pytest.raises(OSError, match="unsaved"):
-            await ground.files(READS).replace(path, b"x\n", expect=digest(b"unsaved\n"))
+            await ground.files(READS).replace(path, b"x\n", expect=content_digest(b"unsaved\n"))
         ground.editor.deaf = True
         with pytest.raises(OSError, match="did not apply"):
-            await ground.files().replace(path, b"x\n", expect=digest(b"unsaved\n"))
+            await ground.files().replace(path, b"x\n", expect=content_digest(b"unsaved\n"))
         assert Path(path).read_bytes() == b"saved\n"
         closed = ground.write("b", b"closed\n")
-        after = await ground.files().replace(closed, b"x\n", expect=digest(b"closed\n"))
-        assert (after, Path(closed).read_bytes()) == (digest(b"x\n"), b"x\n")
+        after = await ground.files().replace(closed, b"x\n", expect=content_digest(b"closed\n"))
+        assert (after, Path(closed).read_bytes()) == (content_digest(b"x\n"), b"x\n")
 
     done(work)

@@ -13,9 +13,9 @@ from travois.context.microcompact.clear_instead import clearing_instead
 from travois.context.microcompact.plan import Clearing, Now
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.core.tokens import fact_tokens, head_tokens
-from travois.core.view import View, project
+from travois.core.view import View, project_view
 
 BIG = "some words of a result " * 200
 LAYERS = Layers(pressed_kept=1, pressed_tokens=1_000, pressed_cleared=3_000)
@@ -25,14 +25,14 @@ THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","sig
 
 def told(*steps: tuple[str, str], thinking: bool = False) -> View:
     """A conversation of calls c0, c1, … that each brought much: the tool, and its file."""
-    facts: list[AnyFact] = [Epoch(Model("a", "m", "anthropic"), "s"), User((Text("go"),))]
+    facts: list[AnyFact] = [Epoch(ModelCard("a", "m", "anthropic"), "s"), User((Text("go"),))]
     for number, (name, path) in enumerate(steps):
         thought: tuple[AnyBlock, ...] = (THOUGHT,) if thinking else ()
         args = json.dumps({"file_path": path, "command": path})
         facts.append(Assistant((*thought, Call(f"c{number}", name, args)), "calls"))
         facts.append(Result(f"c{number}", (Text(BIG),)))
     facts.append(Sent(1, "", "", 1))
-    return project(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
+    return project_view(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
 
 
 def found(

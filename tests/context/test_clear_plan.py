@@ -11,9 +11,9 @@ from travois.context.layers import Layers
 from travois.context.microcompact.plan import Clearing, Now, clearable, clearing, old_thinking
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.core.tokens import fact_tokens
-from travois.core.view import Item, View, project
+from travois.core.view import View, ViewItem, project_view
 
 THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","signature":"s"}')
 COLD = Now(cold=True)
@@ -23,7 +23,7 @@ LAYERS = Layers(kept=2, cleared=500)
 
 def told(*steps: tuple[str, str], thinking: bool = False, unsent: int = 0) -> View:
     """A conversation of calls c0, c1, …: each is the name of a tool and what it brought."""
-    facts: list[AnyFact] = [Epoch(Model("a", "m", "anthropic"), "s"), User((Text("go"),))]
+    facts: list[AnyFact] = [Epoch(ModelCard("a", "m", "anthropic"), "s"), User((Text("go"),))]
     for number, (name, text) in enumerate(steps):
         if number == len(steps) - unsent:
             facts.append(Sent(1, "", "", 1))
@@ -32,7 +32,7 @@ def told(*steps: tuple[str, str], thinking: bool = False, unsent: int = 0) -> Vi
         facts.append(Result(f"c{number}", (Text(text),)))
     if not unsent:
         facts.append(Sent(1, "", "", 1))
-    return project(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
+    return project_view(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
 
 
 def cleared(view: View, now: Now = COLD, layers: Layers = LAYERS) -> Iterable[str]:
@@ -122,7 +122,7 @@ def wrote(count: int, *, thinking: bool = False) -> View:
             blocks = tuple(
                 replace(b, args=WRITTEN) if isinstance(b, Call) else b for b in item.fact.content
             )
-            view.items[index] = Item(item.seq, replace(item.fact, content=blocks))
+            view.items[index] = ViewItem(item.seq, replace(item.fact, content=blocks))
     return view
 
 
@@ -153,14 +153,14 @@ def test_pressure_can_be_switched_off_alone() -> None:
 
 def test_only_thinking_of_turns_before_the_last_is_old() -> None:
     thought = Opaque("anthropic", "thinking", "t" * 9_000)
-    facts: list[AnyFact] = [Epoch(Model("a", "m", "anthropic"), "s")]
+    facts: list[AnyFact] = [Epoch(ModelCard("a", "m", "anthropic"), "s")]
     for turn in range(3):
         facts.append(User((Text(f"turn {turn}"),)))
         call = Call(f"c{turn}", "Read", "{}")
         facts += [Assistant((thought, call), "calls"), Result(call.id, (Text("x"),))]
         facts.append(Assistant((thought, Text("done")), "end"))
     facts.append(User((Text("and now"),)))
-    view = project(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
+    view = project_view(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
     last = [item.seq for item in view.items if isinstance(item.fact, User)][2]
     assert old_thinking(view) == last
     assert old_thinking(view, least=1_000_000) == 0

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.context.compaction.cut import OPENING, TEXTS, Cut, cut_after
-from travois.core.content import Call, Text, calls, words
+from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tokens import fact_tokens
-from travois.core.view import Item, View
+from travois.core.view import View, ViewItem
 
 WORDS = "some words that mean nothing at all " * 4
 
@@ -58,7 +58,12 @@ def test_what_notes_do_not_cover_stays_and_no_pair_is_parted(
     assert (*cut.dropped, *cut.kept) == tuple(view.items)
     assert all(item.seq <= covers for item in cut.dropped)
     assert size(cut) <= 1_500
-    made = {c.id for i in cut.kept if isinstance(i.fact, Assistant) for c in calls(i.fact.content)}
+    made = {
+        c.id
+        for i in cut.kept
+        if isinstance(i.fact, Assistant)
+        for c in extract_calls(i.fact.content)
+    }
     assert made == {i.fact.call for i in cut.kept if isinstance(i.fact, Result)}
 
 
@@ -66,7 +71,7 @@ def test_enough_of_the_newest_stays_even_if_notes_cover_all() -> None:
     view = conversation([(1, 2, False)] * 30)
     cut = cut_after(view, view.items[-1].seq, least=1_000, most=4_000)
     assert cut is not None
-    texts = [i for i in cut.kept if isinstance(i.fact, Assistant) and words(i.fact.content)]
+    texts = [i for i in cut.kept if isinstance(i.fact, Assistant) and extract_text(i.fact.content)]
     assert len(texts) >= TEXTS
     assert 1_000 <= size(cut) <= 1_400
 
@@ -80,7 +85,7 @@ def test_notes_that_are_too_far_behind_are_refused(covers: int, found: bool) -> 
 def test_an_earlier_summary_gives_way_again_and_is_never_kept() -> None:
     view = conversation([(1, 1, False)] * 9)
     note = User((Text(OPENING),), origin="note")
-    view.items[0] = Item(view.items[0].seq, note)
+    view.items[0] = ViewItem(view.items[0].seq, note)
     cut = cut_after(view, view.items[-1].seq, least=200, most=5_000)
     assert cut is not None
     assert cut.dropped[0].fact == note

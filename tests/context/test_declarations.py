@@ -8,8 +8,8 @@ from tests.core.told import EPOCH, entries
 from travois.context.compaction.declarations import TITLE, listing
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Result
-from travois.core.tokens import estimate
-from travois.core.view import Item, project
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem, project_view
 
 CODE = {
     "a.py": "class Parser(Base):\n    def parse(self, text: str) -> Tree:\n        x\nLIMIT = 10\n",
@@ -25,8 +25,8 @@ def read(path: str, text: str, id: str = "c1", start: int = 1) -> tuple[AnyFact,
     return Assistant((call,), stop="calls"), Result(id, (Text(lines),))
 
 
-def items(*facts: AnyFact) -> list[Item]:
-    return project(entries(EPOCH, *facts)).items
+def items(*facts: AnyFact) -> list[ViewItem]:
+    return project_view(entries(EPOCH, *facts)).items
 
 
 def shown(*facts: AnyFact, budget: int = 2_000, skip: str = "", cwd: str = "/w") -> str:
@@ -75,7 +75,7 @@ def test_what_is_still_shown_is_left_out_and_the_budget_holds() -> None:
     )
     for budget in (250, 1_000, 4_000):
         text = shown(*read("/w/a.py", many), budget=budget)
-        assert 0 < estimate(text) <= budget
+        assert 0 < estimate_tokens(text) <= budget
 
 
 def test_nothing_means_no_heading_either() -> None:

@@ -9,7 +9,7 @@ from tests.engine.fakes import facts, log, play
 from travois.context.layers import Layers
 from travois.context.manage import wanted
 from travois.context.microcompact.plan import FOLDED
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Compacted, Restored
 from travois.sessions.session import Session
 
@@ -41,7 +41,7 @@ def test_snipping_leaves_out_the_oldest_steps(tmp_path: Path) -> None:
     one, _ = working(tmp_path, 200, window=30_000, layers=Layers(collapse=True, snip=True))
     assert play(one, "Keep to the rule: tabs only.") == "end"
     cuts = [fact for fact in facts(one, Compacted) if fact.by == "folded"]
-    assert any("oldest steps are left out here" in words(fact.summary) for fact in cuts)
+    assert any("oldest steps are left out here" in extract_text(fact.summary) for fact in cuts)
     assert "Keep to the rule: tabs only." in shown(one)
 
 

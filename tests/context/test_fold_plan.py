@@ -7,10 +7,10 @@ from hypothesis import given
 
 from tests.context.test_cut import conversation, rounds
 from travois.context.microcompact.plan import FOLDED, folded, is_folded, middle
-from travois.core.content import Call, Text, calls, words
+from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
-from travois.core.tokens import estimate
-from travois.core.view import Item
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
 
 
 @given(rounds)
@@ -23,22 +23,25 @@ def test_the_first_words_and_the_newest_messages_stay_and_no_pair_is_parted(
         return
     assert cut.kept[0] == view.items[0]
     asked = {
-        c.id for i in cut.dropped if isinstance(i.fact, Assistant) for c in calls(i.fact.content)
+        c.id
+        for i in cut.dropped
+        if isinstance(i.fact, Assistant)
+        for c in extract_calls(i.fact.content)
     }
     assert asked == {i.fact.call for i in cut.dropped if isinstance(i.fact, Result)}
     text = folded(cut.dropped, ["/f"], budget=1 << 30, snip=False)
     for item in cut.dropped:
         if not isinstance(item.fact, Result):
-            assert words(item.fact.content).strip() in text
+            assert extract_text(item.fact.content).strip() in text
     assert text.count("\n- Read a.py: ") == len(asked)
 
 
-def chain(*steps: tuple[str, str, str, bool]) -> list[Item]:
-    items: list[Item] = []
+def chain(*steps: tuple[str, str, str, bool]) -> list[ViewItem]:
+    items: list[ViewItem] = []
     for number, (name, args, text, error) in enumerate(steps):
         id = f"c{number}"
-        items.append(Item(2 * number, Assistant((Call(id, name, args),), "calls")))
-        items.append(Item(2 * number + 1, Result(id, (Text(text),), error=error)))
+        items.append(ViewItem(2 * number, Assistant((Call(id, name, args),), "calls")))
+        items.append(ViewItem(2 * number + 1, Result(id, (Text(text),), error=error)))
     return items
 
 
@@ -67,11 +70,11 @@ def test_a_call_is_one_line_that_keeps_its_outcome(
 
 
 def test_what_does_not_fit_is_refused_or_snipped_but_never_the_users_words() -> None:
-    said = Item(900, User((Text("Never touch main.py."),)))
+    said = ViewItem(900, User((Text("Never touch main.py."),)))
     items = [*chain(*[("Read", '{"file_path":"a.py"}', "x", False)] * 200), said]
     assert folded(items, ["/f"], budget=600, snip=False) == ""
     shown = folded(items, ["/f"], budget=600, snip=True)
-    assert estimate(shown) <= 640
+    assert estimate_tokens(shown) <= 640
     assert "The user: Never touch main.py." in shown
     assert "oldest steps are left out here" in shown
 
@@ -80,15 +83,18 @@ def test_a_folding_can_be_folded_again_without_its_heading() -> None:
     first = folded(
         chain(("Read", '{"file_path":"a.py"}', "x", False)), ["/f"], budget=999, snip=False
     )
-    note = Item(5, User((Text(first),), origin="note"))
+    note = ViewItem(5, User((Text(first),), origin="note"))
     assert is_folded(note)
     again = folded([note], ["/f", "/g"], budget=999, snip=False)
     assert again.count(FOLDED) == 1
-    said = Item(7, User((Text("Mind this:\n\nnever touch main.py"),)))
+    said = ViewItem(7, User((Text("Mind this:\n\nnever touch main.py"),)))
     more = folded([note, said], ["/f"], budget=999, snip=False)
-    last = Item(9, User((Text(more),), origin="note"))
+    last = ViewItem(9, User((Text(more),), origin="note"))
     snipped = folded(
-        [last], [], budget=estimate(folded([said], [], budget=999, snip=False)) + 3, snip=True
+        [last],
+        [],
+        budget=estimate_tokens(folded([said], [], budget=999, snip=False)) + 3,
+        snip=True,
     )
     assert snipped.endswith("The user: Mind this:\n  \n  never touch main.py")
     assert "Read a.py" not in snipped

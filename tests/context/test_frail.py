@@ -12,7 +12,7 @@ from tests.context.test_manage import shown, weighed, working
 from tests.engine.fakes import agent, begun, facts, log, play, with_parts
 from tests.memory.test_dreaming import opened, parent, run
 from tests.memory.test_extraction import PROMPT, bodies, ended, remembering
-from travois.compose.models import small
+from travois.compose.models import find_small_model
 from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
 from travois.core.facts import Compacted, Noted, Spawned
@@ -39,8 +39,8 @@ def asked(one: Agent) -> int:
 
 
 def test_the_embedded_model_is_frail_and_has_no_smaller_one_that_could_choose() -> None:
-    assert CARD.frail and not resolve("opus", {}).frail
-    assert small(CARD, lambda card: Scripted(), among=catalog()) is None
+    assert CARD.is_frail and not resolve("opus", {}).is_frail
+    assert find_small_model(CARD, lambda card: Scripted(), among=catalog()) is None
 
 
 def test_what_a_person_compacts_is_told_by_the_ledger_alone(tmp_path: Path) -> None:

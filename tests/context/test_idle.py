@@ -19,11 +19,11 @@ from travois.context.window import model
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.models import Price
-from travois.core.tokens import context_tokens, warn_at
+from travois.core.tokens import context_tokens, warn_threshold
 from travois.engine.agent import Agent
-from travois.engine.loop import turn
-from travois.ports.tool import Outcome, said
-from travois.ports.world import Env, Event, Warned
+from travois.engine.loop import run_turn
+from travois.ports.tool import ToolOutcome, text_outcome
+from travois.ports.world import Env, Event, UserWarned
 from travois.testing import Scripted, calls
 from travois.testing import say as reply
 from travois_lab import Prompt, call, text
@@ -44,8 +44,8 @@ def reads(
     """An agent that has read so many files, of about 1,000 tokens each, without a pause."""
     words = "result # " + "filler words that mean nothing " * 100
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
-        return said(words.replace("#", args.path))
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
+        return text_outcome(words.replace("#", args.path))
 
     tool = small("Read", run)
     session = begun((tool,), window=window, output=4_000, price=price or Price())
@@ -78,7 +78,7 @@ def test_after_an_hour_old_results_are_cleared_and_that_is_told_in_one_line(
     one = reads(tmp_path, 40)
     with one.session.watch() as events:
         rested(one, 3_700.0)
-        told = [e.text for e in _all(events) if isinstance(e, Warned)]
+        told = [e.text for e in _all(events) if isinstance(e, UserWarned)]
     (cleared,) = facts(one, Cleared)
     assert len(cleared.calls) == 35
     assert facts(one, Compacted) == []
@@ -93,13 +93,13 @@ def test_results_that_give_way_before_the_window_is_full_are_told_in_one_line(
     """Where reading the cache costs nearly as much as writing it, clearing early pays."""
     dear = Price(input=1.0, output=1.0, read=0.9, write=1.0)
     one = reads(tmp_path, 60, window=100_000, price=dear, layers=Layers(pressed_tokens=10_000))
-    while context_tokens(one.session.view) < warn_at(model(one)):
+    while context_tokens(one.session.view) < warn_threshold(model(one)):
         one.session.append(User((Text("some more words " * 500),), origin="human"))
     assert facts(one, Cleared) == []
     one.model = Scripted(weighed(reply("on")))
     with one.session.watch() as events:
         play(one, "and now?")
-        told = [e.text for e in _all(events) if isinstance(e, Warned)]
+        told = [e.text for e in _all(events) if isinstance(e, UserWarned)]
     (cleared,) = facts(one, Cleared)
     assert facts(one, Compacted) == []
     (line,) = told
@@ -135,10 +135,10 @@ def test_a_long_call_inside_a_turn_is_no_pause(tmp_path: Path) -> None:
     one = reads(tmp_path, 60, window=100_000)
     later = 0.0
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         nonlocal later
         later += 7_200.0
-        return said("all tests pass")
+        return text_outcome("all tests pass")
 
     with_parts(one, tools={"Read": small("Read", run)})
     one.model = Scripted(read(100), read(101), DONE)
@@ -169,7 +169,7 @@ def test_a_pause_may_compact_with_a_summary_that_is_up_to_date(tmp_path: Path) -
         one.runtime.background = jobs.append
         one.model = Scripted(weighed(reply("The parser is done, the lexer is next.")))
         prompt(one, "go on")
-        assert await turn(one) == "end"
+        assert await run_turn(one) == "end"
         for job in jobs:
             await job()
         one.runtime.background = None

@@ -30,8 +30,8 @@ from travois.core.facts import (
     Spawned,
     User,
 )
-from travois.core.tokens import estimate
-from travois.core.view import project
+from travois.core.tokens import estimate_tokens
+from travois.core.view import project_view
 
 NUMBER = iter(range(10**9))
 
@@ -379,7 +379,7 @@ def test_twenty_rules_are_still_there_after_five_compactions() -> None:
         ):
             log.append(Entry(log[-1].seq + 1, 0.0, fact))
         text = ledger.render(ledger.fold(log), budget=2_000).text
-        items = project(log).items
+        items = project_view(log).items
         log.append(
             Entry(
                 log[-1].seq + 1,
@@ -536,7 +536,7 @@ def crowded() -> Ledger:
 @pytest.mark.parametrize("budget", [300, 500, 1_000, 3_000, 8_000])
 def test_it_fits_its_budget_and_counts_what_is_missing(budget: int) -> None:
     rendered = ledger.render(crowded(), budget=budget)
-    assert estimate(rendered.text) <= budget
+    assert estimate_tokens(rendered.text) <= budget
     shown = rendered.text.count(".py (edited)")
     assert f"- (and {200 - shown} more)" in rendered.text
     assert rendered.overflow.count(".py (edited)") == 200
@@ -580,8 +580,8 @@ def test_the_room_for_messages_is_filled_with_whole_messages_and_whole_sentences
 ) -> None:
     told = tuple(Said(number, chatty(number)) for number in range(count))
     text = ledger.render(Ledger(said=told), budget=budget).text
-    everything = estimate("\n".join(one.text for one in told))
-    assert min(0.9 * budget, everything) <= estimate(text) <= budget + everything // 20
+    everything = estimate_tokens("\n".join(one.text for one in told))
+    assert min(0.9 * budget, everything) <= estimate_tokens(text) <= budget + everything // 20
     whole = [one.seq for one in told if one.text in text]
     assert whole[-1] == count - 1, "the newest is whole"
     fits = budget * count // everything

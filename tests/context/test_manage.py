@@ -17,7 +17,7 @@ from travois.context.compaction.compact import compact
 from travois.context.compaction.cut import OPENING
 from travois.context.layers import Layers
 from travois.context.tool_results import measure
-from travois.core.content import AnyBlock, Media, Text, words
+from travois.core.content import AnyBlock, Media, Text, extract_text
 from travois.core.facts import (
     Assistant,
     Cleared,
@@ -29,9 +29,9 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Usage
-from travois.core.tokens import context_tokens, estimate, stop_at
+from travois.core.tokens import context_tokens, estimate_tokens, stop_threshold
 from travois.engine.agent import Agent
-from travois.ports.tool import AnyTool, Outcome, said
+from travois.ports.tool import AnyTool, ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.providers.replies import Problem, Reply
 from travois.providers.request import Request
@@ -39,8 +39,8 @@ from travois.testing import Scripted, calls, say
 
 
 def saying(text: str) -> AnyTool:
-    async def run(args: Place, env: Env, call: str) -> Outcome:
-        return said(text.replace("#", args.path))
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
+        return text_outcome(text.replace("#", args.path))
 
     return small("Look", run)
 
@@ -75,7 +75,7 @@ DONE = weighed(say("done"))
 
 
 def shown(one: Agent) -> str:
-    return "\n".join(words(item.fact.content) for item in one.session.view.items)
+    return "\n".join(extract_text(item.fact.content) for item in one.session.view.items)
 
 
 def test_a_result_that_is_too_large_is_stored_before_the_model_sees_it(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_result_that_is_too_large_is_stored_before_the_model_sees_it(tmp_path:
         f"{stored.blob}; continue with Read offset={len(head.splitlines()) + 1}, or use Grep."
     )
     assert stored.preview in shown(one)
-    assert 0.85 * 8_000 < estimate(stored.preview) <= 8_000
+    assert 0.85 * 8_000 < estimate_tokens(stored.preview) <= 8_000
 
 
 def test_a_result_of_one_endless_line_is_cut_inside_it(tmp_path: Path) -> None:
@@ -107,8 +107,8 @@ def test_a_result_of_one_endless_line_is_cut_inside_it(tmp_path: Path) -> None:
 def test_of_many_results_the_largest_are_stored_until_all_fit(tmp_path: Path) -> None:
     sizes = {"1": 20_000, "2": 60_000, "3": 56_000}
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
-        return said("word " * (sizes[args.path] // 5))
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
+        return text_outcome("word " * (sizes[args.path] // 5))
 
     one, _ = looking(tmp_path, [], "")
     tool = small("Look", run)
@@ -163,7 +163,7 @@ def test_no_request_is_ever_over_the_window(tmp_path: Path) -> None:
 def test_windows_of_every_size_work(tmp_path: Path, window: int) -> None:
     one, _ = working(tmp_path, 40, window=window)
     assert play(one, "Keep to the rule: tabs only.") == "end"
-    assert context_tokens(one.session.view) < stop_at(one.session.view.epoch.model)  # type: ignore[union-attr]
+    assert context_tokens(one.session.view) < stop_threshold(one.session.view.epoch.model)  # type: ignore[union-attr]
     assert "Keep to the rule: tabs only." in shown(one)
 
 
@@ -279,9 +279,9 @@ def test_what_the_human_said_last_is_never_set_aside(tmp_path: Path) -> None:
 
 
 def test_of_more_pictures_than_a_request_may_hold_the_newest_stay(tmp_path: Path) -> None:
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         picture = Media("image", "image/png", f"gone-{args.path}", size=3)
-        return Outcome((Text(f"picture {args.path}"), picture))
+        return ToolOutcome((Text(f"picture {args.path}"), picture))
 
     one, _ = looking(tmp_path, [], "", window=1_000_000, layers=Layers(compact=False, clear=False))
     with_parts(one, tools={"Look": small("Look", run)})
@@ -289,7 +289,7 @@ def test_of_more_pictures_than_a_request_may_hold_the_newest_stay(tmp_path: Path
     assert play(one) == "end"
     left = [item for item in one.session.view.items if _pictures(item.fact.content)]
     assert 20 <= len(left) <= 100
-    assert "picture 109" in words(left[-1].fact.content)
+    assert "picture 109" in extract_text(left[-1].fact.content)
     assert "left out: a request cannot hold more]" in shown(one)
     assert len(facts(one, Cleared)) == 1
 

@@ -12,7 +12,7 @@ from tests.engine.against import Disk, LabModel, opened, say
 from tests.engine.fakes import facts
 from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
-from travois.core.content import Opaque, words
+from travois.core.content import Opaque, extract_text
 from travois.core.facts import Changed, Cleared, Compacted, Offloaded, Result
 from travois.engine.agent import Agent
 from travois_lab import Prompt, call, editing, text, thinking
@@ -41,14 +41,14 @@ def paused(folder: Path, *, layers: Layers | None = None) -> tuple[Agent, LabMod
 
 def results(one: Agent) -> list[str]:
     items = [item.fact for item in one.session.view.items]
-    return [words(fact.content) for fact in items if isinstance(fact, Result)]
+    return [extract_text(fact.content) for fact in items if isinstance(fact, Result)]
 
 
 def test_a_cleared_result_says_where_its_whole_text_is(tmp_path: Path) -> None:
     one, _, disk = paused(tmp_path)
     (fact,) = facts(one, Cleared)
     assert (fact.where, len(fact.calls)) == ("local", 7)
-    whole = {result.call: words(result.content) for result in facts(one, Result)}
+    whole = {result.call: extract_text(result.content) for result in facts(one, Result)}
     for id, shown in zip(fact.calls, results(one), strict=False):
         path = f"/kept/{id}-result.txt"
         assert shown == f"[This result was cleared. Its whole text is in {path}.]"

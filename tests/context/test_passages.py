@@ -9,7 +9,7 @@ import pytest
 from travois.context.compaction.passages import choose, spoken_names, weigh_file
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Entry, Result, User
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 
 BODY = "".join(f"    total += item_{number} * rate  # one more step\n" for number in range(20))
 NAMES = [f"job_{number}" for number in range(12)]
@@ -26,7 +26,7 @@ def shown(text: str, names: dict[str, float], *, tokens: int, changed: tuple[int
     parts = choose(lines, among=[(0, len(lines))], names=names, changed=changed, tokens=tokens)
     assert all(end <= first for (_, end), (first, _) in pairwise(parts))
     found = "".join("".join(lines[first:end]) for first, end in parts)
-    assert estimate(found) <= tokens
+    assert estimate_tokens(found) <= tokens
     return found
 
 

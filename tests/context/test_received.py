@@ -11,7 +11,7 @@ from travois.agents.mail_text import mail
 from travois.context.ledger.received import Received, allot, render
 from travois.core.content import Text
 from travois.core.facts import Changed, User
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 
 
 def told(origin: str, text: str, letter: str = "") -> User:
@@ -67,7 +67,7 @@ def test_the_task_of_the_original_is_not_that_of_its_fork() -> None:
 def test_the_newest_are_whole_and_the_file_has_the_others() -> None:
     many = [Received(n, "report", f"Report {n}. " + "It found much. " * 100) for n in range(40)]
     shown = render(many, budget=2_000, where="/kept/received.txt")
-    assert estimate(shown.text) < 2_200
+    assert estimate_tokens(shown.text) < 2_200
     assert many[-1].text in shown.text and many[0].text not in shown.text
     assert "/kept/received.txt" in shown.text
     assert [one.seq for one in many if one.text not in shown.text + shown.overflow] == []

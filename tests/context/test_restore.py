@@ -17,17 +17,17 @@ from msgspec.structs import replace
 from tests.engine.fakes import MemoryLog, agent, begun, facts, log, play, with_parts
 from travois.context.compaction.compact import compact
 from travois.context.layers import Layers
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Compacted, Result, User
 from travois.core.models import Usage
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent
 from travois.hooks.events import AnyOccasion, InstructionsLoaded
 from travois.hooks.output import SILENCE, Around, Heard
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse
 from travois.permissions.secrets import Secrets
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.prompt.briefing import NESTED, again
 from travois.prompt.environment import Surroundings, baseline
 from travois.prompt.instruction_files import Library, Places
@@ -104,7 +104,7 @@ def weighed(reply: Reply) -> Callable[[Request], Reply]:
     """The same reply with an honest count: three bytes are a token."""
 
     def count(request: Request) -> Reply:
-        output = len(words(reply.content)) // 3
+        output = len(extract_text(reply.content)) // 3
         return replace(reply, usage=Usage(input=len(request.body) // 3, output=output))
 
     return count
@@ -187,7 +187,7 @@ def test_what_changed_around_is_told_at_the_tail(tmp_path: Path) -> None:
 
 
 def nested_notes(one: Agent) -> list[str]:
-    notes = [words(fact.content) for fact in facts(one, User) if fact.origin == "note"]
+    notes = [extract_text(fact.content) for fact in facts(one, User) if fact.origin == "note"]
     return [note for note in notes if note.startswith("<instructions>")]
 
 
@@ -292,7 +292,7 @@ def test_files_that_are_too_long_or_not_shown_are_told_to_the_user(tmp_path: Pat
         play(one)
         while events.statistics().current_buffer_used:
             event = events.receive_nowait()
-            warned += [event.text] if isinstance(event, Warned) else []
+            warned += [event.text] if isinstance(event, UserWarned) else []
     assert warned == [
         f"/etc/hostname is ignored: it is outside {tmp_path}; `travois trust` would allow it",
         f"{tmp_path}/AGENTS.md is too long; the model sees only its first lines",
@@ -343,7 +343,7 @@ def test_long_files_share_the_room_and_short_ones_stand_whole(tmp_path: Path) ->
     (tmp_path / names[3]).write_text("short\n")
     text = shown_files(squeeze(reading(tmp_path, names, window=64_000)))
     parts = re.findall(r'<file path="[^"]*/(f\d).txt".*?</file \w+>', text, re.DOTALL)
-    sizes = [estimate(part) for part in re.findall(r"<file .*?</file \w+>", text, re.DOTALL)]
+    sizes = [estimate_tokens(part) for part in re.findall(r"<file .*?</file \w+>", text, re.DOTALL)]
     assert parts == names_of(names)
     assert sizes[3] < 100 and "\nshort\n</file" in text
     longer = [size for number, size in enumerate(sizes) if number != 3]
@@ -397,7 +397,7 @@ def test_long_files_come_back_from_where_they_were_read(tmp_path: Path) -> None:
     assert 'lines="2000-' in text
     assert "\nline 2000 with" in text
     assert "line 1999 with" not in text
-    assert 4_000 < estimate(text) < 5_200
+    assert 4_000 < estimate_tokens(text) < 5_200
 
 
 def test_only_lines_that_were_asked_for_come_back(tmp_path: Path) -> None:
@@ -426,11 +426,11 @@ def test_a_file_whose_page_was_cut_for_want_of_room_comes_back_from_there_on(
         filler(one, number)
     one.model = Scripted(call("Read", file_path="long.txt"), weighed(say("ok")))
     play(one)
-    page = words(facts(one, Result)[-1].content)
+    page = extract_text(facts(one, Result)[-1].content)
     assert (stopped := re.search(r"lines 1-(\d+) of 6,000; continue with", page))
     with_parts(one, layers=Layers(tail=40_000))
     fact = squeeze(one)
-    assert page in "".join(words(item.fact.content) for item in one.session.view.items)
+    assert page in "".join(extract_text(item.fact.content) for item in one.session.view.items)
     assert f'lines="{int(stopped[1]) + 1}-' in shown_files(fact)
 
 
@@ -450,7 +450,7 @@ def test_files_take_at_most_an_eighth_of_the_window(tmp_path: Path, window: int)
     names = put(tmp_path, 5, text="some words that fill a file\n" * 4_000)
     one = reading(tmp_path, names, window=window)
     text = shown_files(squeeze(one))
-    assert 0 < estimate(text) <= 0.12 * window + 300
+    assert 0 < estimate_tokens(text) <= 0.12 * window + 300
 
 
 def test_restoring_can_be_switched_off(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Compacted, Epoch, Finished, User
 from travois.engine.agent import Agent
-from travois.engine.fork import REUSED
+from travois.engine.fork import REUSED_OUTCOME
 from travois.sessions.session import Session
 from travois.testing import Scripted, say
 
@@ -50,7 +50,7 @@ def test_a_copy_takes_the_summary_that_another_one_paid_for(tmp_path: Path) -> N
     assert compacted(other, "Written twice.").requests == []
     assert "Written once." in shown(other)
     last = facts(other, Finished)[-1]
-    assert (last.outcome, last.usage.prompt) == (REUSED, 0)
+    assert (last.outcome, last.usage.prompt) == (REUSED_OUTCOME, 0)
 
 
 def test_a_little_more_that_was_said_since_does_not_matter(tmp_path: Path) -> None:
@@ -118,4 +118,4 @@ def test_a_summary_in_a_call_of_its_own_is_used_again(tmp_path: Path) -> None:
         each.model = Scripted(weighed(say("")), weighed(say("Written once, by itself.")))
         fact = anyio.run(lambda each=each: compact(each, trigger="manual"))
         assert isinstance(fact, Compacted) and fact.source == "direct"
-    assert facts(other, Finished)[-1].outcome == REUSED
+    assert facts(other, Finished)[-1].outcome == REUSED_OUTCOME

@@ -9,8 +9,8 @@ from tests.core.told import histories, reply, result, seen, user
 from travois.context.compaction.spans import AIM, CONTINUED, Span, contents, split, told
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Entry, User
-from travois.core.tokens import estimate
-from travois.core.view import Item, project
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem, project_view
 
 LIMIT = int(8_000 * 2.75)
 
@@ -34,14 +34,14 @@ def test_a_span_says_who_said_what_and_what_came_of_it() -> None:
 
 @given(histories())
 def test_nothing_is_lost_and_nothing_comes_twice(log: list[Entry]) -> None:
-    items = project(log).items
+    items = project_view(log).items
     assert joined(split(items)) == "\n".join(told(item.fact) for item in items)
 
 
 @given(st.lists(st.integers(0, 3 * AIM), max_size=6), st.sampled_from(["x", "line\n", "é "]))
 def test_no_span_is_longer_than_one_read_shows(sizes: list[int], filling: str) -> None:
     texts = [(filling * size)[:size] for size in sizes]
-    items = [Item(n, User((Text(text),))) for n, text in enumerate(texts)]
+    items = [ViewItem(n, User((Text(text),))) for n, text in enumerate(texts)]
     spans = split(items)
     assert all(len(span.text) <= LIMIT and 0 < len(span.title) <= 100 for span in spans)
     assert joined(spans) == "\n".join(told(item.fact) for item in items)
@@ -105,7 +105,7 @@ def test_the_contents_stay_bounded() -> None:
 def test_the_contents_keep_to_a_small_budget_and_name_the_newest() -> None:
     paths = [f"/home/me/sessions/tool-results/span-{n}.txt" for n in range(500)]
     listed = contents(["a title of some words"] * 500, paths, budget=300)
-    assert estimate(listed) <= 300
+    assert estimate_tokens(listed) <= 300
     assert listed.splitlines()[1].startswith("- span-0.txt to span-")
     assert listed.endswith("- span-499.txt: a title of some words")
 

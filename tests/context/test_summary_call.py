@@ -19,10 +19,10 @@ from travois.context.layers import Layers
 from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Noted, Rewound, Spawned, User
 from travois.engine.agent import Agent
-from travois.ports.world import Compacting, Event
+from travois.ports.world import CompactionProgress, Event
 from travois.providers.replies import Problem
 from travois.providers.request import Request
-from travois.testing import Line, Scripted, calls, say
+from travois.testing import Scripted, ScriptLine, calls, say
 
 NINE = """<draft>I think about the lexer first.</draft>
 ## 1. Request and intent
@@ -53,7 +53,7 @@ def asked(one: Agent) -> list[str]:
     return [request.body.decode() for request in one.model.requests]
 
 
-def compacted(one: Agent, *lines: Line, **more: Any) -> Compacted:
+def compacted(one: Agent, *lines: ScriptLine, **more: Any) -> Compacted:
     one.model = Scripted(*lines)
     more.setdefault("trigger", "auto")
     fact = anyio.run(lambda: compact(one, **more))
@@ -97,7 +97,7 @@ def test_text_alone_is_said_at_the_start_and_at_the_end_after_all_wishes(tmp_pat
     assert request.count("Answer with text alone") == 2
 
 
-FAILURES: dict[str, Line] = {
+FAILURES: dict[str, ScriptLine] = {
     "500": Problem("server", "oops", status=500),
     "529": Problem("overloaded", "busy", status=529),
     "empty": say(""),
@@ -391,16 +391,16 @@ def test_it_says_that_it_is_alive_while_the_model_writes(
         with one.session.watch() as events:
             async with anyio.create_task_group() as group:
                 group.start_soon(lambda: compact(one, trigger="auto"))
-                while sum(isinstance(e, Compacting) for e in seen) < 3:
+                while sum(isinstance(e, CompactionProgress) for e in seen) < 3:
                     seen.append(await events.receive())
                 waited.set()
-                while not (isinstance(seen[-1], Compacting) and seen[-1].over):
+                while not (isinstance(seen[-1], CompactionProgress) and seen[-1].over):
                     seen.append(await events.receive())
                 group.cancel_scope.cancel()
         return seen
 
-    seen = [event for event in anyio.run(slowly) if isinstance(event, Compacting)]
-    assert seen[0] == Compacting(0.0) and seen[-1] == Compacting(over=True)
+    seen = [event for event in anyio.run(slowly) if isinstance(event, CompactionProgress)]
+    assert seen[0] == CompactionProgress(0.0) and seen[-1] == CompactionProgress(over=True)
     assert [event.seconds for event in seen[:3]] == sorted({event.seconds for event in seen[:3]})
 
 

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from tests.engine.fakes import agent, begun, check, facts, log, play
 from travois.context.switch_model import switch
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Compacted, Epoch
 from travois.core.models import Usage
-from travois.core.tokens import context_tokens, stop_at
+from travois.core.tokens import context_tokens, stop_threshold
 from travois.engine.agent import Agent
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.testing import say
 
 
@@ -47,11 +47,11 @@ def test_what_does_not_fit_is_shortened_first_without_a_model(tmp_path: Path, wi
     asked = len(one.model.requests)  # type: ignore[attr-defined]
     with one.session.watch() as events:
         switch(one, head(one, window=window, output=1_000))
-        told = [event for event in iter_events(events) if isinstance(event, Warned)]
+        told = [event for event in iter_events(events) if isinstance(event, UserWarned)]
     (fact,) = facts(one, Compacted)
     assert (fact.trigger, fact.by) == ("switch", "ledger")
     assert [type(entry.fact) for entry in log(one).entries[-2:]] == [Compacted, Epoch]
-    assert context_tokens(one.session.view) < stop_at(head(one, window=window).model)
+    assert context_tokens(one.session.view) < stop_threshold(head(one, window=window).model)
     assert "Never touch file 3.py." in str(one.session.view.items[0].fact.content)
     assert len(one.model.requests) == asked  # type: ignore[attr-defined]
     assert len(told) == 1 and told[0].text.startswith("Compacted (switch)")
@@ -63,7 +63,7 @@ def test_what_cannot_fit_changes_nothing(tmp_path: Path) -> None:
     one = talked(tmp_path, turns=2)
     one.session.append(replace(head(one), system="Rules of the house. " * 2_000))
     before = list(log(one).entries)
-    with pytest.raises(Fault, match="Cannot switch to lab/other") as refused:
+    with pytest.raises(UserError, match="Cannot switch to lab/other") as refused:
         switch(one, head(one, window=8_000, output=1_000))
     assert "system prompt and tools); 7,600 of 8,000 are available" in refused.value.why
     assert log(one).entries == before
@@ -80,7 +80,7 @@ def test_a_miss_that_nobody_asked_for_is_told_once_with_its_cause(tmp_path: Path
     with one.session.watch() as events:
         for _ in range(3):
             play(one)
-        told = [event.text for event in iter_events(events) if isinstance(event, Warned)]
+        told = [event.text for event in iter_events(events) if isinstance(event, UserWarned)]
     assert told == [
         "prompt cache miss: 50,000 tokens not read from the cache (+$0.1725): "
         "provider (nothing changed on our side)"

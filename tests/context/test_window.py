@@ -6,9 +6,9 @@ import pytest
 
 from travois.context.layers import Layers
 from travois.context.window import hard_stop, threshold
-from travois.core.models import Model
+from travois.core.models import ModelCard
 
-CARD = Model("p", "m", "anthropic", window=200_000, output=20_000)
+CARD = ModelCard("p", "m", "anthropic", window=200_000, output=20_000)
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,15 @@ from msgspec.structs import replace
 from tests.engine.fakes import Place, agent, begun, check, facts, faults, log, small
 from tests.sampling import first
 from travois.context.window import model
-from travois.core.cache_audit import Strikes
+from travois.core.cache_audit import CompactionStrikes
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.facts import Assistant, Compacted, Failed, User
 from travois.core.models import Usage
-from travois.core.spending import Limits, Purse
-from travois.core.tokens import context_tokens, fact_tokens, stop_at
+from travois.core.spending import Budget, Limits
+from travois.core.tokens import context_tokens, fact_tokens, stop_threshold
 from travois.engine.agent import Agent
-from travois.engine.loop import turn
-from travois.ports.tool import Outcome, said
+from travois.engine.loop import run_turn
+from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
@@ -95,11 +95,11 @@ class Endless:
         self.wanted = marks
         return Reply(content, stop="calls" if marks else "end", usage=usage)
 
-    async def look(self, args: Place, env: Env, call: str) -> Outcome:
+    async def look(self, args: Place, env: Env, call: str) -> ToolOutcome:
         mark = args.path.partition(" ")[0]
         size = self.round.results[int(mark.strip(".").rpartition("-")[2])]
         line = self.round.line
-        return said(mark + (line * (size // len(line) + 1))[:size])
+        return text_outcome(mark + (line * (size // len(line) + 1))[:size])
 
 
 def _args(mark: str, fill: str) -> str:
@@ -181,8 +181,8 @@ def run(one: Agent, provider: Endless, *, rounds: int, prompts: Iterator[str]) -
     async def main() -> None:
         while len(provider.sizes) < rounds:
             one.turn.inbox.append(User((Text(next(prompts)),)))
-            one.budget = Purse(Limits(turns=rounds - len(provider.sizes)))
-            assert await turn(one) in ("end", "turns")
+            one.budget = Budget(Limits(turns=rounds - len(provider.sizes)))
+            assert await run_turn(one) in ("end", "turns")
 
     anyio.run(main)
     check(one)
@@ -190,9 +190,9 @@ def run(one: Agent, provider: Endless, *, rounds: int, prompts: Iterator[str]) -
 
 def useless(one: Agent) -> int:
     """The longest row of compactions that freed too little."""
-    strikes, most = Strikes(), 0
+    strikes, most = CompactionStrikes(), 0
     for fact in facts(one, object):
-        strikes = strikes.after(fact)
+        strikes = strikes.after_fact(fact)
         most = max(most, strikes.useless)
     return most
 
@@ -230,7 +230,7 @@ def test_a_human_may_fill_the_window_again_and_again(tmp_path: Path, window: int
     def prompts() -> Iterator[str]:
         chance = Random(1)
         while True:
-            room = stop_at(model(one)) - context_tokens(one.session.view)
+            room = stop_threshold(model(one)) - context_tokens(one.session.view)
             text = WORDS * (round(room * chance.uniform(0.3, 1.0) * 2.2) // len(WORDS))
             if fact_tokens(User((Text(text),))) * 1.2 < room:
                 yield text

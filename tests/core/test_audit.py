@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.told import EPOCH, OTHER, TOOLS, reply, user
-from travois.core.cache_audit import Cache, Miss, Spent, clock
+from travois.core.cache_audit import CacheMiss, PromptCache, SessionSpending, format_duration
 from travois.core.content import Text
 from travois.core.facts import (
     AnyFact,
@@ -36,15 +36,15 @@ def said(*, read: int, write: int, **more: int) -> Assistant:
     return reply("ok", usage=Usage(read=read, write=write, **more))
 
 
-def fold(steps: Iterable[AnyFact | float]) -> Cache:
+def fold(steps: Iterable[AnyFact | float]) -> PromptCache:
     """Facts one second apart; a number is a pause before the next."""
-    cache, at = Cache(), 1_000.0
+    cache, at = PromptCache(), 1_000.0
     for seq, step in enumerate(steps, 1):
         if isinstance(step, float):
             at += step
             continue
         at += 1.0
-        cache = cache.after(Entry(seq, at, step))
+        cache = cache.after_entry(Entry(seq, at, step))
     return cache
 
 
@@ -98,7 +98,7 @@ def test_every_miss_has_its_cause(
     between: tuple[AnyFact | float, ...], cause: str, detail: str, expected: bool
 ) -> None:
     (miss,) = fold((*WARM, user("two"), *between, *COLD)).misses
-    assert (miss.cause, miss.detail, miss.tokens, miss.expected) == (
+    assert (miss.cause, miss.detail, miss.tokens, miss.is_expected) == (
         cause,
         detail,
         50_000,
@@ -146,20 +146,28 @@ def test_a_server_without_a_cache_misses_nothing() -> None:
 
 def test_a_cache_is_warm_for_its_lifetime_after_the_last_request() -> None:
     found = fold(WARM)
-    assert [found.left(found.used + seconds) for seconds in (0, 299, 301)] == [300.0, 1.0, 0.0]
-    assert fold(WARM[:3]).left(1_000.0) == 0.0
-    assert [clock(192.0), clock(59.9), clock(7_300.0)] == ["3:12", "0:59", "2 h 1 min"]
+    assert [found.seconds_left(found.used + seconds) for seconds in (0, 299, 301)] == [
+        300.0,
+        1.0,
+        0.0,
+    ]
+    assert fold(WARM[:3]).seconds_left(1_000.0) == 0.0
+    assert [format_duration(192.0), format_duration(59.9), format_duration(7_300.0)] == [
+        "3:12",
+        "0:59",
+        "2 h 1 min",
+    ]
 
 
 def test_a_miss_says_why() -> None:
-    assert Miss(1, "tools", "Bash", 10, 0.1).why == "tools (Bash)"
-    assert Miss(1, "compaction", "", 10, 0.1).why == "compaction"
+    assert CacheMiss(1, "tools", "Bash", 10, 0.1).cause_text == "tools (Bash)"
+    assert CacheMiss(1, "compaction", "", 10, 0.1).cause_text == "compaction"
 
 
-def spend(*facts: AnyFact) -> Spent:
-    spent = Spent()
+def spend(*facts: AnyFact) -> SessionSpending:
+    spent = SessionSpending()
     for seq, fact in enumerate(facts, 1):
-        spent = spent.after(Entry(seq, 0.0, fact))
+        spent = spent.after_entry(Entry(seq, 0.0, fact))
     return spent
 
 

@@ -14,7 +14,7 @@ import pytest
 from bench.contents import KINDS, RUNS, made
 from bench.tokens import JUDGES
 
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 
 COUNTED: dict[str, dict[str, int]] = json.loads(
     Path(__file__).with_name("contents.json").read_text()
@@ -34,19 +34,19 @@ def test_every_kind_was_counted() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_kind_of_content_is_off_by_more_than_two(kind: str) -> None:
-    guess = estimate(made(kind))
+    guess = estimate_tokens(made(kind))
     for count in counts(kind):
         assert count / 2 <= guess <= count * 2
 
 
 @pytest.mark.parametrize("kind", RUNS)
 def test_what_says_nothing_stays_within_two_of_what_vocabularies_make_of_it(kind: str) -> None:
-    guess = estimate(made(kind))
+    guess = estimate_tokens(made(kind))
     assert min(counts(kind)) / 2 <= guess <= max(counts(kind)) * 2
 
 
 @pytest.mark.parametrize("sign", [".", "-", "=", "*", "#", "_", "~", "\n", "\r\n", " ", "\t", "─"])
 def test_a_megabyte_of_one_sign_is_next_to_nothing(sign: str) -> None:
     text = sign * (1_000_000 // len(sign.encode()))
-    assert estimate(text) <= 85_000  # a tenth of what it was, or less
-    assert estimate(f"before {text} after") <= 85_010
+    assert estimate_tokens(text) <= 85_000  # a tenth of what it was, or less
+    assert estimate_tokens(f"before {text} after") <= 85_010

@@ -7,8 +7,14 @@ import pytest
 from tests.core.told import EPOCH, reply, result, seen, user
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted
-from travois.core.models import Model, Price, Usage, cost
-from travois.core.tokens import compact_at, context_tokens, effective_window, stop_at, warn_at
+from travois.core.models import ModelCard, Price, Usage, compute_cost
+from travois.core.tokens import (
+    compact_threshold,
+    context_tokens,
+    effective_window,
+    stop_threshold,
+    warn_threshold,
+)
 
 USAGE = Usage(input=10, read=100, write=20, write_1h=5, output=40, reasoning=30)
 
@@ -25,8 +31,13 @@ USAGE = Usage(input=10, read=100, write=20, write_1h=5, output=40, reasoning=30)
     ],
 )
 def test_the_thresholds_of_a_window(window: int, output: int, expected: tuple[int, ...]) -> None:
-    model = Model("lab", "m", "chat", window=window, output=output)
-    found = (effective_window(model), compact_at(model), warn_at(model), stop_at(model))
+    model = ModelCard("lab", "m", "chat", window=window, output=output)
+    found = (
+        effective_window(model),
+        compact_threshold(model),
+        warn_threshold(model),
+        stop_threshold(model),
+    )
     assert found == expected
 
 
@@ -39,18 +50,18 @@ def test_usage_adds_up() -> None:
 
 def test_each_kind_of_token_has_its_price_and_reasoning_is_output() -> None:
     price = Price(input=3.0, output=15.0, read=0.3, write=3.75, write_1h=6.0)
-    assert cost(USAGE, price) == pytest.approx(
+    assert compute_cost(USAGE, price) == pytest.approx(
         (10 * 3 + 100 * 0.3 + 20 * 3.75 + 5 * 6 + 40 * 15) / 1e6
     )
-    assert cost(Usage(), price) == 0.0
+    assert compute_cost(Usage(), price) == 0.0
 
 
 def test_a_long_lived_write_without_a_price_costs_as_much_as_a_short_lived_one() -> None:
-    assert cost(Usage(write_1h=1_000_000), Price(write=3.75)) == pytest.approx(3.75)
+    assert compute_cost(Usage(write_1h=1_000_000), Price(write=3.75)) == pytest.approx(3.75)
 
 
 def test_a_model_is_named_as_a_user_writes_it() -> None:
-    assert Model("lab", "a/b", "chat").name == "lab/a/b"
+    assert ModelCard("lab", "a/b", "chat").name == "lab/a/b"
 
 
 def test_a_count_from_before_a_compaction_does_not_stand() -> None:

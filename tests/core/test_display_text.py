@@ -11,7 +11,7 @@ from io import StringIO
 
 import pytest
 
-from travois.core.display_text import for_stream, harmless, seen
+from travois.core.display_text import clean_for_stream, clean_for_terminal, replace_invisible
 from travois.terminal import tables as plain
 from travois.tui import markdown
 
@@ -27,7 +27,7 @@ CLASSES = {
     "annotations": [0xFFF9, 0xFFFA, 0xFFFB],
 }
 WAYS = {
-    "words of others": harmless,
+    "words of others": clean_for_terminal,
     "cells of the screen": markdown.clean,
     "lists": plain.clean,
 }
@@ -50,8 +50,8 @@ def test_no_way_lets_any_of_them_through(way: str, kind: str) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in CLASSES if kind != "controls"])
 def test_what_is_printed_with_our_own_colours_has_none_of_them(kind: str) -> None:
     for code in CLASSES[kind]:
-        assert seen(f"\x1b[1ma{chr(code)}b\x1b[0m").startswith("\x1b[1ma")
-        assert chr(code) not in seen(f"a{chr(code)}b")
+        assert replace_invisible(f"\x1b[1ma{chr(code)}b\x1b[0m").startswith("\x1b[1ma")
+        assert chr(code) not in replace_invisible(f"a{chr(code)}b")
 
 
 def test_every_format_character_is_covered() -> None:
@@ -60,18 +60,20 @@ def test_every_format_character_is_covered() -> None:
         c for c in formats if "ARABIC" in unicodedata.name(c, "") or ord(c) in range(0x600, 0x900)
     }
     signs = {c for c in formats if 0x11000 <= ord(c) <= 0x1FFFF}
-    assert [hex(ord(c)) for c in formats if c in harmless(c) and c not in words | signs] == []
+    assert [
+        hex(ord(c)) for c in formats if c in clean_for_terminal(c) and c not in words | signs
+    ] == []
 
 
 def test_words_in_any_script_and_pictures_stay() -> None:
     text = "naïve Ελλάδα עברית العربية हिन्दी 日本語 한국어 é 😀 ─┼ \ue0b0\tand\nlines"
-    assert harmless(text) == text
+    assert clean_for_terminal(text) == text
 
 
 def test_pipes_and_files_get_every_byte() -> None:
     text = "a\u200bb\x1b[31m\ufeff"
-    assert for_stream(text, StringIO()) == text
-    assert for_stream(text, Screen()) == "a\ufffdb\ufffd[31m\ufffd"
+    assert clean_for_stream(text, StringIO()) == text
+    assert clean_for_stream(text, Screen()) == "a\ufffdb\ufffd[31m\ufffd"
 
 
 CODE = """

@@ -19,8 +19,8 @@ from travois.core.facts import (
     Rewound,
     Sent,
 )
-from travois.core.legality import illegal, unsendable
-from travois.core.view import View, project
+from travois.core.legality import find_send_blocker, find_violation
+from travois.core.view import View, project_view
 
 GO = (EPOCH, user("go"))
 ASKED = (*GO, reply("", "a", "b"))
@@ -101,26 +101,26 @@ ALLOWED: dict[str, tuple[tuple[AnyFact, ...], AnyFact]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     before, fact, why = REFUSED[name]
-    assert illegal(seen(*before), fact) == why
+    assert find_violation(seen(*before), fact) == why
 
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_allowed(name: str) -> None:
     before, fact = ALLOWED[name]
-    assert illegal(seen(*before), fact) == ""
+    assert find_violation(seen(*before), fact) == ""
 
 
 def test_an_empty_view_has_nothing_to_send() -> None:
-    assert unsendable(View()) == "no epoch"
+    assert find_send_blocker(View()) == "no epoch"
 
 
 @given(histories())
 @settings(max_examples=60, deadline=None)
 def test_offloading_never_changes_what_the_model_has_seen(log: list[Entry]) -> None:
-    view = project(log)
+    view = project_view(log)
     before = list(view.items[: view.seen])
     for call in sorted(view.ids):
         fact = Offloaded(call, "blob", "short")
-        if not illegal(view, fact):
+        if not find_violation(view, fact):
             view.add(entries(fact)[0])
     assert view.items[: view.seen] == before

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from travois.core.models import Usage
-from travois.core.spending import Amount, Limits, Purse
+from travois.core.spending import Amount, Budget, Limits
 
 limits = st.builds(
     Limits,
@@ -33,30 +33,30 @@ def under(spent: Amount, most: Limits) -> bool:
     return covers(Amount(most.turns or inf, most.tokens or inf, most.dollars or inf), spent)
 
 
-def draws(purse: Purse | None, *, top: Purse) -> bool:
+def draws(purse: Budget | None, *, top: Budget) -> bool:
     """Whether a purse is that one or below it."""
     return purse is not None and (purse is top or draws(purse.parent, top=top))
 
 
 @given(st.data())
 def test_no_limit_of_a_tree_is_passed_whoever_spends_in_which_order(data: st.DataObject) -> None:
-    purses = [Purse(data.draw(limits))]
+    purses = [Budget(data.draw(limits))]
     paid: list[tuple[int, Amount]] = []
     away: list[tuple[int, Amount]] = []
     for _ in range(data.draw(st.integers(5, 60))):
         act = data.draw(st.sampled_from(("child", "ask", "ask", "ask", "answer")))
         who = data.draw(st.integers(0, len(purses) - 1))
         if act == "child" and len(purses) < 8:
-            purses.append(purses[who].child(data.draw(limits)))
+            purses.append(purses[who].create_child(data.draw(limits)))
         elif act == "ask":
             need = data.draw(needs)
-            allowed = not purses[who].exhausted() and covers(purses[who].left(), need)
+            allowed = not purses[who].exhausted_text() and covers(purses[who].remaining(), need)
             if allowed:
-                purses[who].hold(need)
+                purses[who].reserve(need)
                 away.append((who, need))
         elif act == "answer" and away:
             who, need = away.pop(data.draw(st.integers(0, len(away) - 1)))
-            purses[who].hold(Amount() - need)
+            purses[who].reserve(Amount() - need)
             part = data.draw(st.integers(0, 4)) / 4
             usage = Usage(output=int(need.tokens * part))
             purses[who].spend(usage, need.dollars * part, turns=int(need.turns))
@@ -65,31 +65,31 @@ def test_no_limit_of_a_tree_is_passed_whoever_spends_in_which_order(data: st.Dat
             below = [spent for who, spent in paid if draws(purses[who], top=purse)]
             assert purse.spent == sum(below, Amount())
             assert under(purse.spent + purse.held, purse.limits)
-            assert covers(purse.left(), Amount())
+            assert covers(purse.remaining(), Amount())
 
 
 def test_a_child_stops_at_its_own_limit_and_at_those_above_it() -> None:
-    top = Purse(Limits(dollars=1.0))
-    child = top.child(Limits(tokens=100), whose="agent a")
-    other = top.child(Limits(), whose="agent b")
+    top = Budget(Limits(dollars=1.0))
+    child = top.create_child(Limits(tokens=100), whose="agent a")
+    other = top.create_child(Limits(), whose="agent b")
     child.spend(Usage(input=60, output=40), 0.5)
-    assert child.exhausted() == "agent a's limit of 100 tokens"
-    assert other.exhausted() == ""
+    assert child.exhausted_text() == "agent a's limit of 100 tokens"
+    assert other.exhausted_text() == ""
     other.spend(Usage(output=9), 0.5)
-    assert other.exhausted() == "the session's limit of $1.0000"
+    assert other.exhausted_text() == "the session's limit of $1.0000"
     assert top.spent == Amount(0, 109, 1.0)
 
 
 def test_what_is_held_is_not_left_and_what_was_not_needed_is_left_again() -> None:
-    top = Purse(Limits(turns=3, tokens=100, dollars=1.0))
-    child, need = top.child(Limits()), Amount(1, 70, 0.5)
-    child.hold(need)
-    assert top.left() == Amount(2, 30, 0.5)
-    assert top.waits()
-    child.hold(Amount() - need)
+    top = Budget(Limits(turns=3, tokens=100, dollars=1.0))
+    child, need = top.create_child(Limits()), Amount(1, 70, 0.5)
+    child.reserve(need)
+    assert top.remaining() == Amount(2, 30, 0.5)
+    assert top.has_reservations()
+    child.reserve(Amount() - need)
     child.spend(Usage(input=10), 0.25, turns=1)
-    assert top.left() == Amount(2, 90, 0.75)
-    assert not top.waits()
+    assert top.remaining() == Amount(2, 90, 0.75)
+    assert not top.has_reservations()
 
 
 @pytest.mark.parametrize(
@@ -110,38 +110,38 @@ def test_what_is_held_is_not_left_and_what_was_not_needed_is_left_again() -> Non
 def test_four_fifths_of_a_limit_are_near_it(
     most: Limits, spent: Amount, now: float, told: str
 ) -> None:
-    assert Purse(most, spent=spent, began=0.0).near(now) == told
+    assert Budget(most, spent=spent, began=0.0).near_limit_text(now) == told
 
 
 def test_turns_and_seconds_count_for_one_run_and_money_for_the_session() -> None:
-    purse = Purse(Limits(turns=1, seconds=10, dollars=5.0))
-    purse.begin(100.0)
+    purse = Budget(Limits(turns=1, seconds=10, dollars=5.0))
+    purse.begin_run(100.0)
     purse.spend(Usage(input=1), 1.0, turns=1)
-    assert purse.exhausted(101.0) == "the session's limit of 1 turns"
-    purse.begin(200.0)
-    assert (purse.exhausted(209.0), purse.time(209.0)) == ("", 1.0)
-    assert purse.exhausted(210.0) == "the session's limit of 10 seconds"
+    assert purse.exhausted_text(101.0) == "the session's limit of 1 turns"
+    purse.begin_run(200.0)
+    assert (purse.exhausted_text(209.0), purse.seconds_left(209.0)) == ("", 1.0)
+    assert purse.exhausted_text(210.0) == "the session's limit of 10 seconds"
     assert purse.spent == Amount(0, 1, 1.0)
 
 
 def test_time_runs_for_children_too() -> None:
-    top = Purse(Limits(seconds=10))
-    top.begin(0.0)
-    child = top.child(Limits(seconds=100))
-    child.begin(5.0)
-    assert child.time(6.0) == 4.0
-    assert child.exhausted(10.0) == "the session's limit of 10 seconds"
-    assert Purse().time(6.0) == inf
+    top = Budget(Limits(seconds=10))
+    top.begin_run(0.0)
+    child = top.create_child(Limits(seconds=100))
+    child.begin_run(5.0)
+    assert child.seconds_left(6.0) == 4.0
+    assert child.exhausted_text(10.0) == "the session's limit of 10 seconds"
+    assert Budget().seconds_left(6.0) == inf
 
 
 def test_depth_and_number_of_agents_are_limited_from_above() -> None:
-    top = Purse(Limits(depth=2, agents=3))
-    child = top.child(Limits())
-    grandchild = child.child(Limits())
-    assert grandchild.barren() == "the session's limit of 2 levels of agents"
-    assert child.barren() == ""
-    top.child(Limits())
-    assert (top.barren(), top.agents) == ("the session's limit of 3 agents", 3)
-    assert child.barren() == "the session's limit of 3 agents"
+    top = Budget(Limits(depth=2, agents=3))
+    child = top.create_child(Limits())
+    grandchild = child.create_child(Limits())
+    assert grandchild.spawn_blocker() == "the session's limit of 2 levels of agents"
+    assert child.spawn_blocker() == ""
+    top.create_child(Limits())
+    assert (top.spawn_blocker(), top.agents) == ("the session's limit of 3 agents", 3)
+    assert child.spawn_blocker() == "the session's limit of 3 agents"
     with pytest.raises(AssertionError):
-        top.child(Limits())
+        top.create_child(Limits())

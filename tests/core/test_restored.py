@@ -7,8 +7,8 @@ from hypothesis import given
 from tests.core.told import EPOCH, entries, histories, reply, result, seen, shown, user
 from travois.core.content import Text
 from travois.core.facts import Compacted, Restored, Rewound
-from travois.core.legality import illegal
-from travois.core.view import project
+from travois.core.legality import find_violation
+from travois.core.view import project_view
 
 TALK = (EPOCH, user("one"), reply("", "a"), result("a"), reply("two"))
 SUMMARY = (Text("summary"),)
@@ -30,11 +30,11 @@ def test_thinking_on_both_sides_is_let_go() -> None:
 def test_only_a_summary_that_is_shown_can_be_undone() -> None:
     once = (*TALK, Compacted(2, 4, SUMMARY, "notes"))
     twice = (*once, user("three"), reply("four"), Compacted(4, 7, SUMMARY, "notes"))
-    assert illegal(seen(*TALK), Restored(6)) == "no summary of entry 6 is shown"
-    assert illegal(seen(*once), Restored(6)) == ""
-    assert illegal(seen(*twice), Restored(6)) == "no summary of entry 6 is shown"
-    assert illegal(seen(*twice), Restored(9)) == ""
-    assert illegal(seen(*twice, Restored(9)), Restored(6)) == ""
+    assert find_violation(seen(*TALK), Restored(6)) == "no summary of entry 6 is shown"
+    assert find_violation(seen(*once), Restored(6)) == ""
+    assert find_violation(seen(*twice), Restored(6)) == "no summary of entry 6 is shown"
+    assert find_violation(seen(*twice), Restored(9)) == ""
+    assert find_violation(seen(*twice, Restored(9)), Restored(6)) == ""
     whole = [*shown(seen(*TALK)), "user: three", "model: four"]
     assert shown(seen(*twice, Restored(9), Restored(6))) == whole
 
@@ -46,7 +46,7 @@ def test_a_rewind_to_before_it_makes_the_compaction_count_again() -> None:
 
 @given(histories())
 def test_it_always_counts_as_a_move_beyond_all_before(log: list[object]) -> None:
-    told = project(log)  # type: ignore[arg-type]
+    told = project_view(log)  # type: ignore[arg-type]
     for number in told.summaries:
         undone = [*entries(*(e.fact for e in log)), *entries(Restored(number))]  # type: ignore[attr-defined]
-        assert project(undone).moves > told.moves
+        assert project_view(undone).moves > told.moves

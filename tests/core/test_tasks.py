@@ -11,7 +11,7 @@ from travois.core.tasks import (
     Task,
     TaskEdit,
     TaskError,
-    Tasks,
+    TaskList,
     add_task,
     claim_task,
     edit_task,
@@ -39,14 +39,14 @@ def task(content: str, status: str = "pending", **more: object) -> Task:
     return Task(content=content, status=status, **more)  # pyright: ignore[reportArgumentType]
 
 
-def made(*contents: str) -> Tasks:
-    found: Tasks = ()
+def made(*contents: str) -> TaskList:
+    found: TaskList = ()
     for content in contents:
         found, _ = add_task(found, task(content))
     return found
 
 
-def taken(tasks: Tasks, step: tuple[object, ...]) -> Tasks:
+def taken(tasks: TaskList, step: tuple[object, ...]) -> TaskList:
     match step:
         case ("add", str() as word):
             return add_task(tasks, task(word))[0]
@@ -63,7 +63,7 @@ def taken(tasks: Tasks, step: tuple[object, ...]) -> Tasks:
             raise AssertionError(step)
 
 
-def circular(tasks: Tasks) -> bool:
+def circular(tasks: TaskList) -> bool:
     waits = {each.id: set(each.blocked_by) for each in tasks}
     while free := [id for id, blockers in waits.items() if not blockers & waits.keys()]:
         for id in free:

@@ -26,14 +26,14 @@ from travois.core.facts import (
 from travois.core.view import (
     LOST_RESULT,
     LOST_START,
-    Item,
     View,
-    living,
+    ViewItem,
+    awaits_model,
+    keep_live_entries,
     open_calls,
-    project,
-    waiting,
+    project_view,
 )
-from travois.engine.loop import UNKNOWN, answer_open
+from travois.engine.loop import UNKNOWN_RESULT, answer_open_calls
 from travois.sessions.session import Session
 
 
@@ -60,17 +60,17 @@ def test_what_is_said_while_calls_are_open_is_shown_after_all_results() -> None:
 def test_open_calls_are_those_without_a_result_in_the_order_asked() -> None:
     view = seen(EPOCH, user("go"), reply("", "a", "b", "c"), result("b"))
     assert [call.id for call in open_calls(view)] == ["a", "c"]
-    assert not waiting(view)
+    assert not awaits_model(view)
     assert shown(view) == ["user: go", "model: a? b? c?"]
 
 
 def test_the_next_word_is_the_models_after_a_person_a_result_or_a_pause() -> None:
-    assert not waiting(seen(EPOCH))
-    assert waiting(seen(EPOCH, user("go")))
-    assert waiting(seen(EPOCH, user("go"), reply("", "a"), result("a")))
-    assert waiting(seen(EPOCH, user("go"), reply("hm", stop="pause")))
+    assert not awaits_model(seen(EPOCH))
+    assert awaits_model(seen(EPOCH, user("go")))
+    assert awaits_model(seen(EPOCH, user("go"), reply("", "a"), result("a")))
+    assert awaits_model(seen(EPOCH, user("go"), reply("hm", stop="pause")))
     for stop in ("end", "length", "window", "refusal", "compaction", "unknown"):
-        assert not waiting(seen(EPOCH, user("go"), reply("done", stop=stop)))
+        assert not awaits_model(seen(EPOCH, user("go"), reply("done", stop=stop)))
 
 
 def test_a_second_or_foreign_result_changes_nothing() -> None:
@@ -130,7 +130,7 @@ def test_compaction_names_its_span_by_identity() -> None:
     facts = (EPOCH, user("one"), reply("", "a", "b"), result("b"), result("a"), reply("ok"))
     view = seen(*facts, user("two"), Compacted(2, 4, (Text("summary"),), "model"))
     assert shown(view) == ["user: summary", "model: ok", "user: two"]
-    assert view.items[0] == Item(4, User((Text("summary"),), origin="note"))
+    assert view.items[0] == ViewItem(4, User((Text("summary"),), origin="note"))
     assert view.replied == 1
 
 
@@ -238,10 +238,10 @@ def test_a_view_grown_entry_by_entry_is_the_projection(log: list[Entry]) -> None
     view = View()
     for count, entry in enumerate(log, 1):
         if isinstance(entry.fact, Rewound | Restored):
-            view = project(log[:count])
+            view = project_view(log[:count])
         else:
             view.add(entry)
-        assert view == project(log[:count])
+        assert view == project_view(log[:count])
 
 
 @given(histories(), st.data())
@@ -252,7 +252,7 @@ def test_whatever_lines_are_lost_the_rest_can_be_sent(
     keep = data.draw(st.lists(st.booleans(), min_size=len(log), max_size=len(log)))
     left = [entry for entry, kept in zip(log, keep, strict=True) if kept]
     session = Session(MemoryLog(left))
-    answer_open(session, started=UNKNOWN)
+    answer_open_calls(session, started=UNKNOWN_RESULT)
     assert not session.view.open
     repaired = session._log.read()
     sendable(repaired, protocol="anthropic")
@@ -272,5 +272,5 @@ def test_a_rewind_to_the_end_of_any_prefix_shows_that_prefix(
 ) -> None:
     to = data.draw(st.integers(1, len(log)))
     back = [*log, Entry(log[-1].seq + 1, 0.0, Rewound(to))]
-    assert shown(project(back)) == shown(project(log[:to]))
-    assert living(back) == living(log[:to])
+    assert shown(project_view(back)) == shown(project_view(log[:to]))
+    assert keep_live_entries(back) == keep_live_entries(log[:to])

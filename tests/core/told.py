@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from travois.core.content import AnyBlock, Call, Opaque, Text, calls
+from travois.core.content import AnyBlock, Call, Opaque, Text, extract_calls
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -24,13 +24,13 @@ from travois.core.facts import (
     ToolSpec,
     User,
 )
-from travois.core.legality import illegal, unsendable
-from travois.core.models import Model, Usage
-from travois.core.view import View, open_calls, project
+from travois.core.legality import find_send_blocker, find_violation
+from travois.core.models import ModelCard, Usage
+from travois.core.view import View, open_calls, project_view
 
 TOOLS = (ToolSpec("Read", "Reads.", '{"type":"object"}'),)
-EPOCH = Epoch(Model("lab", "echo-1", "anthropic"), "Be brief.", TOOLS)
-OTHER = Epoch(Model("lab", "echo-1", "anthropic"), "Be long.", TOOLS, why="asked for")
+EPOCH = Epoch(ModelCard("lab", "echo-1", "anthropic"), "Be brief.", TOOLS)
+OTHER = Epoch(ModelCard("lab", "echo-1", "anthropic"), "Be long.", TOOLS, why="asked for")
 
 
 def user(text: str, **more: Any) -> User:
@@ -59,7 +59,7 @@ def entries(*facts: AnyFact) -> list[Entry]:
 
 
 def seen(*facts: AnyFact) -> View:
-    return project(entries(*facts))
+    return project_view(entries(*facts))
 
 
 def shown(view: View) -> list[str]:
@@ -96,10 +96,10 @@ def histories(draw: st.DrawFn, *, most: int = 25) -> list[Entry]:
     log, view = entries(EPOCH), seen(EPOCH)
     for _ in range(draw(st.integers(0, most))):
         fact = draw(st.sampled_from(list(_next(view, log, draw))))
-        assert not illegal(view, fact)
+        assert not find_violation(view, fact)
         log.append(Entry(log[-1].seq + 1, 0.0, fact))
         if isinstance(fact, Rewound | Restored):
-            view = project(log)
+            view = project_view(log)
         else:
             view.add(log[-1])
     return log
@@ -116,8 +116,8 @@ def _next(view: View, log: list[Entry], draw: st.DrawFn) -> Iterable[AnyFact]:
         yield from [Offloaded(id, "blob", "short") for id, held in view.open.items() if held][:1]
     else:
         yield _reply(view, number, draw)
-        yield from [] if unsendable(view) else [Sent(number, f"chain-{number}", "d", 1)]
-    yield from (f for f in _moving(view, log, draw) if not illegal(view, f))
+        yield from [] if find_send_blocker(view) else [Sent(number, f"chain-{number}", "d", 1)]
+    yield from (f for f in _moving(view, log, draw) if not find_violation(view, f))
 
 
 def _reply(view: View, number: int, draw: st.DrawFn) -> Assistant:
@@ -155,4 +155,4 @@ def _moving(view: View, log: list[Entry], draw: st.DrawFn) -> Iterable[AnyFact]:
 
 def ids(log: Iterable[Entry]) -> list[str]:
     replies = (entry.fact for entry in log if isinstance(entry.fact, Assistant))
-    return [call.id for fact in replies for call in calls(fact.content)]
+    return [call.id for fact in replies for call in extract_calls(fact.content)]

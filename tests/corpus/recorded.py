@@ -13,7 +13,7 @@ from bench.steps import rename
 from travois.compat.sessions import traj
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Epoch, Result, ToolSpec, User
-from travois.core.models import Model, Protocol, Usage
+from travois.core.models import ApiProtocol, ModelCard, Usage
 
 FOLDER = Path(__file__).parents[3] / "shared" / "lab" / "trajectories"
 needed = pytest.mark.skipif(
@@ -25,10 +25,10 @@ def sessions(every: int = 1) -> list[str]:
     return [path.name for path in sorted(FOLDER.glob("*.jsonl.gz"))][::every]
 
 
-def facts(name: str, protocol: Protocol) -> Iterator[AnyFact]:
+def facts(name: str, protocol: ApiProtocol) -> Iterator[AnyFact]:
     """The whole history of one session, as it would stand in a log of ours."""
     yield Epoch(
-        Model("corpus", "recorded", protocol),
+        ModelCard("corpus", "recorded", protocol),
         "system",
         (ToolSpec("Bash", "Run", '{"type":"object"}'),),
     )

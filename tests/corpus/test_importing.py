@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.corpus.recorded import FOLDER, needed, sessions
-from travois.compose.open_session import PROMPT
+from travois.compose.open_session import SYSTEM_PROMPT_FILE
 from travois.core.content import Text
 from travois.core.facts import Entry, Epoch, User
-from travois.core.legality import illegal, unsendable
-from travois.core.models import Model, Protocol
+from travois.core.legality import find_send_blocker, find_violation
+from travois.core.models import ApiProtocol, ModelCard
 from travois.core.view import View
-from travois.engine.tool_definitions import specs
+from travois.engine.tool_definitions import build_tool_specs
 from travois.importing.sessions import aside, bring, recognised
 from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
@@ -25,7 +25,7 @@ from travois_lab.validate_chat import chat_faults
 from travois_lab.validate_items import gemini_faults, responses_faults
 
 pytestmark = needed
-JUDGES: dict[Protocol, Callable[[bytes], list[str]]] = {
+JUDGES: dict[ApiProtocol, Callable[[bytes], list[str]]] = {
     "anthropic": anthropic_faults,
     "chat": chat_faults,
     "responses": responses_faults,
@@ -41,7 +41,7 @@ def entered(log: Path) -> tuple[View, int]:
     """The view of a log, each of whose facts was legal where it stands; and its last number."""
     view, skipped, last = View(), list[object](), 0
     for entry in entries(log, skipped):  # type: ignore[arg-type]
-        assert not illegal(view, entry.fact), entry
+        assert not find_violation(view, entry.fact), entry
         view.add(entry)
         last = entry.seq
     assert skipped == []
@@ -52,16 +52,19 @@ def entered(log: Path) -> tuple[View, int]:
 def test_every_recorded_session_resumes_with_a_request_that_each_provider_takes(
     tmp_path: Path, shard: int
 ) -> None:
-    home, head = Home(tmp_path).prepare(), (PROMPT.read_text("utf-8"), specs(TOOLS))
+    home, head = (
+        Home(tmp_path).prepare(),
+        (SYSTEM_PROMPT_FILE.read_text("utf-8"), build_tool_specs(TOOLS)),
+    )
     with aside(home) as folder:
         for name in sessions()[shard::4]:
             id = bring(home, recognised(FOLDER / name), folder, environ={})
             (log,) = home.sessions.glob(f"*/{id}/{NAME}")
             view, last = entered(log)
             for number, protocol in enumerate(JUDGES, last + 1):
-                view.add(Entry(number, 0.0, Epoch(Model("p", "m", protocol), *head)))
+                view.add(Entry(number, 0.0, Epoch(ModelCard("p", "m", protocol), *head)))
                 if number == last + 1:
                     view.add(Entry(number, 0.0, User((Text("go on"),))))
-                assert unsendable(view) == ""
-                request = Encoder(nothing).request(view)
+                assert find_send_blocker(view) == ""
+                request = Encoder(nothing).build_request(view)
                 assert JUDGES[protocol](request.body) == [], (name, protocol)

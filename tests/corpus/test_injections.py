@@ -23,13 +23,13 @@ from tests.providers.raw import answer, serve
 from tests.providers.test_http_fetch import OPEN, moved
 from tests.providers.test_http_fetch import say as served
 from travois.compose.options import Options
-from travois.core.content import Call, words
-from travois.core.display_text import visible
-from travois.core.errors import Fault
+from travois.core.content import Call, extract_text
+from travois.core.display_text import escape_invisible
+from travois.core.errors import UserError
 from travois.core.facts import Asked, Compacted, Decided, Entry, Noted, Result
-from travois.core.models import Model as Card
+from travois.core.models import ModelCard as Card
 from travois.permissions.decide import Guard
-from travois.ports.world import Answer, Page, Question
+from travois.ports.world import PermissionQuestion, PersonAnswer, WebPage
 from travois.providers.replies import Problem, Reply
 from travois.providers.stream_reader import reader
 from travois.sdk import Session
@@ -80,13 +80,13 @@ class Watcher(Terminal):
 
     def __init__(self) -> None:
         super().__init__()
-        self.questions: list[Question] = []
+        self.questions: list[PermissionQuestion] = []
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         self.questions.append(question)
         for line in shown(question):
             self.line(line)
-        return Answer(allow=False, reason="no")
+        return PersonAnswer(allow=False, reason="no")
 
 
 class Told(msgspec.Struct):
@@ -97,7 +97,7 @@ class Told(msgspec.Struct):
     bodies: list[dict[str, Any]]
     entries: list[Entry]
     guards: tuple[Guard, Guard]
-    questions: list[Question]
+    questions: list[PermissionQuestion]
     log: Path
     seconds: float
 
@@ -242,7 +242,7 @@ def test_what_a_tool_brings_is_only_ever_content(row: dict[str, Any], play: Play
     assert told.questions == []
     assert told.facts(Noted) == []
     assert told.seconds < CPU * max(1, len(data) / INPUT)
-    shown = words(told.result.content)
+    shown = extract_text(told.result.content)
     assert len(shown) < SHOWN
     if set(row["expect"]) & {"P1", "P5"}:
         kept_apart(told, mark(row))
@@ -283,7 +283,7 @@ def test_a_question_shows_all_of_what_would_run_and_nothing_else(
     (question,) = told.questions
     harmless_screen(told)
     assert json.loads(question.args)["command"] == f"make '{hostile}'"
-    assert visible(question.args) in told.screen
+    assert escape_invisible(question.args) in told.screen
     assert told.facts(Asked)[0].question == question.summary
     nothing_ran(told, calls=1)
 
@@ -357,7 +357,7 @@ def test_a_folder_that_nobody_trusts_widens_nothing(
     told = play(wanted, call("Bash", command="env"), say("done"))
     assert told.guards[0].mode == "default"
     assert [rule for rule in told.guards[0].rules if rule.effect == "allow"] == []
-    assert "attacker" not in "".join(words(result.content) for result in told.facts(Result))
+    assert "attacker" not in "".join(extract_text(result.content) for result in told.facts(Result))
     assert dict(os.environ) == before
     nothing_ran(told, calls=2)
 
@@ -453,7 +453,7 @@ def test_a_server_of_tools_is_held_to_what_it_may(row: dict[str, Any], play: Pla
     heads = {json.dumps(body["tools"]) for body in told.bodies}
     assert len(heads) == 1
     assert payload(row)[:1000].decode() not in heads or row["channel"] == "mcp:tool.name"
-    shown = [words(result.content) for result in told.facts(Result)]
+    shown = [extract_text(result.content) for result in told.facts(Result)]
     assert max(map(len, shown)) < SHOWN
     assert "root:x:0" not in "".join(shown)
     if "M1" in row["expect"]:
@@ -470,9 +470,9 @@ class Fetched:
         self.body = body
         self.urls: list[str] = []
 
-    async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
+    async def fetch(self, url: str, *, limit: int, timeout: float) -> WebPage:
         self.urls.append(url)
-        return Page(url, 200, "text/html", self.body)
+        return WebPage(url, 200, "text/html", self.body)
 
 
 @pytest.mark.parametrize("row", of("web:page"), ids=ids)
@@ -491,7 +491,7 @@ def test_a_page_is_fetched_once_and_nothing_that_it_names(row: dict[str, Any], p
 
 @pytest.mark.parametrize("row", of("web:redirect"), ids=ids)
 def test_a_redirect_leads_nowhere_by_itself(row: dict[str, Any]) -> None:
-    async def main(url: str) -> Page:
+    async def main(url: str) -> WebPage:
         return await OPEN.fetch(url, limit=1_000, timeout=20.0)
 
     with serve(served(answer(b"secret"))) as inner:
@@ -536,10 +536,10 @@ def typed(data: bytes) -> Iterator[None]:
 
 @pytest.mark.parametrize("row", of("paste"), ids=ids)
 def test_a_paste_is_no_yes(row: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    async def main() -> Answer:
+    async def main() -> PersonAnswer:
         terminal = Terminal()
         terminal.tell(Entry(1, 0.0, Asked("t1", "Run x")))
-        return await terminal.decide(Question("t1", "Bash", "{}", "Run x", "runs x"))
+        return await terminal.decide(PermissionQuestion("t1", "Bash", "{}", "Run x", "runs x"))
 
     with typed(payload(row)):
         answer = anyio.run(main)
@@ -551,7 +551,7 @@ def resumed(play: Play, first: Told) -> Told | None:
     """The session as it goes on; None if it is refused in words."""
     try:
         return play(say("and on"), resume=first.log.parent.name)
-    except Fault:
+    except UserError:
         return None
 
 

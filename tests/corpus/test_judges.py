@@ -17,7 +17,7 @@ from bench.tree import UNKNOWN, Tree
 
 from travois.context.layers import Layers
 from travois.context.ledger import fold, render
-from travois.core.content import Text, calls
+from travois.core.content import Text, extract_calls
 from travois.core.facts import Assistant, Entry, Opened, Result, User
 
 CWD = "/work/place"
@@ -365,7 +365,7 @@ def test_later_reads_tell_what_stood_in_a_file_before_and_edits_what_stands_ther
         (use("Edit", file_path=path, old_string="one", new_string="!"), ("error", "no")),
         (use("Write", file_path=path, content="new"), "ok"),
     )
-    tree = Tree(tmp_path, [(c, s.results[c.id]) for s in steps for c in calls(s.content)])
+    tree = Tree(tmp_path, [(c, s.results[c.id]) for s in steps for c in extract_calls(s.content)])
     versions: list[str] = []
     for number in range(5):
         tree.run(f"c{number}", state={f"seen:{path}": ""})
@@ -376,6 +376,6 @@ def test_later_reads_tell_what_stood_in_a_file_before_and_edits_what_stands_ther
 
 def test_an_edit_of_a_file_that_was_not_read_leaves_it_unknown(tmp_path: Path) -> None:
     steps = recorded((use("Edit", file_path="/w/a", old_string="x", new_string="y"), "ok"))
-    tree = Tree(tmp_path, [(c, s.results[c.id]) for s in steps for c in calls(s.content)])
+    tree = Tree(tmp_path, [(c, s.results[c.id]) for s in steps for c in extract_calls(s.content)])
     assert tree.run("c0", state={}) == ()
     assert [change.what for change in tree.run("c0", state={"seen:/w/a": ""})] == ["seen:/w/a"]

@@ -13,10 +13,10 @@ from tests.corpus.recorded import facts, needed, sessions
 from travois.context import ledger
 from travois.context.compaction import declarations as declared
 from travois.context.compaction import spans
-from travois.core.content import Call, calls, words
+from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, Result, User
-from travois.core.tokens import estimate
-from travois.core.view import project
+from travois.core.tokens import estimate_tokens
+from travois.core.view import project_view
 
 pytestmark = needed
 
@@ -34,7 +34,7 @@ def succeeded(log: list[Entry]) -> Iterator[Call]:
     failed = {e.fact.call for e in log if isinstance(e.fact, Result) and e.fact.error}
     for entry in log:
         if isinstance(entry.fact, Assistant):
-            yield from (call for call in calls(entry.fact.content) if call.id not in failed)
+            yield from (call for call in extract_calls(entry.fact.content) if call.id not in failed)
 
 
 def test_every_word_of_the_human_every_edit_and_the_task_list_are_there() -> None:
@@ -45,7 +45,7 @@ def test_every_word_of_the_human_every_edit_and_the_task_list_are_there() -> Non
         base = f"{folder[1]}/" if folder else ""
         for entry in log:
             if isinstance(entry.fact, User) and entry.fact.origin == "human":
-                said = words(entry.fact.content)
+                said = extract_text(entry.fact.content)
                 assert len(said) > 2_000 or " ".join(said.split()) in plain, name
         for call in succeeded(log):
             args = json.loads(call.args)
@@ -61,14 +61,16 @@ def test_every_word_of_the_human_every_edit_and_the_task_list_are_there() -> Non
 def test_it_fits_any_budget(budget: int) -> None:
     for name, log in logs():
         found = ledger.fold(log)
-        assert estimate(ledger.render(found, budget=budget).text) <= budget, name
+        assert estimate_tokens(ledger.render(found, budget=budget).text) <= budget, name
 
 
 def test_spans_hold_everything_and_declarations_keep_their_budget() -> None:
     for name, log in logs():
-        items = project(log).items
+        items = project_view(log).items
         cut = spans.split(items)
         assert max(len(span.text) for span in cut) <= 8_000 * 2.75, name
         whole = "\n".join(span.text for span in cut).replace(f"\n{spans.CONTINUED}", "")
         assert whole == "\n".join(spans.told(item.fact) for item in items), name
-        assert estimate(declared.listing(items, budget=4_000, skip="", cwd="/")) <= 4_000, name
+        assert estimate_tokens(declared.listing(items, budget=4_000, skip="", cwd="/")) <= 4_000, (
+            name
+        )

@@ -12,10 +12,10 @@ import pytest
 
 from tests.corpus.remembered import Row, drafted, facts, known, rows
 from tests.engine.fakes import agent, begun, with_parts
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Noted
 from travois.core.models import Usage
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.memory.memory import Memory, Put
 from travois.memory.store import FolderMemories, open_memories
 from travois.memory.weighing import extract
@@ -34,10 +34,10 @@ class Shelf:
     def __init__(self, text: str) -> None:
         self.found = Found((Instruction("/w/AGENTS.md", text, "Project"),) if text else ())
 
-    def standing(self, also: Any = None) -> Found:
+    def load_always(self, also: Any = None) -> Found:
         return self.found
 
-    def touched(self, paths: Any) -> Found:
+    def load_for_paths(self, paths: Any) -> Found:
         return Found()
 
 
@@ -84,14 +84,14 @@ def play(row: Row, home: Path, way: Way) -> Ended:
     one = agent(home, session=session, model=Scripted(say(drafted(row), usage=Usage(input=9))))
     with_parts(one, memories=memories, extract=way, library=Shelf(row.get("rules", "")))
     anyio.run(extract, one)
-    assert session.view == project(session.record())
+    assert session.view == project_view(session.record())
     return Ended(
         row,
         before,
         memories.all(),
         b"\n".join(p.read_bytes() for p in (home / "memory").rglob("*") if p.is_file()),
         "\n".join(e.fact.text for e in session.record() if isinstance(e.fact, Noted)),
-        {e.seq: words(getattr(e.fact, "content", ())) for e in session.record()},
+        {e.seq: extract_text(getattr(e.fact, "content", ())) for e in session.record()},
     )
 
 

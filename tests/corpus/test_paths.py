@@ -14,15 +14,15 @@ import pytest
 
 from tests.corpus.test_security import CORPORA, build, rows
 from tests.engine.fakes import RecordingPerson, agent, begun, facts, play
-from travois.compose.explain import Rules, mode_named
+from travois.compose.explain import RuleTexts, find_mode
 from travois.compose.options import Options
-from travois.compose.session import gather
-from travois.core.content import words
-from travois.core.errors import Fault
+from travois.compose.session import compose_session
+from travois.core.content import extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Decided, Result
 from travois.engine.agent import Agent
 from travois.permissions.decide import Guard
-from travois.ports.world import Answer, Question
+from travois.ports.world import PermissionQuestion, PersonAnswer
 from travois.sessions.home import Home, identify
 from travois.testing import Scripted, call, say
 from travois.tools.catalog import TOOLS
@@ -62,9 +62,11 @@ class Ground:
         return text.replace("${WSNAME}", "ws").replace(".harness", ".travois")
 
     def agent(self, person: RecordingPerson, *lines: Any) -> Agent:
-        rules = Rules(**{name: tuple(texts) for name, texts in self.row.get("rules", {}).items()})
-        mode = mode_named(self.row.get("mode") or "default")
-        guard = Guard(mode, rules.parsed(), (self.places["ws"],), own=self.places["hh"])
+        rules = RuleTexts(
+            **{name: tuple(texts) for name, texts in self.row.get("rules", {}).items()}
+        )
+        mode = find_mode(self.row.get("mode") or "default")
+        guard = Guard(mode, rules.parse(), (self.places["ws"],), own=self.places["hh"])
         folder, tools = Path(self.places["ws"]), TOOLS
         return agent(folder, *lines, tools=tools, session=begun(), guard=guard, person=person)
 
@@ -100,7 +102,7 @@ def test_a_path_is_opened_only_where_it_may_be(
 ) -> None:
     ground = Ground(tmp_path, row)
     monkeypatch.setenv("HOME", ground.places["home"])
-    person = RecordingPerson(Answer(allow=row["expect"] == "error"))
+    person = RecordingPerson(PersonAnswer(allow=row["expect"] == "error"))
     ours = ground.agent(person, ground.wanted(), say("done"))
     before = ground.seen()
     play(ours)
@@ -109,7 +111,7 @@ def test_a_path_is_opened_only_where_it_may_be(
         case "allow":
             assert (decided.verdict, person.asked, result.error) == ("allow", [], False)
             assert row["op"] != "write" or ground.seen() != before
-            assert row["op"] != "read" or "x" in words(result.content)
+            assert row["op"] != "read" or "x" in extract_text(result.content)
         case "error":
             assert result.error
             assert ground.seen() == before
@@ -124,10 +126,10 @@ class Meddler(RecordingPerson):
     """Someone who says yes, after another program has changed the disk."""
 
     def __init__(self, change: Callable[[], object]) -> None:
-        super().__init__(Answer(allow=True))
+        super().__init__(PersonAnswer(allow=True))
         self._change = change
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         self._change()
         return await super().decide(question)
 
@@ -143,7 +145,7 @@ def test_a_link_that_appears_where_a_file_was_to_be_made_is_not_followed(tmp_pat
     ours = ground.agent(person, call("Write", file_path="new.txt", content="x"), say("done"))
     play(ours)
     assert told(ours).error
-    assert "the path changed" in words(told(ours).content)
+    assert "the path changed" in extract_text(told(ours).content)
     assert (len(person.asked), new.is_symlink(), aim.exists()) == (1, True, False)
 
 
@@ -156,7 +158,7 @@ def test_a_file_that_changes_while_the_person_decides_is_not_overwritten(tmp_pat
     ours = ground.agent(person, read, write, say("done"))
     play(ours)
     assert told(ours).error
-    assert "has changed since you read it" in words(told(ours).content)
+    assert "has changed since you read it" in extract_text(told(ours).content)
     assert (len(person.asked), path.read_text()) == (1, "theirs\n")
 
 
@@ -165,7 +167,7 @@ def test_a_script_that_was_allowed_once_is_asked_about_again(tmp_path: Path) -> 
     script = Path(ground.places["ws"], "script.sh")
     script.write_text("#!/bin/sh\necho harmless\n")
     script.chmod(0o755)
-    person = RecordingPerson(Answer(allow=True), Answer(allow=False))
+    person = RecordingPerson(PersonAnswer(allow=True), PersonAnswer(allow=False))
     run = call("Bash", command="./script.sh")
     ours = ground.agent(person, run, run, say("done"))
     play(ours)
@@ -187,8 +189,8 @@ def test_what_names_no_session_opens_none(
             Options(cwd=folder, session_id=name),
             Options(cwd=folder, resume=name, fork=True),
         ):
-            with pytest.raises(Fault):
-                await gather(options, model=Scripted(say("hello")))
+            with pytest.raises(UserError):
+                await compose_session(options, model=Scripted(say("hello")))
 
     anyio.run(main)
     assert list(Path(ground.places["hh"], "sessions").iterdir()) == []

@@ -8,8 +8,8 @@ import pytest
 
 from tests.corpus.recorded import facts, needed, sessions
 from travois.core.facts import Assistant, Opened, Sent
-from travois.core.legality import unsendable
-from travois.core.models import Protocol
+from travois.core.legality import find_send_blocker
+from travois.core.models import ApiProtocol
 from travois.core.view import View
 from travois.providers.encoder import Encoder
 from travois.sessions.log_file import Log
@@ -24,7 +24,7 @@ def nothing(name: str) -> bytes:
     raise KeyError(name)
 
 
-def judged(protocol: Protocol, body: bytes) -> list[str]:
+def judged(protocol: ApiProtocol, body: bytes) -> list[str]:
     return anthropic_faults(body) if protocol == "anthropic" else chat_faults(body)
 
 
@@ -32,7 +32,7 @@ def judged(protocol: Protocol, body: bytes) -> list[str]:
 @pytest.mark.parametrize("protocol", ["anthropic", "chat"])
 @pytest.mark.parametrize("shard", range(4))
 def test_recorded_sessions_are_sent_append_only_and_derived_again(
-    tmp_path: Path, protocol: Protocol, shard: int
+    tmp_path: Path, protocol: ApiProtocol, shard: int
 ) -> None:
     for name in sessions(every=2)[shard::4]:
         folder = tmp_path / name
@@ -43,12 +43,12 @@ def test_recorded_sessions_are_sent_append_only_and_derived_again(
         again(folder)
 
 
-def live(session: Session, protocol: Protocol, name: str) -> list[str]:
+def live(session: Session, protocol: ApiProtocol, name: str) -> list[str]:
     """Run the session as it was recorded; the prefix is asserted before each request leaves."""
     encoder, faults = Encoder(nothing), list[str]()
     for fact in facts(name, protocol):
-        if isinstance(fact, Assistant) and not unsendable(session.view):
-            request = encoder.request(session.view)
+        if isinstance(fact, Assistant) and not find_send_blocker(session.view):
+            request = encoder.build_request(session.view)
             size = len(request.body)
             session.append(Sent(request.pieces, request.chain, digest=request.digest, size=size))
             if session.view.replied < 40:
@@ -64,7 +64,7 @@ def again(folder: Path) -> None:
     with Log.open(folder) as log:
         for entry in log.read():
             if isinstance(entry.fact, Sent):
-                request = encoder.request(view)
+                request = encoder.build_request(view)
                 assert (request.digest, request.chain) == (entry.fact.digest, entry.fact.chain)
                 count += 1
             view.add(entry)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from travois.compose.explain import Case, Rules, tried
+from travois.compose.explain import PermissionCase, RuleTexts, decide_case
 from travois.permissions.access import Access
 from travois.permissions.decide import MODES, Guard, Mode, Verdict, judge
 from travois.permissions.rules import Use, parse
@@ -113,15 +113,15 @@ def test_a_path_is_judged_by_where_it_leads(
     given = {key: "*", "path": path} if row["op"] == "list" else {key: path}
     if row["op"] == "write":
         given["content"] = "x"
-    case = Case(
+    case = PermissionCase(
         row["id"],
         TOOLS[row["op"]],
         json.dumps(given).encode(),  # type: ignore[arg-type]
         row.get("mode") or "default",
-        Rules(**{name: tuple(texts) for name, texts in row.get("rules", {}).items()}),
+        RuleTexts(**{name: tuple(texts) for name, texts in row.get("rules", {}).items()}),
         workspace=places["ws"],
     )
-    found = tried(case, own=places["hh"])
+    found = decide_case(case, own=places["hh"])
     wanted = {"allow": ("allow",), "ask": ("ask", "deny"), "deny": ("deny",)}[row["expect"]]
     assert found.effect in wanted, (row["why"], found)
 

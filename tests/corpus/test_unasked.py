@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from tests.sandbox.caged import walls
 from travois.engine.agent import Agent
-from travois.engine.permission_gate import Ruling
+from travois.engine.permission_gate import CallDecision
 
 CORPUS = Path(__file__).parents[3] / "shared" / "lab" / "security" / "commands.jsonl"
 EXECUTED = 6
@@ -83,7 +83,7 @@ def test_hardly_anything_benign_is_asked_about_in_the_sandbox(stage: Stage, mode
     assert len(asked) <= 0.05 * len(benign), asked
 
 
-def ruled(agent: Agent, command: str) -> Ruling:
+def ruled(agent: Agent, command: str) -> CallDecision:
     found = anyio.run(rule_on, agent, command)
     assert found is not None and found.cage is not None
     return found

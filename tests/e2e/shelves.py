@@ -9,12 +9,12 @@ from zlib import crc32
 
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Assistant, Ended, Entry, Epoch, Opened, User
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.sessions import log_line as line
 from travois.sessions.home import Home, identify
 from travois.version import __version__
 
-MODEL = Model("anthropic", "claude-opus-5-5", "anthropic", window=1_000_000, output=128_000)
+MODEL = ModelCard("anthropic", "claude-opus-5-5", "anthropic", window=1_000_000, output=128_000)
 
 
 def fill(home: Path, folder: Path, *, count: int, at: float, about: str = "task") -> list[str]:

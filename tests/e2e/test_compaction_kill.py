@@ -15,9 +15,9 @@ import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.e2e.test_kill import MANNERS, mortal
 from travois.context.compaction.compact import PROMPT
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Assistant, Changed, Compacted, Ended, Entry, Result
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.sessions.log_file import Log
 from travois.sessions.session import Session
 from travois_lab import Prompt, Reply, call, text
@@ -86,7 +86,7 @@ def survived(place: Program, api: lab.Api) -> None:
     (log,) = place.logs()
     with Log.open(log.parent) as held:
         before = list(held.read())
-    shown = words(project(before).items[0].fact.content)
+    shown = extract_text(project_view(before).items[0].fact.content)
     assert ("span-" in shown) is bool(compactions(before))
     done = place.run("-p", "go on", "-c", "--permission-mode", "bypass")
     assert (done.code, done.out) == (0, "done\n"), done.err
@@ -169,7 +169,7 @@ def test_what_is_done_is_never_told_as_open_again(program: Program) -> None:
             finished |= {todo["content"] for todo in todos if todo["status"] == "completed"}
         if isinstance(entry.fact, Compacted):
             told += 1
-            lines = words(entry.fact.summary).splitlines()
+            lines = extract_text(entry.fact.summary).splitlines()
             still = {
                 line[len("- [pending] ") :] for line in lines if line.startswith("- [pending]")
             }
@@ -194,7 +194,7 @@ def test_two_useless_compactions_are_remembered_after_a_kill(
     (log,) = program.logs()
     with Log.open(log.parent) as held:
         session = Session(held)
-        assert session.strikes.out
+        assert session.strikes.is_out
     entries = read(log)
     assert len(compactions(entries)) == 2
     assert len([entry for entry in entries if isinstance(entry.fact, Assistant)]) > 5

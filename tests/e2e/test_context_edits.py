@@ -17,9 +17,9 @@ from travois.context.keep_warm import keep_warm
 from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Epoch, Sent, User
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.engine.agent import Agent
-from travois.ports.world import Event, Warned
+from travois.ports.world import Event, UserWarned
 from travois.providers.encoder import Encoder
 from travois_lab import Prompt, call, text, thinking
 from travois_lab.exchange import Exchange
@@ -69,7 +69,7 @@ def test_after_a_pause_the_provider_leaves_out_old_results_and_thinking_stays(
     before = model.ledger[-1].usage.prompt
     with one.session.watch() as events:
         assert say(one, "0") == "end"
-        told = [e.text for e in heard(events) if isinstance(e, Warned)]
+        told = [e.text for e in heard(events) if isinstance(e, UserWarned)]
     (fact,) = facts(one, Cleared)
     assert fact.where == "server"
     (line,) = told
@@ -120,9 +120,9 @@ def test_a_session_that_was_killed_goes_on_with_the_same_bytes(tmp_path: Path) -
     sent = [index for index, entry in enumerate(entries) if isinstance(entry.fact, Sent)]
     bodies = [exchange.body for exchange in model.ledger]
     for index, body in zip(sent[-5:], bodies[-5:], strict=True):
-        view = project(entries[:index])
-        assert Encoder(lambda name: b"").request(view).body == body
-        assert Encoder(lambda name: b"").request(view).digest == entries[index].fact.digest
+        view = project_view(entries[:index])
+        assert Encoder(lambda name: b"").build_request(view).body == body
+        assert Encoder(lambda name: b"").build_request(view).digest == entries[index].fact.digest
     assert b"context_management" in bodies[-1]
 
 
@@ -274,7 +274,7 @@ def test_killed_at_any_entry_a_session_has_all_of_a_change_or_nothing(tmp_path: 
     fact = shrink(one)
     entries = log(one).entries
     where = next(i for i, entry in enumerate(entries) if entry.fact == fact)
-    before, after = project(entries[:where]), project(entries[: where + 1])
+    before, after = project_view(entries[:where]), project_view(entries[: where + 1])
     assert before.items[0].fact != after.items[0].fact
     told = str(after.items[-1].fact.content)
     assert all(part in told for path in fact.files for part in path.rsplit("/", 1))

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from travois import Options, Session, lab
 from travois.context.compaction.compact import PROMPT, compact, prepare, receipt
-from travois.core.content import Media, Text, words
+from travois.core.content import Media, Text, extract_text
 from travois.core.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
-from travois.core.tokens import context_tokens, fact_tokens, ratio, stop_at
-from travois.ports.world import Event, Warned
+from travois.core.tokens import context_tokens, fact_tokens, stop_threshold, token_ratio
+from travois.ports.world import Event, UserWarned
 from travois_lab import Prompt, Reply, call, text, thinking
 
 OPUS = "anthropic/claude-opus-5-5"
@@ -75,7 +75,7 @@ class Stage:
 
         last = anyio.run(main)
         self.options = replace(self.options, latest=True, model="")
-        return words(last.content) if last else ""
+        return extract_text(last.content) if last else ""
 
     def facts(self, kind: type) -> list[Any]:
         """The facts of the last message's turn."""
@@ -88,7 +88,7 @@ class Stage:
             assert self.say(words_, **changes) == "ok"
             assert len(self.facts(Sent)) <= 3
             changes = {}
-        assert RULE in "\n".join(words(item.fact.content) for item in self.view.items)
+        assert RULE in "\n".join(extract_text(item.fact.content) for item in self.view.items)
 
     def fault(self, do: Any, *, times: int = 1) -> None:
         self.api.fault(do, times=times)
@@ -166,9 +166,9 @@ def test_a_prompt_fills_a_window_that_the_conversation_had_filled(
     with lab.server(works) as api:
         stage = begun(api, options, monkeypatch, f"{OPUS}[24k]")
         assert stage.view.epoch is not None
-        room = stop_at(stage.view.epoch.model) - context_tokens(stage.view)
+        room = stop_threshold(stage.view.epoch.model) - context_tokens(stage.view)
         text = "a; " * 20_000
-        assert room < round(fact_tokens(User((Text(text),))) * ratio(stage.view))
+        assert room < round(fact_tokens(User((Text(text),))) * token_ratio(stage.view))
         stage.answers(text)
         assert max(exchange.usage.prompt for exchange in api.ledger) < 24_000
 
@@ -182,7 +182,7 @@ def test_a_smaller_model_takes_over(
         stage.answers(model=model)
         assert stage.view.epoch is not None
         assert stage.view.epoch.model.window == 16_000
-        assert context_tokens(stage.view) < stop_at(stage.view.epoch.model)
+        assert context_tokens(stage.view) < stop_threshold(stage.view.epoch.model)
 
 
 def cutting(window: int) -> Callable[[Prompt, dict[str, object]], Reply]:
@@ -204,12 +204,16 @@ def test_a_server_that_cuts_in_silence_is_noticed(
 ) -> None:
     with lab.server(cutting(window), models={"lab-model": {"like": "claude-opus-5-5"}}) as api:
         stage = begun(api, options, monkeypatch, "anthropic/lab-model")
-        told = [e.text for e in stage.events if isinstance(e, Warned) and "leaves out" in e.text]
+        told = [
+            e.text for e in stage.events if isinstance(e, UserWarned) and "leaves out" in e.text
+        ]
         assert len(told) == 1
         assert stage.view.epoch is not None
         assert stage.view.epoch.model.window <= window
         stage.answers()
-        assert [e for e in stage.events if isinstance(e, Warned) and "leaves out" in e.text] == []
+        assert [
+            e for e in stage.events if isinstance(e, UserWarned) and "leaves out" in e.text
+        ] == []
 
 
 def test_a_hosted_model_is_not_suspected_also_behind_a_proxy_on_this_machine(
@@ -217,7 +221,7 @@ def test_a_hosted_model_is_not_suspected_also_behind_a_proxy_on_this_machine(
 ) -> None:
     with lab.server(cutting(16_000)) as api:
         stage = begun(api, options, monkeypatch)
-        assert [e for e in stage.events if isinstance(e, Warned)] == []
+        assert [e for e in stage.events if isinstance(e, UserWarned)] == []
         assert stage.view.epoch is not None
         assert stage.view.epoch.model.window == 1_000_000
 
@@ -271,7 +275,7 @@ def test_a_fork_that_fails_is_made_up_for_by_a_direct_call(
         fact = compacting(stage)
         assert fact is not None and (fact.by, fact.source) == ("model", "direct")
         assert fact.why.startswith("fork: ") and fact.why in receipt(fact)
-        assert "So far all is well." in words(fact.summary)
+        assert "So far all is well." in extract_text(fact.summary)
         direct = api.ledger[-1].body.decode()
         assert '"tools"' not in direct and '"max_tokens":20000' in direct
         api.no_invalid()
@@ -290,7 +294,7 @@ def test_a_summariser_that_always_fails_costs_its_words_alone_and_is_owned_up_to
         fact = compacting(stage)
         assert fact is not None and (fact.by, fact.source) == ("ledger", "ledger")
         assert "summary from the log, without a model (fork: " in receipt(fact)
-        assert "No model took part in it (fork: " in words(fact.summary)
+        assert "No model took part in it (fork: " in extract_text(fact.summary)
         asked = len(api.ledger) - before
         assert asked == 5 if again and what != "is cut off" else asked <= 2
         api.world.faults.rules = []

@@ -18,8 +18,8 @@ import anyio
 
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois.compose.dreaming import Nights
-from travois.compose.open_session import Place
+from travois.compose.dreaming import ProjectDreams
+from travois.compose.open_session import Workspace
 from travois.memory.dreaming import lock as night
 from travois.memory.dreaming.lock import Gates
 from travois.memory.memory import Consent, Memory, Put, Scope
@@ -34,12 +34,12 @@ KEPT = {"vault": VAULT, "wish": WISH}
 EAGER = ("--settings", '{"memory": {"extract": "off", "dream": {"sessions": 1}}}')
 
 
-def opened(program: Program) -> Nights:
+def opened(program: Program) -> ProjectDreams:
     home = Home(program.home).prepare()
-    place = Place(home, identify(home, str(program.folder)), str(program.folder))
+    place = Workspace(home, identify(home, str(program.folder)), str(program.folder))
     auto: dict[Scope, Consent] = {"project": "auto"}
     memories = open_memories(home, place.project, consent=auto, index=None, trusted=False)
-    return Nights(place, memories, Gates(sessions=0))
+    return ProjectDreams(place, memories, Gates(sessions=0))
 
 
 def seeded(program: Program) -> Program:
@@ -62,8 +62,8 @@ def dream(program: Program, go: Event, tell: int) -> None:
     """What a session does when it looks whether it is time, and says whether it was."""
     nights = opened(program)
     go.wait()
-    seen = nights.gate()
-    mine = None if isinstance(seen, str) else nights.begin(seen)
+    seen = nights.check_gates()
+    mine = None if isinstance(seen, str) else nights.claim(seen)
     os.write(tell, b"mine\n" if mine else b"not mine\n")
     if mine is not None:
         anyio.run(nights.run, "nobody to ask", mine)
@@ -84,7 +84,7 @@ def started(program: Program, number: int) -> tuple[list[BaseProcess], BinaryIO]
 def last(program: Program) -> None:
     """One more night, which must come to its end."""
     nights = opened(program)
-    mine = nights.begin(night.look(nights.folder))
+    mine = nights.claim(night.look(nights.folder))
     assert mine is not None
     assert anyio.run(nights.run, "nobody to ask", mine).state == "completed"
 
@@ -97,7 +97,7 @@ def test_twenty_processes_dream_one_dream(program: Program) -> None:
         process.join()
     assert [process.exitcode for process in some] == [0] * 20
     assert remembered(program) == KEPT
-    assert len(changed(program)) == len(opened(program).all()) == 1
+    assert len(changed(program)) == len(opened(program).list_statuses()) == 1
 
 
 def test_a_killed_night_has_changed_all_or_nothing_and_the_next_one_comes(program: Program) -> None:
@@ -129,7 +129,7 @@ def toss(program: Program, writer: int, tell: int) -> None:
     """Dream one night after the other, whenever nobody else does."""
     nights = opened(program)
     while True:
-        if mine := nights.begin(night.look(nights.folder)):
+        if mine := nights.claim(night.look(nights.folder)):
             anyio.run(nights.run, "nobody to ask", mine)
 
 
@@ -162,7 +162,7 @@ def test_remembering_and_dreaming_at_once_loses_nothing_whoever_is_killed(progra
     assert len(kept) > 20 and kept <= set(there)
     assert {name: text for name, text in there.items() if name[0] != "w" or name == "wish"} == KEPT
     assert len(changed(program)) == 1
-    times = sorted((one.began, one.over) for one in opened(program).all())
+    times = sorted((one.began, one.over) for one in opened(program).list_statuses())
     assert all(over <= began for (_, over), (began, _) in pairwise(times))
 
 

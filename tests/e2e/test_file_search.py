@@ -6,7 +6,7 @@ import os
 
 from tests.e2e.glass import use
 from tests.e2e.program import Program
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Result
 
 LONG = "a_folder_with_a_long_name_" * 8
@@ -40,7 +40,7 @@ def test_a_file_among_nine_megabytes_of_paths_is_found_unless_it_is_denied(
         assert program.ask("look", "--settings", denied).out == "Done.\n"
         api.no_invalid()
     results = [entry.fact for entry in program.facts() if isinstance(entry.fact, Result)]
-    shown = sorted((words(result.content) for result in results), key=len)
+    shown = sorted((extract_text(result.content) for result in results), key=len)
     assert shown[:2] == [
         "old/needle.rs\n(files denied by a permission rule are left out)",
         "old/needle.rs\n1:needle\n2:needle\n"

@@ -7,7 +7,7 @@ from random import Random
 
 import travois_lab as lab
 from tests.e2e.program import Program
-from travois.engine.tool_definitions import specs
+from travois.engine.tool_definitions import build_tool_specs
 from travois.tools.catalog import TOOLS
 
 WEST, EAST = "Etc/GMT+12", "Pacific/Kiritimati"
@@ -42,8 +42,8 @@ def test_midnight_cd_and_commits_leave_the_head_and_the_cache_as_they_are(
 
 def test_the_order_of_tools_does_not_matter() -> None:
     chance, tools = Random(0), list(TOOLS)
-    heads = {specs(tuple(tools))}
+    heads = {build_tool_specs(tuple(tools))}
     for _ in range(1_000):
         chance.shuffle(tools)
-        heads.add(specs(tuple(tools)))
+        heads.add(build_tool_specs(tuple(tools)))
     assert len(heads) == 1

@@ -15,7 +15,7 @@ import pytest
 import travois_lab as lab
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Decided, Ended, Hooked, Result, User
 from travois.hooks.events import EVENTS
 
@@ -290,7 +290,7 @@ def test_a_file_that_a_hook_watches_is_told_when_it_changes_and_sets_variables(
     told = sorted((one["file_path"], one["event"]) for one in heard(house, "FileChanged"))
     assert told == [(f"{folder}/a.cfg", "change"), (f"{folder}/b.cfg", "add")]
     results = [e.fact for e in house.program.facts() if isinstance(e.fact, Result)]
-    assert words(results[-1].content).startswith("it is changed")
+    assert extract_text(results[-1].content).startswith("it is changed")
 
 
 # --- variables that hooks name --------------------------------------------------------------------

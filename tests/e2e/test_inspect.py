@@ -21,7 +21,7 @@ from tests.inspector.logs import HEAD, compacted, make, talk, turn, write
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Changed, Decided, Hooked, Opened, Result, Spawned
 from travois.core.models import Usage
-from travois.core.view import View, project
+from travois.core.view import View, project_view
 from travois.inspector.story import LAYERS, Story
 from travois.providers.encoder import Encoder
 from travois.sessions.home import Home
@@ -200,7 +200,7 @@ def test_stepping_through_requests_shows_the_bytes_that_the_model_saw(
         until(lambda: page.all("#bytes"), "the bytes")
         start = int(page.run("return document.getElementById('bytes').dataset.start"))
         sent = next(n for n, e in enumerate(found.entries) if e.seq == found.steps[index].entry)
-        body = Encoder(fetch).request(project(found.entries[:sent])).body
+        body = Encoder(fetch).build_request(project_view(found.entries[:sent])).body
         moved = ["Prefix changed by compaction "] if index == 6 else []
         assert page.all("#detail > .moved") == moved
         assert page.all("#bytes") == [body[start:].decode()]
@@ -271,7 +271,7 @@ def test_what_is_added_to_a_live_session_appears_without_a_reload(
 ) -> None:
     make(home.session("p", "s1"), *talk(2))
     with Log.open(home.session("p", "s1")) as log:
-        view = project(log.read())
+        view = project_view(log.read())
         log.append(Changed("name", "the live one"))
         page.open(inspect("s1"))
         page.wait("#live", "live")
@@ -364,7 +364,7 @@ def test_nothing_sticks_out_at_the_sides(
 ) -> None:
     agents(home)
     with Log.open(home.session("p", "s1")) as log:
-        view = project(log.read())
+        view = project_view(log.read())
         write(log, (*turn(1), compacted(4, 12), user("x" * 900)), view=view)
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -14,7 +14,7 @@ from tests.e2e.glass import Glass
 from tests.e2e.program import Line, Program
 from tests.e2e.test_agents import running, within
 from tests.e2e.test_terminal import Screen
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Result, User
 from travois_lab import Prompt, call, text
 from travois_lab.objects import Json
@@ -38,14 +38,14 @@ def background(command: str) -> list[Json]:
 
 def results(program: Program) -> list[str]:
     facts = (entry.fact for entry in program.facts())
-    return [words(fact.content) for fact in facts if isinstance(fact, Result)]
+    return [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
 
 
 def reports(program: Program) -> list[str]:
     """What the model was told of the ends of commands."""
     facts = (entry.fact for entry in program.facts())
     told = (fact for fact in facts if isinstance(fact, User) and fact.mail.startswith("job:"))
-    return [words(fact.content) for fact in told]
+    return [extract_text(fact.content) for fact in told]
 
 
 def nap(number: int) -> str:

@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.program import Done, Program, kinds
 from tests.e2e.test_models import EMPTY
 from tests.local_model.small import HERE, needs_engine, without_layers
-from travois.compose.models import RULES, SAID, SMALL
+from travois.compose.models import NO_KEY_NOTICE, RULES_NOTICE, SMOLLM_NOTICE
 from travois.core.facts import Epoch
 from travois.local_model.llamacpp import missing
 
@@ -35,7 +35,10 @@ def test_without_a_key_simple_requests_are_done_and_it_is_said_by_whom(alone: Pr
     assert (done.code, done.out.splitlines()[0]) == (0, "GitStatus:"), done.err
     assert "?? a.txt" in done.out
     (notice,) = done.err.splitlines()
-    assert notice == f"travois: {SAID.format(RULES if missing() or not HERE.exists() else SMALL)}"
+    assert (
+        notice
+        == f"travois: {NO_KEY_NOTICE.format(RULES_NOTICE if missing() or not HERE.exists() else SMOLLM_NOTICE)}"  # noqa: E501
+    )
     alone.extra |= {"ANTHROPIC_API_KEY": "sk-later"}
     done = alone.run("-c", "-p", "read the file a.txt")
     assert (done.code, "needle" in done.out) == (0, True)
@@ -46,7 +49,11 @@ def test_without_a_key_simple_requests_are_done_and_it_is_said_by_whom(alone: Pr
     facts = alone.facts()
     assert kinds(facts).count("Assistant") == 4
     (head,) = (entry.fact for entry in facts if isinstance(entry.fact, Epoch))
-    assert (head.model.name, head.model.window, head.model.frail) == ("local/smollm2", 8_192, True)
+    assert (head.model.name, head.model.window, head.model.is_frail) == (
+        "local/smollm2",
+        8_192,
+        True,
+    )
 
 
 # --- files of one's own ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import travois_lab as lab
 from tests.e2e.program import Program, read
 from tests.e2e.test_terminal import Screen
 from travois.agents.mailbox import Mailbox
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Ended, User
 from travois_lab import Prompt, call, text
 from travois_lab.objects import Json
@@ -30,7 +30,7 @@ def session(program: Program) -> Path:
 
 def mails(log: Path) -> list[str]:
     facts = [entry.fact for entry in read(log)]
-    return [words(f.content) for f in facts if isinstance(f, User) and f.origin == "mail"]
+    return [extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "mail"]
 
 
 def quoted(sender: str, *lines: str) -> str:

@@ -24,7 +24,7 @@ from tests.e2e.program import Program
 from tests.mcp.test_mcp import free_port, linked, sum_of
 from travois.mcp.connection import Link
 from travois.mcp.tools import Server
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 
 pytest.importorskip("mcp")
 pytest.importorskip("uvicorn")
@@ -184,7 +184,7 @@ def test_sessions_side_by_side_share_one_login_and_the_next_one_grants_what_it_l
             assert set(guarded.journal[3:]) == {"refresh"}
 
             (guarded.folder / "strict").touch()
-            with pytest.raises(Refusal) as refusal:
+            with pytest.raises(ToolError) as refusal:
                 await sum_of(one)
             assert await anyio.to_thread.run_sync(login) == 0
             assert await sum_of(one) == "3"

@@ -8,14 +8,14 @@ import pytest
 
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Offloaded, Result
 
 
 def shown(program: Program) -> list[str]:
     facts = [entry.fact for entry in program.facts()]
     assert [fact for fact in facts if isinstance(fact, Offloaded)] == []
-    return [words(fact.content) for fact in facts if isinstance(fact, Result)]
+    return [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
 
 
 def audited(program: Program) -> bool:

@@ -13,9 +13,9 @@ import pytest
 import travois_lab as lab
 from tests.e2e.program import Program
 from tests.providers.raw import Peer, answer, serve
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Finished, Result
-from travois.core.models import cost
+from travois.core.models import compute_cost
 from travois.providers.catalog import resolve
 from travois_lab import Prompt, Reply, searched
 
@@ -41,7 +41,7 @@ def speak(prompt: Prompt, state: dict[str, object]) -> Reply | list[Any] | str:
 
 def results(program: Program) -> list[str]:
     facts = [entry.fact for entry in program.facts()]
-    return [words(fact.content) for fact in facts if isinstance(fact, Result)]
+    return [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
 
 
 MODELS = {
@@ -81,7 +81,7 @@ def test_the_provider_searches_beside_the_conversation(program: Program, provide
     finished = [f.fact for f in program.facts() if isinstance(f.fact, Finished)]
     assert sum(each.usage.searches for each in finished) == 1
     price = resolve(f"{provider}/{small}", {}).price
-    spent = sum((each.dollars or 0) - cost(each.usage, price) for each in finished)
+    spent = sum((each.dollars or 0) - compute_cost(each.usage, price) for each in finished)
     assert spent == pytest.approx({"gemini": 0.014}.get(provider, 0.010), abs=1e-9)
 
 

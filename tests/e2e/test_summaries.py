@@ -14,7 +14,7 @@ from tests.e2e.glass import Glass
 from tests.e2e.program import Line, Program
 from travois.context.compaction.cut import ALONE
 from travois.context.compaction.summary_call import UNATTENDED
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Cleared, Compacted
 
 ASKED = "This is the harness"
@@ -73,7 +73,7 @@ def test_a_message_is_picked_and_one_side_of_it_gives_way(work: Program, side: s
     where = "the later part of this conversation, from the message “read all”"
     ends = where if side == "from" else "the beginning of this conversation, up to the message"
     assert f"chosen to set aside {ends}" in asked
-    stands = words(fact.summary)
+    stands = extract_text(fact.summary)
     assert "The parser was the hard part." in stands
     quoted = "- > beta question" in stands, "- > read all" in stands
     assert quoted == (side == "from", True)
@@ -149,7 +149,7 @@ def test_a_run_that_nobody_watches_is_told_to_go_on_by_itself(work: Program) -> 
         asked = [e.body.decode() for e in api.ledger if ASKED in e.body.decode()]
     asked = [body for body in asked if "<notes>" not in body]
     assert asked and all(UNATTENDED in body for body in asked if "<summary-so-far>" not in body)
-    assert all(ALONE in words(fact.summary) for fact in compactions(work))
+    assert all(ALONE in extract_text(fact.summary) for fact in compactions(work))
 
 
 def test_the_model_so_far_sums_up_what_has_no_room_with_the_next(work: Program) -> None:
@@ -162,4 +162,4 @@ def test_the_model_so_far_sums_up_what_has_no_room_with_the_next(work: Program) 
         assert len(asked) == 1 and b"claude-opus-5-5" in asked[0].body
     (fact,) = compactions(work)
     assert (fact.trigger, fact.by, fact.source) == ("switch", "model", "fork")
-    assert "The parser was the hard part." in words(fact.summary)
+    assert "The parser was the hard part." in extract_text(fact.summary)

@@ -11,12 +11,12 @@ from tests.e2e.glass import Glass
 from tests.e2e.program import Program, read
 from tests.e2e.test_mail import joined, member
 from travois.core.facts import Changed
-from travois.core.tasks import Task, Tasks, read_tasks
+from travois.core.tasks import Task, TaskList, read_tasks
 from travois_lab import Prompt, call, text
 from travois_lab.objects import Json
 
 
-def lists(log: Path) -> list[Tasks]:
+def lists(log: Path) -> list[TaskList]:
     """Every list that a log holds, in order."""
     facts = (entry.fact for entry in read(log))
     return [read_tasks(f.value) for f in facts if isinstance(f, Changed) and f.what == "todos"]

@@ -12,7 +12,7 @@ import pytest
 import travois_lab as lab
 from tests.e2e.collector import Collector, collector
 from tests.e2e.program import Program, read
-from travois.core.cache_audit import Spent
+from travois.core.cache_audit import SessionSpending
 from travois.settings.schema import Settings
 from travois.telemetry import CONTENT, ENDPOINT, Place, Wish, wished
 from travois_lab import Prompt, call, text
@@ -92,9 +92,9 @@ def test_a_collector_gets_the_tree_of_what_happened_and_none_of_its_words(
 def test_what_was_measured_is_what_the_log_says(told: tuple[Program, Collector]) -> None:
     program, got = told
     (log,) = program.logs()
-    spent = Spent()
+    spent = SessionSpending()
     for entry in read(log):
-        spent = spent.after(entry)
+        spent = spent.after_entry(entry)
     usage = spent.usage
     for kind, tokens in {
         "input": usage.input,

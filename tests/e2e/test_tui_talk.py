@@ -6,7 +6,7 @@ import pytest
 
 from tests.e2e.glass import Glass, steady, use
 from tests.e2e.program import Program
-from travois.core.content import Shown, words
+from travois.core.content import TextOrMedia, extract_text
 from travois.core.facts import Decided, User
 from travois.version import __version__
 
@@ -192,7 +192,7 @@ def test_what_is_typed_while_it_works_steers_or_waits(program: Program) -> None:
         glass.until("… and then")
         glass.until("Then this.")
         glass.still()
-        said = [words(e.fact.content) for e in program.facts() if human(e.fact)]
+        said = [extract_text(e.fact.content) for e in program.facts() if human(e.fact)]
         assert said == ["go", "faster", "and then"]
         order = [glass.story.index(text) for text in ("❯ go", "❯ faster", "$ echo two", "❯ and")]
         assert order == sorted(order)
@@ -251,11 +251,11 @@ def test_commands_files_and_the_past_are_completed(program: Program) -> None:
         glass.until("There is no command /nonsense")
         glass.type("/quit\r")
         assert glass.end() == 0
-    asked = words(program_prompts(program)[-1])
+    asked = extract_text(program_prompts(program)[-1])
     assert asked == "look at @src/wonder.py"
 
 
-def program_prompts(program: Program) -> list[tuple[Shown, ...]]:
+def program_prompts(program: Program) -> list[tuple[TextOrMedia, ...]]:
     return [entry.fact.content for entry in program.facts() if human(entry.fact)]
 
 

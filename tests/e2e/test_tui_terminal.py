@@ -19,7 +19,7 @@ from tests.corpus.test_security import CORPORA, rows
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 from tests.processes import children
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import User
 
 WIDE = "Ein Täßchen 茶を飲む 🍵 한국어 and العربية done."
@@ -28,7 +28,7 @@ SANE = ("icanon", "echo ", "icrnl", "isig")
 
 def prompts(program: Program) -> list[str]:
     facts = (entry.fact for entry in program.facts())
-    return [words(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]
+    return [extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]
 
 
 def test_wide_characters_keep_their_places(program: Program) -> None:
@@ -245,11 +245,11 @@ def test_a_question_hides_nothing_of_what_would_run(program: Program) -> None:
         for number, text in enumerate(hostile, 1):
             glass.until("no, and say why")
             glass.still()
-            from travois.core.display_text import visible
+            from travois.core.display_text import escape_invisible
 
             squeezed = "".join(glass.story.split())
             for part in f"make '{text}'".split("\n"):
-                assert "".join(visible(part).split()) in squeezed.replace("│", "")
+                assert "".join(escape_invisible(part).split()) in squeezed.replace("│", "")
             glass.type("\x1b")
             # The next question may stand there before anybody saw this one go.
             glass.wait(lambda n=number: glass.story.count("the user said no") == n, "the refusal")

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from tests.engine.fakes import OPENED, MemoryLog, Place, agent, small, spec
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Entry, Epoch, User
-from travois.core.models import EDITS, SUMMARIES, Model, Price
+from travois.core.models import COMPACTION_BETA, CONTEXT_EDITING_BETA, ModelCard, Price
 from travois.engine.agent import Agent
-from travois.engine.loop import turn
-from travois.ports.tool import Outcome, said
+from travois.engine.loop import run_turn
+from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.providers.errors import problem
 from travois.providers.replies import Reply, StreamDelta
@@ -30,8 +30,13 @@ from travois_lab.routes import answer
 from travois_lab.world import Options, World
 
 PRICE = Price(input=4.0, output=20.0, read=0.2, write=5.0, write_1h=8.0)
-OPUS = Model(
-    "anthropic", "claude-opus-5-5", "anthropic", price=PRICE, output=8_000, betas=(EDITS, SUMMARIES)
+OPUS = ModelCard(
+    "anthropic",
+    "claude-opus-5-5",
+    "anthropic",
+    price=PRICE,
+    output=8_000,
+    betas=(CONTEXT_EDITING_BETA, COMPACTION_BETA),
 )
 
 
@@ -87,8 +92,10 @@ class Disk:
         return path
 
 
-async def tell(args: Place, env: Env, call: str) -> Outcome:
-    return said(f"the text of {args.path} " + f"{args.path} " * 10 + "{{tok:1000}}" + "x" * 4_000)
+async def tell(args: Place, env: Env, call: str) -> ToolOutcome:
+    return text_outcome(
+        f"the text of {args.path} " + f"{args.path} " * 10 + "{{tok:1000}}" + "x" * 4_000
+    )
 
 
 def opened(folder: Path, model: LabModel, **more: Any) -> tuple[Agent, Disk]:
@@ -110,4 +117,4 @@ def opened(folder: Path, model: LabModel, **more: Any) -> tuple[Agent, Disk]:
 def say(one: Agent, text: str) -> str:
     """One turn."""
     one.turn.inbox.append(User((Text(text),)))
-    return anyio.run(turn, one)
+    return anyio.run(run_turn, one)

@@ -11,18 +11,18 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.content import Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Entry, Epoch, Opened, ToolSpec, User
-from travois.core.models import Model as Card
-from travois.core.models import Price, Protocol
-from travois.core.view import project
-from travois.engine.agent import Agent, AgentPermissions, AgentTools, Runtime, World
-from travois.engine.loop import turn
+from travois.core.models import ApiProtocol, Price
+from travois.core.models import ModelCard as Card
+from travois.core.view import project_view
+from travois.engine.agent import Agent, AgentPermissions, AgentRuntime, AgentTools, World
+from travois.engine.loop import run_turn
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
-from travois.ports.tool import AnyTool, Here, Outcome, Tool, said
-from travois.ports.world import Answer, Env, Model, Page, Person, Question
+from travois.ports.tool import AnyTool, CallLocation, Tool, ToolOutcome, text_outcome
+from travois.ports.world import Env, ModelClient, PermissionQuestion, Person, PersonAnswer, WebPage
 from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Problem, Reply
@@ -50,7 +50,7 @@ class MemoryLog:
     def append(self, fact: AnyFact) -> Entry:
         self.appends += 1
         if self._fails(self.appends):
-            raise Fault("The session could not be saved", why="the disk is full")
+            raise UserError("The session could not be saved", why="the disk is full")
         seq = self.entries[-1].seq + 1 if self.entries else 1
         entry = Entry(seq, 1_700_000_000.0 + seq, fact)
         self.entries.append(entry)
@@ -81,18 +81,18 @@ class MemoryBlobs:
 class NoWeb:
     """There is no network."""
 
-    async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
+    async def fetch(self, url: str, *, limit: int, timeout: float) -> WebPage:
         raise OSError("there is no network here")
 
 
 class RecordingPerson:
     """Answers each question with the next answer, then with the last for ever."""
 
-    def __init__(self, *answers: Answer) -> None:
-        self.asked: list[Question] = []
-        self._answers = answers or (Answer(allow=False, reason="nobody is here"),)
+    def __init__(self, *answers: PersonAnswer) -> None:
+        self.asked: list[PermissionQuestion] = []
+        self._answers = answers or (PersonAnswer(allow=False, reason="nobody is here"),)
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         self.asked.append(question)
         await anyio.lowlevel.checkpoint()
         return self._answers[min(len(self.asked), len(self._answers)) - 1]
@@ -116,20 +116,20 @@ class Place(msgspec.Struct):
     times: int = 1
 
 
-Run = Callable[[Place, Env, str], Awaitable[Outcome]]
+Run = Callable[[Place, Env, str], Awaitable[ToolOutcome]]
 
 
-async def echo(args: Place, env: Env, call: str) -> Outcome:
+async def echo(args: Place, env: Env, call: str) -> ToolOutcome:
     for _ in range(args.times):
         env.progress(args.path)
         await anyio.lowlevel.checkpoint()
-    return said(f"saw {args.path}")
+    return text_outcome(f"saw {args.path}")
 
 
 def small(name: str, run: Run = echo, *, kind: Any = "read") -> AnyTool:
     """A tool that touches one path of the workspace, or none if `kind` is None."""
 
-    def access(args: Place, here: Here) -> tuple[Access, ...]:
+    def access(args: Place, here: CallLocation) -> tuple[Access, ...]:
         target = args.path if kind in ("exec", "net", "spawn") else f"{here.root}/{args.path}"
         return (Access(kind, target),) if kind else ()
 
@@ -141,11 +141,11 @@ def spec(tool: AnyTool) -> ToolSpec:
     return ToolSpec(tool.name, tool.description, schema)
 
 
-def card(protocol: Protocol = "anthropic", **more: Any) -> Card:
+def card(protocol: ApiProtocol = "anthropic", **more: Any) -> Card:
     return Card("lab", "echo-1", protocol, **({"price": PRICE} | more))
 
 
-def epoch(protocol: Protocol = "anthropic", tools: Iterable[AnyTool] = (), **more: Any) -> Epoch:
+def epoch(protocol: ApiProtocol = "anthropic", tools: Iterable[AnyTool] = (), **more: Any) -> Epoch:
     return Epoch(card(protocol, **more), "Be brief.", tuple(map(spec, tools)))
 
 
@@ -154,7 +154,9 @@ def faults(body: bytes) -> list[str]:
     return anthropic_faults(body) if b'"system":[' in body[:200] else chat_faults(body)
 
 
-def begun(tools: Iterable[AnyTool] = (), protocol: Protocol = "anthropic", **more: Any) -> Session:
+def begun(
+    tools: Iterable[AnyTool] = (), protocol: ApiProtocol = "anthropic", **more: Any
+) -> Session:
     """A session with a head and nothing said."""
     session = Session(MemoryLog())
     session.append(OPENED)
@@ -169,7 +171,7 @@ def agent(
     session: Session | None = None,
     guard: Guard | None = None,
     person: Person | None = None,
-    model: Model | None = None,
+    model: ModelClient | None = None,
     **more: Any,
 ) -> Agent:
     """An agent whose every request is judged by the lab; its model says these lines."""
@@ -186,7 +188,7 @@ def agent(
         permissions=AgentPermissions(
             guard or Guard(mode="accept-edits", folders=(root,)), person or RecordingPerson()
         ),
-        runtime=Runtime(sleep=Naps()),
+        runtime=AgentRuntime(sleep=Naps()),
     )
     return with_parts(made, **more)
 
@@ -257,7 +259,7 @@ def play(agent: Agent, text: str = "go") -> str:
     prompt(agent, text)
 
     async def main() -> str:
-        return await turn(agent)
+        return await run_turn(agent)
 
     why = anyio.run(main)
     check(agent)
@@ -267,16 +269,16 @@ def play(agent: Agent, text: str = "go") -> str:
 def check(agent: Agent) -> None:
     """After a turn: no open call, the view is the log's, and the next request is valid."""
     entries = log(agent).entries
-    assert agent.session.view == project(entries)
+    assert agent.session.view == project_view(entries)
     assert not agent.session.view.open
     sendable(entries)
 
 
-def sendable(entries: Iterable[Entry], *, protocol: Protocol | None = None) -> None:
+def sendable(entries: Iterable[Entry], *, protocol: ApiProtocol | None = None) -> None:
     """A session resumed from these entries can send a valid request."""
     session = Session(MemoryLog(entries))
     if session.view.epoch is None or protocol:
         session.append(epoch(protocol or "anthropic"))
     session.append(User((Text("and then?"),)))
-    body = Encoder(MemoryBlobs().get).request(session.view).body
+    body = Encoder(MemoryBlobs().get).build_request(session.view).body
     assert faults(body) == []

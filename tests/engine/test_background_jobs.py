@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.agents.test_spawn import Parts, agent, facts, options
 from travois import Options, Session
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Changed, Result, Rewound, User
 from travois.engine.background_jobs import running_jobs
 from travois.testing import calls, say
@@ -25,7 +25,7 @@ async def run(session: Session, prompt: str = "") -> None:
 
 def reports(session: Session) -> list[str]:
     told = (fact for fact in facts(session, User) if fact.mail.startswith("job:"))
-    return [words(fact.content) for fact in told]
+    return [extract_text(fact.content) for fact in told]
 
 
 def background(command: str) -> tuple[str, dict[str, object]]:
@@ -72,7 +72,7 @@ def test_a_parent_hears_of_the_end_of_what_its_child_left_running(options: Optio
             await run(session, "alpha")
             (result,) = facts(session, Result)
             left = "Background commands still running: bash_1 (until [ -e go ]"
-            assert left in words(result.content)
+            assert left in extract_text(result.content)
             assert Changed("job:bash_1", "running") in facts(session, Changed)
             await anyio.Path(options.cwd, "go").touch()
             assert await session.news()
@@ -91,7 +91,7 @@ def test_a_child_is_told_of_its_own_command_while_it_lives(options: Options) -> 
         async with Session(options, model=model) as session:
             await run(session, "alpha")
             (result,) = facts(session, Result)
-            assert words(result.content) == "[agent a1: done]\nIt was six"
+            assert extract_text(result.content) == "[agent a1: done]\nIt was six"
             assert reports(session) == []
 
     anyio.run(main)

@@ -24,23 +24,23 @@ from tests.engine.fakes import (
 )
 from travois.core.content import Call, Text
 from travois.core.facts import Decided, Ended, Entry, Result
-from travois.core.models import Protocol, Usage
+from travois.core.models import ApiProtocol, Usage
 from travois.engine.agent import Agent
-from travois.engine.loop import NEVER_RAN, STOPPED, turn
-from travois.ports.tool import Outcome, said
-from travois.ports.world import Answer, Command, Env, digest
+from travois.engine.loop import NEVER_RAN_RESULT, STOPPED_RESULT, run_turn
+from travois.ports.tool import ToolOutcome, text_outcome
+from travois.ports.world import Command, Env, PersonAnswer, content_digest
 from travois.providers.replies import Problem, Reply
 from travois.testing import Scripted, calls, say
 
 ran: list[str] = []
 
 
-async def working(args: Place, env: Env, call: str) -> Outcome:
+async def working(args: Place, env: Env, call: str) -> ToolOutcome:
     for _ in range(args.times):
         env.progress(args.path)
         await anyio.lowlevel.checkpoint()
     ran.append(call)
-    return said(f"saw {args.path}")
+    return text_outcome(f"saw {args.path}")
 
 
 TOOLS = [
@@ -76,9 +76,9 @@ def lines() -> Iterator[Reply | Problem]:
     yield say("done")
 
 
-def everything(folder: Path, protocol: Protocol = "anthropic") -> Agent:
+def everything(folder: Path, protocol: ApiProtocol = "anthropic") -> Agent:
     ran.clear()
-    person = RecordingPerson(Answer(allow=True), Answer(allow=False, reason="no"))
+    person = RecordingPerson(PersonAnswer(allow=True), PersonAnswer(allow=False, reason="no"))
     session = begun(TOOLS, protocol)
     return prompt(agent(folder, *lines(), tools=TOOLS, session=session, person=person, sleep=slow))
 
@@ -93,7 +93,7 @@ def stopped_after(one: Agent, steps: int) -> bool:
 
             async def run() -> None:
                 nonlocal over
-                await turn(one)
+                await run_turn(one)
                 over = True
 
             group.start_soon(run)
@@ -120,7 +120,7 @@ def stopped_at(one: Agent, number: int) -> bool:
                     scope.cancel()
 
             one.session._tell = counting  # type: ignore[method-assign]
-            await turn(one)
+            await run_turn(one)
         one.session._tell = tell  # type: ignore[method-assign]
         return count >= number
 
@@ -139,15 +139,15 @@ def holds(one: Agent) -> None:
     assert len(texts) == len(results)
     allowed = {fact.call for fact in facts(one, Decided) if fact.verdict == "allow"}
     for call, text in texts.items():
-        assert (text == STOPPED) <= (call in allowed)
-        assert (text == NEVER_RAN) <= (call not in allowed)
-        assert (call in ran) <= (text != NEVER_RAN)
+        assert (text == STOPPED_RESULT) <= (call in allowed)
+        assert (text == NEVER_RAN_RESULT) <= (call not in allowed)
+        assert (call in ran) <= (text != NEVER_RAN_RESULT)
     one.model = Scripted(say("as you wish"), judge=one.model._judge)  # type: ignore[attr-defined]
     assert play(one, "stop that, do something else") == "end"
 
 
 def sweep(
-    folder: Path, stop: Any, protocol: Protocol, *, stride: int = 1
+    folder: Path, stop: Any, protocol: ApiProtocol, *, stride: int = 1
 ) -> list[tuple[Entry, ...]]:
     """Stop at point 1, 2, 3 and so on until a turn comes to its end by itself."""
     found: list[tuple[Entry, ...]] = []
@@ -163,7 +163,7 @@ def sweep(
 
 @pytest.mark.parametrize("protocol", ["anthropic", "chat"])
 def test_a_turn_stopped_at_any_step_of_the_loop_can_go_on(
-    tmp_path: Path, protocol: Protocol
+    tmp_path: Path, protocol: ApiProtocol
 ) -> None:
     found = sweep(tmp_path, stopped_after, protocol)
     assert len(found) >= 120
@@ -190,7 +190,7 @@ def test_a_turn_stopped_before_it_began_still_ends(tmp_path: Path) -> None:
     async def main() -> None:
         with anyio.CancelScope() as scope:
             scope.cancel()
-            await turn(one)
+            await run_turn(one)
 
     anyio.run(main)
     holds(one)
@@ -201,11 +201,11 @@ def test_real_programs_and_files_can_be_stopped_too(tmp_path: Path, steps: int) 
     target = tmp_path / "a"
     target.write_bytes(b"old")
 
-    async def write(args: Place, env: Env, call: str) -> Outcome:
-        await env.files.replace(str(target), b"new", expect=digest(b"old"))
-        return said("written")
+    async def write(args: Place, env: Env, call: str) -> ToolOutcome:
+        await env.files.replace(str(target), b"new", expect=content_digest(b"old"))
+        return text_outcome("written")
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         await env.processes.run(Command(("sleep", "30"), env.root), timeout=60)
         raise AssertionError("it slept to the end")
 
@@ -216,17 +216,17 @@ def test_real_programs_and_files_can_be_stopped_too(tmp_path: Path, steps: int) 
     check(one)
     assert target.read_bytes() in (b"old", b"new")
     texts = [result.content[0].text for result in facts(one, Result)]
-    assert set(texts) <= {"written", STOPPED, NEVER_RAN}
+    assert set(texts) <= {"written", STOPPED_RESULT, NEVER_RAN_RESULT}
     if "written" in texts:
         assert target.read_bytes() == b"new"
 
 
 def test_a_tool_that_finishes_while_being_stopped_keeps_its_result(tmp_path: Path) -> None:
-    async def stubborn(args: Place, env: Env, call: str) -> Outcome:
+    async def stubborn(args: Place, env: Env, call: str) -> ToolOutcome:
         with anyio.CancelScope(shield=True):
             for _ in range(20):
                 await anyio.lowlevel.checkpoint()
-        return said("finished")
+        return text_outcome("finished")
 
     tools = [small("Look", stubborn)]
     wanted = calls(("Look", {"path": "a"}))

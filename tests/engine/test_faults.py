@@ -24,13 +24,13 @@ from tests.engine.fakes import (
     prompt,
     small,
 )
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Ended, Entry, Result, Sent, User
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.engine.agent import Agent
-from travois.engine.loop import NEVER_RAN, turn
-from travois.ports.tool import Outcome, said
-from travois.ports.world import Answer, Command, Env, Question
+from travois.engine.loop import NEVER_RAN_RESULT, run_turn
+from travois.ports.tool import ToolOutcome, text_outcome
+from travois.ports.world import Command, Env, PermissionQuestion, PersonAnswer
 from travois.providers.replies import Problem
 from travois.sessions import log_file as store
 from travois.sessions.session import Session
@@ -59,9 +59,9 @@ def fault_of(one: Agent) -> str:
     """Run a turn that must end with a fault; it comes alone, never wrapped in a group."""
 
     async def main() -> None:
-        await turn(one)
+        await run_turn(one)
 
-    with pytest.raises(Fault) as raised:
+    with pytest.raises(UserError) as raised:
         anyio.run(main)
     return str(raised.value)
 
@@ -98,7 +98,7 @@ def test_a_disk_that_is_full_at_any_append_loses_nothing(
     assert fault_of(one) == "The session could not be saved: the disk is full"
     assert full
     assert told == held.entries[2:]
-    assert one.session.view == project(held.entries)
+    assert one.session.view == project_view(held.entries)
     if lasting == "once" and bad < WHOLE:
         check(one)
         assert facts(one, Ended)[-1].why == "failed"
@@ -134,7 +134,7 @@ def test_a_full_disk_under_a_real_log_loses_nothing_that_was_acknowledged(
         assert list(again.read())[1:] == acknowledged
         one = agent(tmp_path, say("here again"), tools=TOOLS, session=Session(again))
         prompt(one, "still there?")
-        assert anyio.run(turn, one) == "end"
+        assert anyio.run(run_turn, one) == "end"
 
 
 class Acknowledging:
@@ -155,13 +155,13 @@ class Acknowledging:
 def test_nothing_is_changed_when_the_log_cannot_be_brought_to_disk(tmp_path: Path) -> None:
     ran: list[str] = []
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         ran.append(args.path)
-        return said("ok")
+        return text_outcome("ok")
 
     class Unsynced(MemoryLog):
         def sync(self) -> None:
-            raise Fault("The session could not be saved")
+            raise UserError("The session could not be saved")
 
     tools = [small("Edit", run, kind="write"), small("Look")]
     one = prompt(agent(tmp_path, *LINES[2:], tools=tools, session=session_on(Unsynced())))
@@ -170,7 +170,7 @@ def test_nothing_is_changed_when_the_log_cannot_be_brought_to_disk(tmp_path: Pat
     assert not one.session.view.open
 
 
-@pytest.mark.parametrize("error", [Fault("No room"), OSError(28, "No space"), KeyError("blob")])
+@pytest.mark.parametrize("error", [UserError("No room"), OSError(28, "No space"), KeyError("blob")])
 @pytest.mark.parametrize("port", ["blobs", "files", "processes", "web", "spill"])
 def test_whatever_a_tool_cannot_reach_is_told_to_the_model(
     tmp_path: Path, port: str, error: Exception
@@ -178,7 +178,7 @@ def test_whatever_a_tool_cannot_reach_is_told_to_the_model(
     def broken(*args: object, **more: object) -> Any:
         raise error
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         match port:
             case "blobs":
                 env.blobs.put(b"x")
@@ -212,17 +212,17 @@ def test_whatever_a_tool_cannot_reach_is_told_to_the_model(
 
 def test_a_person_who_cannot_be_asked_ends_the_turn_with_the_error(tmp_path: Path) -> None:
     class Gone:
-        async def decide(self, question: Question) -> Answer:
+        async def decide(self, question: PermissionQuestion) -> PersonAnswer:
             raise ConnectionResetError("the terminal is gone")
 
     tools = [small("Fetch", kind="net"), small("Look")]
     wanted = calls(("Look", {"path": "a"}), ("Fetch", {"path": "https://x"}))
     one = prompt(agent(tmp_path, wanted, say("ok"), tools=tools, person=Gone()))
     with pytest.raises(ConnectionResetError):
-        anyio.run(turn, one)
+        anyio.run(run_turn, one)
     check(one)
     assert facts(one, Ended) == [Ended("crashed")]
-    assert facts(one, Result)[-1].content[0].text == NEVER_RAN
+    assert facts(one, Result)[-1].content[0].text == NEVER_RAN_RESULT
     assert play(one, "and now?") == "end"
 
 
@@ -245,7 +245,7 @@ def test_a_bug_of_ours_ends_the_turn_as_a_crash_and_the_session_goes_on(
         case _:
             one.runtime.sleep = broken
     with pytest.raises(ZeroDivisionError):
-        anyio.run(turn, one)
+        anyio.run(run_turn, one)
     check(one)
     assert facts(one, Ended) == [Ended("crashed")]
     one.model, one.encoder = model, encoder
@@ -287,7 +287,7 @@ def test_a_watcher_that_closes_in_the_middle_of_a_turn_changes_nothing(tmp_path:
 
             async with anyio.create_task_group() as group:
                 group.start_soon(leave)
-                return await turn(one)
+                return await run_turn(one)
 
     assert anyio.run(main) == "end"
     check(one)

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from travois.core.content import Call
-from travois.core.tool_names import canonical, canonical_name
-from travois.engine.interpret_call import Meaning, Senseless, interpret
+from travois.core.tool_names import canonical_call, canonical_name
+from travois.engine.interpret_call import InterpretedCall, MeaninglessCall, interpret_call
 from travois.mcp.tools import Lending
 from travois.ports.tool import AnyTool
 from travois.tools.catalog import TOOLS
@@ -17,8 +17,8 @@ from travois.tools.catalog import TOOLS
 KNOWN: dict[str, AnyTool] = {tool.name: tool for tool in (*TOOLS, *Lending((), own=TOOLS).head)}
 
 
-def meant(tool: str, /, **args: Any) -> Meaning:
-    return interpret(Call("1", tool, msgspec.json.encode(args).decode()), KNOWN)
+def meant(tool: str, /, **args: Any) -> InterpretedCall:
+    return interpret_call(Call("1", tool, msgspec.json.encode(args).decode()), KNOWN)
 
 
 def said(tool: str, /, **args: Any) -> tuple[str, dict[str, Any]]:
@@ -259,19 +259,19 @@ def test_what_changes_nothing_is_answered_in_words(
 def test_anything_else_is_refused_and_names_what_is_nearest(
     name: str, args: dict[str, Any], why: str
 ) -> None:
-    with pytest.raises(Senseless) as error:
+    with pytest.raises(MeaninglessCall) as error:
         meant(name, **args)
     assert why in str(error.value)
 
 
 def test_context_layers_see_the_same_canonical_call() -> None:
     call = Call("1", "exec_command", '{"cmd":"ls","workdir":"/x"}')
-    assert canonical(call) == Call("1", "Bash", '{"command":"ls","workdir":"/x"}')
+    assert canonical_call(call) == Call("1", "Bash", '{"command":"ls","workdir":"/x"}')
     assert canonical_name("read_file") == "Read"
     assert canonical_name("apply_patch") == "ApplyPatch"
-    assert canonical(Call("1", "bash", '{"command":"ls"}')).name == "Bash"
+    assert canonical_call(Call("1", "bash", '{"command":"ls"}')).name == "Bash"
     ours = Call("1", "Read", '{"file_path": "a"}')
-    assert canonical(ours) is ours
+    assert canonical_call(ours) is ours
 
 
 def test_an_argument_that_a_tool_has_counts_under_each_name_of_the_tool() -> None:
@@ -280,10 +280,10 @@ def test_an_argument_that_a_tool_has_counts_under_each_name_of_the_tool() -> Non
         model: str = ""
 
     tool = msgspec.structs.replace(KNOWN["Agent"], args=Args)
-    found = interpret(Call("1", "Task", '{"prompt":"p","model":"m"}'), {"Agent": tool})
+    found = interpret_call(Call("1", "Task", '{"prompt":"p","model":"m"}'), {"Agent": tool})
     assert (found.args, found.remarks) == (Args("p", "m"), ())
 
 
 def test_tools_of_servers_are_left_as_they_are() -> None:
     call = Call("1", "mcp__s__read_file", '{"path":"a","start_line":2}')
-    assert canonical(call) is call
+    assert canonical_call(call) is call

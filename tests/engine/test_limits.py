@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 
 from tests.engine.fakes import MemoryBlobs, Place, agent, begun, facts, log, play, prompt, small
 from travois.context.layers import Layers
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Ended, Finished, Result, Sent, User
 from travois.core.models import Price, Usage
-from travois.core.spending import Amount, Limits, Purse
-from travois.core.view import project
+from travois.core.spending import Amount, Budget, Limits
+from travois.core.view import project_view
 from travois.engine.agent import Agent
-from travois.engine.budget import LEAST, NEAR
-from travois.engine.fork import inquire
-from travois.engine.loop import STOPPED, turn
-from travois.ports.tool import Outcome, said
+from travois.engine.budget import MIN_REPLY_TOKENS, NEAR_LIMIT_NOTE
+from travois.engine.fork import ask_in_fork
+from travois.engine.loop import STOPPED_RESULT, run_turn
+from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.providers.encoder import Encoder
 from travois.providers.options import rationed
@@ -70,7 +70,7 @@ def asked(one: Agent) -> list[int]:
     return [json.loads(request.body)["max_tokens"] for request in one.model.requests]
 
 
-def dear(folder: Path, *lines: Reply, purse: Purse, output: int = 8_000) -> Agent:
+def dear(folder: Path, *lines: Reply, purse: Budget, output: int = 8_000) -> Agent:
     session = begun([LOOK], price=PRICE, output=output)
     return agent(folder, *lines, tools=[LOOK], session=session, purse=purse)
 
@@ -84,29 +84,29 @@ def test_what_cannot_be_paid_is_not_asked_and_money_stays_spent_after_a_resume(
     tmp_path: Path,
 ) -> None:
     lines = [spending(number, input=20_000) for number in range(9)]
-    one = dear(tmp_path, *lines, purse=Purse(Limits(dollars=0.9)))
+    one = dear(tmp_path, *lines, purse=Budget(Limits(dollars=0.9)))
     assert play(one) == "budget"
     assert len(facts(one, Sent)) == 3
     assert one.session.dollars == pytest.approx(0.6)
     why = facts(one, Ended)[-1].detail
     assert why.startswith("$0.3000 left, and the next request may need $0.30")
     spent = Amount(tokens=one.session.usage.context, dollars=one.session.dollars)
-    one.budget = Purse(Limits(dollars=0.9), spent=spent)
+    one.budget = Budget(Limits(dollars=0.9), spent=spent)
     assert play(one, "please") == "budget"
     assert len(facts(one, Sent)) == 3
 
 
 def test_a_reply_is_only_as_long_as_can_be_paid_and_the_record_says_so(tmp_path: Path) -> None:
     lines = [spending(n, input=1_000, output=2_000) for n in range(9)]
-    one = dear(tmp_path, *lines, purse=Purse(Limits(dollars=0.6)))
+    one = dear(tmp_path, *lines, purse=Budget(Limits(dollars=0.6)))
     assert play(one) == "budget"
     lengths = asked(one)
-    assert lengths[0] == 8_000 > lengths[-1] >= LEAST
+    assert lengths[0] == 8_000 > lengths[-1] >= MIN_REPLY_TOKENS
     assert [sent.output for sent in facts(one, Sent)] == [0 if n == 8_000 else n for n in lengths]
     assert one.session.dollars <= 0.6
     entries = log(one).entries
     last = max(n for n, entry in enumerate(entries) if isinstance(entry.fact, Sent))
-    plain = Encoder(MemoryBlobs().get).request(project(entries[:last]))
+    plain = Encoder(MemoryBlobs().get).build_request(project_view(entries[:last]))
     again, sent = rationed(plain, lengths[-1]), entries[last].fact
     assert isinstance(sent, Sent)
     assert (sent.chain, sent.digest, sent.size) == (plain.chain, again.digest, len(again.body))
@@ -124,7 +124,7 @@ def test_what_the_cache_holds_counts_at_its_own_price(tmp_path: Path) -> None:
         tools=[LOOK],
         session=session,
         layers=Layers(compact=False, clear=False),
-        purse=Purse(Limits(dollars=0.5)),
+        purse=Budget(Limits(dollars=0.5)),
         clock=lambda: session.cache.used + 1,
     )
     assert play(one) == "end"
@@ -135,7 +135,7 @@ def test_what_the_cache_holds_counts_at_its_own_price(tmp_path: Path) -> None:
 
 def test_tokens_are_capped_for_prompts_and_replies_together(tmp_path: Path) -> None:
     lines = [spending(n, input=1_000, output=1_000) for n in range(9)]
-    one = dear(tmp_path, *lines, purse=Purse(Limits(tokens=10_000)))
+    one = dear(tmp_path, *lines, purse=Budget(Limits(tokens=10_000)))
     assert play(one) == "budget"
     assert one.session.usage.context == one.budget.spent.tokens <= 10_000
     assert "tokens left, and the next request may need" in facts(one, Ended)[-1].detail
@@ -143,34 +143,34 @@ def test_tokens_are_capped_for_prompts_and_replies_together(tmp_path: Path) -> N
 
 def test_near_a_limit_the_model_is_asked_once_for_its_findings(tmp_path: Path) -> None:
     lines = [call("Look", path=str(number)) for number in range(9)]
-    one = agent(tmp_path, *lines, tools=[LOOK], purse=Purse(Limits(turns=5)))
+    one = agent(tmp_path, *lines, tools=[LOOK], purse=Budget(Limits(turns=5)))
     assert play(one) == "turns"
-    notes = [words(fact.content) for fact in facts(one, User) if fact.origin == "note"]
-    assert notes == [NEAR.format(limit="the session's limit of 5 turns")]
+    notes = [extract_text(fact.content) for fact in facts(one, User) if fact.origin == "note"]
+    assert notes == [NEAR_LIMIT_NOTE.format(limit="the session's limit of 5 turns")]
     kinds = [type(entry.fact) for entry in log(one).entries]
     assert kinds.index(User, kinds.index(Result)) > kinds.index(Sent)
     assert kinds[-8:].count(Sent) == 1
 
 
 def test_when_the_time_is_up_the_turn_ends_with_what_there_is(tmp_path: Path) -> None:
-    async def forever(args: Place, env: Env, call: str) -> Outcome:
+    async def forever(args: Place, env: Env, call: str) -> ToolOutcome:
         await anyio.sleep_forever()
-        return said("never")
+        return text_outcome("never")
 
     tools = [small("Wait", forever)]
-    one = agent(tmp_path, call("Wait", path="a"), tools=tools, purse=Purse(Limits(seconds=0.25)))
+    one = agent(tmp_path, call("Wait", path="a"), tools=tools, purse=Budget(Limits(seconds=0.25)))
     assert play(one) == "budget"
     assert facts(one, Ended) == [Ended("budget", "reached the session's limit of 0.25 seconds")]
-    assert [words(fact.content) for fact in facts(one, Result)] == [STOPPED]
+    assert [extract_text(fact.content) for fact in facts(one, Result)] == [STOPPED_RESULT]
     assert len(facts(one, Sent)) == 1
 
 
 def test_nothing_is_sent_after_the_cap_also_not_beside_the_conversation(tmp_path: Path) -> None:
-    one = dear(tmp_path, say("hello"), purse=Purse(Limits(tokens=5)))
+    one = dear(tmp_path, say("hello"), purse=Budget(Limits(tokens=5)))
     one.session.append(User((Text("go"),)))
 
     async def main() -> str:
-        return await inquire(one, "Sum up.", what="summary")
+        return await ask_in_fork(one, "Sum up.", what="summary")
 
     assert anyio.run(main) == ""
     assert asked(one) == []
@@ -180,16 +180,16 @@ def test_nothing_is_sent_after_the_cap_also_not_beside_the_conversation(tmp_path
 
 def test_what_is_asked_beside_the_conversation_is_paid_from_the_same_purse(tmp_path: Path) -> None:
     usage = Usage(input=1_000, output=500)
-    one = dear(tmp_path, say("short", usage=usage), purse=Purse(Limits(dollars=9.0)))
+    one = dear(tmp_path, say("short", usage=usage), purse=Budget(Limits(dollars=9.0)))
     one.session.append(User((Text("go"),)))
-    anyio.run(lambda: inquire(one, "Sum up.", what="summary"))
+    anyio.run(lambda: ask_in_fork(one, "Sum up.", what="summary"))
     assert one.budget.spent == Amount(0, 1_500, pytest.approx(0.035))
     assert one.budget.held.tokens == 0
 
 
 def test_a_request_is_not_tried_again_once_others_have_spent_what_was_left(tmp_path: Path) -> None:
-    top = Purse(Limits(dollars=1.0))
-    one = dear(tmp_path, say("hello"), purse=top.child(Limits()))
+    top = Budget(Limits(dollars=1.0))
+    one = dear(tmp_path, say("hello"), purse=top.create_child(Limits()))
     busy = Problem("overloaded", "try later", status=529)
     one.model = Scripted(busy, say("hello"))
 
@@ -203,9 +203,11 @@ def test_a_request_is_not_tried_again_once_others_have_spent_what_was_left(tmp_p
 
 
 def test_agents_side_by_side_wait_for_what_others_may_not_need(tmp_path: Path) -> None:
-    top = Purse(Limits(tokens=7_000))
+    top = Budget(Limits(tokens=7_000))
     crew = [
-        dear(tmp_path, say("hi", usage=Usage(input=50, output=10)), purse=top.child(Limits()))
+        dear(
+            tmp_path, say("hi", usage=Usage(input=50, output=10)), purse=top.create_child(Limits())
+        )
         for _ in range(8)
     ]
     assert run_all(crew) == ["end"] * 8
@@ -217,7 +219,7 @@ def run_all(crew: list[Agent]) -> list[str]:
     ends = [""] * len(crew)
 
     async def run(number: int) -> None:
-        ends[number] = await turn(prompt(crew[number]))
+        ends[number] = await run_turn(prompt(crew[number]))
 
     async def main() -> None:
         with anyio.fail_after(300):
@@ -243,14 +245,14 @@ def test_no_limit_is_passed_in_any_tree_of_agents(
     tmp_path_factory: pytest.TempPathFactory, tree: list[tuple[int, Limits]], seed: int
 ) -> None:
     chance, folder = random.Random(seed), tmp_path_factory.getbasetemp()
-    purses = [Purse(tree[0][1])]
+    purses = [Budget(tree[0][1])]
     for above, own in tree[1:]:
-        purses.append(purses[above % len(purses)].child(own))
+        purses.append(purses[above % len(purses)].create_child(own))
     crew = [dear(folder, purse=purse, output=4_000) for purse in purses]
     models = [Dear(one.session, chance, calls=chance.randint(1, 6)) for one in crew]
     for one, model in zip(crew, models, strict=True):
         one.model = model
-        one.budget.begin(one.runtime.clock())
+        one.budget.begin_run(one.runtime.clock())
     ends = run_all(crew)
     for one, model, end in zip(crew, models, ends, strict=True):
         below = [other for other in crew if within(other.budget, one.budget)]
@@ -268,5 +270,5 @@ def test_no_limit_is_passed_in_any_tree_of_agents(
         assert end in ("end", "turns", "budget")
 
 
-def within(purse: Purse | None, top: Purse) -> bool:
+def within(purse: Budget | None, top: Budget) -> bool:
     return purse is not None and (purse is top or within(purse.parent, top))

@@ -9,13 +9,18 @@ import anyio
 from msgspec.structs import replace
 
 from tests.engine.fakes import MemoryLog, Place, agent, check, facts, log, play, small
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Decided, Ended, Offloaded, Result, Sent
-from travois.core.spending import Limits, Purse
+from travois.core.spending import Budget, Limits
 from travois.engine.agent import Agent
-from travois.engine.loop import turn
-from travois.engine.loop_detection import BREAKS, HINTS, MARK, RECENT
-from travois.ports.tool import AnyTool, Outcome, said
+from travois.engine.loop import run_turn
+from travois.engine.loop_detection import (
+    MAX_RECENT_CALLS,
+    MAX_STOPPED_REPLIES,
+    REPETITION_HINTS,
+    REPETITION_MARK,
+)
+from travois.ports.tool import AnyTool, ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.providers.replies import Reply
 from travois.sessions.session import Session
@@ -28,19 +33,19 @@ def counting(name: str = "Count") -> AnyTool:
     """A tool whose result is never the same."""
     seen: list[str] = []
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         seen.append(args.path)
-        return said(f"{len(seen)} so far")
+        return text_outcome(f"{len(seen)} so far")
 
     return small(name, run)
 
 
 def results(one: Agent) -> list[str]:
-    return [words(fact.content) for fact in facts(one, Result)]
+    return [extract_text(fact.content) for fact in facts(one, Result)]
 
 
 def ran(one: Agent) -> int:
-    return sum(not text.startswith(MARK) for text in results(one))
+    return sum(not text.startswith(REPETITION_MARK) for text in results(one))
 
 
 def stuck(*lines: Reply) -> Iterable[Reply]:
@@ -52,8 +57,8 @@ def test_the_fourth_same_call_with_the_same_result_is_not_run(tmp_path: Path) ->
     look = call("Look", path="a")
     one = agent(tmp_path, look, look, look, look, say("I see"), tools=[SAME])
     assert play(one) == "end"
-    told = f"{MARK}1: Look with these arguments has returned the same result 3 times in a row."
-    assert results(one) == ["saw a"] * 3 + [f"{told} {HINTS[0]}"]
+    told = f"{REPETITION_MARK}1: Look with these arguments has returned the same result 3 times in a row."  # noqa: E501
+    assert results(one) == ["saw a"] * 3 + [f"{told} {REPETITION_HINTS[0]}"]
     assert facts(one, Result)[-1].error
     assert facts(one, Decided)[-1].by == "loop"
 
@@ -73,7 +78,7 @@ def test_spaces_and_the_order_of_arguments_make_no_difference(tmp_path: Path) ->
 def test_calls_that_are_not_understood_are_repeated_no_more_than_others(tmp_path: Path) -> None:
     one = agent(tmp_path, *[call("Look", wrong=1)] * 4, say("I see"), tools=[SAME])
     assert play(one) == "end"
-    assert results(one)[-1].startswith(f"{MARK}1: ")
+    assert results(one)[-1].startswith(f"{REPETITION_MARK}1: ")
 
 
 def test_the_model_is_told_otherwise_each_time_and_then_the_turn_ends(tmp_path: Path) -> None:
@@ -81,8 +86,10 @@ def test_the_model_is_told_otherwise_each_time_and_then_the_turn_ends(tmp_path: 
     assert play(one) == "failed"
     assert ran(one) == 3
     refused = results(one)[3:]
-    assert len(set(refused)) == len(refused) == BREAKS + 1
-    assert [text.endswith(hint) for text, hint in zip(refused, HINTS, strict=True)] == [True] * 3
+    assert len(set(refused)) == len(refused) == MAX_STOPPED_REPLIES + 1
+    assert [text.endswith(hint) for text, hint in zip(refused, REPETITION_HINTS, strict=True)] == [
+        True
+    ] * 3
     why = "the model kept repeating tool calls after it was stopped 2 times"
     assert facts(one, Ended) == [Ended("failed", why)]
     assert len(facts(one, Sent)) == 6
@@ -102,7 +109,10 @@ def test_a_circle_of_calls_side_by_side_is_broken_whole(tmp_path: Path) -> None:
     one = agent(tmp_path, *[both] * 4, say("I see"), tools=[SAME])
     assert play(one) == "end"
     assert results(one)[:6] == ["saw a", "saw b"] * 3
-    assert [text[: len(MARK) + 1] for text in results(one)[6:]] == [f"{MARK}1", f"{MARK}2"]
+    assert [text[: len(REPETITION_MARK) + 1] for text in results(one)[6:]] == [
+        f"{REPETITION_MARK}1",
+        f"{REPETITION_MARK}2",
+    ]
 
 
 def test_results_that_differ_are_no_circle(tmp_path: Path) -> None:
@@ -142,14 +152,14 @@ def test_a_watcher_that_polls_two_hundred_times_is_never_stopped(tmp_path: Path)
 
 def test_a_resumed_session_knows_what_it_had_repeated(tmp_path: Path) -> None:
     look = call("Look", path="a")
-    one = agent(tmp_path, look, tools=[SAME], purse=Purse(Limits(turns=3)))
+    one = agent(tmp_path, look, tools=[SAME], purse=Budget(Limits(turns=3)))
     assert play(one) == "turns"
     again = Session(MemoryLog(log(one).entries))
     one = agent(tmp_path, look, say("I see"), tools=[SAME], session=again)
-    assert anyio.run(turn, one) == "end"
+    assert anyio.run(run_turn, one) == "end"
     check(one)
     assert ran(one) == 3
-    assert results(one)[-1].startswith(f"{MARK}1: ")
+    assert results(one)[-1].startswith(f"{REPETITION_MARK}1: ")
 
 
 def test_a_person_may_ask_for_the_same_again(tmp_path: Path) -> None:
@@ -162,8 +172,8 @@ def test_a_person_may_ask_for_the_same_again(tmp_path: Path) -> None:
 
 
 def test_large_results_are_compared_without_what_storing_them_added(tmp_path: Path) -> None:
-    async def flood(args: Place, env: Env, call: str) -> Outcome:
-        return said(f"kept in /spill/{call}.txt\n" + "line of text\n" * 20_000)
+    async def flood(args: Place, env: Env, call: str) -> ToolOutcome:
+        return text_outcome(f"kept in /spill/{call}.txt\n" + "line of text\n" * 20_000)
 
     chances = iter(range(1, 100))
     one = agent(
@@ -179,7 +189,7 @@ def test_large_results_are_compared_without_what_storing_them_added(tmp_path: Pa
 
 
 def test_breaks_long_ago_do_not_count(tmp_path: Path) -> None:
-    look, tool = [call("Look", path="a")] * 4, [call("Count", path="b")] * RECENT
+    look, tool = [call("Look", path="a")] * 4, [call("Count", path="b")] * MAX_RECENT_CALLS
     model = Scripted(*(look + tool) * 4, say("done"))
     one = agent(tmp_path, tools=[SAME, counting()], model=model)
     assert play(one) == "end"

@@ -9,21 +9,21 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import RecordingPerson, agent, facts, play, small
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Asked, Decided, Result
 from travois.engine.agent import Agent
-from travois.engine.tool_calls import LOOKED
+from travois.engine.tool_calls import RAN_READ_ONLY
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Rule, parse
 from travois.permissions.sandbox_profile import Cage
 from travois.permissions.updates import Update, suggested
-from travois.ports.tool import AnyTool, Outcome, said
-from travois.ports.world import Answer, Env
+from travois.ports.tool import AnyTool, ToolOutcome, text_outcome
+from travois.ports.world import Env, PersonAnswer
 from travois.sandbox.policy import Bounds
 from travois.testing import calls, say
 
 BOUNDS = Bounds(temp="/private")
-YES = Answer(allow=True, reason="fine")
+YES = PersonAnswer(allow=True, reason="fine")
 TRIED = "its effects are unknown, so it runs read-only and without network first"
 
 
@@ -37,12 +37,12 @@ class Shell:
         self._saying = saying
         self._fails = fails
 
-    async def run(self, args: Any, env: Env, call: str) -> Outcome:
+    async def run(self, args: Any, env: Env, call: str) -> ToolOutcome:
         self.walls.append(env.cage)
         profile = env.cage.profile if env.cage else "bare"
         if profile in self._fails:
-            return Outcome((Text(self._saying),), error=True)
-        return said(f"ran: {profile}")
+            return ToolOutcome((Text(self._saying),), error=True)
+        return text_outcome(f"ran: {profile}")
 
     @property
     def profiles(self) -> list[str]:
@@ -61,7 +61,7 @@ def asking(folder: Path, line: str, run: Shell, **more: Any) -> Agent:
 
 def told(one: Agent) -> str:
     (result,) = facts(one, Result)
-    return words(result.content)
+    return extract_text(result.content)
 
 
 def test_an_unproven_command_runs_read_only_without_a_question(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_an_unproven_command_runs_read_only_without_a_question(tmp_path: Path) -
     one = asking(tmp_path, "./check", run, person=person)
     play(one)
     assert (run.profiles, person.asked) == (["look"], [])
-    assert told(one) == f"ran: look\n[{LOOKED}]"
+    assert told(one) == f"ran: look\n[{RAN_READ_ONLY}]"
     (decided,) = facts(one, Decided)
     assert (decided.verdict, decided.because, decided.by) == ("allow", TRIED, "sandbox")
 
@@ -90,7 +90,7 @@ def test_what_fails_for_another_reason_is_not_asked_about(tmp_path: Path) -> Non
     play(one)
     assert (run.profiles, person.asked) == (["look"], [])
     hint = "If it failed because of that, call again with sandbox: write."
-    assert told(one) == f"no such file\n[{LOOKED} {hint}]"
+    assert told(one) == f"no such file\n[{RAN_READ_ONLY} {hint}]"
 
 
 def test_if_they_say_no_the_model_has_what_was_seen(tmp_path: Path) -> None:
@@ -98,7 +98,10 @@ def test_if_they_say_no_the_model_has_what_was_seen(tmp_path: Path) -> None:
     one = asking(tmp_path, "./check", run)
     play(one)
     assert run.profiles == ["look"]
-    assert told(one) == f"Read-only file system\n[{LOOKED} More was not permitted: nobody is here]"
+    assert (
+        told(one)
+        == f"Read-only file system\n[{RAN_READ_ONLY} More was not permitted: nobody is here]"
+    )
 
 
 @pytest.mark.parametrize("line", ["./x > out", "cat /etc/passwd && ./x", "npm install"])
@@ -159,7 +162,7 @@ def test_unattended_and_unwalled_nothing_unproven_runs(tmp_path: Path) -> None:
 
 def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None:
     run, kept = Shell(), list[Update]()
-    person = RecordingPerson(Answer(allow=True, always=True))
+    person = RecordingPerson(PersonAnswer(allow=True, always=True))
     line = {"path": "./deploy --now"}
     one = agent(
         tmp_path,
@@ -180,7 +183,7 @@ def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None
 
 def test_an_answer_to_another_question_is_no_answer(tmp_path: Path) -> None:
     run = Shell()
-    person = RecordingPerson(Answer(allow=True, digest="another"))
+    person = RecordingPerson(PersonAnswer(allow=True, digest="another"))
     one = asking(tmp_path, "./x > y", run, person=person)
     play(one)
     assert run.profiles == []

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from tests.engine.fakes import OPENED, MemoryLog, agent, card, facts, play, with_parts
 from travois.context.layers import Layers
 from travois.context.window import results_room
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Assistant, Compacted, Epoch, Offloaded, Result
 from travois.core.models import Usage
-from travois.core.tokens import estimate, fact_tokens
+from travois.core.tokens import estimate_tokens, fact_tokens
 from travois.engine.agent import Agent
-from travois.engine.tool_definitions import specs
-from travois.ports.tool import AnyTool, Outcome, said
+from travois.engine.tool_definitions import build_tool_specs
+from travois.ports.tool import AnyTool, ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.providers.replies import Problem, Reply
 from travois.providers.request import Request
@@ -55,7 +55,7 @@ def reader(
     session = Session(MemoryLog())
     session.append(OPENED)
     model = card(window=window, output=window // 8)
-    session.append(Epoch(model, "Be brief and do the work. " * 40, specs(TOOLS)))
+    session.append(Epoch(model, "Be brief and do the work. " * 40, build_tool_specs(TOOLS)))
     one = agent(folder, *map(count, lines), tools=tools, session=session)
     kept = folder / "kept"
     kept.mkdir(exist_ok=True)
@@ -70,7 +70,9 @@ def reader(
 
 def results(one: Agent) -> list[str]:
     """What the model sees of the results, in the order asked."""
-    return [words(i.fact.content) for i in one.session.view.items if isinstance(i.fact, Result)]
+    return [
+        extract_text(i.fact.content) for i in one.session.view.items if isinstance(i.fact, Result)
+    ]
 
 
 def read(**args: Any) -> Reply:
@@ -115,7 +117,7 @@ def test_a_small_window_reads_a_file_of_200_lines_in_one_or_two_calls(
     (tmp_path / "a.py").write_text(text)
     one = reader(tmp_path, read(file_path="a.py"), *[follow] * 5, window=window)
     assert play(one) == "end"
-    pages = [words(fact.content) for fact in facts(one, Result)]
+    pages = [extract_text(fact.content) for fact in facts(one, Result)]
     assert len(pages) <= (2 if window == 8_000 else 1)
     shown = "\n".join(re.sub(r"\n\[lines .*\]\Z", "", page) for page in pages)
     assert re.sub(r"(?m)^\d+\t", "", shown) + "\n" == text
@@ -129,7 +131,7 @@ def test_a_page_is_smaller_where_less_is_free(tmp_path: Path) -> None:
         one = reader(tmp_path, read(file_path="a.py"), DONE, window=200_000, used=used)
         play(one)
         (result,) = facts(one, Result)
-        assert re.search(r"\n\[lines 1-\d+ of 2,000; continue", words(result.content))
+        assert re.search(r"\n\[lines 1-\d+ of 2,000; continue", extract_text(result.content))
         sizes.append(fact_tokens(result))
         assert used + sizes[-1] <= 200_000
         assert facts(one, Offloaded) == []
@@ -138,7 +140,7 @@ def test_a_page_is_smaller_where_less_is_free(tmp_path: Path) -> None:
 
 
 def delayed(tool: AnyTool, seconds: Callable[[str], float]) -> AnyTool:
-    async def run(args: Any, env: Env, call: str) -> Outcome:
+    async def run(args: Any, env: Env, call: str) -> ToolOutcome:
         await anyio.sleep(seconds(args.file_path))
         return await tool.run(args, env, call)
 
@@ -167,8 +169,8 @@ def test_reads_of_one_reply_share_its_room_whatever_ends_first(tmp_path: Path) -
 
 
 def test_small_results_leave_their_room_to_large_ones(tmp_path: Path) -> None:
-    async def brief(args: Any, env: Env, call: str) -> Outcome:
-        return said("ok")
+    async def brief(args: Any, env: Env, call: str) -> ToolOutcome:
+        return text_outcome("ok")
 
     (tmp_path / "a.py").write_text(code(900))
     small = replace(BASH, name="Brief", run=brief)
@@ -207,7 +209,7 @@ def test_a_shell_result_is_cut_once_and_tells_of_the_whole(tmp_path: Path) -> No
     (result,) = facts(one, Result)
     (shown,) = results(one)
     whole = "".join(f"a line with quite a few words and the number {n}\n" for n in range(1, 3_001))
-    assert shown == words(result.content)
+    assert shown == extract_text(result.content)
     assert facts(one, Offloaded) == []
     (mark,) = re.findall(r"\[.* left out here\..*\]", shown)
     path = str(tmp_path / "kept" / f"{result.call}.txt")
@@ -215,7 +217,7 @@ def test_a_shell_result_is_cut_once_and_tells_of_the_whole(tmp_path: Path) -> No
     assert f"All of it is in {path};" in mark
     assert Path(path).read_text() == whole
     assert result.lines == 3_000
-    assert 7_000 < estimate(shown) <= 8_000
+    assert 7_000 < estimate_tokens(shown) <= 8_000
 
 
 @pytest.mark.parametrize("window", [8_000, 32_000, 200_000])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.core.told import EPOCH, OTHER, reply, result, user
 from travois.core.content import Media, Text
 from travois.core.facts import (
-    IMPORTED,
+    IMPORTED_DETAIL,
     AnyFact,
     Asked,
     Assistant,
@@ -60,7 +60,7 @@ FACTS: st.SearchStrategy[AnyFact] = st.one_of(
         replied,
         st.lists(st.sampled_from(IDS), max_size=2, unique=True),
         USAGES,
-        st.sampled_from(["", "", "", IMPORTED]),
+        st.sampled_from(["", "", "", IMPORTED_DETAIL]),
     ),
     st.builds(result, st.sampled_from(IDS)),
     st.builds(pictured, st.sampled_from(IDS)),

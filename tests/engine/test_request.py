@@ -13,15 +13,15 @@ from tests.engine.fakes import Naps, agent, begun, facts, play, small
 from travois.core.content import Opaque, Text
 from travois.core.facts import Assistant, Ended, Epoch, Failed, Sent, User
 from travois.core.models import Usage
-from travois.engine.agent import Agent, Patience
-from travois.engine.request import MENDED
-from travois.engine.retry import pause
-from travois.ports.world import Retrying, Warned
+from travois.engine.agent import Agent, RetryPolicy
+from travois.engine.request import SHRINKABLE_PROBLEMS
+from travois.engine.retry import retry_delay
+from travois.ports.world import RequestRetrying, UserWarned
 from travois.providers.replies import TRANSIENT, Problem, ProblemKind, Reply
 from travois.testing import call, say
 
 KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
-PATIENCE = Patience(attempts=3, first=0.5, longest=60.0)
+PATIENCE = RetryPolicy(attempts=3, first=0.5, longest=60.0)
 
 
 def failed(one: Agent) -> list[tuple[str, int, float]]:
@@ -45,7 +45,9 @@ def test_what_passes_by_itself_is_tried_again_and_the_rest_is_not(
     else:
         assert play(one) == "failed"
         told = [one for one in failed(one) if one[0] == kind]
-        wait = 0.0 if kind in MENDED else -1.0  # a smaller request was thought of, in vain
+        wait = (
+            0.0 if kind in SHRINKABLE_PROBLEMS else -1.0
+        )  # a smaller request was thought of, in vain
         assert (told, nap.slept) == ([(kind, 1, wait)], [])
         assert facts(one, Ended) == [Ended("failed", f"{kind}: oh")]
 
@@ -76,8 +78,8 @@ def test_what_passes_by_itself_is_tried_again_and_the_rest_is_not(
 def test_how_long_to_wait(
     problem: Problem, attempt: int, chance: float, expected: float | None
 ) -> None:
-    patience = Patience(attempts=1000, first=0.5, longest=60.0)
-    found = pause(problem, attempt, patience=patience, chance=chance)
+    patience = RetryPolicy(attempts=1000, first=0.5, longest=60.0)
+    found = retry_delay(problem, attempt, patience=patience, chance=chance)
     assert found == (None if expected is None else pytest.approx(expected))
 
 
@@ -114,18 +116,18 @@ def test_a_retry_is_shown_before_it_is_waited_for(tmp_path: Path) -> None:
     import anyio
 
     from tests.engine.fakes import prompt
-    from travois.engine.loop import turn
+    from travois.engine.loop import run_turn
 
     problem = Problem("rate", "slow down", status=429, wait=3.0)
     one = prompt(agent(tmp_path, problem, say("ok"), chance=lambda: 0.0, patience=PATIENCE))
 
     async def main() -> list[object]:
         with one.session.watch() as events:
-            await turn(one)
+            await run_turn(one)
             return [events.receive_nowait() for _ in range(events.statistics().current_buffer_used)]
 
-    seen = [event for event in anyio.run(main) if isinstance(event, Retrying)]
-    assert seen == [Retrying("rate", "slow down", 429, 1, 3, 3.0)]
+    seen = [event for event in anyio.run(main) if isinstance(event, RequestRetrying)]
+    assert seen == [RequestRetrying("rate", "slow down", 429, 1, 3, 3.0)]
 
 
 @pytest.mark.parametrize(
@@ -277,7 +279,7 @@ def test_a_broken_prefix_is_owned_up_to_and_the_session_goes_on(tmp_path: Path) 
     with one.session.watch() as events:
         assert play(one) == "end"
         told = [events.receive_nowait() for _ in range(events.statistics().current_buffer_used)]
-    assert [event for event in told if isinstance(event, Warned)] != []
+    assert [event for event in told if isinstance(event, UserWarned)] != []
     assert facts(one, Epoch)[-1].why.startswith("prefix break")
     assert facts(one, Epoch)[-1].unbind
 

@@ -13,10 +13,10 @@ from travois.context.compaction.restore import LEAST_AGAIN
 from travois.context.layers import Layers
 from travois.context.microcompact.clear import MARKER
 from travois.context.window import limit
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.tokens import context_tokens
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.engine.agent import Agent
 from travois.testing import Scripted, call, calls, say
 
@@ -45,7 +45,7 @@ def clear_reads(one: Agent) -> None:
 
 def notes(one: Agent) -> list[str]:
     """What was shown again, by the log."""
-    said = [words(fact.content) for fact in facts(one, User) if fact.origin == "note"]
+    said = [extract_text(fact.content) for fact in facts(one, User) if fact.origin == "note"]
     return [text for text in said if text.startswith("<files>")]
 
 
@@ -123,4 +123,4 @@ def test_a_resumed_session_shows_the_same(tmp_path: Path) -> None:
     clear_reads(one)
     one.model = Scripted(calls(edit(3)), say("ok"))
     play(one)
-    assert project(log(one).entries).items == one.session.view.items
+    assert project_view(log(one).entries).items == one.session.view.items

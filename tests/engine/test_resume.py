@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from tests.engine.fakes import MemoryLog, agent, begun, faults, log, play, small
-from travois.core.content import Call, Text, calls
+from travois.core.content import Call, Text, extract_calls
 from travois.core.facts import Assistant, Changed, Decided, Ended, Entry, Result, Sent, User
-from travois.core.models import Protocol, Usage
+from travois.core.models import ApiProtocol, Usage
 from travois.core.view import open_calls
 from travois.engine.agent import Agent
-from travois.engine.loop import NEVER_RAN, UNKNOWN, answer_open, turn
+from travois.engine.loop import NEVER_RAN_RESULT, UNKNOWN_RESULT, answer_open_calls, run_turn
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Problem, Reply
 from travois.sessions.session import Session
@@ -45,7 +45,7 @@ def line(number: int) -> Reply | Problem:
             return say(f"done {number}")
 
 
-def recorded(folder: Path, protocol: Protocol) -> list[Entry]:
+def recorded(folder: Path, protocol: ApiProtocol) -> list[Entry]:
     """A session of thirty turns."""
     one = agent(folder, *map(line, range(6 * TURNS)), tools=TOOLS, session=begun(TOOLS, protocol))
     for number in range(TURNS):
@@ -56,12 +56,12 @@ def recorded(folder: Path, protocol: Protocol) -> list[Entry]:
 
 def body(session: Session) -> bytes:
     session.append(User((Text("where were we?"),)))
-    return Encoder({}.__getitem__).request(session.view).body
+    return Encoder({}.__getitem__).build_request(session.view).body
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["anthropic", "chat"])
-def test_a_session_that_ended_at_any_entry_can_go_on(tmp_path: Path, protocol: Protocol) -> None:
+def test_a_session_that_ended_at_any_entry_can_go_on(tmp_path: Path, protocol: ApiProtocol) -> None:
     whole = recorded(tmp_path, protocol)
     assert len([e for e in whole if isinstance(e.fact, Ended)]) == TURNS
     assert len(whole) > 20 * TURNS
@@ -69,18 +69,20 @@ def test_a_session_that_ended_at_any_entry_can_go_on(tmp_path: Path, protocol: P
         session = Session(MemoryLog(whole[:end]))
         before = {call.id for call in open_calls(session.view)}
         decided = dict(session.decided)
-        answer_open(session, started=UNKNOWN)
+        answer_open_calls(session, started=UNKNOWN_RESULT)
         told = {e.fact.call: e.fact for e in session._log.read()[end:]}  # type: ignore[union-attr]
         assert set(told) == before
         for call, result in told.items():
             ran = call in decided and decided[call].verdict == "allow"
-            assert result == Result(call, (Text(UNKNOWN if ran else NEVER_RAN),), error=True)
+            assert result == Result(
+                call, (Text(UNKNOWN_RESULT if ran else NEVER_RAN_RESULT),), error=True
+            )
         assert faults(body(session)) == []
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "chat"])
 def test_a_turn_on_a_broken_off_session_needs_no_other_repair(
-    tmp_path: Path, protocol: Protocol
+    tmp_path: Path, protocol: ApiProtocol
 ) -> None:
     whole = recorded(tmp_path, protocol)
     for end in range(2, len(whole) + 1, 11):
@@ -113,7 +115,9 @@ def test_stopped_and_resumed_again_and_again_every_call_has_one_result(tmp_path:
         stop_after(one, steps)
         entries = log(one).entries
     facts = [entry.fact for entry in entries]
-    asked = [c.id for fact in facts if isinstance(fact, Assistant) for c in calls(fact.content)]
+    asked = [
+        c.id for fact in facts if isinstance(fact, Assistant) for c in extract_calls(fact.content)
+    ]
     answered = [fact.call for fact in facts if isinstance(fact, Result)]
     assert sorted(asked) == sorted(answered)
     assert len(set(asked)) == len(asked) > 30
@@ -128,7 +132,7 @@ def stop_after(one: Agent, steps: int) -> None:
 
     async def main() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(turn, one)
+            group.start_soon(run_turn, one)
             for _ in range(steps):
                 await anyio.lowlevel.checkpoint()
             group.cancel_scope.cancel()

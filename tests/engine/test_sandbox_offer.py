@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.engine.fakes import RecordingPerson, agent, facts, play
 from tests.engine.test_permission_gate import Shell, shell
 from tests.permissions.test_checkouts import git
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Changed, Decided, Result
 from travois.engine.agent import Agent
 from travois.headless.control.callbacks import Host
@@ -24,13 +24,13 @@ from travois.permissions.decide import PLANNING, Guard
 from travois.permissions.resolve_paths import home
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update
-from travois.ports.world import Answer, Kept, Question
+from travois.ports.world import PermissionQuestion, PersonAnswer, SnapshotTaken
 from travois.sandbox.policy import Bounds
 from travois.testing import calls, say
 
 BOUNDS = Bounds(temp="/private", attended=True, offered=True)
-TAKEN = Answer(allow=True, sandbox=True)
-YES = Answer(allow=True)
+TAKEN = PersonAnswer(allow=True, sandbox=True)
+YES = PersonAnswer(allow=True)
 BUILDERS = (
     *("go test ./...", "cargo test", "pytest -q", "tox", "make", "npm test", "bun run lint"),
     *("mise run lint", "just check", "./gradlew test", "mvn -q verify", "dotnet test", "ctest"),
@@ -55,13 +55,15 @@ class Snapshots:
     def prepare(self) -> None:
         pass
 
-    def left_out(self) -> tuple[str, ...]:
+    def list_uncovered(self) -> tuple[str, ...]:
         return self._left_out
 
-    async def keep(self, **wanted: object) -> Kept:
-        return Kept("1")
+    async def snapshot_workspace(self, **wanted: object) -> SnapshotTaken:
+        return SnapshotTaken("1")
 
-    async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
+    async def snapshot_files(
+        self, paths: Iterable[str], *, why: str
+    ) -> tuple[str, tuple[str, ...]]:
         return "1", tuple(paths)
 
 
@@ -379,7 +381,7 @@ def test_an_answer_of_always_opens_the_repository_that_was_read(checkouts: Path)
         Shell(),
         (f"cat {other}/a/b", f"ls {other}", f"./x {other}/c", f"cat {checkouts}/d"),
     )
-    person = RecordingPerson(Answer(allow=True, always=True))
+    person = RecordingPerson(PersonAnswer(allow=True, always=True))
     one = asking(checkouts / "main", run, *lines, bounds=bounds, person=person)
     play(one)
     first, last = questions(one)
@@ -436,7 +438,7 @@ def test_without_snapshots_destroying_is_asked_about_and_building_is_not(tmp_pat
 
 def told(one: Agent) -> str:
     (result,) = facts(one, Result)
-    return words(result.content)
+    return extract_text(result.content)
 
 
 @pytest.mark.parametrize("line", ["./check", "make", "npm test", "python3 x.py"])
@@ -490,7 +492,7 @@ def test_plan_mode_says_why_it_refuses_what_changes_something(tmp_path: Path) ->
 
 def test_a_change_of_permissions_that_comes_with_an_answer_takes_the_offer(tmp_path: Path) -> None:
     taken, kept = Raw(msgspec.json.encode(SANDBOXED)), list[Update]()
-    answer = Answer(allow=True, updates=(taken,))
+    answer = PersonAnswer(allow=True, updates=(taken,))
     more: dict[str, Any] = {"person": RecordingPerson(answer), "remember": kept.append}
     run = Shell()
     one = asking(tmp_path, run, "make", "./x > out", **more)
@@ -500,7 +502,7 @@ def test_a_change_of_permissions_that_comes_with_an_answer_takes_the_offer(tmp_p
 
 def test_such_a_change_is_ignored_where_it_is_not_offered(tmp_path: Path) -> None:
     taken, kept = Raw(msgspec.json.encode(SANDBOXED)), list[Update]()
-    answer = Answer(allow=True, updates=(taken,))
+    answer = PersonAnswer(allow=True, updates=(taken,))
     more: dict[str, Any] = {"person": RecordingPerson(answer), "remember": kept.append}
     one = asking(tmp_path, Shell(), "make", bounds=replace(BOUNDS, backend="partial"), **more)
     play(one)
@@ -515,7 +517,7 @@ def test_a_program_in_the_persons_place_is_offered_the_sandbox() -> None:
         bodies.append(body)
         return Raw(b'{"behavior": "deny", "message": "no"}')
 
-    offering = Question("c", "Bash", "{}", "make", "asks", offers_sandbox=True)
+    offering = PermissionQuestion("c", "Bash", "{}", "make", "asks", offers_sandbox=True)
     anyio.run(Host(ask).decide, offering)
     anyio.run(Host(ask).decide, replace(offering, offers_sandbox=False))
     wanted = {"type": "setMode", "mode": "sandboxed", "destination": "localSettings"}

@@ -25,17 +25,17 @@ from tests.engine.fakes import (
     small,
 )
 from travois.core.content import Call, Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Asked, Changed, Decided, Ended, Noted, Result, Sent
 from travois.core.models import Usage
 from travois.engine.agent import Agent
-from travois.engine.loop import STOPPED, turn
-from travois.engine.tool_calls import ALONGSIDE
+from travois.engine.loop import STOPPED_RESULT, run_turn
+from travois.engine.tool_calls import MAX_PARALLEL_CALLS
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import parse
-from travois.ports.tool import Here, Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Progress, Running
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Env, ToolProgress, ToolStarted
 from travois.providers.replies import Reply
 from travois.testing import call, calls, say
 
@@ -49,13 +49,13 @@ class Gate:
         self.began: dict[str, anyio.Event] = {}
         self.may_end: dict[str, anyio.Event] = {}
 
-    async def run(self, args: Place, env: Env, call: str) -> Outcome:
+    async def run(self, args: Place, env: Env, call: str) -> ToolOutcome:
         self.running.append(args.path)
         self.most = max(self.most, len(self.running))
         self.event(self.began, args.path).set()
         await self.event(self.may_end, args.path).wait()
         self.running.remove(args.path)
-        return said(f"saw {args.path}")
+        return text_outcome(f"saw {args.path}")
 
     def event(self, events: dict[str, anyio.Event], path: str) -> anyio.Event:
         return events.setdefault(path, anyio.Event())
@@ -88,7 +88,7 @@ def test_reads_run_side_by_side_and_are_logged_as_they_finish_but_shown_as_asked
     async def main() -> None:
         with anyio.fail_after(300):
             async with anyio.create_task_group() as group:
-                group.start_soon(turn, one)
+                group.start_soon(run_turn, one)
                 for path in "abc":
                     await gate.event(gate.began, path).wait()
                 assert gate.running == ["a", "b", "c"]
@@ -117,7 +117,7 @@ def test_reads_run_side_by_side_and_are_logged_as_they_finish_but_shown_as_asked
         ([("Run", "make"), ("Run", "make")], 1),
         ([("Run", "ls"), ("Look", "a")], 2),
         ([("Run", "cat real"), ("Edit", "link")], 1),
-        ([("Look", str(n)) for n in range(ALONGSIDE + 1)], ALONGSIDE),
+        ([("Look", str(n)) for n in range(MAX_PARALLEL_CALLS + 1)], MAX_PARALLEL_CALLS),
         ([("Think", "a"), ("Run", "ls")], 2),
     ],
 )
@@ -129,14 +129,14 @@ def test_only_what_cannot_collide_runs_together(
     running: list[str] = []
     seen = 0
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         nonlocal seen
         running.append(args.path)
         seen = max(seen, len(running))
         for _ in range(5):
             await anyio.lowlevel.checkpoint()
         running.remove(args.path)
-        return said("ok")
+        return text_outcome("ok")
 
     kinds = {"Look": "read", "Edit": "write", "Run": "exec", "Think": None}
     tools = [small(name, run, kind=kind) for name, kind in kinds.items()]
@@ -150,11 +150,11 @@ def test_only_what_cannot_collide_runs_together(
 def test_everything_is_on_disk_before_anything_is_changed(tmp_path: Path) -> None:
     synced: list[bool] = []
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         held = log(one)
         synced.append(held.synced == len(held.entries))
         assert isinstance(held.entries[held.synced - 1].fact, Decided)
-        return said("ok")
+        return text_outcome("ok")
 
     one = agent(
         tmp_path,
@@ -280,7 +280,7 @@ def test_a_bad_call_among_good_ones_keeps_the_order_and_everything_gets_one_resu
 def test_whatever_is_asked_every_call_gets_exactly_one_result_in_the_order_asked(
     wanted: list[tuple[str, str]],
 ) -> None:
-    async def broken(args: Place, env: Env, call: str) -> Outcome:
+    async def broken(args: Place, env: Env, call: str) -> ToolOutcome:
         raise RuntimeError("broken")
 
     tools = [
@@ -302,9 +302,9 @@ def test_whatever_is_asked_every_call_gets_exactly_one_result_in_the_order_asked
 def test_headless_nobody_is_there_to_say_yes(tmp_path: Path) -> None:
     ran: list[str] = []
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         ran.append(args.path)
-        return said("ok")
+        return text_outcome("ok")
 
     one = agent(tmp_path, asked(("Run", "make")), say("oh"), tools=[small("Run", run, kind="exec")])
     assert play(one) == "end"
@@ -344,14 +344,14 @@ def test_a_link_that_leads_out_of_the_workspace_is_outside(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("error", "words", "crash"),
     [
-        (Refusal("There is no such file; try b."), "There is no such file; try b.", False),
+        (ToolError("There is no such file; try b."), "There is no such file; try b.", False),
         (
             FileNotFoundError(2, "No such file", "a"),
             "Look failed: [Errno 2] No such file: 'a'",
             False,
         ),
         (
-            Fault("The disk is full", fix="Make room."),
+            UserError("The disk is full", fix="Make room."),
             "Look failed: The disk is full\n  Make room.",
             False,
         ),
@@ -367,7 +367,7 @@ def test_a_link_that_leads_out_of_the_workspace_is_outside(tmp_path: Path) -> No
 def test_a_tool_that_fails_tells_the_model_and_the_session_lives(
     tmp_path: Path, error: Exception, words: str, crash: bool, company: int
 ) -> None:
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         raise error
 
     reply = asked(*[("Look", "a")] * company)
@@ -379,14 +379,14 @@ def test_a_tool_that_fails_tells_the_model_and_the_session_lives(
         assert type(error).__name__ in facts(one, Noted)[0].text
 
 
-@pytest.mark.parametrize("error", [Refusal("not there"), ZeroDivisionError("oops")])
+@pytest.mark.parametrize("error", [ToolError("not there"), ZeroDivisionError("oops")])
 def test_a_tool_that_cannot_say_what_it_touches_does_not_run(
     tmp_path: Path, error: Exception
 ) -> None:
-    def access(args: Place, here: Here) -> tuple[Access, ...]:
+    def access(args: Place, here: CallLocation) -> tuple[Access, ...]:
         raise error
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         raise AssertionError("it ran")
 
     tool: Any = Tool("Look", "Looks.", Place, access, run, lambda args: "")
@@ -394,16 +394,18 @@ def test_a_tool_that_cannot_say_what_it_touches_does_not_run(
     assert play(one) == "end"
     assert only(one).error
     assert str(error) in only(one).content[0].text
-    assert [n.what for n in facts(one, Noted)] == ([] if isinstance(error, Refusal) else ["crash"])
+    assert [n.what for n in facts(one, Noted)] == (
+        [] if isinstance(error, ToolError) else ["crash"]
+    )
 
 
 def test_what_a_call_changes_is_state_for_the_next_one(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     seen: list[tuple[str, str]] = []
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         seen.append((env.cwd, env.state.get("cwd", "")))
-        return said("ok", changes=(Changed("cwd", str(tmp_path / args.path)),))
+        return text_outcome("ok", changes=(Changed("cwd", str(tmp_path / args.path)),))
 
     lines = asked(("Go", "sub")), asked(("Go", "x")), say("done")
     one = agent(tmp_path, *lines, tools=[small("Go", run, kind=None)])
@@ -420,18 +422,18 @@ def test_watchers_see_calls_start_and_their_progress(tmp_path: Path) -> None:
 
     async def main() -> list[object]:
         with one.session.watch() as events:
-            await turn(one)
+            await run_turn(one)
             return [events.receive_nowait() for _ in range(events.statistics().current_buffer_used)]
 
-    eyes = [event for event in anyio.run(main) if isinstance(event, Running | Progress)]
+    eyes = [event for event in anyio.run(main) if isinstance(event, ToolStarted | ToolProgress)]
     id = only(one).call
-    assert eyes == [Running(id, "Look"), Progress(id, "a"), Progress(id, "a")]
+    assert eyes == [ToolStarted(id, "Look"), ToolProgress(id, "a"), ToolProgress(id, "a")]
 
 
 def test_a_tool_that_never_ends_ends_when_the_turn_is_stopped(tmp_path: Path) -> None:
     left: list[str] = []
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         try:
             await anyio.sleep_forever()
         finally:
@@ -442,7 +444,7 @@ def test_a_tool_that_never_ends_ends_when_the_turn_is_stopped(tmp_path: Path) ->
 
     async def main() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(turn, one)
+            group.start_soon(run_turn, one)
             while len(facts(one, Decided)) < 2 or not one.session.view.open:
                 await anyio.lowlevel.checkpoint()
             for _ in range(5):
@@ -451,17 +453,17 @@ def test_a_tool_that_never_ends_ends_when_the_turn_is_stopped(tmp_path: Path) ->
 
     anyio.run(main)
     assert sorted(left) == ["a", "b"]
-    assert list(answers(one).values()) == [STOPPED, STOPPED]
+    assert list(answers(one).values()) == [STOPPED_RESULT, STOPPED_RESULT]
     assert facts(one, Ended) == [Ended("aborted")]
 
 
 def test_a_real_program_and_real_files_are_reached_through_the_world(tmp_path: Path) -> None:
     from travois.ports.world import Command
 
-    async def run(args: Place, env: Env, call: str) -> Outcome:
+    async def run(args: Place, env: Env, call: str) -> ToolOutcome:
         done = await env.processes.run(Command(("cat", args.path), env.cwd), timeout=300)
         data = await env.files.read(f"{env.root}/{args.path}")
-        return said(f"{done.status} {done.output.joined() == data}")
+        return text_outcome(f"{done.status} {done.output.head_and_tail() == data}")
 
     (tmp_path / "a").write_bytes(b"x" * 1000)
     one = agent(tmp_path, asked(("Look", "a")), say("done"), tools=[small("Look", run)])
@@ -483,7 +485,7 @@ def test_a_turn_of_many_calls_is_valid_in_each_protocol(tmp_path: Path, protocol
 def test_a_very_long_call_is_judged_beside_the_event_loop(tmp_path: Path) -> None:
     judged_in: list[int] = []
 
-    def access(args: Place, here: Here) -> tuple[Access, ...]:
+    def access(args: Place, here: CallLocation) -> tuple[Access, ...]:
         judged_in.append(threading.get_ident())
         return ()
 

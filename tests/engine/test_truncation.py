@@ -17,10 +17,10 @@ from travois.core.content import AnyBlock, Call, Media, Opaque, Text
 from travois.core.facts import Changed, Compacted, Epoch, User
 from travois.core.models import Usage
 from travois.engine.agent import Agent
-from travois.engine.loop import turn
-from travois.engine.overflow import CUTS, TRUNCATES, restore_window
-from travois.ports.tool import Outcome, said
-from travois.ports.world import Env, Warned
+from travois.engine.loop import run_turn
+from travois.engine.overflow import CUTS_STATE, TRUNCATES_STATE, restore_window
+from travois.ports.tool import ToolOutcome, text_outcome
+from travois.ports.world import Env, UserWarned
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sessions.session import Session
@@ -168,8 +168,8 @@ def work(
 ) -> tuple[Agent, list[str]]:
     """Some turns with this server; the agent, and what the user was warned of."""
 
-    async def look(args: Place, env: Env, call: str) -> Outcome:
-        return said(f"{args.path}\n{content}")
+    async def look(args: Place, env: Env, call: str) -> ToolOutcome:
+        return text_outcome(f"{args.path}\n{content}")
 
     tool = small("Look", look)
     tool = replace(tool, description="Looks at a part. " * 250)
@@ -184,10 +184,10 @@ def work(
         with session.watch() as events:
             for text in prompts:
                 one.turn.inbox.append(User((Text(text),)))
-                assert await turn(one) == "end"
+                assert await run_turn(one) == "end"
             while events.statistics().current_buffer_used:
                 event = events.receive_nowait()
-                if isinstance(event, Warned) and "Compacted" not in event.text:
+                if isinstance(event, UserWarned) and "Compacted" not in event.text:
                     told.append(event.text)
 
     anyio.run(main)
@@ -237,7 +237,7 @@ def test_a_server_that_cuts_is_noticed_by_its_counts(
         "the conversation stays within that from now on. To use more, "
         "start the server with a larger context and pass it, as in --model lab/echo-1[64k]"
     )
-    assert one.session.state[f"{TRUNCATES}lab/echo-1"] == f"{window(one)}/200000"
+    assert one.session.state[f"{TRUNCATES_STATE}lab/echo-1"] == f"{window(one)}/200000"
 
 
 @pytest.mark.parametrize("server", CUTTING)
@@ -273,7 +273,7 @@ def test_counts_are_compared_only_while_the_prompt_grows(tmp_path: Path) -> None
 
     async def again() -> None:
         one.turn.inbox.append(User((Text("Go on."),)))
-        assert await turn(one) == "end"
+        assert await run_turn(one) == "end"
 
     anyio.run(again)
     assert window(one) == 200_000
@@ -288,7 +288,7 @@ def test_pictures_that_a_server_forgets_are_no_cut(tmp_path: Path) -> None:
     with_parts(one, is_local=lambda card: True)
     one.world.blobs.put(b"png")
     one.turn.inbox.append(User((Text("See."), Media("image", "image/png", "blob-0", 3))))
-    assert anyio.run(turn, one) == "end"
+    assert anyio.run(run_turn, one) == "end"
     assert window(one) == 200_000
 
 
@@ -297,7 +297,7 @@ def narrowed(folder: Path, *, local: bool) -> Agent:
     session = begun((), window=200_000)
     old = session.view.epoch
     assert old is not None
-    session.append(Changed(f"{CUTS}lab/echo-1", "33420"))
+    session.append(Changed(f"{CUTS_STATE}lab/echo-1", "33420"))
     why = "the server counts 33,420 tokens at most: it seems to cut what it is sent"
     card = replace(old.model, window=33_420, output=8_355)
     session.append(replace(old, model=card, why=why))

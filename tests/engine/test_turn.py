@@ -19,9 +19,17 @@ from tests.engine.fakes import (
 from travois.core.content import Call, Opaque, Text
 from travois.core.facts import Assistant, Decided, Ended, Epoch, Opened, Result, Rewound, Sent, User
 from travois.core.models import Price, Usage
-from travois.core.spending import Limits, Purse
-from travois.engine.loop import CUT, CUT_CALL, EMPTY, NEVER_RAN, NUDGES, UNKNOWN, answer_open
-from travois.ports.world import Answer
+from travois.core.spending import Budget, Limits
+from travois.engine.loop import (
+    CUT_CALL_NUDGE,
+    CUT_REPLY_NUDGE,
+    EMPTY_REPLY_NUDGE,
+    MAX_NUDGES,
+    NEVER_RAN_RESULT,
+    UNKNOWN_RESULT,
+    answer_open_calls,
+)
+from travois.ports.world import PersonAnswer
 from travois.providers.replies import Reply
 from travois.testing import call, calls, say
 
@@ -66,10 +74,10 @@ def test_calls_are_answered_and_the_model_is_asked_again(tmp_path: Path) -> None
 def test_a_turn_with_nothing_to_say_asks_nothing(tmp_path: Path) -> None:
     import anyio
 
-    from travois.engine.loop import turn
+    from travois.engine.loop import run_turn
 
     one = agent(tmp_path, say("hello"))
-    assert anyio.run(turn, one) == "end"
+    assert anyio.run(run_turn, one) == "end"
     assert facts(one, Sent) == []
 
 
@@ -105,7 +113,7 @@ def test_a_call_that_was_cut_never_runs_and_the_model_is_told(tmp_path: Path) ->
     one = agent(tmp_path, cut(Text("now"), broken), say("done"), tools=[EDIT])
     assert play(one) == "end"
     assert facts(one, Decided, Result) == []
-    assert notes(one) == [CUT_CALL]
+    assert notes(one) == [CUT_CALL_NUDGE]
     assert facts(one, Assistant)[0].content == (Text("now"),)
 
 
@@ -116,7 +124,7 @@ def test_whole_calls_before_a_cut_one_run_and_the_model_is_told_of_the_cut_one(
     one = agent(tmp_path, reply, say("done"), tools=[READ])
     assert play(one) == "end"
     assert [result.call for result in facts(one, Result)] == ["x"]
-    assert notes(one) == [CUT_CALL]
+    assert notes(one) == [CUT_CALL_NUDGE]
 
 
 @pytest.mark.parametrize("stop", ["window", "refusal"])
@@ -131,29 +139,29 @@ def test_a_call_in_a_reply_that_broke_off_never_runs(tmp_path: Path, stop: str) 
 def test_a_reply_that_is_always_cut_is_nudged_a_few_times_only(tmp_path: Path) -> None:
     one = agent(tmp_path, cut(Text("so much to say")))
     assert play(one) == "end"
-    assert notes(one) == [CUT] * NUDGES
-    assert len(facts(one, Sent)) == NUDGES + 1
+    assert notes(one) == [CUT_REPLY_NUDGE] * MAX_NUDGES
+    assert len(facts(one, Sent)) == MAX_NUDGES + 1
 
 
 def test_a_cut_reply_without_words_is_still_followed_by_a_valid_request(tmp_path: Path) -> None:
     one = agent(tmp_path, cut(), cut(THOUGHT), say("done"))
     assert play(one) == "end"
-    assert notes(one) == [CUT, CUT]
+    assert notes(one) == [CUT_REPLY_NUDGE, CUT_REPLY_NUDGE]
 
 
 def test_nudges_are_counted_anew_after_a_real_reply(tmp_path: Path) -> None:
-    cuts = [cut(Text("long"))] * NUDGES
+    cuts = [cut(Text("long"))] * MAX_NUDGES
     lines = (*cuts, call("Look", path="a"), *cuts, say("done"))
     one = agent(tmp_path, *lines, tools=[READ])
     assert play(one) == "end"
-    assert notes(one) == [CUT] * NUDGES * 2
+    assert notes(one) == [CUT_REPLY_NUDGE] * MAX_NUDGES * 2
 
 
 def test_notes_of_others_are_no_nudges(tmp_path: Path) -> None:
     one = agent(tmp_path, cut(Text("long")))
     one.turn.inbox.extend(User((Text(f"note {n}"),), origin="note") for n in range(5))
     assert play(one) == "end"
-    assert notes(one)[5:] == [CUT] * NUDGES
+    assert notes(one)[5:] == [CUT_REPLY_NUDGE] * MAX_NUDGES
 
 
 @pytest.mark.parametrize("content", [(), (Text("  "),), (THOUGHT,)])
@@ -161,7 +169,7 @@ def test_an_empty_reply_after_results_is_nudged_once(tmp_path: Path, content: tu
     empty = Reply(content, stop="end", usage=Usage(input=1))
     one = agent(tmp_path, call("Look", path="a"), empty, empty, tools=[READ])
     assert play(one) == "end"
-    assert notes(one) == [EMPTY]
+    assert notes(one) == [EMPTY_REPLY_NUDGE]
     assert len(facts(one, Sent)) == 3
 
 
@@ -192,12 +200,12 @@ def test_a_refusal_ends_the_turn_and_the_next_prompt_is_sent(tmp_path: Path) -> 
 
 
 def test_a_turn_stops_at_its_limit_of_requests(tmp_path: Path) -> None:
-    one = agent(tmp_path, call("Look", path="a"), tools=[READ], purse=Purse(Limits(turns=3)))
+    one = agent(tmp_path, call("Look", path="a"), tools=[READ], purse=Budget(Limits(turns=3)))
     assert play(one) == "turns"
     assert len(facts(one, Sent)) == 3
     assert len(facts(one, Result)) == 3
     assert facts(one, Ended) == [Ended("turns", "reached the session's limit of 3 turns")]
-    one.budget = Purse()
+    one.budget = Budget()
     one.model = agent(tmp_path, say("done")).model
     assert play(one) == "end"
 
@@ -227,7 +235,7 @@ def test_calls_left_open_by_a_crash_are_answered_before_anything_is_sent(tmp_pat
     one.session.append(Decided("b", "deny", "no"))
     assert play(one, "what happened?") == "end"
     told = {result.call: result.content[0].text for result in facts(one, Result)}
-    assert told == {"a": UNKNOWN, "b": NEVER_RAN, "c": NEVER_RAN}
+    assert told == {"a": UNKNOWN_RESULT, "b": NEVER_RAN_RESULT, "c": NEVER_RAN_RESULT}
     assert len(facts(one, Sent)) == 1
 
 
@@ -235,9 +243,9 @@ def test_answering_open_calls_twice_answers_them_once() -> None:
     session = begun([READ])
     session.append(User((Text("go"),)))
     session.append(Assistant((Call("a", "Look", "{}"),), "calls"))
-    answer_open(session, started=UNKNOWN)
+    answer_open_calls(session, started=UNKNOWN_RESULT)
     before = list(session.view.items)
-    answer_open(session, started=UNKNOWN)
+    answer_open_calls(session, started=UNKNOWN_RESULT)
     assert session.view.items == before
 
 
@@ -259,7 +267,9 @@ def test_a_server_that_numbers_its_calls_from_nought_each_time_gets_unique_ids(
 
 
 def test_a_person_is_asked_what_the_judge_leaves_open(tmp_path: Path) -> None:
-    person = RecordingPerson(Answer(allow=True), Answer(allow=False, reason="not today"))
+    person = RecordingPerson(
+        PersonAnswer(allow=True), PersonAnswer(allow=False, reason="not today")
+    )
     net = small("Fetch", kind="net")
     lines = call("Fetch", path="https://a"), call("Fetch", path="https://b"), say("done")
     one = agent(tmp_path, *lines, tools=[net], person=person)

@@ -16,7 +16,7 @@ import pytest
 from travois.files.disk import INLINE, DiskFiles
 from travois.permissions.access import Access
 from travois.permissions.resolve_paths import JudgedFiles, resolved
-from travois.ports.world import Files, Stale, Stat, digest
+from travois.ports.world import Files, FileStat, StaleFile, content_digest
 
 T = TypeVar("T")
 FILES: Files = DiskFiles()
@@ -36,7 +36,7 @@ def wait(work: Callable[[], Awaitable[T]]) -> T:
 
 
 def replace(path: Path, data: bytes, expect: bytes | None) -> str:
-    known = None if expect is None else digest(expect)
+    known = None if expect is None else content_digest(expect)
     return wait(lambda: judged(path).replace(str(path), data, expect=known))
 
 
@@ -46,7 +46,7 @@ def names(folder: Path) -> list[str]:
 
 def test_a_new_file_gets_the_folders_that_it_needs(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "c.txt"
-    assert replace(path, b"hello", None) == digest(b"hello")
+    assert replace(path, b"hello", None) == content_digest(b"hello")
     assert path.read_bytes() == b"hello"
     assert names(path.parent) == ["c.txt"]
 
@@ -62,7 +62,7 @@ def test_a_new_file_obeys_the_umask(tmp_path: Path) -> None:
 
 def test_a_file_that_should_not_be_there_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"theirs")
-    with pytest.raises(Stale):
+    with pytest.raises(StaleFile):
         replace(tmp_path / "a", b"ours", None)
     assert (tmp_path / "a").read_bytes() == b"theirs"
     assert names(tmp_path) == ["a"]
@@ -78,15 +78,15 @@ def test_a_link_that_leads_nowhere_makes_its_target(tmp_path: Path) -> None:
 def test_content_is_replaced_only_if_it_is_what_was_expected(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"one")
-    assert replace(path, b"two", b"one") == digest(b"two")
-    with pytest.raises(Stale):
+    assert replace(path, b"two", b"one") == content_digest(b"two")
+    with pytest.raises(StaleFile):
         replace(path, b"three", b"one")
     assert path.read_bytes() == b"two"
     assert names(tmp_path) == ["a"]
 
 
 def test_a_file_that_is_gone_is_stale(tmp_path: Path) -> None:
-    with pytest.raises(Stale):
+    with pytest.raises(StaleFile):
         replace(tmp_path / "a", b"two", b"one")
     assert names(tmp_path) == []
 
@@ -183,7 +183,7 @@ def test_a_folder_in_the_way_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     with pytest.raises(IsADirectoryError):
         replace(tmp_path / "a", b"x", b"")
-    with pytest.raises(Stale):
+    with pytest.raises(StaleFile):
         replace(tmp_path / "a", b"x", None)
 
 
@@ -251,7 +251,7 @@ def test_what_a_path_is(tmp_path: Path) -> None:
         files = judged(tmp_path / "link")
         stats = [await files.stat(str(tmp_path / name)) for name in ("a", "link", "nothing", "a/b")]
         real = os.path.realpath(tmp_path / "a")
-        assert stats == [Stat("file", 3, 7.0), Stat("file", 3, 7.0, real), None, None]
+        assert stats == [FileStat("file", 3, 7.0), FileStat("file", 3, 7.0, real), None, None]
         folder, zero = await FILES.stat(str(tmp_path)), await FILES.stat("/dev/zero")
         assert folder is not None and folder.kind == "folder"
         assert zero is not None and zero.kind == "other"
@@ -264,15 +264,15 @@ def test_a_circle_of_links_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(OSError, match="links form a loop"):
         wait(lambda: FILES.stat(str(tmp_path / "a")))
-    with pytest.raises((OSError, Stale)):
+    with pytest.raises((OSError, StaleFile)):
         replace(tmp_path / "a", b"x", b"")
 
 
 def test_the_names_in_a_folder(tmp_path: Path) -> None:
     (tmp_path / "b.txt").write_bytes(b"")
     (tmp_path / "a").mkdir()
-    assert wait(lambda: FILES.names(str(tmp_path), limit=10)) == ["a/", "b.txt"]
-    assert len(wait(lambda: FILES.names(str(tmp_path), limit=1))) == 1
+    assert wait(lambda: FILES.list_names(str(tmp_path), limit=10)) == ["a/", "b.txt"]
+    assert len(wait(lambda: FILES.list_names(str(tmp_path), limit=1))) == 1
 
 
 def test_when_files_were_changed(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_when_files_were_changed(tmp_path: Path) -> None:
         with open(path, "wb"):
             os.utime(path, (second, second))
     paths = [os.path.join(tmp_path, name) for name in ("b", "gone", "a", "\udcff", "nul\0")]
-    assert wait(lambda: FILES.modified(paths)) == [1_000_000_000, 0, 0, 2_000_000_000, 0]
+    assert wait(lambda: FILES.modified_times(paths)) == [1_000_000_000, 0, 0, 2_000_000_000, 0]
 
 
 def test_callers_queue_for_one_file_whichever_way_they_come(tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_callers_queue_for_one_file_whichever_way_they_come(tmp_path: Path) -> N
             assert len(inside) == 1
             await anyio.sleep(0.001)
             now = await files.read(path)
-            await files.replace(path, b"%d" % (int(now) + 1), expect=digest(now))
+            await files.replace(path, b"%d" % (int(now) + 1), expect=content_digest(now))
             inside.remove(name)
 
     async def main() -> None:
@@ -318,7 +318,7 @@ def test_a_cancelled_caller_leaves_the_queue_and_no_draft(tmp_path: Path) -> Non
     async def main() -> None:
         with anyio.move_on_after(0):
             async with files.queue(str(path)):
-                await files.replace(str(path), b"two", expect=digest(b"one"))
+                await files.replace(str(path), b"two", expect=content_digest(b"one"))
         async with files.queue(str(path)):
             pass
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from travois.files import atomic as swap
-from travois.ports.world import Stale, digest
+from travois.ports.world import StaleFile, content_digest
 
 RIVAL = """
 import sys, time
@@ -84,9 +84,9 @@ def test_programs_that_append_and_programs_that_trade_lose_nothing(tmp_path: Pat
     while any(other.poll() is None for other in rivals):
         now = path.read_bytes()
         try:
-            swap.replace(str(path), now + b"ours-%d\n" % ours, expect=digest(now))
+            swap.replace(str(path), now + b"ours-%d\n" % ours, expect=content_digest(now))
             ours += 1
-        except Stale:
+        except StaleFile:
             pass
         time.sleep(0.002)
     assert [other.wait() for other in rivals] == [0, 0]
@@ -103,8 +103,8 @@ def test_a_file_renamed_into_place_at_the_last_moment_stays(
     path = tmp_path / "a"
     path.write_bytes(b"one")
     between(monkeypatch, lambda: rename_over(path, b"theirs"))
-    with pytest.raises(Stale):
-        swap.replace(str(path), b"ours", expect=digest(b"one"))
+    with pytest.raises(StaleFile):
+        swap.replace(str(path), b"ours", expect=content_digest(b"one"))
     assert path.read_bytes() == b"theirs"
     assert os.listdir(tmp_path) == ["a"]
 
@@ -124,8 +124,8 @@ def test_a_writer_who_comes_at_the_last_moment_waits_and_then_writes(
         assert path.read_bytes() == b"one "
 
     between(monkeypatch, come)
-    with pytest.raises(Stale):
-        swap.replace(str(path), b"ours", expect=digest(b"one "))
+    with pytest.raises(StaleFile):
+        swap.replace(str(path), b"ours", expect=content_digest(b"one "))
     writer.join()
     assert path.read_bytes() == b"one theirs"
     assert os.listdir(tmp_path) == ["a"]
@@ -142,7 +142,7 @@ def test_two_versions_that_cannot_both_stand_are_both_kept(
         lambda: rename_over(path, b"second of theirs"),
     )
     with pytest.raises(OSError, match="A copy is in") as caught:
-        swap.replace(str(path), b"ours", expect=digest(b"one"))
+        swap.replace(str(path), b"ours", expect=content_digest(b"one"))
     assert caught.value.errno == errno.EBUSY
     kept = next(tmp_path.glob("a.kept-*"))
     assert str(kept) in str(caught.value)
@@ -156,8 +156,8 @@ def test_a_file_deleted_at_the_last_moment_is_not_made_again(
     path = tmp_path / "a"
     path.write_bytes(b"one")
     between(monkeypatch, path.unlink)
-    with pytest.raises(Stale):
-        swap.replace(str(path), b"ours", expect=digest(b"one"))
+    with pytest.raises(StaleFile):
+        swap.replace(str(path), b"ours", expect=content_digest(b"one"))
     assert os.listdir(tmp_path) == []
 
 
@@ -169,10 +169,10 @@ def test_without_leases_what_was_taken_out_is_compared(
     monkeypatch.delattr(swap.fcntl, "F_SETLEASE")
 
     between(monkeypatch, lambda: append(path))
-    with pytest.raises(Stale):
-        swap.replace(str(path), b"ours", expect=digest(b"one "))
+    with pytest.raises(StaleFile):
+        swap.replace(str(path), b"ours", expect=content_digest(b"one "))
     assert path.read_bytes() == b"one theirs"
-    swap.replace(str(path), b"ours", expect=digest(b"one theirs"))
+    swap.replace(str(path), b"ours", expect=content_digest(b"one theirs"))
     assert path.read_bytes() == b"ours"
     assert os.listdir(tmp_path) == ["a"]
 
@@ -186,11 +186,11 @@ def test_a_disk_that_cannot_trade_names_is_served_too(
     monkeypatch.setattr(swap, "_rename", refuse)
     path = tmp_path / "a"
     swap.create(str(path), b"one")
-    with pytest.raises(Stale):
+    with pytest.raises(StaleFile):
         swap.create(str(path), b"again")
-    swap.replace(str(path), b"two", expect=digest(b"one"))
-    with pytest.raises(Stale):
-        swap.replace(str(path), b"three", expect=digest(b"one"))
+    swap.replace(str(path), b"two", expect=content_digest(b"one"))
+    with pytest.raises(StaleFile):
+        swap.replace(str(path), b"three", expect=content_digest(b"one"))
     assert path.read_bytes() == b"two"
     assert os.listdir(tmp_path) == ["a"]
 
@@ -201,7 +201,7 @@ def test_a_strangers_lock_on_the_folder_does_not_stop_us(tmp_path: Path) -> None
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         swap.fcntl.flock(fd, swap.fcntl.LOCK_EX)
-        swap.replace(str(path), b"two", expect=digest(b"one"))
+        swap.replace(str(path), b"two", expect=content_digest(b"one"))
     finally:
         os.close(fd)
     assert path.read_bytes() == b"two"
@@ -214,7 +214,7 @@ def test_many_who_create_one_file_are_told_apart(tmp_path: Path) -> None:
         try:
             swap.create(str(path), b"%d" % number)
             winners.append(number)
-        except Stale:
+        except StaleFile:
             pass
 
     threads = [threading.Thread(target=create, args=(number,)) for number in range(30)]

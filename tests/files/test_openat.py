@@ -25,8 +25,8 @@ from travois.files.disk import OLD, DiskFiles, sweep
 from travois.files.openat import spot
 from travois.permissions.access import Access
 from travois.permissions.resolve_paths import JudgedFiles, resolved
-from travois.ports.tool import AnyTool, Outcome, Refusal
-from travois.ports.world import Stale, digest
+from travois.ports.tool import AnyTool, ToolError, ToolOutcome
+from travois.ports.world import StaleFile, content_digest
 from travois.tools.edit import EDIT, WRITE
 from travois.tools.read import READ
 
@@ -38,7 +38,7 @@ def read(path: Path | str) -> bytes:
 
 
 def put(path: Path | str, data: bytes, expect: bytes | None) -> str:
-    known = None if expect is None else digest(expect)
+    known = None if expect is None else content_digest(expect)
     return anyio.run(lambda: FILES.replace(str(path), data, expect=known))
 
 
@@ -73,7 +73,7 @@ def test_nothing_is_made_through_a_link(tmp_path: Path, outside: Path) -> None:
     for way in ("link/b", "link/b/c", "nowhere/b", "nowhere/b/c"):
         with pytest.raises(OSError, match="the path changed"):
             put(tmp_path / way, b"x", None)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleFile):
         put(tmp_path / "nowhere", b"x", None)
     assert os.listdir(outside) == ["a"]
 
@@ -81,7 +81,7 @@ def test_nothing_is_made_through_a_link(tmp_path: Path, outside: Path) -> None:
 def test_a_linked_folder_is_not_listed(tmp_path: Path, outside: Path) -> None:
     (tmp_path / "link").symlink_to(outside)
     with pytest.raises(OSError, match="the path changed"):
-        anyio.run(lambda: FILES.names(str(tmp_path / "link"), limit=5))
+        anyio.run(lambda: FILES.list_names(str(tmp_path / "link"), limit=5))
 
 
 def test_links_that_the_kernel_makes_up_are_no_way_either() -> None:
@@ -110,7 +110,7 @@ def test_a_file_in_the_place_of_a_folder_is_said_to_be_one(tmp_path: Path) -> No
 def test_the_top_folder_can_be_looked_at() -> None:
     found = anyio.run(lambda: FILES.stat("/"))
     assert found is not None and found.kind == "folder"
-    assert "etc/" in anyio.run(lambda: FILES.names("/", limit=1000))
+    assert "etc/" in anyio.run(lambda: FILES.list_names("/", limit=1000))
 
 
 def test_a_path_longer_than_any_disk_takes_makes_no_folders(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_what_would_keep_us_waiting_fails_at_once(tmp_path: Path, kind: str) -> 
         read(path)
     with pytest.raises(OSError, match="not a regular file"):
         put(path, b"x", b"")
-    with pytest.raises(Stale):
+    with pytest.raises(StaleFile):
         put(path, b"x", None)
 
 
@@ -194,9 +194,9 @@ def test_whoever_swaps_a_folder_for_a_link_gets_nothing_out_and_nothing_in(tmp_p
         while rounds[0] < 3000 or not made:
             with suppress(OSError):
                 seen.add(read_now(path))
-            with suppress(OSError, Stale):
-                swap.replace(path, b"ours", expect=digest(b"ours"))
-            with suppress(OSError, Stale):
+            with suppress(OSError, StaleFile):
+                swap.replace(path, b"ours", expect=content_digest(b"ours"))
+            with suppress(OSError, StaleFile):
                 swap.create(str(inner / f"made-{rounds[0]}" / "b"), b"x")
                 made += 1
     assert seen == {b"ours"}
@@ -230,7 +230,7 @@ def test_the_tools_neither_read_nor_write_outside_while_a_folder_is_swapped(tmp_
                         continue
                     outcome = await run(world, tool, args, judged)
                     said.extend(b.text for b in outcome.content if isinstance(b, Text))
-                except (OSError, Refusal):
+                except (OSError, ToolError):
                     failed += 1
 
     with swapping(inner, outside) as rounds:
@@ -242,7 +242,7 @@ def test_the_tools_neither_read_nor_write_outside_while_a_folder_is_swapped(tmp_
 
 async def run(
     world: World, tool: AnyTool, args: dict[str, str], judged: tuple[Access, ...]
-) -> Outcome:
+) -> ToolOutcome:
     """A call whose paths were judged a moment ago."""
     seen = copy(world)
     seen.files = JudgedFiles(FILES, judged, world.hidden)

@@ -13,7 +13,7 @@ import pytest
 
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import LARGEST, RESTED, ReadCache
-from travois.ports.world import Files, Stale, digest
+from travois.ports.world import Files, StaleFile, content_digest
 
 T = TypeVar("T")
 
@@ -127,10 +127,10 @@ def test_a_replaced_file_is_read_as_it_is_and_a_stale_replacement_is_refused(
     path = tmp_path / "a"
     path.write_bytes(b"hello")
     cache = ReadCache(disk, clock=Minutes())
-    first = digest(read(cache, path))
+    first = content_digest(read(cache, path))
     wait(lambda: cache.replace(str(path), b"HELLO", expect=first))
     assert read(cache, path) == b"HELLO"
-    with pytest.raises(Stale):
+    with pytest.raises(StaleFile):
         wait(lambda: cache.replace(str(path), b"hallo", expect=first))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from travois.compat.claude_json import Object
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.headless.codex_json import Teller
 from travois.headless.stream_json import Tally
-from travois.ports.world import Event, Retrying, Running, Warned
+from travois.ports.world import Event, RequestRetrying, ToolStarted, UserWarned
 
 SEARCH = Call("1", "WebSearch", '{"query":"herons"}')
 LENT = Call("2", "McpCall", '{"tool":"mcp__zoo__feed_all","arguments":{"who":"heron"}}')
@@ -27,9 +27,9 @@ def test_a_search_and_a_tool_of_a_server_are_items_of_their_own() -> None:
     picture = Media("image", "image/png", "ab12", 7)
     lines = told(
         entry(Assistant((SEARCH, LENT), "calls")),
-        Running("1", "WebSearch"),
+        ToolStarted("1", "WebSearch"),
         entry(Result("1", (Text("1. Herons"),))),
-        Running("2", "mcp__zoo__feed_all"),
+        ToolStarted("2", "mcp__zoo__feed_all"),
         entry(Result("2", (Text("fed"), picture), detail='{"fed":1}')),
     )
     search = {"id": "item_0", "type": "web_search", "query": "herons"}
@@ -55,8 +55,8 @@ def test_words_with_sources_are_said_and_what_only_the_provider_reads_is_not() -
 
 def test_warnings_and_retries_are_errors_that_end_nothing_and_compactions_are_left_out() -> None:
     lines = told(
-        Warned("The sandbox is thin"),
-        Retrying("overloaded", "Overloaded", 529, 1, 10, 2.0),
+        UserWarned("The sandbox is thin"),
+        RequestRetrying("overloaded", "Overloaded", 529, 1, 10, 2.0),
         entry(Compacted(1, 2, (), "notes")),
     )
     said = ("The sandbox is thin", "Overloaded; retrying in 2.0 s")
@@ -67,9 +67,9 @@ def test_warnings_and_retries_are_errors_that_end_nothing_and_compactions_are_le
 
 
 def test_a_call_that_was_cut_off_ends_before_the_turn_does() -> None:
-    teller, tally = Teller(), Tally(Model("lab", "any", "anthropic"))
+    teller, tally = Teller(), Tally(ModelCard("lab", "any", "anthropic"))
     command = Call("1", "Bash", '{"command":"sleep 9"}')
-    told(entry(Assistant((command,), "calls")), Running("1", "Bash"), teller=teller)
+    told(entry(Assistant((command,), "calls")), ToolStarted("1", "Bash"), teller=teller)
     tally.ended = Ended("aborted", "interrupted")
     item = {"id": "item_0", "type": "command_execution", "command": "sleep 9", "status": "failed"}
     assert list(teller.closing(tally)) == [

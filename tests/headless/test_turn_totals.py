@@ -16,18 +16,18 @@ from travois.core.facts import (
     Hooked,
     Sent,
 )
-from travois.core.models import Model, Price, Usage
+from travois.core.models import ModelCard, Price, Usage
 from travois.headless.stream_json import Speaker, Tally
-from travois.ports.world import Retrying
+from travois.ports.world import RequestRetrying
 
-DEAR = Model("lab", "dear", "anthropic", price=Price(input=10, output=10))
-CHEAP = Model("lab", "cheap", "anthropic", price=Price(input=1, output=1))
+DEAR = ModelCard("lab", "dear", "anthropic", price=Price(input=10, output=10))
+CHEAP = ModelCard("lab", "cheap", "anthropic", price=Price(input=1, output=1))
 SENT = Sent(pieces=1, chain="", digest="", size=1)
 REPLY = Assistant((Text("Fine."),), "end", usage=Usage(input=1_000_000))
 ACTS = Assistant((Call("c1", "Bash", "{}"),), "calls")
 
 
-def tally(*facts: AnyFact, minds: dict[str, Model] | None = None) -> Tally:
+def tally(*facts: AnyFact, minds: dict[str, ModelCard] | None = None) -> Tally:
     found = Tally(DEAR, minds)
     for seq, fact in enumerate(facts):
         found.add(Entry(seq, float(seq), fact))
@@ -85,7 +85,7 @@ def test_each_model_has_its_own_bill_and_all_are_summed_up() -> None:
 
 def test_a_provider_that_wants_fewer_requests_is_told_of() -> None:
     speaker = Speaker("s", Tally(DEAR))
-    first, second = speaker.lines(Retrying("rate", "slow down", 429, 1, 10, 7.0))
+    first, second = speaker.lines(RequestRetrying("rate", "slow down", 429, 1, 10, 7.0))
     info = first["rate_limit_info"]
     assert isinstance(info, dict)
     assert (first["type"], info["status"], second["subtype"]) == (
@@ -93,7 +93,7 @@ def test_a_provider_that_wants_fewer_requests_is_told_of() -> None:
         "rejected",
         "api_retry",
     )
-    (only,) = speaker.lines(Retrying("server", "oops", 500, 1, 10, 7.0))
+    (only,) = speaker.lines(RequestRetrying("server", "oops", 500, 1, 10, 7.0))
     assert only["subtype"] == "api_retry"
 
 

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from travois import Options, Session
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Hooked, Result, User
 from travois.testing import Scripted, calls, say
 
@@ -59,7 +59,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def results(facts: list[Any]) -> list[str]:
-    return [words(fact.content) for fact in facts if isinstance(fact, Result)]
+    return [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
 
 
 def test_hooks_of_codex_run_from_both_of_its_files_with_the_fields_that_it_adds(
@@ -114,7 +114,7 @@ def test_hooks_of_gemini_hear_and_speak_as_they_are_used_to(home: Home) -> None:
     )
     assert (home.folder / "b.txt").read_text() == "changed"
     assert "hidden" in results(facts)
-    assert "<hook>\nhi\n</hook>" in [words(f.content) for f in facts if isinstance(f, User)]
+    assert "<hook>\nhi\n</hook>" in [extract_text(f.content) for f in facts if isinstance(f, User)]
     told = home.told("before")
     assert (told["hook_event_name"], told["tool_name"]) == ("BeforeTool", "write_file")
     assert told["timestamp"].endswith("+00:00")

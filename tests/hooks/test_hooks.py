@@ -17,11 +17,11 @@ import anyio
 import pytest
 
 from tests.engine.fakes import RecordingPerson, agent, begun, check, facts, play, prompt, small
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Asked, Changed, Decided, Ended, Hooked, Noted, Result, User
-from travois.core.tool_aliases import PARTIAL, TOOL_ALIASES
+from travois.core.tool_aliases import PARTIAL_ALIASES, TOOL_ALIASES
 from travois.engine.agent import Agent
-from travois.engine.loop import turn
+from travois.engine.loop import run_turn
 from travois.hooks.config import Hook, Parsed, listening, matching, parse
 from travois.hooks.events import (
     TOOLS,
@@ -44,8 +44,8 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use
 from travois.permissions.rules import parse as rule
-from travois.ports.tool import Outcome, said
-from travois.ports.world import Answer, Env, Warned
+from travois.ports.tool import ToolOutcome, text_outcome
+from travois.ports.world import Env, PersonAnswer, UserWarned
 from travois.process.run import LocalProcesses
 from travois.testing import call, calls, say
 from travois.tools.shell.bash import BASH
@@ -143,7 +143,7 @@ def test_a_matcher_is_a_list_of_names_or_a_regular_expression(
     assert matching(hook, tool) is expected
 
 
-@pytest.mark.parametrize("name", [name for name in TOOL_ALIASES if name not in PARTIAL])
+@pytest.mark.parametrize("name", [name for name in TOOL_ALIASES if name not in PARTIAL_ALIASES])
 @pytest.mark.parametrize("event", sorted(TOOLS))
 def test_a_matcher_with_another_agents_name_means_our_tool(name: str, event: str) -> None:
     hook = Hook("command", "x", event=event, matcher=f"Nothing|{name}")
@@ -346,7 +346,7 @@ def reader(shop: Workshop, tree: Tree, *lines: Any, **more: Any) -> Agent:
 
 
 def results(one: Agent) -> list[str]:
-    return [words(fact.content) for fact in facts(one, Result)]
+    return [extract_text(fact.content) for fact in facts(one, Result)]
 
 
 def outcomes(one: Agent) -> list[tuple[str, str]]:
@@ -354,7 +354,7 @@ def outcomes(one: Agent) -> list[tuple[str, str]]:
 
 
 def notes(one: Agent) -> list[str]:
-    return [words(fact.content) for fact in facts(one, User) if fact.origin == "hook"]
+    return [extract_text(fact.content) for fact in facts(one, User) if fact.origin == "hook"]
 
 
 def warnings(one: Agent) -> list[str]:
@@ -364,10 +364,10 @@ def warnings(one: Agent) -> list[str]:
 
     async def main() -> None:
         with one.session.watch() as events:
-            await turn(one)
+            await run_turn(one)
             while events.statistics().current_buffer_used:
                 event = events.receive_nowait()
-                told.extend([event.text] if isinstance(event, Warned) else [])
+                told.extend([event.text] if isinstance(event, UserWarned) else [])
 
     anyio.run(main)
     check(one)
@@ -485,7 +485,7 @@ def test_nobody_waits_for_a_hook_in_the_background(shop: Workshop) -> None:
     prompt(one)
 
     async def main() -> None:
-        assert await turn(one) == "end"
+        assert await run_turn(one) == "end"
         assert outcomes(one) == []
         (shop.folder / "go").touch()
         with anyio.fail_after(300):
@@ -495,7 +495,7 @@ def test_nobody_waits_for_a_hook_in_the_background(shop: Workshop) -> None:
 
     anyio.run(main)
     assert outcomes(one) == [("PreToolUse", "exit 0")]
-    assert [words(said.content) for said in one.turn.inbox] == ["<hook>\nlate\n</hook>"]
+    assert [extract_text(said.content) for said in one.turn.inbox] == ["<hook>\nlate\n</hook>"]
 
 
 def test_a_hook_in_the_background_is_ended_when_its_time_is_over(shop: Workshop) -> None:
@@ -550,12 +550,12 @@ def test_calls_that_a_hook_makes_collide_run_one_after_the_other(shop: Workshop)
     running: list[int] = []
     most: list[int] = []
 
-    async def write(args: Any, env: Env, id: str) -> Outcome:
+    async def write(args: Any, env: Env, id: str) -> ToolOutcome:
         running.append(1)
         most.append(len(running))
         await anyio.sleep(0.02)
         running.pop()
-        return said(args.path)
+        return text_outcome(args.path)
 
     script = (calls(("Write", {"path": "a"}), ("Write", {"path": "b"})), say("done"))
     same = on("PreToolUse", command(specific("PreToolUse", updatedInput={"path": "same"})))
@@ -587,7 +587,7 @@ def test_a_hook_grants_what_the_mode_would_ask_and_never_what_a_rule_forbids(
 
 
 def asked(shop: Workshop, line: str, **more: Any) -> tuple[Agent, RecordingPerson]:
-    person = RecordingPerson(Answer(allow=True))
+    person = RecordingPerson(PersonAnswer(allow=True))
     guard = Guard("default", (), (str(shop.folder.resolve()),))
     script = (call("Write", path="a.txt"), call("Write", path="a.txt"), say("done"))
     tree = on("PermissionRequest", command(line))
@@ -667,7 +667,7 @@ def test_feedback_on_a_call_reaches_the_model_after_its_results(shop: Workshop) 
 
 
 def test_a_failure_has_an_event_of_its_own(shop: Workshop) -> None:
-    async def fail(args: Any, env: Env, id: str) -> Outcome:
+    async def fail(args: Any, env: Env, id: str) -> ToolOutcome:
         raise OSError("broken")
 
     tree = on("PostToolUseFailure", shop.recorder()) | on("PostToolUse", shop.recorder())
@@ -684,7 +684,7 @@ def test_a_stopped_turn_keeps_the_result_that_a_hook_was_looking_at(shop: Worksh
 
     async def main() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(turn, one)
+            group.start_soon(run_turn, one)
             with anyio.fail_after(300):
                 while not (shop.folder / "up").exists():  # noqa: ASYNC110 - it comes from outside
                     await anyio.sleep(0.02)
@@ -735,7 +735,7 @@ def test_a_blocked_prompt_is_not_sent_and_the_user_is_told(shop: Workshop) -> No
 def test_what_a_hook_adds_to_a_prompt_follows_it(shop: Workshop) -> None:
     one = reader(shop, on("UserPromptSubmit", command("echo 'It is Monday.'")), say("done"))
     assert play(one) == "end"
-    assert [(fact.origin, words(fact.content)) for fact in facts(one, User)] == [
+    assert [(fact.origin, extract_text(fact.content)) for fact in facts(one, User)] == [
         ("human", "go"),
         ("hook", "<hook>\nIt is Monday.\n</hook>"),
     ]
@@ -802,7 +802,7 @@ def test_variables_of_a_hook_reach_later_commands_and_survive_resuming(shop: Wor
 
     async def main() -> None:
         await fire(one, SessionStart("startup"))
-        assert await turn(one) == "end"
+        assert await run_turn(one) == "end"
         await one.world.processes.aclose()  # type: ignore[attr-defined]
 
     anyio.run(main)
@@ -851,8 +851,8 @@ def test_events_without_a_subsystem_can_be_told_all_the_same(shop: Workshop) -> 
 
 
 def test_the_shell_has_moved_once_whatever_runs_beside_it(shop: Workshop) -> None:
-    async def move(args: Any, env: Env, id: str) -> Outcome:
-        return said("moved", changes=(Changed("cwd", env.root + "/sub"),))
+    async def move(args: Any, env: Env, id: str) -> ToolOutcome:
+        return text_outcome("moved", changes=(Changed("cwd", env.root + "/sub"),))
 
     slow = command(f"case $(cat) in *Read*) while [ ! -e {shop.heard} ]; do sleep 0.02; done; esac")
     tree = on("PostToolUse", slow) | on("CwdChanged", shop.recorder())

@@ -14,7 +14,7 @@ import pytest
 
 from tests.agents.test_spawn import Parts
 from travois import Options, Session
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Ended, Finished, Hooked, Result, Spawned, User
 from travois.providers.request import Request
 from travois.testing import Scripted, call, say
@@ -55,11 +55,11 @@ class Seen:
 
     @property
     def results(self) -> list[str]:
-        return [words(fact.content) for fact in self.all(Result)]
+        return [extract_text(fact.content) for fact in self.all(Result)]
 
     @property
     def notes(self) -> list[str]:
-        return [words(fact.content) for fact in self.all(User) if fact.origin == "hook"]
+        return [extract_text(fact.content) for fact in self.all(User) if fact.origin == "hook"]
 
 
 async def _ask(session: Session) -> None:

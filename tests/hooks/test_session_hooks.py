@@ -17,13 +17,13 @@ from travois import Options, Session
 from travois.acp import updates as telling
 from travois.compose import commands as custom
 from travois.compose import hooks as hooking
-from travois.core.content import Text, words
-from travois.core.errors import Fault
+from travois.core.content import Text, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Result, User
 from travois.headless import codex_json as codex
 from travois.headless.stream_json import Speaker, Tally
 from travois.hooks.fire import remind
-from travois.ports.world import Doing, Signalled
+from travois.ports.world import ActivityShown, TerminalSignal
 from travois.skills.command_text import parse
 from travois.testing import Scripted, call, say
 
@@ -103,14 +103,14 @@ def test_hooks_hear_before_and_after_another_model_is_chosen_and_may_keep_it_out
     async def main(session: Session) -> None:
         async def switch() -> None:
             agent, name = session.crew.agent, "claude-haiku-4-5"
-            async with hooking.switching(agent, name, source="command"):
+            async with hooking.fire_model_switch(agent, name, source="command"):
                 session.switch(name)
 
         before = session.crew.model.name
         if changed:
             await switch()
         else:
-            with pytest.raises(Fault, match=f"The model stays {before}"):
+            with pytest.raises(UserError, match=f"The model stays {before}"):
                 await switch()
         assert (session.crew.model.name != before) is changed
 
@@ -138,7 +138,7 @@ def test_what_is_put_on_the_list_and_done_is_told_and_may_be_refused(ground: Gro
     async def main(session: Session) -> None:
         await session.ask("go")
         facts = [entry.fact for entry in session.crew.agent.session.history()]
-        results = [words(fact.content) for fact in facts if isinstance(fact, Result)]
+        results = [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
         assert results[-1] == "The list was not changed. A hook said: they fail"
 
     options = ground.hooked(TaskCreated=(), TaskCompleted=(failing,))
@@ -169,10 +169,12 @@ def test_a_command_of_the_users_own_can_be_kept_from_becoming_a_prompt(ground: G
     ship = parse("ship", "Ship $ARGUMENTS.", origin="/c/ship.md")
 
     async def main(session: Session) -> None:
-        with pytest.raises(Fault, match="/ship was not run") as fault:
-            await custom.said(session, {"ship": ship}, (Text("/ship it all"),))
+        with pytest.raises(UserError, match="/ship was not run") as fault:
+            await custom.expand_typed_command(session, {"ship": ship}, (Text("/ship it all"),))
         assert fault.value.why == "a hook says: not on Friday"
-        assert await custom.said(session, {}, (Text("/ship it"),)) == (Text("/ship it"),)
+        assert await custom.expand_typed_command(session, {}, (Text("/ship it"),)) == (
+            Text("/ship it"),
+        )
 
     play(ground.hooked(UserPromptExpansion=(refuse("not on Friday"),)), main, say(""))
     assert ground.told() == [
@@ -214,7 +216,7 @@ def test_a_servers_question_is_answered_by_a_hook_or_its_answer_changed(
             await link.settled()
         await session.ask("go")
         facts = [entry.fact for entry in session.crew.agent.session.history()]
-        (said,) = [words(fact.content) for fact in facts if isinstance(fact, Result)]
+        (said,) = [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]
         told = json.loads(said[said.index("{") : said.rindex("}") + 1])
         assert {**told, **(told.get("content") or {})}.items() >= answered.items()
 
@@ -259,7 +261,7 @@ def test_what_goes_on_in_the_background_is_told_at_the_end(
 def test_what_a_hook_shows_in_a_terminal_is_nothing_to_clients(ground: Ground) -> None:
     async def main(session: Session) -> None:
         choices: Any = None
-        for shown in (Doing("checking"), Signalled("\x07")):
+        for shown in (ActivityShown("checking"), TerminalSignal("\x07")):
             assert list(codex.Teller().lines(shown)) == []
             assert list(telling.Teller(session.crew.agent, choices).updates(shown)) == []
             assert Speaker(session.id, Tally(session.crew.model)).lines(shown) == []
@@ -272,7 +274,7 @@ def test_what_a_hook_says_at_the_start_comes_before_the_first_prompt(ground: Gro
         await session.ask("go")
         view = session.crew.agent.session.view
         said = [one.fact for one in view.items if isinstance(one.fact, User)]
-        told = [words(one.content) for one in said if one.origin in ("hook", "human")]
+        told = [extract_text(one.content) for one in said if one.origin in ("hook", "human")]
         assert told == ["<hook>\nbe kind\n</hook>", "go"]
 
     start = specific(initialUserMessage="be kind")

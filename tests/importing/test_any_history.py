@@ -11,8 +11,8 @@ from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
 from travois.context.switch_model import Rehearsal
 from travois.core.content import Call, Text
 from travois.core.facts import Entry, Epoch, Opened, User
-from travois.core.legality import unsendable
-from travois.core.models import Model
+from travois.core.legality import find_send_blocker
+from travois.core.models import ModelCard
 from travois.importing.sessions import retell
 from travois.providers.encoder import Encoder
 from travois.sessions.session import Session
@@ -64,9 +64,9 @@ def test_any_history_can_be_gone_on_with(history: Recorded) -> None:
 
     session = Session(Rehearsal([Entry(1, 0.0, Opened("s", "/", "p", "0"))]))
     retell(history, session, keep=keep, tell=lambda at: None)
-    session.append(Epoch(Model("p", "m", "anthropic"), "system"))
+    session.append(Epoch(ModelCard("p", "m", "anthropic"), "system"))
     session.append(User((Text("go on"),)))
-    assert unsendable(session.view) == ""
-    assert anthropic_faults(Encoder(blobs.__getitem__).request(session.view).body) == []
-    session.append(Epoch(Model("p", "m", "responses"), "system"))
-    assert responses_faults(Encoder(blobs.__getitem__).request(session.view).body) == []
+    assert find_send_blocker(session.view) == ""
+    assert anthropic_faults(Encoder(blobs.__getitem__).build_request(session.view).body) == []
+    session.append(Epoch(ModelCard("p", "m", "responses"), "system"))
+    assert responses_faults(Encoder(blobs.__getitem__).build_request(session.view).body) == []

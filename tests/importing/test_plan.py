@@ -10,7 +10,7 @@ import pytest
 
 from tests.importing.homes import KEY, make, text
 from travois.agents.agent_files import kinds
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.importing import claude, codex, gemini, opencode
 from travois.importing.plan import Luggage, carry_out
 from travois.mcp import config as mcp
@@ -132,11 +132,15 @@ def test_files_count_when_the_other_agents_are_gone(person: Path) -> None:
         "plan": "Plan $ARGUMENTS",
         "review": "Review $1",
     }
-    skills = DiskSkills(Shelves(home, root, root, environ=environ, etc=person / "etc")).standing()
+    skills = DiskSkills(
+        Shelves(home, root, root, environ=environ, etc=person / "etc")
+    ).load_always()
     assert [one.name for one in skills.skills] == ["pdf", "lint"]
     assert (home.path / "skills/pdf/run.sh").stat().st_mode & 0o777 == 0o700
     places = Places(root, root, own=str(home.path), etc=person / "etc")
-    texts = [one.text.strip() for one in Library(places, hidden=lambda _: False).standing().files]
+    texts = [
+        one.text.strip() for one in Library(places, hidden=lambda _: False).load_always().files
+    ]
     assert texts == [
         "Be brief. See @style.md",
         "Use tabs.",
@@ -180,8 +184,8 @@ def test_only_what_is_wanted_is_planned(person: Path) -> None:
 
 def test_a_file_that_cannot_be_understood_stops_before_anything_is_written(person: Path) -> None:
     text(person / ".codex" / "config.toml", "model = ")
-    with pytest.raises(Fault, match="Cannot parse"):
+    with pytest.raises(UserError, match="Cannot parse"):
         packed(person, "codex")
     text(person / "ours" / "settings.json", "{")
-    with pytest.raises(Fault, match="nothing was imported"):
+    with pytest.raises(UserError, match="nothing was imported"):
         packed(person, "gemini")

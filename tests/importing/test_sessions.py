@@ -10,7 +10,7 @@ import pytest
 from tests.compat.sessions.writing import TALK, claude, gemini, opencode_database, put
 from travois.compat.sessions import opencode
 from travois.compat.sessions.format import Found, Spoken
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Changed, Noted
 from travois.importing.sessions import aside, bring, candidates, recognised
 from travois.sessions import lock
@@ -76,13 +76,13 @@ def test_what_cannot_be_written_leaves_nothing(home: Home, tmp_path: Path) -> No
     path = put(tmp_path / "abc.jsonl", claude(TALK))
     (home.sessions).rmdir()
     home.sessions.write_text("in the way")
-    with aside(home) as folder, pytest.raises(Fault, match="Cannot import a session"):
+    with aside(home) as folder, pytest.raises(UserError, match="Cannot import a session"):
         bring(home, recognised(path), folder, environ={})
     assert [one.name for one in (home.path / "importing").iterdir()] == ["lock"]
 
 
 def test_only_one_import_runs_at_a_time(home: Home) -> None:
-    with aside(home), pytest.raises(Fault, match="Another import is running"), aside(home):
+    with aside(home), pytest.raises(UserError, match="Another import is running"), aside(home):
         pass
     lock.acquire(home.path / "importing").release()
 
@@ -107,9 +107,9 @@ def test_sessions_of_each_agent_are_recognised_and_others_are_not(tmp_path: Path
         ("t.jsonl", [{"type": "session", "format": "traj/1"}], "traj"),
     ):
         assert recognised(put(tmp_path / name, lines)).agent == agent
-    with pytest.raises(Fault, match="is not a session that Travois can import"):
+    with pytest.raises(UserError, match="is not a session that Travois can import"):
         recognised(put(tmp_path / "x.json", [{"hello": 1}]))
-    with pytest.raises(Fault, match="Cannot read"):
+    with pytest.raises(UserError, match="Cannot read"):
         recognised(tmp_path / "missing.json")
 
 

@@ -25,7 +25,7 @@ from travois.core.facts import (
     Sent,
 )
 from travois.core.models import Price, Usage
-from travois.core.view import View, project
+from travois.core.view import View, project_view
 from travois.providers.encoder import Encoder
 from travois.sessions.log_file import Log
 
@@ -54,12 +54,12 @@ def write(log: Log, facts: Iterable[AnyFact], *, view: View) -> View:
     encoder = Encoder(lambda name: b"")
     for fact in facts:
         if isinstance(fact, Assistant):
-            asked = encoder.request(view)
+            asked = encoder.build_request(view)
             size = len(asked.body)
             view.add(log.append(Sent(asked.pieces, asked.chain, asked.digest, size, tokens=500)))
         entry = log.append(fact)
         if isinstance(fact, Rewound | Restored):
-            view = project(log.read())
+            view = project_view(log.read())
         else:
             view.add(entry)
     return view

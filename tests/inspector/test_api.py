@@ -12,9 +12,9 @@ from tests.core.told import user
 from tests.inspector.logs import HEAD, RULES, compacted, make, talk, turn, write
 from travois.commands.context import bill, check
 from travois.context.receipts import receipts
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.inspector import api as answers
 from travois.inspector.api import QUESTIONS, Choice, Hit, Shelf
 from travois.inspector.story import LAYERS, Reading, Story
@@ -50,7 +50,7 @@ SHAPES: dict[str, list[AnyFact]] = {
 def test_every_request_is_byte_for_byte_what_the_log_projects_to(home: Home, shape: str) -> None:
     story = told(home, *SHAPES[shape])
     past = [[*story.entries[:n]] for n, e in enumerate(story.entries) if isinstance(e.fact, Sent)]
-    bodies = [Encoder(fetch).request(project(entries)).body for entries in past]
+    bodies = [Encoder(fetch).build_request(project_view(entries)).body for entries in past]
     shown = [
         answers.raw(story, step.index, start=0, size=1 << 30, fetch=fetch).text.encode()
         for step in story.steps
@@ -60,7 +60,7 @@ def test_every_request_is_byte_for_byte_what_the_log_projects_to(home: Home, sha
     seen = [answers.seen(story, n, fetch=fetch) for n in range(len(bodies))]
     assert [one.problem for one in seen] == [""] * len(bodies)
     items = [answers.items(story, n)[: story.steps[n].items] for n in range(len(bodies))]
-    assert items == [project(entries).items for entries in past]
+    assert items == [project_view(entries).items for entries in past]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -129,7 +129,7 @@ def test_a_compaction_is_shown_with_what_went_and_what_stands_for_it(
     assert found.summary[0].endswith("The user asked question 0.")
     assert found.receipt == receipts(story.entries)[0]
     assert answers.span(story, entry, 0, home=home.path) == "set aside"
-    with pytest.raises(Fault, match="not a file that Travois saved"):
+    with pytest.raises(UserError, match="not a file that Travois saved"):
         answers.span(story, entry, 1, home=home.path)
 
 
@@ -166,8 +166,8 @@ def test_a_request_under_way_or_failed_has_no_reply(home: Home) -> None:
     folder = home.session("p", "s1")
     make(folder, *turn(0), user("again"))
     with Log.open(folder) as log:
-        view = project(log.read())
-        asked = Encoder(fetch).request(view)
+        view = project_view(log.read())
+        asked = Encoder(fetch).build_request(view)
         log.append(Sent(asked.pieces, asked.chain, asked.digest, len(asked.body), tokens=777))
         reading = Reading(folder)
         step = reading.story.steps[-1]
@@ -182,7 +182,7 @@ def test_a_reading_that_grows_is_equal_to_one_from_the_start(home: Home) -> None
     make(folder, *talk(2))
     reading = Reading(folder)
     with Log.open(folder) as log:
-        view = project(log.read())
+        view = project_view(log.read())
         for facts in ([*turn(2)], [compacted(3, 22)], [*turn(3)], [Rewound(13)], [*turn(4)]):
             view = write(log, facts, view=view)
             reading.update()
@@ -211,7 +211,7 @@ def test_a_fork_shows_its_own_requests_after_what_it_branched_off(home: Home) ->
     last = [*history(home.session("p", "s1"), [])][-1].seq
     opened = Opened("s2", "/work", "p", "0", parent="s1", at=last)
     with Log.create(home.session("p", "s2"), opened) as log:
-        write(log, turn(2), view=project(log.read()))
+        write(log, turn(2), view=project_view(log.read()))
     story = Reading(home.session("p", "s2")).story
     assert [step.index for step in story.steps] == [0, 1]
     assert answers.seen(story, 0, fetch=fetch).problem == ""
@@ -237,7 +237,7 @@ def test_only_sessions_that_there_are_can_be_asked_about(
     home: Home, question: str, session: str
 ) -> None:
     make(home.session("p", "s1"), *talk(1))
-    with pytest.raises(Fault, match="There is no session"):
+    with pytest.raises(UserError, match="There is no session"):
         Shelf(home).answer(question, {"session": session})
 
 
@@ -245,5 +245,5 @@ def test_only_sessions_that_there_are_can_be_asked_about(
 def test_a_request_that_there_is_not_is_a_fault(home: Home, step: str) -> None:
     make(home.session("p", "s1"), *talk(1))
     for question in ("seen", "head", "bytes", "text"):
-        with pytest.raises(Fault):
+        with pytest.raises(UserError):
             Shelf(home).answer(question, {"session": "s1", "step": step})

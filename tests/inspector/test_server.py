@@ -12,7 +12,7 @@ import pytest
 from starlette.types import ASGIApp, Message, Scope
 
 from tests.inspector.logs import make, talk
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.inspector import server
 from travois.inspector.api import QUESTIONS, Shelf
 from travois.inspector.server import COOKIE, HEADERS, Keys, listen, page
@@ -186,5 +186,5 @@ def test_a_port_in_use_is_a_fault() -> None:
     with listen(0) as door:
         port = door.getsockname()[1]
         assert door.getsockname()[0] == "127.0.0.1"
-        with pytest.raises(Fault, match=f"Port {port} cannot be used"):
+        with pytest.raises(UserError, match=f"Port {port} cannot be used"):
             listen(port)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.lab.client import Client, Json
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.dialects import DIALECTS, dialect
 from travois_lab.talk import Reply, call, text, thinking
 
@@ -146,7 +146,7 @@ def test_deepseek_counts_hits_and_misses() -> None:
 
 
 def test_an_unknown_dialect_is_named() -> None:
-    with pytest.raises(Fault, match="no dialect 'klingon'"):
+    with pytest.raises(UserError, match="no dialect 'klingon'"):
         dialect("klingon")
 
 

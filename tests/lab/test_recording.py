@@ -12,7 +12,7 @@ import pytest
 
 import travois_lab as lab
 from tests.lab.client import OPUS, Client, Json, assistant, told, user
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.http import Request
 from travois_lab.recording import Recorder, Replay, Took, difference, load_recording
 from travois_lab.server import replaying
@@ -112,7 +112,7 @@ def test_a_recording_that_has_run_out_says_so() -> None:
 def test_a_torn_recording_is_told_by_line(tmp_path: Path) -> None:
     out = tmp_path / "r.jsonl"
     out.write_text("{}\n")
-    with pytest.raises(Fault, match=r"r.jsonl: line 1"):
+    with pytest.raises(UserError, match=r"r.jsonl: line 1"):
         load_recording(out)
 
 
@@ -235,5 +235,5 @@ def test_an_aside_is_answered_by_a_summary(tmp_path: Path) -> None:
 def test_a_bad_session_file_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     file = tmp_path / "bad.jsonl"
     file.write_bytes(content)
-    with pytest.raises(Fault, match=f"bad.jsonl.*{said}"):
+    with pytest.raises(UserError, match=f"bad.jsonl.*{said}"):
         load_trajectory(file)

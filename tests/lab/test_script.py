@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.lab.client import Client, Json, assistant, block, result, told, use, user
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.faults import parse_rules
 from travois_lab.personas import INJECTION
 from travois_lab.script import load, parse
@@ -100,7 +100,7 @@ BAD: list[tuple[object, str]] = [
 
 @pytest.mark.parametrize(("turns", "said"), BAD, ids=[row[1] for row in BAD])
 def test_a_bad_script_is_told_by_turn_and_field(turns: object, said: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         parse(turns)
     assert said in str(caught.value)
 
@@ -117,7 +117,7 @@ def test_a_bad_file_is_told_by_line(tmp_path, name: str, content: str | None, sa
     path = tmp_path / name
     if content is not None:
         path.write_text(content)
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         load(str(path))
     assert said in str(caught.value)
 
@@ -133,7 +133,7 @@ BAD_FAULTS: list[tuple[Json, str]] = [
 
 @pytest.mark.parametrize(("rule", "said"), BAD_FAULTS, ids=[row[1] for row in BAD_FAULTS])
 def test_a_bad_fault_rule_is_told_by_field(rule: Json, said: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         parse_rules([rule])
     assert said in str(caught.value)
 

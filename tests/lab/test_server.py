@@ -15,7 +15,7 @@ import pytest
 
 import travois_lab as lab
 from tests.lab.client import OPUS, Json
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 
 HEADERS = {"x-api-key": "k", "anthropic-version": "2026-10-21", "content-type": "application/json"}
 
@@ -85,12 +85,12 @@ def test_a_path_that_nobody_serves_is_named() -> None:
 def test_a_port_in_use_is_said_so() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(Fault, match=f"port {port} is in use"), lab.server(port=port):
+        with pytest.raises(UserError, match=f"port {port} is in use"), lab.server(port=port):
             pass
 
 
 def test_an_unknown_option_is_named() -> None:
-    with pytest.raises(Fault, match="unknown field `colour`"), lab.server(colour="red"):
+    with pytest.raises(UserError, match="unknown field `colour`"), lab.server(colour="red"):
         pass
 
 

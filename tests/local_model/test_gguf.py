@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.local_model.small import HERE, needs_engine
-from travois.core.errors import Fault
-from travois.core.models import Model, Price
+from travois.core.errors import UserError
+from travois.core.models import ModelCard, Price
 from travois.local_model import gguf
 from travois.local_model.gguf import Head
 from travois.local_model.llamacpp import sized
@@ -26,7 +26,7 @@ def test_the_head_tells_what_the_model_is() -> None:
 def test_a_head_that_is_cut_anywhere_is_no_head(tmp_path: Path, size: int) -> None:
     path = tmp_path / "cut.gguf"
     path.write_bytes(HERE.read_bytes()[:size])
-    with pytest.raises(Fault, match=r"cut\.gguf is not a GGUF file"):
+    with pytest.raises(UserError, match=r"cut\.gguf is not a GGUF file"):
         gguf.template(path)
 
 
@@ -34,14 +34,14 @@ def test_a_head_that_is_cut_anywhere_is_no_head(tmp_path: Path, size: int) -> No
 def test_what_is_no_gguf_file_is_a_fault(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(content)
-    with pytest.raises(Fault, match="is not a GGUF file: its header is not valid") as caught:
+    with pytest.raises(UserError, match="is not a GGUF file: its header is not valid") as caught:
         gguf.head(path)
     assert caught.value.fix
 
 
 def test_a_file_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(Fault, match=r"Cannot read .*none\.gguf: no such file"):
-        sized(Model("local", str(tmp_path / "none.gguf"), "chat"))
+    with pytest.raises(UserError, match=r"Cannot read .*none\.gguf: no such file"):
+        sized(ModelCard("local", str(tmp_path / "none.gguf"), "chat"))
 
 
 def test_a_window_is_what_was_trained_what_was_asked_and_what_memory_holds() -> None:
@@ -57,8 +57,8 @@ def test_a_model_of_a_file_has_the_window_of_the_file_and_no_price(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(HERE.parent)
-    asked = Model("local", HERE.name, "chat", window=32_768, price=Price(1, 2))
-    assert sized(asked) == Model(
+    asked = ModelCard("local", HERE.name, "chat", window=32_768, price=Price(1, 2))
+    assert sized(asked) == ModelCard(
         "local", str(HERE), "chat", window=8_192, output=2_048, images=False
     )
 

@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from travois.engine.tool_definitions import specs
+from travois.engine.tool_definitions import build_tool_specs
 from travois.local_model.grammar import Ref, Rules, Schema, render, rules
 from travois.tools.catalog import TOOLS
 
 TEXT = 'Show me the first 20 lines of "src/a b.py", then grep for 404 in tests/*.py, please.'
-SCHEMAS: dict[str, Schema] = {spec.name: json.loads(spec.schema) for spec in specs(TOOLS)}
+SCHEMAS: dict[str, Schema] = {
+    spec.name: json.loads(spec.schema) for spec in build_tool_specs(TOOLS)
+}
 
 
 def derived(made: Rules, random: Random, name: str = "root") -> str:

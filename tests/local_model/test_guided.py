@@ -11,8 +11,8 @@ import pytest
 
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, Result, User
-from travois.core.view import project
-from travois.engine.tool_definitions import specs
+from travois.core.view import project_view
+from travois.engine.tool_definitions import build_tool_specs
 from travois.local_model.grammar import Rules
 from travois.local_model.model import HELP, LINES, UNCHECKED, Guided, Mind, asked, quoted
 from travois.local_model.router import Example, Nearest
@@ -24,7 +24,7 @@ from travois.search.embedder import Static
 from travois.tools.catalog import TOOLS
 
 CARD = resolve("local/smollm2", {})
-HEAD = Epoch(CARD, "You are a coding agent.", specs(TOOLS))
+HEAD = Epoch(CARD, "You are a coding agent.", build_tool_specs(TOOLS))
 NOTE = User((Text("<environment>\nFolder: /w\n</environment>"),), origin="note")
 
 
@@ -51,7 +51,7 @@ class Scripted(Mind):
 
 def request(*facts: AnyFact) -> Request:
     entries = [Entry(n, 0.0, fact) for n, fact in enumerate((HEAD, *facts), 1)]
-    return Encoder(lambda blob: b"").request(project(entries))
+    return Encoder(lambda blob: b"").build_request(project_view(entries))
 
 
 def human(text: str) -> tuple[AnyFact, ...]:

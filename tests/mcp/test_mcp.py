@@ -22,8 +22,8 @@ from travois.mcp import connection
 from travois.mcp.connection import Link, Surroundings
 from travois.mcp.oauth import Tokens
 from travois.mcp.tools import Answered, Server, lent
-from travois.ports.tool import Refusal
-from travois.ports.world import Choice, Env, Unanswered
+from travois.ports.tool import ToolError
+from travois.ports.world import Choice, Env, UnansweredQuestion
 from travois.process.run import LocalProcesses
 
 pytest.importorskip("mcp")
@@ -51,7 +51,7 @@ class Someone:
     async def choose(self, choices: tuple[Choice, ...], *, plan: str = "") -> tuple[str, ...]:
         self.asked += choices
         if not self.answers:
-            raise Unanswered("nobody")
+            raise UnansweredQuestion("nobody")
         return self.answers
 
 
@@ -110,7 +110,7 @@ def test_a_server_that_can_be_understood_is_used(fault: str, tmp_path: Path) -> 
 def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
     async def do(link: Link) -> tuple[str, str]:
         state = link.state
-        with pytest.raises(Refusal):
+        with pytest.raises(ToolError):
             await sum_of(link)
         return state, link.why
 
@@ -147,7 +147,7 @@ def test_a_program_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
 
 def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(tmp_path: Path) -> None:
     async def do(link: Link) -> tuple[str, str]:
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ToolError) as refusal:
             await sum_of(link)
         with anyio.fail_after(300):
             while link.state != "ready":  # noqa: ASYNC110
@@ -162,7 +162,7 @@ def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(tmp_path: Path)
 def test_a_call_that_hangs_or_is_stopped_ends_and_its_server_is_told(tmp_path: Path) -> None:
     async def do(link: Link) -> str:
         env = someone()
-        with pytest.raises(Refusal) as refusal:
+        with pytest.raises(ToolError) as refusal:
             await sum_of(link, env)
         assert env.seen == ["1"]
         with anyio.move_on_after(0.5):
@@ -180,7 +180,7 @@ def test_a_message_without_an_end_takes_little_memory(tmp_path: Path) -> None:
     async def do(link: Link) -> int:
         tracemalloc.start()
         try:
-            with pytest.raises(Refusal):
+            with pytest.raises(ToolError):
                 await sum_of(link)
             return tracemalloc.get_traced_memory()[1]
         finally:
@@ -416,7 +416,7 @@ def test_a_server_that_starts_anew_between_calls_is_found_again(
             told.append(await sum_of(link))
         await hears_the_end(link, kind)
         link.server = replace(one, start=0.5)
-        with pytest.raises(Refusal):
+        with pytest.raises(ToolError):
             await sum_of(link)
         link.server = one
         with elsewhere(port, kind):
@@ -437,7 +437,7 @@ def test_of_a_call_that_a_server_took_along_nobody_knows_whether_it_was_done(
     async def main() -> str:
         with elsewhere(port, kind):
             async with linked(tmp_path, far(port, path, kind=kind, limit=20.0), mode=mode) as link:
-                with pytest.raises(Refusal) as refusal:
+                with pytest.raises(ToolError) as refusal:
                     await link.call("hang", {}, someone())
                 return str(refusal.value)
 

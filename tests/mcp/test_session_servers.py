@@ -13,16 +13,16 @@ import anyio
 import pytest
 
 from travois.compose import commands as custom
-from travois.compose.mcp import rows, statuses
+from travois.compose.mcp import list_server_rows, list_server_statuses
 from travois.compose.options import Options
-from travois.core.content import Text, words
-from travois.core.errors import Fault
+from travois.core.content import Text, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Decided, Entry, Result, User
-from travois.core.tokens import estimate
-from travois.engine.tool_definitions import specs
+from travois.core.tokens import estimate_tokens
+from travois.engine.tool_definitions import build_tool_specs
 from travois.mcp.announce import Lent, Told, announced, find
 from travois.mcp.tools import YES, Lending, Offer, Server, lent
-from travois.ports.world import Answer, Inquiry, Question, Warned
+from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, UserWarned
 from travois.sdk import Session
 from travois.settings import trust
 from travois.testing import Scripted, call, say
@@ -59,14 +59,14 @@ class Asked:
     def __init__(self, *, allow: bool = True, choose: str = "") -> None:
         self.allow = allow
         self.chosen = choose
-        self.questions: list[Question] = []
-        self.inquiries: list[Inquiry] = []
+        self.questions: list[PermissionQuestion] = []
+        self.inquiries: list[ChoiceRequest] = []
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         self.questions.append(question)
-        return Answer(allow=self.allow)
+        return PersonAnswer(allow=self.allow)
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         self.inquiries.append(inquiry)
         return (self.chosen,) * len(inquiry.choices) if self.chosen else None
 
@@ -78,19 +78,21 @@ class Heard:
         self.bodies = [json.loads(request.body) for request in model.requests]
         self.facts = [entry.fact for entry in entries]
         self.id = session.id
-        self.statuses = statuses(session.crew.loan)
-        self.rows = rows(session.crew.loan)
+        self.statuses = list_server_statuses(session.crew.loan)
+        self.rows = list_server_rows(session.crew.loan)
         self.notices = session.crew.notices
 
     @property
     def results(self) -> list[tuple[bool, str]]:
         found = [fact for fact in self.facts if isinstance(fact, Result)]
-        return [(fact.error, words(fact.content)) for fact in found]
+        return [(fact.error, extract_text(fact.content)) for fact in found]
 
     @property
     def notes(self) -> list[str]:
         found = [fact for fact in self.facts if isinstance(fact, User) and fact.origin == "note"]
-        return [t for t in (words(fact.content) for fact in found) if t.startswith("<servers>")]
+        return [
+            t for t in (extract_text(fact.content) for fact in found) if t.startswith("<servers>")
+        ]
 
 
 def play(
@@ -255,7 +257,9 @@ def test_a_tool_that_changes_is_announced_and_asked_about_again(ground: Path) ->
             await session.ask("again")
             await session.ask("and again")
             facts = [entry.fact for entry in session.crew.agent.session.history()]
-            notes = [words(f.content) for f in facts if isinstance(f, User) and f.origin == "note"]
+            notes = [
+                extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "note"
+            ]
             return notes, [f.error for f in facts if isinstance(f, Result)]
 
     person = Asked(choose=YES)
@@ -295,9 +299,9 @@ def test_servers_of_a_workspace_start_once_the_user_agrees_to_exactly_them(groun
 
 
 def agree(folder: Path) -> None:
-    from travois.compose.session import prepare
+    from travois.compose.session import load_workspace
 
-    place, loaded = prepare(Options(cwd=str(folder)))
+    place, loaded = load_workspace(Options(cwd=str(folder)))
     trust.trust(place.home, loaded.root, loaded.wanted)
 
 
@@ -316,7 +320,7 @@ def test_three_hundred_tools_cost_little_and_are_found(ground: Path) -> None:
 
     (note,) = told.notes
     assert "and " in note[-40:]
-    assert estimate(note) + (size(told) - size(without)) // 3 < 3_000
+    assert estimate_tokens(note) + (size(told) - size(without)) // 3 < 3_000
     assert '"tool":"mcp__server7__part7_tool_23"' in told.results[0][1].splitlines()[1]
 
 
@@ -371,7 +375,7 @@ def test_a_tool_may_want_to_stand_in_the_head_and_to_bring_more(ground: Path) ->
     assert "mcp__s__other()" in told.notes[0]
     (_, brought), (_, found) = told.results
     assert brought == "word " * 30_000
-    (warned,) = [event.text for event in seen if isinstance(event, Warned)]
+    (warned,) = [event.text for event in seen if isinstance(event, UserWarned)]
     assert warned.startswith(f"{ADD} returned about ")
     assert len(json.loads(found.splitlines()[-1])["about"]) == 2_048
 
@@ -441,7 +445,7 @@ def test_the_head_is_the_same_in_every_order_and_at_any_time() -> None:
         ]
         chance.shuffle(lenders)
         lending = Lending(lenders)
-        heads.add(repr(specs(lending.head)))
+        heads.add(repr(build_tool_specs(lending.head)))
         names.add(tuple(lent(lenders)))
     assert len(heads) == 1
     assert len(names) == 1
@@ -487,10 +491,12 @@ def test_a_prompt_of_a_server_is_a_command(ground: Path) -> None:
     async def main() -> tuple[str, str]:
         options = Options(cwd=str(ground), **given())
         async with Session(options, model=Scripted(say("hello"))) as session:
-            told = await custom.said(session, {}, (Text("/mcp__s__greet Ann next week"),))
-            with pytest.raises(Fault) as fault:
-                await custom.said(session, {}, (Text("/mcp__s__other"),))
-            return words(told), fault.value.what
+            told = await custom.expand_typed_command(
+                session, {}, (Text("/mcp__s__greet Ann next week"),)
+            )
+            with pytest.raises(UserError) as fault:
+                await custom.expand_typed_command(session, {}, (Text("/mcp__s__other"),))
+            return extract_text(told), fault.value.what
 
     said, unknown = anyio.run(main)
     assert said.startswith("Greet {'who': 'Ann', 'when': 'next week'}")

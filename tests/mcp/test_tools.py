@@ -12,10 +12,10 @@ import pytest
 from tests.tools.world import World
 from travois.context.tool_results import Room
 from travois.core.content import Media, Text
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.mcp.tools import Answered, Item, Offer, Resource, foreign, named, outcome
 from travois.permissions.access import Access
-from travois.ports.tool import Outcome
+from travois.ports.tool import ToolOutcome
 
 
 async def nothing(tool: str, args: dict[str, Any]) -> Answered:
@@ -30,7 +30,7 @@ def test_a_tool_is_named_after_its_server_and_runs_under_its_own_name(world: Wor
     assert tool.access({}, None) == (Access("call", "My Server"),)  # type: ignore[arg-type]
 
     async def main() -> None:
-        assert await tool.run({"a": 1}, world, "c1") == Outcome((Text("add! {'a': 1}"),))
+        assert await tool.run({"a": 1}, world, "c1") == ToolOutcome((Text("add! {'a': 1}"),))
 
     anyio.run(main)
 
@@ -86,7 +86,7 @@ def test_a_tool_that_wants_to_bring_more_may(world: World) -> None:
     (tool,) = foreign("s", [Offer("a", meta=wish)], long)
 
     async def main() -> None:
-        assert await tool.run({}, world, "c1") == Outcome((Text("a" * 200_000),))
+        assert await tool.run({}, world, "c1") == ToolOutcome((Text("a" * 200_000),))
 
     anyio.run(main)
 
@@ -119,18 +119,18 @@ def test_what_is_too_long_is_kept_in_a_file(world: World) -> None:
     assert second.text.startswith("line 0\nline 1\n") and second.text.endswith("\nline 19999\n")
     assert " of 20,000 lines (" in second.text
     assert f"All of it is in {world.spilled}/c1-1.txt; continue with Read" in second.text
-    assert 0.8 * 25_000 < estimate(second.text) <= 25_000
+    assert 0.8 * 25_000 < estimate_tokens(second.text) <= 25_000
     assert (world.spilled / "c1-1.txt").read_text() == text
 
 
 def test_the_settings_may_give_a_tool_less_room(world: World) -> None:
     world.room = Room(cap=500, share=100_000)
     (shown,) = outcome(Answered((Item("text", text="word " * 5_000),)), world, "c1").content
-    assert isinstance(shown, Text) and estimate(shown.text) <= 500
+    assert isinstance(shown, Text) and estimate_tokens(shown.text) <= 500
 
 
 def test_errors_and_structure_go_through(world: World) -> None:
     structured = msgspec.Raw(b'{"n":1}')
     failed = outcome(Answered((), structured, is_error=True), world, "c1")
-    assert failed == Outcome((Text('{"n":1}'),), error=True, detail='{"n":1}')
+    assert failed == ToolOutcome((Text('{"n":1}'),), error=True, detail='{"n":1}')
     assert outcome(Answered(), world, "c1").content == (Text("(empty result)"),)

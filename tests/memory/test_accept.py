@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.core.content import Call, Text, words
+from travois.core.content import Call, Text, extract_text
 from travois.core.facts import AnyFact, Assistant, Compacted, Entry, Result, User
 from travois.memory.accept import Ground, weigh, weigh_all
 from travois.memory.drafts import Draft, drafts
@@ -188,7 +188,7 @@ def test_what_is_kept_rests_on_words_that_stand_in_its_entry(
         for evidence in verdict.change.memory.evidence:
             fact = said[evidence.seq - 1]
             assert isinstance(fact, User | Assistant)
-            assert evidence.words in words(fact.content)
+            assert evidence.words in extract_text(fact.content)
 
 
 @given(st.text(alphabet='ab \n>`"<:x/', max_size=80))

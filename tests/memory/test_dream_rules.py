@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.memory.dates import dated
 from travois.memory.dreaming.rules import (
     Operation,
@@ -264,7 +264,7 @@ def test_memories_are_shown_in_topics_that_fit_with_what_was_said_of_them() -> N
     pinned = replace(memory("pin", "stays"), pinned=True)
     parts = list(topics((*many, DEPLOY, pinned), [PASSAGE], {}, tokens=4_000))
     assert [m for part in parts for m in part.memories] == [DEPLOY, *many]
-    assert len(parts) > 10 and all(estimate(told(part)) <= 4_000 for part in parts)
+    assert len(parts) > 10 and all(estimate_tokens(told(part)) <= 4_000 for part in parts)
     assert [part.passages for part in parts] == [{"p1": PASSAGE}, *({} for _ in parts[1:])]
     lines = told(parts[0]).splitlines()
     assert msgspec.json.decode(lines[0])["name"] == "project/deploy"

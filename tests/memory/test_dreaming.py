@@ -14,11 +14,18 @@ from msgspec.structs import replace
 
 from tests.engine import fakes
 from tests.memory.test_crash import dying
-from travois.compose.dreaming import Nights, morning, nights, recent, told, watch
-from travois.compose.open_session import Place
+from travois.compose.dreaming import (
+    ProjectDreams,
+    dream_when_due,
+    list_dream_folders,
+    list_recent_logs,
+    read_dream_status,
+    report_finished_dreams,
+)
+from travois.compose.open_session import Workspace
 from travois.core.content import Text
 from travois.core.facts import Changed, Ended, Finished, Noted, Opened, Result, Spawned, User
-from travois.core.spending import Limits, Purse
+from travois.core.spending import Budget, Limits
 from travois.engine.agent import Agent
 from travois.memory.dreaming import lock as night
 from travois.memory.dreaming.consolidate import Dreamt
@@ -59,13 +66,13 @@ def proposing(*wanted: object) -> Reply:
     return say(msgspec.json.encode(wanted).decode())
 
 
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> Workspace:
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
-    return Place(Home(tmp_path / "home").prepare(), Project("dir-1", str(folder)), str(folder))
+    return Workspace(Home(tmp_path / "home").prepare(), Project("dir-1", str(folder)), str(folder))
 
 
-def opened(tmp_path: Path, *some: Memory, **consent: Any) -> Nights:
+def opened(tmp_path: Path, *some: Memory, **consent: Any) -> ProjectDreams:
     here = place(tmp_path)
     chosen = {"project": "auto", "user": "auto", "team": "ask"} | consent
     memories = open_memories(here.home, here.project, consent=chosen, index=None, trusted=False)
@@ -75,10 +82,10 @@ def opened(tmp_path: Path, *some: Memory, **consent: Any) -> Nights:
             here.home, here.project, consent=everything, index=None, trusted=False
         )
         assert first.apply([Put(one) for one in some], why="first").refused == ()
-    return Nights(here, memories)
+    return ProjectDreams(here, memories)
 
 
-def spoke(where: Place, id: str, text: str) -> None:
+def spoke(where: Workspace, id: str, text: str) -> None:
     """A session in which the user said this, after all that is remembered."""
     first = Opened(id, where.cwd, where.project.key, "0.1")
     with Log.create(where.home.session(where.project.key, id), first) as log:
@@ -94,13 +101,13 @@ def parent(tmp_path: Path, *lines: Reply, **more: Any) -> Agent:
     return fakes.agent(tmp_path / "work", *lines, tools=tools, **more)
 
 
-def begun(some: Nights) -> Night:
-    mine = some.begin(night.look(some.folder))
+def begun(some: ProjectDreams) -> Night:
+    mine = some.claim(night.look(some.folder))
     assert mine is not None
     return mine
 
 
-def run(some: Nights, who: Agent | str) -> Dreamt:
+def run(some: ProjectDreams, who: Agent | str) -> Dreamt:
     async def main() -> Dreamt:
         return await some.run(who, begun(some))
 
@@ -135,7 +142,7 @@ def test_a_night_is_one_change_of_rules_and_of_what_a_model_proposed(tmp_path: P
         ("s2", "user"),
     ]
     (made,) = [one for one in some.memories.history() if one.why == "dream"]
-    assert (made.id, made.session) == (done.id, nights(some.logs)[0].name)
+    assert (made.id, made.session) == (done.id, list_dream_folders(some.logs)[0].name)
     some.memories.undo(done.id)
     assert bodies(some.memories) == {one.name: one.body for one in (VAULT, TWIN, OWNER)}
 
@@ -144,7 +151,7 @@ def test_the_log_of_a_night_tells_its_phases_and_its_host_what_it_cost(tmp_path:
     some = opened(tmp_path, VAULT)
     who = parent(tmp_path, proposing())
     run(some, who)
-    (folder,) = nights(some.logs)
+    (folder,) = list_dream_folders(some.logs)
     facts = [entry.fact for entry in entries(folder / NAME, [])]
     assert [(f.what, f.value) for f in facts if isinstance(f, Changed)] == [
         ("stage", "starting"),
@@ -154,7 +161,10 @@ def test_the_log_of_a_night_tells_its_phases_and_its_host_what_it_cost(tmp_path:
         ("phase", "consolidate"),
         ("phase", "prune"),
     ]
-    assert (told(folder).state, told(folder).phase) == ("completed", "prune")
+    assert (read_dream_status(folder).state, read_dream_status(folder).phase) == (
+        "completed",
+        "prune",
+    )
     spawned, finished = fakes.facts(who, Spawned, Finished)
     assert (spawned.id, spawned.kind) == (folder.name, "dream")
     assert (finished.id, finished.outcome, finished.usage.output) == (folder.name, "completed", 5)
@@ -166,7 +176,7 @@ def test_an_agent_that_dreams_looks_and_touches_nothing(tmp_path: Path) -> None:
         ("Bash", {"path": "touch here"}), ("Write", {"path": "b"}), ("Read", {"path": "c"})
     )
     run(some, parent(tmp_path, wanted, proposing()))
-    facts = [entry.fact for entry in entries(nights(some.logs)[0] / NAME, [])]
+    facts = [entry.fact for entry in entries(list_dream_folders(some.logs)[0] / NAME, [])]
     assert [fact.error for fact in facts if isinstance(fact, Result)] == [True, True, False]
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -189,7 +199,7 @@ def test_more_than_a_window_holds_is_looked_at_topic_by_topic(tmp_path: Path) ->
 
 def test_a_night_spends_what_its_session_may_and_then_rules_go_on(tmp_path: Path) -> None:
     some = opened(tmp_path, VAULT, TWIN)
-    done = run(some, parent(tmp_path, proposing(), purse=Purse(Limits(tokens=100))))
+    done = run(some, parent(tmp_path, proposing(), purse=Budget(Limits(tokens=100))))
     assert (done.state, done.steps) == ("completed", ("project/twin duplicates project/vault",))
     (why,) = done.refused
     assert why.startswith("the model did not finish: ") and "tokens" in why
@@ -259,7 +269,10 @@ def test_a_night_that_is_stopped_changes_nothing_and_gives_the_time_back(tmp_pat
     who = parent(tmp_path, call("Read", path="a"))
     fakes.with_parts(who, tools={**who.tools.by_name, "Read": fakes.small("Read", slow)})
     done = run(some, who)
-    assert (done.state, told(nights(some.logs)[0]).state) == ("killed", "killed")
+    assert (done.state, read_dream_status(list_dream_folders(some.logs)[0]).state) == (
+        "killed",
+        "killed",
+    )
     assert sorted(bodies(some.memories)) == ["twin", "vault"]
     after = night.look(some.folder)
     assert (after.stamp, after.last, after.running(DAY)) == (before.stamp, before.last, False)
@@ -271,10 +284,10 @@ def test_showing_a_night_changes_no_file(tmp_path: Path) -> None:
     files = {path: path.read_bytes() for path in (tmp_path / "home").rglob("*") if path.is_file()}
 
     async def main() -> None:
-        await some.dream("none", tmp_path / "shown", manner="show")
+        await some.run_in_folder("none", tmp_path / "shown", manner="show")
 
     anyio.run(main)
-    done = told(tmp_path / "shown").dreamt
+    done = read_dream_status(tmp_path / "shown").dreamt
     assert done.files == ("project/vault", "project/twin")
     assert "--- twin.md\n+++ /dev/null" in done.diff
     assert files == {
@@ -320,15 +333,15 @@ def test_the_next_session_tells_once_what_nights_have_changed(tmp_path: Path) ->
         "memories were consolidated in the background: project/twin duplicates project/vault "
         f"(travois memory undo {first.id})"
     )
-    assert morning(some, who) == (line,)
-    assert morning(some, who) == ()
+    assert report_finished_dreams(some, who) == (line,)
+    assert report_finished_dreams(some, who) == ()
     assert fakes.facts(who, Noted) == [Noted("morning", line)]
 
 
-def beside(some: Nights, who: Agent, then: Callable[[], Awaitable[None]]) -> None:
+def beside(some: ProjectDreams, who: Agent, then: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(watch, some, who)
+            group.start_soon(dream_when_due, some, who)
             with anyio.fail_after(300):
                 await then()
             group.cancel_scope.cancel()
@@ -342,7 +355,7 @@ def test_a_night_begins_at_a_start_or_after_a_turn_once_the_gates_are_open(tmp_p
 
     async def dreamt() -> None:
         await anyio.sleep(0.3)
-        assert nights(some.logs) == []
+        assert list_dream_folders(some.logs) == []
         for id in ("s2", "s3"):
             spoke(some.place, id, "hello")
         os.utime(some.folder / night.SCANNED, (0, 0))
@@ -352,7 +365,7 @@ def test_a_night_begins_at_a_start_or_after_a_turn_once_the_gates_are_open(tmp_p
 
     beside(some, who, dreamt)
     assert list(bodies(some.memories)) == ["vault"]
-    assert len(recent(some.place, 0.0)) == 2
+    assert len(list_recent_logs(some.place, 0.0)) == 2
 
 
 def test_leaving_ends_a_night_at_once(tmp_path: Path) -> None:
@@ -366,7 +379,7 @@ def test_leaving_ends_a_night_at_once(tmp_path: Path) -> None:
     who = parent(tmp_path, call("Read", path="a"))
     fakes.with_parts(who, tools={**who.tools.by_name, "Read": fakes.small("Read", slow)})
     beside(some, who, reading.wait)
-    assert told(nights(some.logs)[0]).state == "killed"
+    assert read_dream_status(list_dream_folders(some.logs)[0]).state == "killed"
     assert night.look(some.folder).last == 0
     assert sorted(bodies(some.memories)) == ["twin", "vault"]
 

@@ -14,8 +14,8 @@ from tests.corpus.test_memory import store
 from tests.engine.fakes import agent, begun, facts, play, with_parts
 from travois.core.content import Text
 from travois.core.facts import Noted, Result, Spawned, User
-from travois.core.spending import Limits, Purse
-from travois.engine.agent import Agent, Birth
+from travois.core.spending import Budget, Limits
+from travois.engine.agent import Agent, ParentLink
 from travois.memory.extraction import settled, told
 from travois.memory.memory import Consent, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
@@ -158,7 +158,7 @@ def test_words_are_looked_at_once(tmp_path: Path) -> None:
 
 def test_a_child_and_a_session_without_memory_gather_nothing(tmp_path: Path) -> None:
     one, held = remembering(tmp_path, say("ok"))
-    one.team.birth = Birth("a", "general")
+    one.team.birth = ParentLink("a", "general")
     ended(one)
     with_parts(one, birth=None, memories=None)
     ended(one)
@@ -170,7 +170,7 @@ def test_a_request_that_cannot_be_paid_is_not_made(tmp_path: Path) -> None:
     jobs: list[Callable[[], Awaitable[None]]] = []
     one.runtime.background = jobs.append
     play(one, PROMPT)
-    one.budget = Purse(Limits(tokens=1))
+    one.budget = Budget(Limits(tokens=1))
 
     async def main() -> None:
         await jobs[0]()

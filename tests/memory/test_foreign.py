@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.memory.test_memories import AUTO, PORT, UV, opened
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.memory.memory import Put
 from travois.memory.store import FolderMemories, share
 from travois.sessions.home import Home, Project
@@ -92,7 +92,7 @@ def test_a_name_that_is_taken_does_not_overwrite(memories: FolderMemories, tmp_p
 
 def test_what_is_not_there_is_told(memories: FolderMemories, tmp_path: Path) -> None:
     for source in ("claude", "codex", str(tmp_path / "nothing")):
-        with pytest.raises(Fault, match="There are no memories of"):
+        with pytest.raises(UserError, match="There are no memories of"):
             memories.import_from(source, environ={"HOME": str(tmp_path)})
     assert memories.all() == ()
 
@@ -131,5 +131,5 @@ def test_a_team_folder_that_leads_elsewhere_does_not_count(
     ours.symlink_to(private)
     assert opened(tmp_path).all() == ()
     assert "team" not in opened(tmp_path).folders()
-    with pytest.raises(Fault, match="cannot be shared: a symbolic link leads out"):
+    with pytest.raises(UserError, match="cannot be shared: a symbolic link leads out"):
         share(Home(tmp_path / "home"), project)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.memory.memory import Drop, Evidence, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
 from travois.sessions.home import Home, Project
@@ -67,19 +67,19 @@ def test_an_undone_change_leaves_everything_as_it_was(memories: FolderMemories) 
     memories.undo()
     assert memories.all() == ()
     assert not (memories.folders()["project"] / "MEMORY.md").exists()
-    with pytest.raises(Fault, match="There is nothing to undo"):
+    with pytest.raises(UserError, match="There is nothing to undo"):
         memories.undo()
 
 
 def test_a_change_that_was_undone_can_be_made_again(memories: FolderMemories) -> None:
     first = memories.apply([Put(UV)], why="one")
     back = memories.undo(first.id)
-    with pytest.raises(Fault, match=f"{first.id} was already undone"):
+    with pytest.raises(UserError, match=f"{first.id} was already undone"):
         memories.undo(first.id)
     memories.undo(back.id)
     assert memories.all() == (stamped(UV),)
     assert [one.undone for one in memories.history()] == [False, True, False]
-    with pytest.raises(Fault, match="There is no change nothing"):
+    with pytest.raises(UserError, match="There is no change nothing"):
         memories.undo("nothing")
 
 
@@ -87,7 +87,7 @@ def test_what_was_changed_since_is_not_undone(memories: FolderMemories) -> None:
     first = memories.apply([Put(UV), Put(PORT)], why="one")
     second = memories.apply([Put(replace(UV, body="Also in CI."))], why="two")
     kept = memories.all()
-    with pytest.raises(Fault) as refused:
+    with pytest.raises(UserError) as refused:
         memories.undo(first.id)
     assert str(refused.value) == (
         f"{first.id} cannot be undone: use-uv.md was changed since by {second.id} (two)\n"
@@ -108,7 +108,7 @@ def test_a_persons_edits_are_taken_into_the_history(memories: FolderMemories) ->
     (folder / "by-hand.md").write_text("# Mind the gap\n\nReally.\n")
     (folder / "MEMORY.md").write_text("Read this first.\n")
     assert {one.name for one in memories.all()} == {"use-uv", "by-hand"}
-    with pytest.raises(Fault, match="cannot be undone"):
+    with pytest.raises(UserError, match="cannot be undone"):
         memories.undo(first.id)
     later = memories.apply([Put(replace(UV, body="Overwritten."))], why="two")
     made = memories.history()
@@ -204,9 +204,9 @@ def test_what_a_hand_wrote_around_a_memory_survives_a_rewrite(memories: FolderMe
 
 def test_an_unknown_name_suggests_near_ones(memories: FolderMemories) -> None:
     memories.add(UV)
-    with pytest.raises(Fault, match="There is no memory 'use-vu'\n  Did you mean use-uv"):
+    with pytest.raises(UserError, match="There is no memory 'use-vu'\n  Did you mean use-uv"):
         memories.get("use-vu")
-    with pytest.raises(Fault, match="There is no memory 'use-uv'"):
+    with pytest.raises(UserError, match="There is no memory 'use-uv'"):
         memories.get("use-uv", "user")
 
 
@@ -223,9 +223,9 @@ def test_a_proposal_waits_for_a_persons_word(memories: FolderMemories, tmp_path:
     memories.reject(ids[1])
     assert [one.id for one in memories.inbox()] == [ids[2]]
     assert memories.propose([Put(PORT)], why="once more") == ()
-    with pytest.raises(Fault, match="The memory was not changed: x: no memory has that name"):
+    with pytest.raises(UserError, match="The memory was not changed: x: no memory has that name"):
         memories.accept(ids[2])
-    with pytest.raises(Fault, match="No proposal matches 'zzz'"):
+    with pytest.raises(UserError, match="No proposal matches 'zzz'"):
         memories.accept("zzz")
 
 
@@ -306,7 +306,7 @@ def test_two_projects_never_mix(tmp_path: Path) -> None:
     one.add(replace(PORT, scope="user"))
     assert [memory.name for memory in two.all()] == ["port"]
     assert [made.files[0].file for made in two.history()] == ["port.md"]
-    with pytest.raises(Fault, match="There is no change"):
+    with pytest.raises(UserError, match="There is no change"):
         two.undo(one.history()[1].id)
 
 

@@ -13,13 +13,13 @@ import pytest
 
 from tests.corpus.test_memory import store
 from tests.engine.fakes import PRICE, agent, begun, check, facts, play, with_parts
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Assistant, Finished, Spawned, User
-from travois.core.models import Model as Card
-from travois.core.models import cost
-from travois.core.tokens import estimate
-from travois.core.view import Item
-from travois.engine.agent import Agent, Small
+from travois.core.models import ModelCard as Card
+from travois.core.models import compute_cost
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
+from travois.engine.agent import Agent, SmallModel
 from travois.memory.memory import Anchor, Memory, Put
 from travois.memory.recall_text import MOST, RECALLED, mark, render, useful
 from travois.memory.store import FolderMemories
@@ -40,7 +40,7 @@ def remembering(folder: Path, *memories: Memory, **more: Any) -> tuple[Agent, Fo
 
 def notes(one: Agent) -> list[str]:
     said = (fact for fact in facts(one, User) if fact.origin == "note")
-    return [words(fact.content) for fact in said]
+    return [extract_text(fact.content) for fact in said]
 
 
 def recalled(one: Agent) -> list[str]:
@@ -53,7 +53,7 @@ def test_what_fits_a_prompt_stands_before_it_and_is_said_once(tmp_path: Path) ->
     play(one, "and who makes deploys?")
     (note,) = recalled(one)
     assert "\nDeploys happen on Tuesdays.\n</memory>" in note
-    said = [words(fact.content) for fact in facts(one, User)]
+    said = [extract_text(fact.content) for fact in facts(one, User)]
     assert said[said.index(note) + 1] == "when are deploys?"
 
 
@@ -106,7 +106,7 @@ def test_the_index_is_told_at_the_start_and_then_what_changed_in_it(tmp_path: Pa
 
 def test_after_a_compaction_the_index_is_there_again(tmp_path: Path) -> None:
     one, _ = remembering(tmp_path, DEPLOY)
-    assert "Deploys happen on Tuesdays." in words(again(one))
+    assert "Deploys happen on Tuesdays." in extract_text(again(one))
 
 
 def test_what_is_recalled_is_bounded(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_what_is_recalled_is_bounded(tmp_path: Path) -> None:
         Memory(f"deploy-{n}", f"Deploys {n}.", "project", f"Deploys of kind {n}. " * 300)
         for n in range(9)
     ]
-    assert estimate(render(many, {})) <= MOST + 50
+    assert estimate_tokens(render(many, {})) <= MOST + 50
     assert render(many, {}).endswith("</memory>\n</memories>")
 
 
@@ -146,7 +146,7 @@ def test_a_memory_of_a_file_that_changed_says_so(tmp_path: Path) -> None:
 def test_how_to_use_a_tool_in_use_is_left_out_and_a_warning_is_not() -> None:
     usage = Memory("bash-usage", "Bash usage: flags of Bash", "reference", "Bash has flags.")
     warning = Memory("bash-trap", "Bash usage trap", "reference", "Bash usage: it hangs on a tty.")
-    used = Item(1, Assistant(call("Bash", command="ls").content, "calls"))
+    used = ViewItem(1, Assistant(call("Bash", command="ls").content, "calls"))
     assert useful([usage, warning], [used]) == (warning,)
     assert useful([usage, warning], []) == (usage, warning)
 
@@ -167,7 +167,7 @@ MANY = [Memory(f"deploy-{n}", f"Deploys rule {n}.", "project", f"Deploys: {n}.")
 def chosen(folder: Path, reply: Any) -> tuple[Agent, Scripted, list[str]]:
     one, _ = remembering(folder, *MANY)
     model = Scripted(reply)
-    with_parts(one, small=lambda: Small(Card("lab", "tiny", "anthropic", price=PRICE), model))
+    with_parts(one, small=lambda: SmallModel(Card("lab", "tiny", "anthropic", price=PRICE), model))
     play(one, "all about deploys")
     check(one)
     return one, model, recalled(one)
@@ -179,7 +179,7 @@ def test_a_small_model_chooses_and_its_cost_is_on_record(tmp_path: Path) -> None
     assert shown == [_line(model, 2), _line(model, 1)]
     (spawned,), (finished,) = facts(one, Spawned), facts(one, Finished)
     assert (spawned.what, finished.outcome) == ("recall", "done")
-    assert finished.dollars == pytest.approx(cost(finished.usage, PRICE))
+    assert finished.dollars == pytest.approx(compute_cost(finished.usage, PRICE))
 
 
 def _line(model: Scripted, number: int) -> str:
@@ -209,7 +209,7 @@ def test_a_model_that_takes_too_long_is_not_waited_for(
             return _never()
 
     one, _ = remembering(tmp_path, *MANY)
-    with_parts(one, small=lambda: Small(Card("lab", "tiny", "anthropic"), Slow(say(""))))
+    with_parts(one, small=lambda: SmallModel(Card("lab", "tiny", "anthropic"), Slow(say(""))))
     play(one, "all about deploys")
     assert recalled(one)[0].count("<memory name=") == 5
     assert [fact.outcome for fact in facts(one, Finished)] == ["stopped"]

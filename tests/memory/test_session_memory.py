@@ -11,7 +11,7 @@ import anyio.to_thread
 import pytest
 
 from tests.search.hashed import Hashed
-from travois.compose.memory import LazyMemories, open_here
+from travois.compose.memory import LazyMemories, open_memories_here
 from travois.memory.memory import Memory, Put
 from travois.search import embedder as minilm
 from travois.sessions.home import Home, identify
@@ -58,5 +58,5 @@ def test_what_an_update_left_is_caught_up_with_once(known: LazyMemories) -> None
 
 def test_people_search_with_the_same_index(known: LazyMemories) -> None:
     searched(known, ("topic 7",))
-    seen = open_here(known._home, known._project, known._loaded)
+    seen = open_memories_here(known._home, known._project, known._loaded)
     assert (seen.stats().waiting, seen.search("topic 7", limit=1)[0].name) == (0, "m-7")

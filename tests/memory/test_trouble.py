@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.memory.test_memories import PORT, UV, opened, stamped
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.memory.memory import Drop, Memory, Put
 from travois.memory.store import FolderMemories
 
@@ -110,12 +110,12 @@ def test_links_are_never_followed(memories: FolderMemories, folder: Path, tmp_pa
     }
     done = memories.apply([Put(PORT), Put(replace(UV, body="More."))], why="w")
     assert done.refused == ("port: it is a symbolic link, and links are not followed",)
-    with pytest.raises(Fault, match="it is a symbolic link"):
+    with pytest.raises(UserError, match="it is a symbolic link"):
         memories.add(replace(PORT, name="mine", pinned=True))
-    with pytest.raises(Fault, match="it is a symbolic link"):
+    with pytest.raises(UserError, match="it is a symbolic link"):
         memories.propose([Put(PORT)], why="w")
     many = [Put(Memory(f"m{n}", "x" * 100, "project")) for n in range(250)]
-    with pytest.raises(Fault, match="it is a symbolic link"):
+    with pytest.raises(UserError, match="it is a symbolic link"):
         memories.apply(many, why="an index of several pages")
     assert [one.name for one in memories.all()] == ["use-uv"]
     assert [path.name for path in outside.iterdir()] == ["more.md"]
@@ -143,7 +143,7 @@ def test_what_lies_where_the_index_belongs_is_kept_beside_it(
 def test_a_folder_that_cannot_be_is_told(memories: FolderMemories, tmp_path: Path) -> None:
     (tmp_path / "home").write_text("a file")
     assert (memories.all(), memories.search("x", limit=3), memories.index()) == ((), (), "")
-    with pytest.raises(Fault, match="Memory cannot be written"):
+    with pytest.raises(UserError, match="Memory cannot be written"):
         memories.apply([Put(UV)], why="w")
 
 
@@ -165,7 +165,7 @@ def test_a_folder_that_cannot_be_written_to_is_told_and_read(humble: Path) -> No
     folder = memories.folders()["project"]
     folder.chmod(0o500)
     assert whats(memories) == {folder.name: "the folder is not writable"}
-    with pytest.raises(Fault, match="Memory cannot be written"):
+    with pytest.raises(UserError, match="Memory cannot be written"):
         memories.apply([Put(PORT), Put(replace(PORT, name="mine", scope="user"))], why="w")
     assert opened(humble).all() == (stamped(UV),)
     memories.add(replace(PORT, scope="user"))
@@ -182,7 +182,7 @@ def test_memories_are_read_where_nothing_may_be_written(humble: Path) -> None:
     assert memories.all() == (stamped(UV),)
     assert [one.name for one in memories.search("pip packages", limit=3)] == ["use-uv"]
     memories.used(["use-uv"])
-    with pytest.raises(Fault, match="Memory cannot be written"):
+    with pytest.raises(UserError, match="Memory cannot be written"):
         memories.forget("use-uv")
     for place in places:
         place.chmod(0o700)
@@ -212,7 +212,7 @@ def test_a_disk_that_is_full_at_any_step_loses_nothing(tiny: Path) -> None:
             try:
                 memories.apply(wanted, why="w")
                 kept.append(name)
-            except Fault as fault:
+            except UserError as fault:
                 full = fault.why
         assert full == "the disk is full"
         ballast.unlink()
@@ -253,6 +253,6 @@ def test_a_lost_version_is_not_undone(
     name = memories.history()[0].files[0].before
     blob = tmp_path / "home/memory/.history/blobs" / name[:2] / name[2:]
     blob.write_bytes(b"damaged")
-    with pytest.raises(Fault, match="The earlier version is lost"):
+    with pytest.raises(UserError, match="The earlier version is lost"):
         memories.undo(done.id)
     assert memories.get("use-uv").body == "Otherwise."

@@ -12,7 +12,7 @@ import pytest
 from tests.engine.fakes import agent, begun, facts, play
 from travois.cli.main import report
 from travois.compose.options import Options
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Result
 from travois.engine.agent import Agent
 from travois.files.disk import DiskFiles
@@ -49,7 +49,7 @@ def test_searches_show_nothing_that_a_rule_denies_or_asks_about(tmp_path: Path) 
     play(ours)
     results = facts(ours, Result)
     assert [result.error for result in results] == [False, False, True, True, True]
-    told = "\n".join(words(result.content) for result in results[:4])
+    told = "\n".join(extract_text(result.content) for result in results[:4])
     assert "a.txt" in told
     assert ".env" not in told
     assert "key" not in told
@@ -66,7 +66,7 @@ def test_a_missing_file_behind_a_link_is_looked_for_where_the_link_led(tmp_path:
     (tmp_path / "link").symlink_to("real")
     ours = ruled(tmp_path, call("Read", file_path="link/note.txt"), say("done"))
     play(ours)
-    assert "Did you mean link/notes.txt?" in words(facts(ours, Result)[0].content)
+    assert "Did you mean link/notes.txt?" in extract_text(facts(ours, Result)[0].content)
 
 
 def test_what_a_call_did_not_speak_of_is_opened_without_links(tmp_path: Path) -> None:

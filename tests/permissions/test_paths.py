@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.compose.explain import Case, Rules, tried
+from travois.compose.explain import PermissionCase, RuleTexts, decide_case
 from travois.permissions.paths import reaches
 
 
@@ -71,9 +71,9 @@ def ground(tmp_path: Path) -> Path:
 def test_commands_that_read_many_files_ask_if_one_of_them_is_another_matter(
     command: str, effect: str, ground: Path
 ) -> None:
-    case = Case(
+    case = PermissionCase(
         input=json.dumps({"command": command}).encode(),  # type: ignore[arg-type]
-        rules=Rules(deny=("Read(./secrets/**)",)),
+        rules=RuleTexts(deny=("Read(./secrets/**)",)),
         workspace=str(ground),
     )
-    assert tried(case, own="").effect == effect
+    assert decide_case(case, own="").effect == effect

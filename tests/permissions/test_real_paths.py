@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from travois.compose.explain import Case, Rules, tried
+from travois.compose.explain import PermissionCase, RuleTexts, decide_case
 from travois.permissions.paths import allows, inside, mentions
 
 PARTS = ("a", "b", "..", ".", "", "link", "out", "up", "self", "A", "b.", " a")
@@ -34,8 +34,8 @@ def disk(tmp_path: Path) -> Path:
 def effect(disk: Path, tool: str, path: str) -> str:
     given = {"file_path": path} | ({"content": "x"} if tool == "Write" else {})
     raw = msgspec.Raw(json.dumps(given).encode())
-    case = Case("", tool, raw, "accept-edits", Rules(), workspace=str(disk))
-    return tried(case, own=str(disk.parent / "own")).effect
+    case = PermissionCase("", tool, raw, "accept-edits", RuleTexts(), workspace=str(disk))
+    return decide_case(case, own=str(disk.parent / "own")).effect
 
 
 @pytest.mark.parametrize("tool", ["Read", "Write"])

@@ -13,7 +13,7 @@ import pytest
 
 from travois.permissions.access import Access
 from travois.permissions.resolve_paths import By, Located, locate, understood
-from travois.ports.tool import Here, Refusal
+from travois.ports.tool import CallLocation, ToolError
 
 BY: tuple[By, ...] = ("tool", "command")
 TRAPS = (
@@ -27,7 +27,7 @@ TRAPS = (
 
 
 def looks(folder: Path) -> bool:
-    (plan,) = understood((Access("exec", "git status"),), Here(str(folder), str(folder)))
+    (plan,) = understood((Access("exec", "git status"),), CallLocation(str(folder), str(folder)))
     return plan.looks
 
 
@@ -69,13 +69,13 @@ def machine() -> Iterator[Path]:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Here:
+def here(tmp_path: Path) -> CallLocation:
     for name in ("work", "private"):
         (tmp_path / name).mkdir()
-    return Here(str(tmp_path / "work"), str(tmp_path / "work"), str(tmp_path / "private"))
+    return CallLocation(str(tmp_path / "work"), str(tmp_path / "work"), str(tmp_path / "private"))
 
 
-def test_a_new_path_of_tmp_is_private_to_the_session(here: Here) -> None:
+def test_a_new_path_of_tmp_is_private_to_the_session(here: CallLocation) -> None:
     for by in BY:
         for name in ("/tmp/made/here", "/var/tmp/made/here"):
             assert locate(name, here, by=by) == Located(f"{here.temp}/made/here", "private")
@@ -83,7 +83,7 @@ def test_a_new_path_of_tmp_is_private_to_the_session(here: Here) -> None:
 
 
 def test_a_file_tool_sees_the_machines_file_until_the_session_has_one(
-    here: Here, machine: Path
+    here: CallLocation, machine: Path
 ) -> None:
     path = str(machine / "a")
     private = f"{here.temp}/{machine.name}/a"
@@ -94,8 +94,10 @@ def test_a_file_tool_sees_the_machines_file_until_the_session_has_one(
     assert locate(path, here, by="tool") == Located(private, "private")
 
 
-def test_workspace_and_folders_apart_are_what_they_are_below_tmp(here: Here, machine: Path) -> None:
-    apart = Here(here.root, here.cwd, here.temp, (str(machine / "x"),))
+def test_workspace_and_folders_apart_are_what_they_are_below_tmp(
+    here: CallLocation, machine: Path
+) -> None:
+    apart = CallLocation(here.root, here.cwd, here.temp, (str(machine / "x"),))
     for by in BY:
         assert locate(f"{here.root}/a", apart, by=by) == Located(f"{here.root}/a")
         assert locate(str(machine / "x/new"), apart, by=by) == Located(str(machine / "x/new"))
@@ -104,7 +106,9 @@ def test_workspace_and_folders_apart_are_what_they_are_below_tmp(here: Here, mac
     assert locate(str(machine), apart, by="tool") == Located(str(machine), "machine")
 
 
-def test_a_link_leads_to_the_tmp_that_a_command_would_find_there(here: Here, machine: Path) -> None:
+def test_a_link_leads_to_the_tmp_that_a_command_would_find_there(
+    here: CallLocation, machine: Path
+) -> None:
     os.symlink("/tmp/made", f"{here.root}/link")
     os.symlink("/tmp/made", f"{here.temp}/inner")
     os.symlink(str(machine / "a"), f"{here.root}/theirs")
@@ -115,13 +119,15 @@ def test_a_link_leads_to_the_tmp_that_a_command_would_find_there(here: Here, mac
     assert locate(f"{here.root}/theirs", here, by="tool") == Located(str(machine / "a"), "machine")
 
 
-def test_links_that_go_round_in_a_circle_are_refused(here: Here) -> None:
+def test_links_that_go_round_in_a_circle_are_refused(here: CallLocation) -> None:
     os.symlink("/tmp/two/x", f"{here.temp}/one")
     os.symlink("/tmp/one/x", f"{here.temp}/two")
-    with pytest.raises(Refusal):
+    with pytest.raises(ToolError):
         locate("/tmp/one", here, by="command")
 
 
 def test_without_a_private_folder_tmp_is_the_machines(machine: Path) -> None:
     for by in BY:
-        assert locate(str(machine / "b"), Here("/w", "/w"), by=by) == Located(str(machine / "b"))
+        assert locate(str(machine / "b"), CallLocation("/w", "/w"), by=by) == Located(
+            str(machine / "b")
+        )

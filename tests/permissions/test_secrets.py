@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from travois.core.content import Call, Media, Text
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -19,7 +19,7 @@ from travois.core.facts import (
 )
 from travois.permissions.secrets import Found, Secrets, find, named, secrets
 
-SECRET = listed("""
+SECRET = split_names("""
 ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_CUSTOM_HEADERS OPENAI_API_KEY OPENAI_KEY
 GEMINI_API_KEY GOOGLE_API_KEY OPENROUTER_API_KEY MISTRAL_API_KEY GROQ_API_KEY HF_TOKEN
 HUGGINGFACEHUB_API_TOKEN GITHUB_TOKEN GH_TOKEN GITHUB_PAT GITLAB_TOKEN CI_JOB_TOKEN
@@ -36,7 +36,7 @@ RAILS_MASTER_KEY DB_PASS SMTP_PASS OTEL_EXPORTER_OTLP_HEADERS TF_TOKEN_app_terra
 TF_VAR_db_password OP_SERVICE_ACCOUNT_TOKEN BW_SESSION KAGGLE_KEY client_secret TOKEN PASSWORD
 x-api-key authorization
 """)
-INNOCENT = listed("""
+INNOCENT = split_names("""
 PATH HOME USER SHELL LANG LC_ALL TERM COLORTERM EDITOR VISUAL PAGER TMPDIR HOSTNAME LOGNAME
 XDG_RUNTIME_DIR XDG_SESSION_ID XDG_SESSION_TYPE XDG_CONFIG_HOME DBUS_SESSION_BUS_ADDRESS
 SESSION_MANAGER DISPLAY WAYLAND_DISPLAY SSH_AUTH_SOCK SSH_CONNECTION SSH_TTY GPG_TTY AWS_REGION

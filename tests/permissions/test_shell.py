@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.permissions.fuzz import Lines
-from travois.core.display_text import deceptive
+from travois.core.display_text import find_deception
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, Mode, judge
 from travois.permissions.rules import Use
@@ -141,8 +141,8 @@ def test_a_character_that_cannot_be_seen_is_asked_about(char: str) -> None:
 
 
 def test_blanks_that_push_the_rest_out_of_sight_are_asked_about() -> None:
-    assert deceptive("ls" + " " * 200 + "a") and deceptive("ls" + "\n" * 50 + "pwd")
-    assert deceptive("ls\n\npwd") == ""
+    assert find_deception("ls" + " " * 200 + "a") and find_deception("ls" + "\n" * 50 + "pwd")
+    assert find_deception("ls\n\npwd") == ""
 
 
 @pytest.mark.parametrize(

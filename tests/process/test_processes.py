@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.processes import COUNT, TIMEOUTS, children, run_past_timeout, running
-from travois.ports.world import Captured, Command, Completed
+from travois.ports.world import CapturedOutput, Command, ProcessResult
 from travois.process import reap as reaper
 from travois.process import spawn as spawning
 from travois.process.environment import clean
@@ -129,8 +129,8 @@ def descriptors() -> int:
 def test_a_program_runs_to_its_end_with_both_outputs_in_order():
     async def scene(processes: LocalProcesses) -> None:
         done = await processes.run(sh("echo one; echo two >&2; exit 3"), timeout=SECONDS)
-        none = Captured(b"", b"", 0)
-        assert done == Completed(3, Captured(b"one\ntwo\n", b"", 8), none)
+        none = CapturedOutput(b"", b"", 0)
+        assert done == ProcessResult(3, CapturedOutput(b"one\ntwo\n", b"", 8), none)
 
     play(scene)
 
@@ -138,7 +138,7 @@ def test_a_program_runs_to_its_end_with_both_outputs_in_order():
 def test_errors_can_come_apart():
     async def scene(processes: LocalProcesses) -> None:
         done = await processes.run(sh("echo one; echo two >&2", stderr="apart"), timeout=SECONDS)
-        assert (done.output.joined(), done.errors.joined()) == (b"one\n", b"two\n")
+        assert (done.output.head_and_tail(), done.errors.head_and_tail()) == (b"one\n", b"two\n")
 
     play(scene)
 
@@ -365,7 +365,7 @@ def test_a_capture_keeps_the_head_and_the_tail_of_any_stream(chunks: list[bytes]
     rest = whole[keep:]
     head, tail = whole[:keep], rest[max(0, len(rest) - keep) :]
     missing = whole.count(b"\n") - head.count(b"\n") - tail.count(b"\n")
-    assert capture.taken() == Captured(head, tail, len(whole), missing_lines=missing)
+    assert capture.taken() == CapturedOutput(head, tail, len(whole), missing_lines=missing)
 
 
 @given(st.text(max_size=30), st.lists(st.integers(0, 100), max_size=8))
@@ -375,7 +375,7 @@ def test_fresh_output_never_ends_within_a_character(text: str, cuts: list[int]):
     capture, start, said = Capture(1000), 0, ""
     for end in ends:
         capture.add(memoryview(data[start:end]))
-        said += capture.fresh(ended=end == len(data)).joined().decode()
+        said += capture.fresh(ended=end == len(data)).head_and_tail().decode()
         start = end
     assert said == text
 
@@ -481,7 +481,7 @@ def test_a_timeout_keeps_what_was_said_and_lets_programs_say_goodbye():
         done = await run_past_timeout(
             lambda seconds: processes.run(sh(text), timeout=seconds), said=b"hello\n"
         )
-        assert done.output.joined() == b"hello\nbye\n"
+        assert done.output.head_and_tail() == b"hello\nbye\n"
         assert (done.timed_out, done.left_running) == (True, ())
 
     play(scene)
@@ -557,9 +557,9 @@ def test_without_a_proc_the_process_group_ends(monkeypatch: pytest.MonkeyPatch, 
 def test_a_job_tells_each_piece_of_its_output_once():
     async def scene(processes: LocalProcesses) -> None:
         job = await processes.start(sh("echo one; read x < /dev/zero & wait"), id="job")
-        said: list[Captured] = []
-        await until(lambda: said.append(job.fresh()) or said[-1].total)
-        assert (said[-1].head, job.fresh().total, job.status) == (b"one\n", 0, None)
+        said: list[CapturedOutput] = []
+        await until(lambda: said.append(job.take_output()) or said[-1].total)
+        assert (said[-1].head, job.take_output().total, job.status) == (b"one\n", 0, None)
         assert processes.jobs() == {"job": job}
         await job.kill()
         assert job.status is not None
@@ -570,7 +570,7 @@ def test_a_job_tells_each_piece_of_its_output_once():
 def test_a_job_ends_by_itself_with_its_status():
     async def scene(processes: LocalProcesses) -> None:
         job = await processes.start(sh("echo done; exit 6"), id="job")
-        assert (await job.wait(), job.status, job.fresh().head) == (6, 6, b"done\n")
+        assert (await job.wait(), job.status, job.take_output().head) == (6, 6, b"done\n")
         await job.kill()
         assert job.status == 6
 
@@ -584,9 +584,9 @@ def test_a_job_that_floods_stays_small_and_says_what_was_missed():
         before = resident()
         await anyio.sleep(0.5)
         assert resident() - before < 4_000_000
-        output = job.fresh()
+        output = job.take_output()
         assert (output.head, len(output.tail)) == (b"y\n" * 500, 1000)
-        assert output.missing == output.total - 2000 > 0
+        assert output.missing_bytes == output.total - 2000 > 0
 
     play(scene)
 

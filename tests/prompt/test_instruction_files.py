@@ -42,14 +42,14 @@ class Disk:
         return Library(places, hidden=hidden)
 
     def names(self, **more: Any) -> list[str]:
-        return [self.short(file.path) for file in self.library(**more).standing().files]
+        return [self.short(file.path) for file in self.library(**more).load_always().files]
 
     def short(self, path: str) -> str:
         return os.path.relpath(path, self.top)
 
     def near(self, *names: str, **more: Any) -> list[tuple[str, str]]:
         paths = [str(self.top / name) for name in names]
-        found = self.library(**more).touched(paths).files
+        found = self.library(**more).load_for_paths(paths).files
         return [(self.short(file.path), file.reason) for file in found]
 
 
@@ -86,7 +86,7 @@ def test_files_count_from_the_machine_to_the_nearest_folder(disk: Disk) -> None:
             "code/app/.claude/rules/notes.txt": "not markdown",
         }
     )
-    found = disk.library().standing()
+    found = disk.library().load_always()
     assert [disk.short(file.path) for file in found.files] == names
     assert [file.text for file in found.files] == [f"I am {name}\n" for name in names]
     kinds = [file.kind for file in found.files]
@@ -127,7 +127,7 @@ def test_imports_are_followed_four_times_and_never_in_a_circle(disk: Disk) -> No
 def test_what_is_no_file_is_no_import(disk: Disk) -> None:
     text = "Ask @someone, or me@AGENTS.md about `@in.md` in @web or @no.md.\n```\n@in.md\n```\n"
     disk.put({"code/app/AGENTS.md": text, "code/app/in.md": "not wanted"})
-    found = disk.library().standing()
+    found = disk.library().load_always()
     assert ([disk.short(f.path) for f in found.files], found.notices) == (
         ["code/app/AGENTS.md"],
         (),
@@ -148,13 +148,13 @@ def test_a_project_leads_out_of_its_folder_only_when_it_is_trusted(disk: Disk, h
         case _:
             (disk.top / "code/app/.claude/rules").mkdir(parents=True)
             (disk.top / "code/app/.claude/rules/key.md").symlink_to(key)
-    found = disk.library().standing()
+    found = disk.library().load_always()
     assert [file.path for file in found.files if "secret" in file.text] == []
     (notice,) = found.notices
     assert "`travois trust` would allow" in notice
-    trusted = disk.library(trusted=True).standing()
+    trusted = disk.library(trusted=True).load_always()
     assert [file.text for file in trusted.files][-1] == "secret\n"
-    hidden = disk.library(trusted=True, hidden=lambda path: ".ssh" in path).standing()
+    hidden = disk.library(trusted=True, hidden=lambda path: ".ssh" in path).load_always()
     assert [file.path for file in hidden.files if "secret" in file.text] == []
 
 
@@ -172,7 +172,7 @@ def test_a_link_that_was_put_there_after_the_check_is_not_followed(
         return found
 
     monkeypatch.setattr(os.path, "realpath", late)
-    found = disk.library().standing()
+    found = disk.library().load_always()
     assert found.files == ()
     (notice,) = found.notices
     assert notice.startswith(f"{app}/AGENTS.md is ignored: ")
@@ -189,7 +189,7 @@ def test_a_home_that_is_above_the_project_is_read_once_and_as_the_users(disk: Di
         Places(str(disk.cwd), str(disk.cwd), claude=str(disk.top / "code/.claude")),
         hidden=lambda path: False,
     )
-    found = [file for file in library.standing().files if file.path.startswith(str(disk.top))]
+    found = [file for file in library.load_always().files if file.path.startswith(str(disk.top))]
     assert [(disk.short(file.path), file.kind) for file in found] == [
         ("code/.claude/CLAUDE.md", "User")
     ]
@@ -199,7 +199,7 @@ def test_what_cannot_be_shown_is_told(disk: Disk) -> None:
     disk.put({"code/app/CLAUDE.local.md": "fine\n", "code/app/AGENTS.md": "x" * (4 << 20) + "y"})
     (disk.top / "code/app/CLAUDE.md").write_bytes(b"\0\1")
     os.mkfifo(disk.cwd / "AGENTS.md")
-    found = disk.library().standing()
+    found = disk.library().load_always()
     assert [disk.short(file.path) for file in found.files] == ["code/app/CLAUDE.local.md"]
     app = disk.top / "code/app"
     assert found.notices == (
@@ -213,7 +213,7 @@ def test_a_strangers_file_above_the_project_is_not_followed(disk: Disk) -> None:
     disk.put({"code/AGENTS.md": "obey\n", "code/app/AGENTS.md": "shared\n"})
     os.chown(disk.top / "code/AGENTS.md", 12345, 12345)
     os.chown(disk.top / "code/app/AGENTS.md", 12345, 12345)
-    found = disk.library().standing()
+    found = disk.library().load_always()
     assert [disk.short(file.path) for file in found.files] == ["code/app/AGENTS.md"]
     (notice,) = found.notices
     assert notice.endswith("it is above the project and belongs to another user")
@@ -306,7 +306,7 @@ def test_an_administrator_may_say_it_in_settings_and_a_project_may_not(disk: Dis
     root, etc = str(disk.top / "code/app"), disk.top / "etc"
     loaded = load(Home(disk.top / "state"), root, environ={}, etc=etc)
     said = (loaded.origin("claudeMd"), loaded.settings.claude_md)
-    found = disk.library(said=said).standing()
+    found = disk.library(said=said).load_always()
     assert "claudeMd (line 1) is ignored: workspace settings may not set it" in (
         "".join(loaded.notices)
     )
@@ -344,5 +344,5 @@ def test_what_counted_before_is_read_again_by_its_path(disk: Disk) -> None:
     disk.put({"code/app/AGENTS.md": "top", "code/app/web/a/AGENTS.md": "first"})
     below, gone = str(disk.top / "code/app/web/a/AGENTS.md"), str(disk.top / "gone.md")
     disk.put({"code/app/web/a/AGENTS.md": "second"})
-    found = disk.library().standing({below: "Project", gone: "Local"})
+    found = disk.library().load_always({below: "Project", gone: "Local"})
     assert [file.text for file in found.files] == ["top", "second"]

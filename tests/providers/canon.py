@@ -14,7 +14,7 @@ from travois.core.facts import (
     Result,
     User,
 )
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.providers.encoder import Encoder
 from travois.providers.request import Request
 
@@ -161,7 +161,7 @@ STORIES = {
 }
 
 
-def tell(model: Model, facts: tuple[AnyFact, ...], *, system: str = "Be brief.") -> Request:
+def tell(model: ModelCard, facts: tuple[AnyFact, ...], *, system: str = "Be brief.") -> Request:
     """The request for these facts."""
     story = Story().append(Epoch(model, system, TOOLS), *facts)
-    return Encoder(fetch).request(story.view)
+    return Encoder(fetch).build_request(story.view)

@@ -6,7 +6,7 @@ import json
 import re
 
 from tests.providers.stories import Story, fetch
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.providers.encoder import Encoder
 from travois.providers.request import Request
 from travois_lab.validate import anthropic_faults
@@ -18,7 +18,7 @@ DIALECTS: dict[str, Dialect] = {"mistral": "mistral", "deepseek": "deepseek"}
 MARKER = re.compile(rb',"cache_control":\{"type":"ephemeral"(,"ttl":"1h")?\}')
 
 
-def faults(model: Model, request: Request) -> list[str]:
+def faults(model: ModelCard, request: Request) -> list[str]:
     """What the provider would refuse."""
     if model.protocol == "anthropic":
         return anthropic_faults(request.body)
@@ -46,9 +46,9 @@ class Witness:
     def request(self, story: Story) -> Request:
         """The request for this story now, after everything that must hold of it was seen to."""
         view = story.view
-        request = self.encoder.request(view)
+        request = self.encoder.build_request(view)
         assert view.epoch is not None
-        assert request == Encoder(fetch).request(view), "warm and cold differ"
+        assert request == Encoder(fetch).build_request(view), "warm and cold differ"
         assert faults(view.epoch.model, request) == []
         self._prefix(story, request)
         self.last, self.sent = (view.moves, request), self.sent + 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, TextOrMedia, extract_calls
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -18,13 +18,13 @@ from travois.core.facts import (
     Result,
     Rewound,
     Sent,
-    Stop,
+    StopReason,
     ToolSpec,
     User,
 )
-from travois.core.legality import illegal, unsendable
-from travois.core.models import Model
-from travois.core.view import View, open_calls, project
+from travois.core.legality import find_send_blocker, find_violation
+from travois.core.models import ModelCard
+from travois.core.view import View, open_calls, project_view
 from travois.providers.request import Request
 
 BLOBS = {"png": b"\x89PNG\r\n\x1a\n", "pdf": b"%PDF-1.7", "empty": b""}
@@ -33,11 +33,11 @@ TOOLS = (
     ToolSpec("Bash", "Run a command.", '{"type":"object"}'),
 )
 MODELS = (
-    Model("anthropic", "claude-opus-5-5", "anthropic", output=8000),
-    Model("anthropic", "claude-haiku-4-5", "anthropic", cache_ttl="1h", betas=("b-1", "b-2")),
-    Model("ollama", "m", "anthropic", quirks=("no-cache-markers",), images=False),
-    Model("openai", "gpt", "chat", params='"reasoning_effort":"low"'),
-    Model(
+    ModelCard("anthropic", "claude-opus-5-5", "anthropic", output=8000),
+    ModelCard("anthropic", "claude-haiku-4-5", "anthropic", cache_ttl="1h", betas=("b-1", "b-2")),
+    ModelCard("ollama", "m", "anthropic", quirks=("no-cache-markers",), images=False),
+    ModelCard("openai", "gpt", "chat", params='"reasoning_effort":"low"'),
+    ModelCard(
         "mistral",
         "large",
         "chat",
@@ -49,10 +49,10 @@ MODELS = (
             "system-role",
         ),
     ),
-    Model("deepseek", "v4", "chat", quirks=("echo-reasoning", "text-parts", "system-role")),
-    Model("openai", "gpt-6", "responses", params='"reasoning":{"effort":"low"}'),
-    Model("google", "gemini-3", "gemini"),
-    Model("ollama", "qwen3", "ollama", window=32_000),
+    ModelCard("deepseek", "v4", "chat", quirks=("echo-reasoning", "text-parts", "system-role")),
+    ModelCard("openai", "gpt-6", "responses", params='"reasoning":{"effort":"low"}'),
+    ModelCard("google", "gemini-3", "gemini"),
+    ModelCard("ollama", "qwen3", "ollama", window=32_000),
 )
 TEXTS = ("hello", "", "  \n", 'ünï\u2028\x00\x1f"\\/', "half \ud83d of a pair", "𝄞", "x" * 300)
 ARGS = (
@@ -109,15 +109,15 @@ class Story:
 
     def __init__(self, entries: list[Entry] | None = None) -> None:
         self.entries = list(entries or [])
-        self.view = project(self.entries)
+        self.view = project_view(self.entries)
 
     def append(self, *facts: AnyFact) -> Story:
         for fact in facts:
-            assert not illegal(self.view, fact), illegal(self.view, fact)
+            assert not find_violation(self.view, fact), find_violation(self.view, fact)
             entry = Entry(len(self.entries) + 1, 0.0, fact)
             self.entries.append(entry)
             if isinstance(fact, Rewound | Restored):
-                self.view = project(self.entries)
+                self.view = project_view(self.entries)
             else:
                 self.view.add(entry)
         return self
@@ -148,9 +148,9 @@ class Author:
 
     def reply(self) -> Assistant:
         content = tuple(self.block() for _ in range(self.chance.choice((0, 1, 1, 2, 3, 5))))
-        stops: tuple[Stop, ...] = ("end", "end", "pause", "length", "refusal", "unknown")
-        stop: Stop = "calls" if calls(content) else self.chance.choice(stops)
-        if calls(content) and self.chance.random() < 0.1:
+        stops: tuple[StopReason, ...] = ("end", "end", "pause", "length", "refusal", "unknown")
+        stop: StopReason = "calls" if extract_calls(content) else self.chance.choice(stops)
+        if extract_calls(content) and self.chance.random() < 0.1:
             stop = "pause"
         return Assistant(content, stop=stop)
 
@@ -167,10 +167,10 @@ class Author:
         extra = self.chance.choice(EXTRAS)
         return Call(id, self.chance.choice(NAMES), self.chance.choice(ARGS), extra=extra)
 
-    def shown(self) -> tuple[Shown, ...]:
+    def shown(self) -> tuple[TextOrMedia, ...]:
         return tuple(self.show() for _ in range(self.chance.choice((0, 1, 1, 2))))
 
-    def show(self) -> Shown:
+    def show(self) -> TextOrMedia:
         if self.chance.random() < 0.75:
             return Text(self.chance.choice(TEXTS))
         media = (
@@ -192,7 +192,7 @@ class Author:
     def change(self, view: View) -> AnyFact | None:
         """A fact that changes what is shown; None if this one may not happen now."""
         fact = self.chance.choice((self.offload, self.clear, self.compact, self.restore))(view)
-        return fact if fact is not None and not illegal(view, fact) else None
+        return fact if fact is not None and not find_violation(view, fact) else None
 
     def offload(self, view: View) -> AnyFact | None:
         shown = [i.fact.call for i in view.items[view.seen :] if isinstance(i.fact, Result)]
@@ -255,4 +255,4 @@ class Author:
 
 
 def sendable(view: View) -> bool:
-    return not unsendable(view)
+    return not find_send_blocker(view)

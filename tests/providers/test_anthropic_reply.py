@@ -7,7 +7,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from travois.core.content import Call, Opaque, Text
-from travois.core.models import Model, Usage
+from travois.core.models import ModelCard, Usage
 from travois.providers.replies import (
     Began,
     BlockBegan,
@@ -19,7 +19,7 @@ from travois.providers.replies import (
 )
 from travois.providers.stream_reader import reader
 
-OPUS = Model("anthropic", "claude-opus-5-5", "anthropic")
+OPUS = ModelCard("anthropic", "claude-opus-5-5", "anthropic")
 START = {
     "type": "message_start",
     "message": {

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from bench.catalog import HOST, made
 
-from travois.core.errors import Fault
-from travois.core.models import Model, Price, Usage, cost
+from travois.core.errors import UserError
+from travois.core.models import ModelCard, Price, Usage, compute_cost
 from travois.providers.catalog import Endpoint, catalog, endpoint, is_local, merged, resolve, small
 from travois.providers.discovery import runs_here
 from travois.providers.sigv4 import Credentials
@@ -71,14 +71,14 @@ UNKNOWN = [
 
 @pytest.mark.parametrize(("name", "words"), UNKNOWN)
 def test_a_name_that_means_nothing_is_a_fault_that_helps(name: str, words: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         resolve(name, {})
     assert words in str(caught.value)
     assert caught.value.fix
 
 
 def test_a_model_comes_with_what_is_known_of_it() -> None:
-    assert resolve("opus", {}) == Model(
+    assert resolve("opus", {}) == ModelCard(
         provider="anthropic",
         id="claude-opus-5-5",
         protocol="anthropic",
@@ -168,7 +168,7 @@ NO_ADDRESS = [
 
 @pytest.mark.parametrize(("given", "fix"), NO_ADDRESS)
 def test_what_is_no_address_is_a_fault_that_names_the_variable(given: str, fix: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         endpoint(resolve("openai/x", {}), {**OPENAI, "OPENAI_BASE_URL": given})
     assert caught.value.what == "OPENAI_BASE_URL is not a valid URL"
     assert caught.value.fix == fix
@@ -244,7 +244,7 @@ def test_a_key_is_found_and_sent_in_one_header(
     ],
 )
 def test_no_key_is_a_fault_that_says_which(env: dict[str, str], why: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         endpoint(resolve("opus", {}), env)
     assert (caught.value.what, caught.value.why) == (
         "No API key for anthropic/claude-opus-5-5",
@@ -254,7 +254,7 @@ def test_no_key_is_a_fault_that_says_which(env: dict[str, str], why: str) -> Non
 
 @pytest.mark.parametrize("key", ["sk-ant\nX-Evil: 1", "sk ant", "sk-änt", "“sk-ant”", "sk\0ant"])
 def test_a_key_that_cannot_be_one_is_refused_and_not_shown(key: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         endpoint(resolve("opus", {}), {"ANTHROPIC_API_KEY": key})
     assert caught.value.what == "ANTHROPIC_API_KEY contains characters that no API key has"
     assert key not in str(caught.value)
@@ -302,7 +302,7 @@ EXTRA = {
 def test_providers_and_models_of_ones_own_lie_over_ours_field_by_field() -> None:
     among = merged(EXTRA)
     house = resolve("house-1", {}, among=among)
-    assert house == Model(
+    assert house == ModelCard(
         provider="house",
         id="house-1",
         protocol="anthropic",
@@ -340,14 +340,14 @@ def test_providers_and_models_of_ones_own_lie_over_ours_field_by_field() -> None
 def test_a_table_that_makes_no_sense_is_a_fault_that_says_where(
     extra: dict[str, dict[str, object]], where: str
 ) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         merged(extra)
     assert caught.value.what == where
     assert caught.value.fix
 
 
 def test_a_fault_names_whoever_wrote_the_entry() -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         merged({"providers": {"x": {"url": 7}}}, where=lambda key: "my.json")
     assert str(caught.value).startswith("my.json: providers.x.url is not valid: Expected `str`")
 
@@ -463,18 +463,18 @@ def test_a_model_of_anthropic_costs_the_same_wherever_it_is_served() -> None:
     ],
 )
 def test_what_a_cloud_lacks_is_named(name: str, env: dict[str, str], what: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         endpoint(resolve(name, env), env)
     assert caught.value.what == what
 
 
 def test_a_provider_that_is_no_longer_described_is_a_fault() -> None:
-    with pytest.raises(Fault, match="No provider for gone/x"):
-        endpoint(Model("gone", "x", "chat"), {})
+    with pytest.raises(UserError, match="No provider for gone/x"):
+        endpoint(ModelCard("gone", "x", "chat"), {})
 
 
 def test_a_session_of_an_older_protocol_still_finds_its_server() -> None:
-    assert endpoint(Model("ollama", "x", "chat"), {}).url == "http://localhost:11434/v1"
+    assert endpoint(ModelCard("ollama", "x", "chat"), {}).url == "http://localhost:11434/v1"
 
 
 @pytest.mark.parametrize(
@@ -520,11 +520,11 @@ def test_defaults_and_aliases_are_in_the_catalogue() -> None:
 def test_a_long_prompt_costs_haiku_what_its_list_says() -> None:
     price = resolve("haiku", {}).price
     short = Usage(input=50_000, read=30_000, write=10_000, write_1h=10_000, output=1_000)
-    assert cost(short, price) == pytest.approx(
+    assert compute_cost(short, price) == pytest.approx(
         (50_000 * 0.10 + 30_000 * 0.01 + 10_000 * 0.125 + 10_000 * 0.20 + 1_000 * 0.50) / 1e6
     )
     long = msgspec.structs.replace(short, input=50_001)
-    assert cost(long, price) == pytest.approx(
+    assert compute_cost(long, price) == pytest.approx(
         (50_001 * 0.50 + 30_000 * 0.05 + 10_000 * 0.625 + 10_000 * 1.0 + 1_000 * 2.50) / 1e6
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from travois.core.content import Call, Opaque, Text
-from travois.core.models import Model, Quirk, Usage
+from travois.core.models import ModelCard, ModelQuirk, Usage
 from travois.providers.openai_chat import made_id
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew, Problem, Reply
 from travois.providers.stream_reader import reader
@@ -14,8 +14,8 @@ from travois.providers.stream_reader import reader
 DONE = b"data: [DONE]\n\n"
 
 
-def model(*quirks: Quirk) -> Model:
-    return Model("openai", "gpt", "chat", quirks=quirks)
+def model(*quirks: ModelQuirk) -> ModelCard:
+    return ModelCard("openai", "gpt", "chat", quirks=quirks)
 
 
 def chunk(delta: dict[str, Any] | None = None, **choice: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def sse(*chunks: dict[str, Any]) -> bytes:
     return "".join(lines).encode()
 
 
-def heard(*parts: bytes, using: Model | None = None) -> Reply:
+def heard(*parts: bytes, using: ModelCard | None = None) -> Reply:
     reading = reader(using or model())
     for part in parts:
         reading.feed(part)

@@ -14,7 +14,7 @@ import pytest
 from tests.providers.raw import Peer, Server, answer, chunks, serve
 from travois import __version__
 from travois.core.content import Text
-from travois.core.models import Model, Protocol, Usage
+from travois.core.models import ApiProtocol, ModelCard, Usage
 from travois.providers.catalog import Endpoint
 from travois.providers.client import ERROR_BODY, HttpModel
 from travois.providers.http.client import Direct, Timeouts, Transport
@@ -108,9 +108,13 @@ async def hear(model: HttpModel) -> Outcome:
 
 
 def model(
-    server: Server, transport: Transport, *, protocol: Protocol = "anthropic", silence: float = 60.0
+    server: Server,
+    transport: Transport,
+    *,
+    protocol: ApiProtocol = "anthropic",
+    silence: float = 60.0,
 ) -> HttpModel:
-    card = Model(provider="p", id="m", protocol=protocol)
+    card = ModelCard(provider="p", id="m", protocol=protocol)
     where = Endpoint(server.url, (("x-api-key", "k"),), "KEY")
     return HttpModel(card, where, transport, silence=silence)
 
@@ -120,7 +124,7 @@ def ask(
     talk: Talk,
     *,
     limits: Timeouts = CALM,
-    protocol: Protocol = "anthropic",
+    protocol: ApiProtocol = "anthropic",
     silence: float = 60.0,
 ) -> Outcome:
     async def main(server: Server) -> Outcome:

@@ -11,15 +11,17 @@ import pytest
 
 from tests.providers import canon
 from travois.core.content import Text
-from travois.core.models import Model, Usage
+from travois.core.models import ModelCard, Usage
 from travois.providers.clouds import dressed
 from travois.providers.replies import Problem
 from travois.providers.request import Request
 from travois.providers.sigv4 import Credentials, Scope, credentials, signed
 from travois.providers.stream_reader import reader
 
-CLAUDE = Model("bedrock", "anthropic.claude-opus-5-5-v1:0", "anthropic", output=8000)
-BETA = Model("vertex", "claude-opus-5-5@20261001", "anthropic", output=8000, betas=("b-1", "b-2"))
+CLAUDE = ModelCard("bedrock", "anthropic.claude-opus-5-5-v1:0", "anthropic", output=8000)
+BETA = ModelCard(
+    "vertex", "claude-opus-5-5@20261001", "anthropic", output=8000, betas=("b-1", "b-2")
+)
 
 # --- signatures: the vectors that Amazon published ------------------------------------------------
 

@@ -9,28 +9,37 @@ from msgspec.structs import replace
 
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Compacted, Entry, Epoch, Result, User
-from travois.core.models import EDITS, SUMMARIES, Model, Price, Usage, cost
-from travois.core.view import View, project
+from travois.core.models import (
+    COMPACTION_BETA,
+    CONTEXT_EDITING_BETA,
+    ModelCard,
+    Price,
+    Usage,
+    compute_cost,
+)
+from travois.core.view import View, project_view
 from travois.providers.anthropic_extras import beta_of, left_out, summing, warming
 from travois.providers.anthropic_reply import AnthropicReply
 from travois.providers.encoder import Encoder
 from travois.providers.request import Request
 
-OPUS = Model("a", "m", "anthropic", output=9_000, betas=("x-1", EDITS, SUMMARIES))
+OPUS = ModelCard(
+    "a", "m", "anthropic", output=9_000, betas=("x-1", CONTEXT_EDITING_BETA, COMPACTION_BETA)
+)
 
 
-def told(*more: AnyFact, names: str = "RRTRRR", model: Model = OPUS) -> View:
+def told(*more: AnyFact, names: str = "RRTRRR", model: ModelCard = OPUS) -> View:
     """Calls c0, c1, …: R is a Read, T a TodoWrite."""
     facts: list[AnyFact] = [Epoch(model, "s"), User((Text("go"),))]
     for number, letter in enumerate(names):
         name = {"R": "Read", "T": "TodoWrite"}[letter]
         facts.append(Assistant((Call(f"c{number}", name, "{}"),), "calls"))
         facts.append(Result(f"c{number}", (Text("r"),)))
-    return project(Entry(seq, 1.0, fact) for seq, fact in enumerate((*facts, *more), 1))
+    return project_view(Entry(seq, 1.0, fact) for seq, fact in enumerate((*facts, *more), 1))
 
 
 def request(view: View) -> Request:
-    return Encoder(lambda name: b"").request(view)
+    return Encoder(lambda name: b"").build_request(view)
 
 
 def edits(view: View) -> object:
@@ -77,7 +86,7 @@ def test_the_pieces_are_the_same_and_the_digest_is_not() -> None:
     plain, edited = request(told()), request(told(Cleared(("c0",), "", "server")))
     assert (plain.pieces, plain.chain) == (edited.pieces, edited.chain)
     assert plain.digest != edited.digest
-    assert (betas(plain), betas(edited)) == ("x-1", f"x-1,{EDITS}")
+    assert (betas(plain), betas(edited)) == ("x-1", f"x-1,{CONTEXT_EDITING_BETA}")
 
 
 def test_after_a_compaction_only_what_is_left_is_counted() -> None:
@@ -89,7 +98,7 @@ def test_after_a_compaction_only_what_is_left_is_counted() -> None:
 
 
 @pytest.mark.parametrize("model", [replace(OPUS, betas=()), replace(OPUS, protocol="chat")])
-def test_a_model_that_cannot_is_not_asked(model: Model) -> None:
+def test_a_model_that_cannot_is_not_asked(model: ModelCard) -> None:
     assert edits(told(Cleared(("c0",), "", "server"), model=model)) is None
 
 
@@ -105,12 +114,16 @@ def test_a_request_for_a_summary_is_the_same_but_for_that() -> None:
     plain = request(told())
     asked = summing(plain)
     assert json.loads(asked.body) == json.loads(plain.body) | {"compaction": {"type": "summarize"}}
-    assert betas(asked) == f"x-1,{SUMMARIES}"
+    assert betas(asked) == f"x-1,{COMPACTION_BETA}"
 
 
 def test_what_was_refused_is_known_by_its_field() -> None:
-    assert beta_of("context_management.edits.1") == beta_of("clear_tool_uses_20250919") == EDITS
-    assert (beta_of("compaction"), beta_of("b-7")) == (SUMMARIES, "b-7")
+    assert (
+        beta_of("context_management.edits.1")
+        == beta_of("clear_tool_uses_20250919")
+        == CONTEXT_EDITING_BETA
+    )
+    assert (beta_of("compaction"), beta_of("b-7")) == (COMPACTION_BETA, "b-7")
 
 
 def counted(**usage: object) -> Usage:
@@ -129,7 +142,9 @@ def test_of_several_steps_the_last_reply_is_the_window_and_all_are_billed() -> N
     usage = counted(input_tokens=20, output_tokens=5, iterations=rows)
     assert usage == Usage(input=20, output=5, beside=Usage(input=107, output=11))
     assert (usage.prompt, usage.context) == (20, 25)
-    assert cost(usage, Price(input=1.0, output=10.0)) == pytest.approx((127 + 160) / 1_000_000)
+    assert compute_cost(usage, Price(input=1.0, output=10.0)) == pytest.approx(
+        (127 + 160) / 1_000_000
+    )
     assert usage + usage == Usage(input=40, output=10, beside=Usage(input=214, output=22))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from travois.core.models import cost
+from travois.core.models import compute_cost
 from travois.providers.catalog import resolve
 from travois.providers.stream_reader import reader
 
@@ -124,7 +124,7 @@ def test_a_reply_costs_what_the_price_list_says(
     reading.feed(json.dumps(body).encode())
     reply = reading.reply()
     assert not reply.usage.estimated
-    assert cost(reply.usage, model.price) == pytest.approx(dollars)
+    assert compute_cost(reply.usage, model.price) == pytest.approx(dollars)
 
 
 def test_a_model_of_anthropics_at_amazon_costs_what_it_costs_there() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.providers.catalog import resolve
 from travois.providers.discovery import fitted, found
 
@@ -78,7 +78,7 @@ def serving(pages: Pages) -> Generator[str]:
         server.server_close()
 
 
-def look(env: dict[str, str]) -> Model | None:
+def look(env: dict[str, str]) -> ModelCard | None:
     return anyio.run(found, {**NOWHERE, **env})
 
 

@@ -9,13 +9,13 @@ import pytest
 
 from travois.core.content import Text
 from travois.core.facts import Entry, Epoch, User
-from travois.core.models import Effort, Model, Protocol
-from travois.core.view import project
+from travois.core.models import ApiProtocol, Effort, ModelCard
+from travois.core.view import project_view
 from travois.providers.encoder import Encoder
 from travois.providers.errors import problem
 from travois.providers.options import LEVELS, refused, worth
 
-TOLD: dict[Protocol, tuple[tuple[str, ...], tuple[str, ...]]] = {
+TOLD: dict[ApiProtocol, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "anthropic": (("output_config", "effort"), ("low", "medium", "high", "xhigh", "max")),
     "responses": (("reasoning", "effort"), ("low", "medium", "high", "xhigh", "xhigh")),
     "chat": (("reasoning_effort",), ("low", "medium", "high", "high", "high")),
@@ -27,15 +27,15 @@ TOLD: dict[Protocol, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
-def body(protocol: Protocol, effort: Effort) -> Any:
+def body(protocol: ApiProtocol, effort: Effort) -> Any:
     """What is sent to a model that was asked for this effort."""
-    epoch = Epoch(Model("lab", "any", protocol, effort=effort), "Be brief.")
-    view = project([Entry(1, 0.0, epoch), Entry(2, 0.0, User((Text("hi"),)))])
-    return msgspec.json.decode(Encoder(lambda name: b"").request(view).body)
+    epoch = Epoch(ModelCard("lab", "any", protocol, effort=effort), "Be brief.")
+    view = project_view([Entry(1, 0.0, epoch), Entry(2, 0.0, User((Text("hi"),)))])
+    return msgspec.json.decode(Encoder(lambda name: b"").build_request(view).body)
 
 
 @pytest.mark.parametrize("protocol", TOLD)
-def test_each_protocol_hears_the_effort_where_it_looks_for_it(protocol: Protocol) -> None:
+def test_each_protocol_hears_the_effort_where_it_looks_for_it(protocol: ApiProtocol) -> None:
     path, words = TOLD[protocol]
     found: list[str] = []
     for level in LEVELS:
@@ -47,14 +47,14 @@ def test_each_protocol_hears_the_effort_where_it_looks_for_it(protocol: Protocol
 
 
 @pytest.mark.parametrize("protocol", TOLD)
-def test_nothing_is_said_where_nothing_was_chosen(protocol: Protocol) -> None:
+def test_nothing_is_said_where_nothing_was_chosen(protocol: ApiProtocol) -> None:
     (first, *_), _ = TOLD[protocol]
     plain = body(protocol, "")
     assert first not in plain or "thinkingConfig" not in plain[first]
 
 
 def test_all_protocols_and_levels_are_known() -> None:
-    assert set(TOLD) == set(get_args(Protocol))
+    assert set(TOLD) == set(get_args(ApiProtocol))
     assert ("", *LEVELS) == get_args(Effort)
 
 

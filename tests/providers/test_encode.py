@@ -16,16 +16,16 @@ from travois.core.facts import (
     Rewound,
     User,
 )
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.providers.encoder import Encoder
 from travois.providers.request import PrefixBreak, Request
 
 MODELS = (
-    Model("a", "claude", "anthropic"),
-    Model("o", "gpt", "chat"),
-    Model("o", "gpt", "responses"),
-    Model("g", "gemini", "gemini"),
-    Model("l", "qwen", "ollama"),
+    ModelCard("a", "claude", "anthropic"),
+    ModelCard("o", "gpt", "chat"),
+    ModelCard("o", "gpt", "responses"),
+    ModelCard("g", "gemini", "gemini"),
+    ModelCard("l", "qwen", "ollama"),
 )
 MORE = User((Text("more"),))
 
@@ -38,7 +38,7 @@ def story(request: pytest.FixtureRequest) -> Story:
 
 
 def cold(story: Story) -> Request:
-    return Encoder(fetch).request(story.view)
+    return Encoder(fetch).build_request(story.view)
 
 
 def test_nothing_leaves_while_a_call_is_open(story: Story):
@@ -61,12 +61,12 @@ def test_a_request_that_betrays_the_one_before_is_refused(story: Story):
 
 def test_a_broken_prefix_is_named_where_it_is_known(story: Story):
     encoder = Encoder(fetch)
-    first = encoder.request(story.view)
+    first = encoder.build_request(story.view)
     story.sent(first)
     item = story.view.items[-1]
     story.view.items[-1] = msgspec.structs.replace(item, fact=Result("toolu_1", ()))
     with pytest.raises(PrefixBreak, match=f"first at piece {first.pieces - 1}"):
-        encoder.request(story.view)
+        encoder.build_request(story.view)
 
 
 def test_a_request_shorter_than_the_one_before_is_refused(story: Story):
@@ -78,9 +78,9 @@ def test_a_request_shorter_than_the_one_before_is_refused(story: Story):
 
 def test_a_fact_that_moves_the_prefix_excuses_it(story: Story):
     encoder = Encoder(fetch)
-    before = encoder.request(story.view)
+    before = encoder.build_request(story.view)
     story.sent(before).append(Compacted(2, 5, (Text("We looked."),), by="model"), MORE)
-    after = encoder.request(story.view)
+    after = encoder.build_request(story.view)
     assert after == cold(story)
     assert after.pieces < before.pieces
 
@@ -88,37 +88,37 @@ def test_a_fact_that_moves_the_prefix_excuses_it(story: Story):
 def test_clearing_a_result_that_was_sent_long_ago_is_seen(story: Story):
     encoder = Encoder(fetch)
     for _ in range(3):
-        story.append(MORE).sent(encoder.request(story.view))
+        story.append(MORE).sent(encoder.build_request(story.view))
     story.append(Cleared(("toolu_1",), "[cleared]"), MORE)
-    assert encoder.request(story.view) == cold(story)
+    assert encoder.build_request(story.view) == cold(story)
 
 
 def test_a_model_switch_is_seen(story: Story):
     encoder = Encoder(fetch)
-    story.sent(encoder.request(story.view)).append(Epoch(MODELS[0], "Be kind."))
-    assert encoder.request(story.view) == cold(story)
+    story.sent(encoder.build_request(story.view)).append(Epoch(MODELS[0], "Be kind."))
+    assert encoder.build_request(story.view) == cold(story)
 
 
 def test_measuring_before_offloading_leaves_no_trace(story: Story):
     encoder = Encoder(fetch)
-    encoder.request(story.view)
+    encoder.build_request(story.view)
     story.append(Offloaded("toolu_1", "blob", "short"))
-    assert encoder.request(story.view) == cold(story)
+    assert encoder.build_request(story.view) == cold(story)
 
 
 def test_one_encoder_may_serve_a_rewound_session(story: Story):
     encoder = Encoder(fetch)
-    story.sent(encoder.request(story.view)).append(Assistant((Text("A."),), stop="end"), MORE)
-    encoder.request(story.view)
+    story.sent(encoder.build_request(story.view)).append(Assistant((Text("A."),), stop="end"), MORE)
+    encoder.build_request(story.view)
     story.append(Rewound(5), User((Text("instead"),)))
-    assert encoder.request(story.view) == cold(story)
+    assert encoder.build_request(story.view) == cold(story)
 
 
 def test_one_encoder_may_serve_two_sessions_in_turn(story: Story):
     other = Story().append(*(entry.fact for entry in story.entries[:2]), MORE)
     encoder = Encoder(fetch)
     for each in (story, other, story):
-        assert encoder.request(each.view) == cold(each)
+        assert encoder.build_request(each.view) == cold(each)
 
 
 def test_a_failing_blob_store_leaves_the_encoder_as_it_was(story: Story):
@@ -130,11 +130,11 @@ def test_a_failing_blob_store_leaves_the_encoder_as_it_was(story: Story):
         return fetch(blob)
 
     encoder = Encoder(once_broken)
-    encoder.request(story.view)
+    encoder.build_request(story.view)
     story.append(User((Text("see"), Media("image", "image/png", "png", 8))))
     with pytest.raises(OSError, match="png"):
-        encoder.request(story.view)
-    assert encoder.request(story.view) == cold(story)
+        encoder.build_request(story.view)
+    assert encoder.build_request(story.view) == cold(story)
 
 
 def test_the_digest_tells_every_difference_in_the_body():
@@ -142,10 +142,10 @@ def test_the_digest_tells_every_difference_in_the_body():
         Epoch(model, system, tools)
         for model in (
             *MODELS,
-            Model("a", "claude", "anthropic", output=1),
-            Model("a", "claude", "anthropic", cache_ttl="1h"),
-            Model("a", "claude", "anthropic", params='"speed":"fast"'),
-            Model("a", "claude", "anthropic", quirks=("no-cache-markers",)),
+            ModelCard("a", "claude", "anthropic", output=1),
+            ModelCard("a", "claude", "anthropic", cache_ttl="1h"),
+            ModelCard("a", "claude", "anthropic", params='"speed":"fast"'),
+            ModelCard("a", "claude", "anthropic", quirks=("no-cache-markers",)),
         )
         for system in ("", "Be brief.")
         for tools in ((), TOOLS)
@@ -172,5 +172,5 @@ def test_the_cost_of_a_request_does_not_grow_with_what_was_sent_before(story: St
     picture = User((Media("image", "image/png", "png", 8),))
     for turn in range(1, 6):
         story.append(picture)
-        story.sent(encoder.request(story.view)).append(Assistant((Text("ok"),), stop="end"))
+        story.sent(encoder.build_request(story.view)).append(Assistant((Text("ok"),), stop="end"))
         assert len(looked) == turn

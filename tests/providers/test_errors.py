@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from travois.core.models import Protocol
+from travois.core.models import ApiProtocol
 from travois.providers.errors import problem, streamed
 from travois.providers.replies import Problem
 
@@ -17,7 +17,7 @@ def anthropic(status: int, kind: str, message: str, **details: Any) -> Problem:
     return told(status, {"type": "error", "error": error, "request_id": "req_1"})
 
 
-def told(status: int, body: object, protocol: Protocol = "anthropic", **headers: str) -> Problem:
+def told(status: int, body: object, protocol: ApiProtocol = "anthropic", **headers: str) -> Problem:
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     return problem(status, sent, body=data, protocol=protocol, now=NOW)
@@ -203,7 +203,7 @@ def test_what_only_sounds_like_an_overflow_is_not_one(message: str):
     ],
 )
 def test_an_empty_body_means_an_overflow_only_where_servers_do_that(
-    status: int, protocol: Protocol, kind: str
+    status: int, protocol: ApiProtocol, kind: str
 ):
     found = told(status, b" \n", protocol)
     assert found.kind == kind
@@ -211,7 +211,7 @@ def test_an_empty_body_means_an_overflow_only_where_servers_do_that(
 
 
 @pytest.mark.parametrize("protocol", ["anthropic", "chat"])
-def test_a_page_of_a_proxy_is_read_for_its_title(protocol: Protocol):
+def test_a_page_of_a_proxy_is_read_for_its_title(protocol: ApiProtocol):
     page = b"<!DOCTYPE html><html><head><title>413 Request Entity\nToo Large</title></head></html>"
     found = told(413, page, protocol)
     assert (found.kind, found.message) == ("large", "413 Request Entity Too Large")

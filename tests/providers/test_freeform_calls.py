@@ -6,15 +6,15 @@ import msgspec
 
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Entry, Epoch, Result, ToolSpec, User
-from travois.core.models import Model
-from travois.core.view import project
+from travois.core.models import ModelCard
+from travois.core.view import project_view
 from travois.providers.encoder import Encoder
 from travois.providers.http.sse import Event
 from travois.providers.openai_responses import ResponsesReply
 from travois_lab.validate_items import responses_faults
 
 PATCH = '*** Begin Patch\n*** Add File: ä "b"\n+\\n\n*** End Patch'
-MODEL = Model("openai", "gpt-5.2", "responses")
+MODEL = ModelCard("openai", "gpt-5.2", "responses")
 TOOL = ToolSpec("apply_patch", "Change files.", '{"type":"object"}', 'start: "x"')
 
 
@@ -49,15 +49,15 @@ def heard() -> tuple[Call, ...]:
     return tuple(block for block in found.content if isinstance(block, Call))
 
 
-def sent(model: Model, call: Call) -> dict[str, object]:
+def sent(model: ModelCard, call: Call) -> dict[str, object]:
     facts = (
         Epoch(model, "system", (TOOL,)),
         User((Text("go"),)),
         Assistant((call,), "calls"),
         Result(call.id, (Text("done"),)),
     )
-    view = project([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
-    return msgspec.json.decode(Encoder(lambda name: b"").request(view).body)
+    view = project_view([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
+    return msgspec.json.decode(Encoder(lambda name: b"").build_request(view).body)
 
 
 def test_a_tool_with_a_grammar_is_offered_called_and_replayed_as_plain_text() -> None:
@@ -88,7 +88,7 @@ def test_a_tool_with_a_grammar_is_offered_called_and_replayed_as_plain_text() ->
 
 def test_another_protocol_gets_the_same_call_as_a_function() -> None:
     (call,) = heard()
-    body = sent(Model("x", "y", "chat"), call)
+    body = sent(ModelCard("x", "y", "chat"), call)
     messages = body["messages"]
     assert isinstance(messages, list)
     assert messages[2]["tool_calls"][0]["function"] == {

@@ -20,25 +20,25 @@ from tests.providers import canon
 from tests.providers.golden import readable
 from tests.providers.stories import MODELS, Story, fetch
 from travois.core.facts import Epoch, Failed
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.providers.encoder import Encoder
 from travois.providers.request import Request
 
 FILES = Path(__file__).parent / "bodies"
 MESSAGES = re.compile(r'"(?:messages|input|contents)":\[')
-OPUS = Model("anthropic", "claude-opus-5-5", "anthropic", output=8000)
+OPUS = ModelCard("anthropic", "claude-opus-5-5", "anthropic", output=8000)
 ALL = tuple(canon.STORIES)
 ONE_CALL = "one call and its result"
 MEDIA = "media are shown where they can be"
 REASONED = "reasoning goes back where it is asked for, and there always"
-DIALECTS: dict[str, tuple[Model, tuple[str, ...]]] = {
+DIALECTS: dict[str, tuple[ModelCard, tuple[str, ...]]] = {
     "anthropic": (OPUS, ALL),
-    "chat": (Model("openai", "gpt", "chat", output=8000), ALL),
-    "responses": (Model("openai", "gpt-6", "responses", output=8000), ALL),
-    "gemini": (Model("google", "gemini-3 pro", "gemini", output=8000), ALL),
-    "ollama": (Model("ollama", "qwen3", "ollama", window=32_000, output=8000), ALL),
+    "chat": (ModelCard("openai", "gpt", "chat", output=8000), ALL),
+    "responses": (ModelCard("openai", "gpt-6", "responses", output=8000), ALL),
+    "gemini": (ModelCard("google", "gemini-3 pro", "gemini", output=8000), ALL),
+    "ollama": (ModelCard("ollama", "qwen3", "ollama", window=32_000, output=8000), ALL),
     "everything-optional": (
-        Model(
+        ModelCard(
             "anthropic",
             "claude-haiku-4-5",
             "anthropic",
@@ -48,12 +48,12 @@ DIALECTS: dict[str, tuple[Model, tuple[str, ...]]] = {
         ),
         (),
     ),
-    "no-markers": (Model("ollama", "m", "anthropic", quirks=("no-cache-markers",)), ()),
-    "no-eyes": (Model("ollama", "m", "anthropic", images=False), (MEDIA,)),
+    "no-markers": (ModelCard("ollama", "m", "anthropic", quirks=("no-cache-markers",)), ()),
+    "no-eyes": (ModelCard("ollama", "m", "anthropic", images=False), (MEDIA,)),
     "mistral": (MODELS[4], (ONE_CALL, MEDIA)),
     "deepseek": (MODELS[5], (REASONED, MEDIA)),
     "openrouter": (
-        Model("openrouter", "x/y", "chat", quirks=("usage-include",), params='"top_p":1'),
+        ModelCard("openrouter", "x/y", "chat", quirks=("usage-include",), params='"top_p":1'),
         (REASONED,),
     ),
 }
@@ -79,7 +79,7 @@ def messages(request: Request) -> Iterator[str]:
         at = end + (body[end] == ",")
 
 
-def golden(model: Model, titles: Iterable[str], *, system: str) -> Iterator[str]:
+def golden(model: ModelCard, titles: Iterable[str], *, system: str) -> Iterator[str]:
     yield "# hello"
     yield from whole(canon.tell(model, (canon.HELLO,), system=system))
     for title in titles:
@@ -100,8 +100,8 @@ def test_every_body_is_what_its_golden_file_says(name: str) -> None:
 
 def test_the_second_request_also_marks_where_the_first_ended():
     story, encoder = Story().append(Epoch(OPUS, "Be brief."), canon.HELLO), Encoder(fetch)
-    story.sent(encoder.request(story.view)).append(canon.ASKED, canon.GIVEN)
-    assert readable(encoder.request(story.view).body) == snapshot(
+    story.sent(encoder.build_request(story.view)).append(canon.ASKED, canon.GIVEN)
+    assert readable(encoder.build_request(story.view).body) == snapshot(
         [
             '{"model":"claude-opus-5-5","max_tokens":8000,',
             '"system":[',
@@ -129,6 +129,6 @@ def test_the_second_request_also_marks_where_the_first_ended():
 
 def test_a_request_that_failed_is_sent_again_byte_for_byte():
     story, encoder = Story().append(Epoch(OPUS, "Be brief."), *canon.ONE_CALL), Encoder(fetch)
-    first = encoder.request(story.view)
+    first = encoder.build_request(story.view)
     story.sent(first).append(Failed("server", "no"))
-    assert encoder.request(story.view) == first
+    assert encoder.build_request(story.view) == first

@@ -11,7 +11,7 @@ from tests.providers.stories import Author, Story, fetch, sendable
 from tests.sampling import first
 from travois.core.content import Text
 from travois.core.facts import Result, Rewound, User
-from travois.core.view import open_calls, project, waiting
+from travois.core.view import awaits_model, open_calls, project_view
 from travois.providers.encoder import Encoder
 
 HISTORIES = 10_000
@@ -42,7 +42,7 @@ def test_no_request_of_ten_thousand_histories_is_invalid(share: int):
         if sendable(story.view):
             body = witness.request(story).body
             assert results_follow_calls_in_order(body), seed
-            assert body == Encoder(fetch).request(project(story.entries)).body, seed
+            assert body == Encoder(fetch).build_request(project_view(story.entries)).body, seed
     assert sent > HISTORIES
 
 
@@ -55,8 +55,8 @@ def test_a_log_that_lost_lines_is_sendable_after_one_repair(seed: int):
     assert damaged.view.epoch is not None
     for call in open_calls(damaged.view):
         damaged.append(Result(call.id, (Text("stopped"),), error=True))
-    if not waiting(damaged.view):
+    if not awaits_model(damaged.view):
         damaged.append(User((Text("go on"),)))
     damaged.view.sent = None
-    request = Encoder(fetch).request(damaged.view)
+    request = Encoder(fetch).build_request(damaged.view)
     assert faults(damaged.view.epoch.model, request) == []

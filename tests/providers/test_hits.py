@@ -9,8 +9,8 @@ import pytest
 
 from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry, Epoch, User
-from travois.core.models import Model, Protocol, Usage, cost
-from travois.core.view import project
+from travois.core.models import ApiProtocol, ModelCard, Usage, compute_cost
+from travois.core.view import project_view
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Reply
 from travois.providers.stream_reader import reader
@@ -28,8 +28,8 @@ SEARCH = (
 """As it came, to the byte."""
 
 
-def heard(protocol: Protocol, body: dict[str, Any] | str) -> Reply:
-    read = reader(Model("p", "m", protocol))
+def heard(protocol: ApiProtocol, body: dict[str, Any] | str) -> Reply:
+    read = reader(ModelCard("p", "m", protocol))
     read.feed((body if isinstance(body, str) else json.dumps(body)).encode())
     return read.reply()
 
@@ -50,18 +50,18 @@ def test_anthropic_names_pages_and_cites_them() -> None:
 
 
 def test_blocks_of_a_search_are_sent_back_to_the_byte() -> None:
-    reply, model = anthropic(), Model("anthropic", "c", "anthropic")
+    reply, model = anthropic(), ModelCard("anthropic", "c", "anthropic")
     assert [block.raw for block in reply.content if isinstance(block, Opaque)] == list(SEARCH)
     facts = (Epoch(model, "s"), User(()), Assistant(reply.content, "end"), User(()))
-    view = project([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
-    body = Encoder(lambda name: b"").request(view).body.decode()
+    view = project_view([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
+    body = Encoder(lambda name: b"").build_request(view).body.decode()
     assert f'"role":"assistant","content":[{",".join(SEARCH)}]' in body
 
 
 def test_a_search_is_paid_for() -> None:
-    price = Model("p", "m", "anthropic").price
-    assert cost(Usage(searches=3), price) == 0
-    assert cost(Usage(searches=3), type(price)(search=10)) == pytest.approx(0.03)
+    price = ModelCard("p", "m", "anthropic").price
+    assert compute_cost(Usage(searches=3), price) == 0
+    assert compute_cost(Usage(searches=3), type(price)(search=10)) == pytest.approx(0.03)
 
 
 def test_responses_annotate_their_words() -> None:
@@ -127,6 +127,6 @@ def test_pages_are_named_once() -> None:
     ],
 )
 def test_each_protocol_is_asked_in_its_own_words(
-    protocol: Protocol, only: tuple[str, ...], never: tuple[str, ...], said: str
+    protocol: ApiProtocol, only: tuple[str, ...], never: tuple[str, ...], said: str
 ) -> None:
     assert asking(protocol, "t", only=only, never=never) == said

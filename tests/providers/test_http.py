@@ -17,7 +17,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.providers.raw import CERTIFICATE, Peer, answer, certified, chunked, chunks, proxy, serve
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.providers.http.client import Direct, Timeouts, Transport
 from travois.providers.http.proxy import Proxied
 from travois.providers.http.transport import patience, transport
@@ -715,7 +715,7 @@ def test_a_file_without_certificates_is_a_fault_that_names_the_variable(
     file = tmp_path / "corporate.pem"
     if content is not None:
         file.write_bytes(content)
-    with pytest.raises(Fault, match="Cannot load the certificates in REQUESTS_CA_BUNDLE"):
+    with pytest.raises(UserError, match="Cannot load the certificates in REQUESTS_CA_BUNDLE"):
         run(make(CALM, env={"REQUESTS_CA_BUNDLE": str(file)}), "https://localhost:1", b"{}")
 
 
@@ -794,7 +794,7 @@ def test_a_certificate_behind_a_proxy_is_checked() -> None:
     "address", ["gopher://user:secret@127.0.0.1:70", "http://user:secret@127.0.0.1:port"]
 )
 def test_a_proxy_that_cannot_be_used_is_a_fault_without_the_password(address: str) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         transport(API, {"ALL_PROXY": address})
     assert "Cannot use the proxy" in caught.value.what
     assert "secret" not in str(caught.value)

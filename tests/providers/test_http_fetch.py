@@ -10,15 +10,17 @@ import anyio
 import pytest
 
 from tests.providers.raw import CERTIFICATE, Peer, Talk, answer, certified, chunks, serve
-from travois.ports.world import Page
+from travois.ports.world import WebPage
 from travois.providers.http.fetch import HttpxWeb, public
 
 OPEN = HttpxWeb(allow_private="yes", env={})
 TEXT = "content-type: text/plain; charset=utf-8"
 
 
-def fetch(url: str, *, web: HttpxWeb = OPEN, limit: int = 1_000_000, timeout: float = 20.0) -> Page:
-    async def main() -> Page:
+def fetch(
+    url: str, *, web: HttpxWeb = OPEN, limit: int = 1_000_000, timeout: float = 20.0
+) -> WebPage:
+    async def main() -> WebPage:
         return await web.fetch(url, limit=limit, timeout=timeout)
 
     return anyio.run(main)
@@ -43,7 +45,7 @@ def say(*parts: bytes) -> Talk:
 def test_a_page_comes_with_its_type_and_final_address():
     with serve(say(answer(b"hello", TEXT))) as server:
         page = fetch(f"{server.url}/a?b=c")
-    assert page == Page(f"{server.url}/a?b=c", 200, "text/plain; charset=utf-8", b"hello")
+    assert page == WebPage(f"{server.url}/a?b=c", 200, "text/plain; charset=utf-8", b"hello")
     head = server.requests[0].decode().lower().split("\r\n")
     assert head[0] == "get /a?b=c http/1.1"
     assert f"host: 127.0.0.1:{server.port}" in head
@@ -107,7 +109,7 @@ def test_a_redirect_on_the_same_host_is_followed():
             peer.say(answer(b"here", TEXT) if b"GET /there" in request else moved("/there?x=1"))
 
     with serve(talk) as server:
-        assert fetch(server.url) == Page(
+        assert fetch(server.url) == WebPage(
             f"{server.url}/there?x=1", 200, "text/plain; charset=utf-8", b"here"
         )
 
@@ -116,7 +118,7 @@ def test_a_redirect_to_another_host_is_told_and_not_followed():
     with serve(say(answer(b"secret", TEXT))) as other:
         where = f"http://localhost:{other.port}/x"
         with serve(say(moved(where))) as server:
-            assert fetch(server.url) == Page(where, 302, "", b"")
+            assert fetch(server.url) == WebPage(where, 302, "", b"")
         assert other.requests == []
 
 

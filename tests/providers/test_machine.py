@@ -12,7 +12,7 @@ from tests.providers.judges import Witness, results_follow_calls_in_order, spine
 from tests.providers.stories import Author, Story, fetch, sendable
 from travois.core.content import Text
 from travois.core.facts import Cleared, Failed, Offloaded, Result, User
-from travois.core.view import View, project
+from travois.core.view import View, project_view
 from travois.providers.encoder import Encoder
 
 CHANCE = st.randoms(use_true_random=False)
@@ -103,7 +103,7 @@ class Conversations(RuleBasedStateMachine):
         request = self.witness.request(self.story)
         fork = self.story.sent(request).fork()
         fork.append(User((Text("Summarise."),), origin="note"))
-        made = Encoder(fetch).request(fork.view)
+        made = Encoder(fetch).build_request(fork.view)
         added = spine(made).removeprefix(spine(request))
         assert spine(made) == spine(request) + added
         assert added.endswith(b'"Summarise."}')
@@ -111,12 +111,12 @@ class Conversations(RuleBasedStateMachine):
 
     @invariant()
     def the_view_is_the_projection_of_the_log(self) -> None:
-        assert self.story.view == project(self.story.entries)
+        assert self.story.view == project_view(self.story.entries)
 
     @invariant()
     def results_stand_in_the_order_asked(self) -> None:
         if sendable(self.story.view):
-            body = Encoder(fetch).request(self.story.view).body
+            body = Encoder(fetch).build_request(self.story.view).body
             assert results_follow_calls_in_order(body)
 
 

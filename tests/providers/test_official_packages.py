@@ -34,7 +34,7 @@ def bodies(protocol: str) -> list[dict[str, Any]]:
                 assert result is not None
                 story.append(result)
             if sendable(story.view):
-                request = Encoder(fetch).request(story.view)
+                request = Encoder(fetch).build_request(story.view)
                 made.append(json.loads(request.body))
                 story.append(author.reply())
     return made

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from travois.core.content import Call, Opaque, Text
-from travois.core.models import Model, Protocol, Usage
+from travois.core.models import ApiProtocol, ModelCard, Usage
 from travois.providers.openai_chat import made_id
 from travois.providers.replies import (
     Began,
@@ -66,8 +66,8 @@ def lines(*events: dict[str, Any]) -> bytes:
     return b"".join(json.dumps(event).encode() + b"\n" for event in events)
 
 
-def hear(protocol: Protocol, body: bytes, *, step: int = 0) -> tuple[list[StreamDelta], Reply]:
-    reading = reader(Model("p", "m", protocol), size=303)
+def hear(protocol: ApiProtocol, body: bytes, *, step: int = 0) -> tuple[list[StreamDelta], Reply]:
+    reading = reader(ModelCard("p", "m", protocol), size=303)
     deltas: list[StreamDelta] = []
     for at in range(0, len(body), step or len(body)):
         deltas += reading.feed(body[at : at + (step or len(body))])
@@ -192,7 +192,7 @@ OLLAMA_REPLY = Reply(
     id="t1",
     model="qwen3",
 )
-STREAMS: list[tuple[Protocol, bytes, Reply]] = [
+STREAMS: list[tuple[ApiProtocol, bytes, Reply]] = [
     ("responses", RESPONSES, RESPONSES_REPLY),
     ("gemini", GEMINI, GEMINI_REPLY),
     ("ollama", OLLAMA, OLLAMA_REPLY),
@@ -203,22 +203,22 @@ EVERY = pytest.mark.parametrize(("protocol", "body", "reply"), STREAMS, ids=lamb
 @EVERY
 @pytest.mark.parametrize("step", [0, 1, 7, 1000])
 def test_a_reply_is_the_same_however_its_bytes_arrive(
-    protocol: Protocol, body: bytes, reply: Reply, step: int
+    protocol: ApiProtocol, body: bytes, reply: Reply, step: int
 ) -> None:
     assert hear(protocol, body, step=step)[1] == reply
 
 
 @EVERY
-def test_lines_may_end_as_on_windows(protocol: Protocol, body: bytes, reply: Reply) -> None:
+def test_lines_may_end_as_on_windows(protocol: ApiProtocol, body: bytes, reply: Reply) -> None:
     assert hear(protocol, body.replace(b"\n", b"\r\n"), step=3)[1] == reply
 
 
 @EVERY
 def test_a_stream_that_breaks_off_is_no_reply(
-    protocol: Protocol, body: bytes, reply: Reply
+    protocol: ApiProtocol, body: bytes, reply: Reply
 ) -> None:
     for end in range(0, body.rstrip().rindex(b"\n"), 40):
-        reading = reader(Model("p", "m", protocol))
+        reading = reader(ModelCard("p", "m", protocol))
         with pytest.raises(Problem) as caught:
             _ = (reading.feed(body[:end]), reading.reply())
         assert (caught.value.kind, caught.value.retry) == ("garbled", True)
@@ -266,7 +266,7 @@ def test_a_response_that_was_not_streamed_is_heard() -> None:
     assert (reply.stop, reply.content[1:]) == ("calls", RESPONSES_REPLY.content[1:])
 
 
-STOPS: list[tuple[Protocol, bytes, str, str]] = [
+STOPS: list[tuple[ApiProtocol, bytes, str, str]] = [
     ("responses", sse(ended([MESSAGE])), "end", ""),
     (
         "responses",
@@ -310,12 +310,12 @@ STOPS: list[tuple[Protocol, bytes, str, str]] = [
 
 
 @pytest.mark.parametrize(("protocol", "body", "stop", "detail"), STOPS)
-def test_why_it_stopped(protocol: Protocol, body: bytes, stop: str, detail: str) -> None:
+def test_why_it_stopped(protocol: ApiProtocol, body: bytes, stop: str, detail: str) -> None:
     _, reply = hear(protocol, body)
     assert (reply.stop, reply.detail) == (stop, detail)
 
 
-PROBLEMS: list[tuple[Protocol, bytes, str, bool]] = [
+PROBLEMS: list[tuple[ApiProtocol, bytes, str, bool]] = [
     (
         "responses",
         sse(
@@ -353,7 +353,7 @@ PROBLEMS: list[tuple[Protocol, bytes, str, bool]] = [
 
 
 @pytest.mark.parametrize(("protocol", "body", "kind", "retry"), PROBLEMS)
-def test_what_went_wrong(protocol: Protocol, body: bytes, kind: str, retry: bool) -> None:
+def test_what_went_wrong(protocol: ApiProtocol, body: bytes, kind: str, retry: bool) -> None:
     with pytest.raises(Problem) as caught:
         hear(protocol, body)
     assert (caught.value.kind, caught.value.retry) == (kind, retry)

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from travois.permissions.sandbox_profile import Cage
-from travois.ports.world import Command, Completed
+from travois.ports.world import Command, ProcessResult
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import Walls, look
 
@@ -77,9 +77,9 @@ def play(mode: Mode | None, act: Callable[[LocalProcesses], Awaitable[None]]) ->
     anyio.run(main)
 
 
-def run(mode: Mode | None, command: Command) -> Completed:
+def run(mode: Mode | None, command: Command) -> ProcessResult:
     """One program, to its end."""
-    ended: list[Completed] = []
+    ended: list[ProcessResult] = []
 
     async def act(processes: LocalProcesses) -> None:
         ended.append(await processes.run(command, timeout=SECONDS))

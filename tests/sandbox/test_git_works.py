@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.sandbox.caged import Mode, Scene, scene, walls
-from travois.compose.sandbox import elsewhere
+from travois.compose.sandbox import move_sandbox_policy
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use
@@ -47,7 +47,7 @@ class Repository:
         at = str(root or self.work)
         made = plan(line, cwd=at, home="/home/u")
         use = Use("Bash", (Access("exec", line),), at, "/home/u", plans=(made,))
-        bounds = elsewhere(Bounds(temp=self.place.cage.temp, network="off"), at)
+        bounds = move_sandbox_policy(Bounds(temp=self.place.cage.temp, network="off"), at)
         around = cage(bounds, Guard(folders=(at,)), use)
         assert around is not None and around.profile == "work"
         out = list[str]()
@@ -57,11 +57,11 @@ class Repository:
             try:
                 command = self.place.sh(f"cd {at}; {line}", cage=around, env=ENV)
                 done = await processes.run(command, timeout=SECONDS)
-                out.append(done.output.joined().decode())
+                out.append(done.output.head_and_tail().decode())
                 assert done.status == 0, out[0]
             finally:
                 await processes.aclose()
-                self.told = processes.notices()
+                self.told = processes.take_notices()
 
         anyio.run(main)
         assert self.told == ()

@@ -58,7 +58,7 @@ def act(place: Scene, text: str, *, mode: Mode = "partial", cage: Cage | None = 
 
     async def one(processes: LocalProcesses) -> None:
         done = await processes.run(place.sh(text, cage=cage or place.cage), timeout=SECONDS)
-        told.extend((done.output.joined().decode(), *processes.notices()))
+        told.extend((done.output.head_and_tail().decode(), *processes.take_notices()))
 
     play(mode, one)
     return told
@@ -130,7 +130,7 @@ def test_landlock_writes_nothing_through_what_was_planted(place: Scene) -> None:
 def test_landlock_lets_ordinary_work_happen_and_says_nothing(place: Scene, text: str) -> None:
     async def one(processes: LocalProcesses) -> None:
         done = await processes.run(place.sh(text), timeout=300)
-        assert (done.status, processes.notices()) == (0, ()), done.output.joined()
+        assert (done.status, processes.take_notices()) == (0, ()), done.output.head_and_tail()
 
     play("partial", one)
 
@@ -154,7 +154,7 @@ def run_with(place: Scene, text: str, journal: str, mode: Mode = "partial") -> t
     async def main() -> None:
         processes = LocalProcesses(walls=walls(mode), journal=journal)
         done = await processes.run(place.sh(text), timeout=SECONDS)
-        told.extend((done.output.joined().decode(), *processes.notices()))
+        told.extend((done.output.head_and_tail().decode(), *processes.take_notices()))
         await processes.aclose()
 
     anyio.run(main)
@@ -231,14 +231,14 @@ def test_the_first_of_several_saves_and_what_it_saved_holds(place: Scene) -> Non
         go = await waiting(processes, place, "echo evil > .mcp.json", "first")
         assert (place.work / ".mcp.json").exists()
         done = await processes.run(place.sh("cat .mcp.json"), timeout=SECONDS)
-        assert done.output.joined() == b"evil\n"
+        assert done.output.head_and_tail() == b"evil\n"
         assert look(place.work) == before
-        assert ".mcp.json" in processes.notices()[0]
+        assert ".mcp.json" in processes.take_notices()[0]
         (place.work / ".mcp.json").write_text("evil again")
         go()
         await processes.jobs()["first"].wait()
         await until(lambda: look(place.work) == before)
-        assert len(processes.notices()) == 1
+        assert len(processes.take_notices()) == 1
 
     play("partial", one)
 
@@ -254,7 +254,7 @@ def test_what_git_sets_beside_another_command_stays(place: Scene) -> None:
         assert ('[remote "up"]' in text, "fsmonitor" in text) == (True, False)
         go()
         await processes.jobs()["a"].wait()
-        processes.notices()
+        processes.take_notices()
         assert (place.work / ".git/config").read_text() == text
 
     play("partial", one)
@@ -267,12 +267,12 @@ def test_a_leave_does_not_count_beside_a_command_that_has_none(place: Scene) -> 
         pinned = tuple(each for each in place.cage.pinned if each != path)
         line = place.sh("echo {} > .mcp.json", cage=place.but(pinned=pinned, lifted=(path,)))
         await processes.run(line, timeout=SECONDS)
-        assert "another running command may not change it" in processes.notices()[0]
+        assert "another running command may not change it" in processes.take_notices()[0]
         assert not os.path.exists(path)
         go()
         await processes.jobs()["a"].wait()
         await processes.run(line, timeout=SECONDS)
-        assert (processes.notices(), Path(path).read_text()) == ((), "{}\n")
+        assert (processes.take_notices(), Path(path).read_text()) == ((), "{}\n")
 
     play("partial", one)
 
@@ -282,12 +282,12 @@ def test_what_we_write_ourselves_beside_a_command_stays(place: Scene) -> None:
         go = await waiting(processes, place, "echo evil > .claude/evil", "a")
         path = place.work / ".claude/agents/one.md"
         path.write_bytes(b"mine")
-        processes.accept(str(path), b"mine")
+        processes.accept_change(str(path), b"mine")
         go()
         await processes.jobs()["a"].wait()
         await until(lambda: not (place.work / ".claude/evil").exists())
         assert path.read_bytes() == b"mine"
-        assert "evil" in processes.notices()[0]
+        assert "evil" in processes.take_notices()[0]
 
     play("partial", one)
 
@@ -319,7 +319,7 @@ def test_a_program_of_ours_is_in_walls_while_a_command_could_mislead_it(
         ours = Command(argv, str(place.work), wary=looks)
         (place.work / "kept").write_text("other\n")
         go = await waiting(processes, place, "true", "a", cage=by_git(place))
-        assert (await processes.run(ours, timeout=SECONDS)).output.joined()
+        assert (await processes.run(ours, timeout=SECONDS)).output.head_and_tail()
         assert not out.exists()
         go()
         await processes.jobs()["a"].wait()
@@ -344,10 +344,10 @@ def test_what_is_left_running_is_checked_when_it_is_gone(place: Scene, way: str)
         before = look(place.work)
         late = "until [ -e go ]; do /bin/sleep 0.02; done; echo evil > .mcp.json; touch done"
         await processes.run(place.sh(LATE[way].format(late)), timeout=SECONDS)
-        assert (processes.notices(), look(place.work)) == ((), before)
+        assert (processes.take_notices(), look(place.work)) == ((), before)
         (place.work / "go").touch()
         await until((place.work / "done").exists)
-        await until(lambda: ".mcp.json" in "".join(processes.notices()))
+        await until(lambda: ".mcp.json" in "".join(processes.take_notices()))
         assert look(place.work) == before
         await processes.aclose()
         assert look(place.work) == before
@@ -364,7 +364,7 @@ def test_a_command_that_times_out_is_checked_too(place: Scene) -> None:
         )
         assert done.timed_out
         assert look(place.work) == before
-        assert ".mcp.json" in processes.notices()[0]
+        assert ".mcp.json" in processes.take_notices()[0]
 
     play("partial", one)
 
@@ -404,11 +404,11 @@ def test_what_a_killed_session_left_is_restored_by_the_next(place: Scene, nap: s
                 os.waitpid(one.pid, 0)
         processes = LocalProcesses(journal=journal)
         processes.recover()
-        (told,) = processes.notices()
+        (told,) = processes.take_notices()
         assert "whose session was killed" in told and ".mcp.json" in told
         assert look(place.work) == before
         processes.recover()
-        assert processes.notices() == ()
+        assert processes.take_notices() == ()
 
 
 def test_a_session_beside_a_killed_one_does_not_take_its_state_for_good(place: Scene) -> None:
@@ -446,12 +446,12 @@ def test_repositories_that_appeared_since_a_session_was_killed_are_told_and_kept
         before = look(place.work)
         processes = LocalProcesses(journal=folder)
         processes.recover()
-        told = processes.notices()
+        told = processes.take_notices()
         assert look(place.work) == before
         assert len(told) == bool(names)
         assert all(f"new/.git: {names}" in one or f"new: {names}" in one for one in told)
         processes.recover()
-        assert processes.notices() == ()
+        assert processes.take_notices() == ()
 
 
 def test_two_processes_share_what_was_saved(place: Scene) -> None:

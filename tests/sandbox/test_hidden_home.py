@@ -17,8 +17,8 @@ import pytest
 
 from tests.sandbox.caged import SECONDS, Mode, walls
 from travois.compose.options import Options
-from travois.compose.sandbox import build
-from travois.compose.session import prepare
+from travois.compose.sandbox import compose_sandbox
+from travois.compose.session import load_workspace
 from travois.permissions.decide import Guard
 from travois.permissions.decide import Mode as GuardMode
 from travois.permissions.rules import Use
@@ -120,9 +120,9 @@ def run_in(
 
     async def main() -> str:
         options = Options(cwd=str(place.work), settings=json.dumps(settings or {}))
-        here, loaded = prepare(options)
+        here, loaded = load_workspace(options)
         async with AsyncExitStack() as stack:
-            fence = build(loaded, here, stack, attended=True)
+            fence = compose_sandbox(loaded, here, stack, attended=True)
             assert fence.bounds is not None
             own = msgspec.structs.replace(fence.bounds, backend=mode)
             home = str(place.home)
@@ -135,7 +135,7 @@ def run_in(
             env = {"H": home, "PLACES": " ".join(PLACES), "WALK": WALK, "HARNESS": str(os.getpid())}
             command = Command(("/bin/bash", "-c", line), here.cwd, cage=cage, env=env)
             done = await processes.run(command, timeout=SECONDS)
-            return done.output.joined().decode(errors="replace")
+            return done.output.head_and_tail().decode(errors="replace")
 
     return anyio.run(main)
 

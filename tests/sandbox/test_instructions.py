@@ -84,7 +84,7 @@ def act(place: Scene, *lines: str, mode: Mode = "full", cage: Cage | None = None
     async def all_of_them(processes: LocalProcesses) -> None:
         for line in lines:
             await processes.run(place.sh(line, cage=cage or place.cage), timeout=SECONDS)
-        told.extend(processes.notices())
+        told.extend(processes.take_notices())
 
     play(mode, all_of_them)
     return told
@@ -137,7 +137,7 @@ def test_the_message_says_what_to_do_and_where_the_content_is(place: Scene, mode
     async def main() -> tuple[str, ...]:
         processes = LocalProcesses(walls=walls(mode), journal=str(kept))
         await processes.run(place.sh("printf mine > AGENTS.md"), timeout=SECONDS)
-        told = processes.notices()
+        told = processes.take_notices()
         await processes.aclose()
         return told
 
@@ -236,13 +236,13 @@ def test_a_command_in_the_background_is_held_too_and_agreed_changes_stay(
         agreed = place.sh("printf yes > CLAUDE.md", cage=place.but(unasked=None))
         await processes.run(agreed, timeout=SECONDS)
         (place.work / ".gitattributes").write_text("* text\n")  # as a file tool does
-        processes.accept(str(place.work / ".gitattributes"), b"* text\n")
+        processes.accept_change(str(place.work / ".gitattributes"), b"* text\n")
         wait = "touch go; while ! [ -e went ]; do sleep 0.02; done"
         await processes.run(place.sh(wait), timeout=SECONDS)
-        told = processes.notices()  # where mounts hold it, there was nothing to put back
+        told = processes.take_notices()  # where mounts hold it, there was nothing to put back
         assert any("AGENTS.md" in text for text in told) is (mode == "partial")
         await job.kill()
-        assert processes.notices() == ()
+        assert processes.take_notices() == ()
 
     play(mode, one)
     assert (place.work / "AGENTS.md").read_text() == "AGENTS.md as it was\n"
@@ -270,7 +270,7 @@ def test_what_a_user_edits_beside_a_program_in_the_background_stays(place: Scene
         (place.work / "sub/deep/er/GEMINI.md").write_text("mine\n")
         await processes.run(place.sh("true", cage=place.but(unasked=None)), timeout=SECONDS)
         await job.kill()
-        (told,) = processes.notices()
+        (told,) = processes.take_notices()
         assert "restored: QWEN.md." in told
 
     play("full", one)

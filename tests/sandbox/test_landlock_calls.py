@@ -47,7 +47,7 @@ def test_no_program_reaches_others_by_what_all_share(way: str, profile: str) -> 
         (place.outside / "kept").write_text("x")
         env = {"HARNESS": str(os.getpid()), "OUT": str(place.outside)}
         command = place.sh(ABOUT_OTHERS[way], env=env, cage=place.but(profile=profile))
-        said = run("partial", command).output.joined()
+        said = run("partial", command).output.head_and_tail()
         assert b"True" not in said
         assert b"Traceback" not in said
 
@@ -70,4 +70,4 @@ def test_a_read_only_program_changes_nothing_about_files_outside(way: str) -> No
 def test_ordinary_work_in_the_workspace_succeeds(line: str) -> None:
     with scene() as place:
         done = run("partial", place.sh(line))
-        assert done.status == 0, done.output.joined().decode()
+        assert done.status == 0, done.output.head_and_tail().decode()

@@ -139,7 +139,7 @@ def act(place: Scene, lines: str, mode: Mode | None) -> tuple[str, ...]:
         for line in lines.split("\n"):
             cage = place.cage if mode else None
             await processes.run(place.sh(line, cage=cage), timeout=SECONDS)
-            told.extend(processes.notices())
+            told.extend(processes.take_notices())
 
     play(mode, one)
     return tuple(told)
@@ -189,7 +189,7 @@ def test_ordinary_work_with_repositories_is_left_alone(place: Scene, line: str, 
 
     async def one(processes: LocalProcesses) -> None:
         found = await processes.run(place.sh(f"set -e; {line}", cage=cage), timeout=SECONDS)
-        done.append((found.status, processes.notices(), found.output.joined()))
+        done.append((found.status, processes.take_notices(), found.output.head_and_tail()))
 
     play(mode, one)
     assert done[0][:2] == (0, ()), done
@@ -219,7 +219,7 @@ def test_pins_of_what_is_missing_leave_no_trace(mode: Mode) -> None:
             found = await processes.run(
                 place.sh("ls -A; ls -A .git; echo x > .mcp.json", cage=cage), timeout=SECONDS
             )
-            said.extend((found.output.joined().decode(), *processes.notices()))
+            said.extend((found.output.head_and_tail().decode(), *processes.take_notices()))
 
         before = sorted(os.listdir(bare.work)), sorted(os.listdir(bare.work / ".git"))
         play(mode, one)

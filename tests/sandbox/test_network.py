@@ -482,7 +482,9 @@ def test_a_command_is_told_whom_it_could_not_reach(play: Play, site: int) -> Non
     async def scene(cell: Cell) -> None:
         line = cell.sh(f"curl -sS http://example.org:{site}/; curl -sS https://evil.net/; exit 5")
         done = await cell.processes.run(line, timeout=300)
-        assert done.output.joined().startswith(f"GET / example.org:{site}curl: (56)".encode())
+        assert done.output.head_and_tail().startswith(
+            f"GET / example.org:{site}curl: (56)".encode()
+        )
         assert (done.status, done.refused) == (5, (unlisted("evil.net"),))
         killed = await cell.processes.run(cell.sh("kill -9 $$"), timeout=300)
         assert (killed.status, killed.refused) == (-9, ())
@@ -505,7 +507,7 @@ def test_a_command_with_open_connections_ends_with_all_that_it_started(play: Pla
         assert (done.timed_out, sleepers()) == (True, [])
         job = await cell.processes.start(cell.sh(f"echo on; {hanging}"), id="1")
         with anyio.fail_after(300):
-            while job.fresh().total == 0:  # noqa: ASYNC110 - it happens outside of us
+            while job.take_output().total == 0:  # noqa: ASYNC110 - it happens outside of us
                 await anyio.sleep(0.01)
         await job.kill()
         assert sleepers() == []

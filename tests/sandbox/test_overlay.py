@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from travois.permissions.sandbox_profile import Cage
-from travois.ports.world import Change, Command, Stale
+from travois.ports.world import Command, StaleFile, WorkspaceChange
 from travois.process.run import LocalProcesses
 from travois.sandbox.overlay import Overlay
 from travois.sandbox.probe import Walls, look
@@ -145,7 +145,7 @@ class Room:
     async def attempt(self, text: str, *, timeout: float = SECONDS) -> Overlay:
         cage = Cage("try", (str(self.work),), temp=str(self.temp), pinned=self.pinned)
         command = Command(("/bin/bash", "-c", text), str(self.work), cage=cage)
-        return await self.processes.attempt(command, timeout=timeout)
+        return await self.processes.run_attempt(command, timeout=timeout)
 
     def left(self) -> list[str]:
         return sorted(os.listdir(self.temp.parent))
@@ -154,7 +154,7 @@ class Room:
         return {told(change, self.work) for change in attempt.changes}
 
 
-def told(change: Change, work: Path) -> str:
+def told(change: WorkspaceChange, work: Path) -> str:
     was = f" from {os.path.relpath(change.was, work)}" if change.was else ""
     return f"{change.kind} {os.path.relpath(change.path, work)} {change.size}{was}"
 
@@ -247,7 +247,7 @@ OURS = "echo ours > a; echo ours > new; rm -r d"
 
 async def refused(room: Room, attempt: Overlay) -> None:
     before = tree(room.work), times(room.work)
-    with pytest.raises(Stale):
+    with pytest.raises(StaleFile):
         await attempt.keep()
     assert (tree(room.work), times(room.work)) == before
     await attempt.drop()
@@ -334,7 +334,7 @@ def test_a_link_that_leads_out_is_kept_as_a_link_and_never_followed(play: Play) 
         attempt = await room.attempt("echo ours > d/b; echo ours > d/new")
         shutil.rmtree(room.work / "d")
         (room.work / "d").symlink_to(outside)
-        with pytest.raises((Stale, OSError)):
+        with pytest.raises((StaleFile, OSError)):
             await attempt.keep()
         await attempt.drop()
         assert [(p.name, p.read_text()) for p in outside.iterdir()] == [("b", "safe")]
@@ -356,7 +356,7 @@ def test_more_folders_are_covered_and_nothing_else_can_be_written(play: Play) ->
         )
         text = f"echo x > d/x; echo x > {more}/x; echo x > {loose}; echo x > {more.parent}/y"
         command = Command(("/bin/bash", "-c", text), str(room.work), cage=cage)
-        attempt = await room.processes.attempt(command, timeout=SECONDS)
+        attempt = await room.processes.run_attempt(command, timeout=SECONDS)
         assert (list(more.iterdir()), loose.read_text()) == ([], "loose")
         await attempt.keep()
         assert (room.left(), loose.read_text()) == (["loose", "more", "temp"], "loose")

@@ -22,7 +22,7 @@ import pytest
 from tests.process.test_processes import descriptors, nap, others, sleepers, until, zombies
 from tests.processes import run_past_timeout
 from tests.sandbox.caged import SECONDS, Mode, found, play, run, scene, walls
-from travois.ports.world import Captured, Command, Completed
+from travois.ports.world import CapturedOutput, Command, ProcessResult
 from travois.process.run import LocalProcesses
 from travois.sandbox import probe
 from travois.sandbox.probe import Walls, look
@@ -40,7 +40,9 @@ def test_a_program_runs_to_its_end_with_both_outputs_in_order(mode: Mode):
     with scene() as place:
         done = run(mode, place.sh("pwd; echo two >&2; exit 3"))
         said = f"{place.work}\ntwo\n".encode()
-        assert done == Completed(3, Captured(said, b"", len(said)), Captured(b"", b"", 0))
+        assert done == ProcessResult(
+            3, CapturedOutput(said, b"", len(said)), CapturedOutput(b"", b"", 0)
+        )
 
 
 @both
@@ -175,7 +177,7 @@ def test_a_timeout_lets_programs_say_goodbye(mode: Mode):
             done = await run_past_timeout(
                 lambda seconds: processes.run(place.sh(text), timeout=seconds), said=b"hello\n"
             )
-            assert done.output.joined() == b"hello\nbye\n"
+            assert done.output.head_and_tail() == b"hello\nbye\n"
             assert (done.timed_out, done.left_running) == (True, ())
 
     play(mode, act)
@@ -189,7 +191,7 @@ def test_a_job_is_heard_and_ends_with_all_that_it_started(mode: Mode, nap: str):
             job = await processes.start(place.sh(text), id="job")
             await until(lambda: len(sleepers(nap)) == 2)
             said: list[bytes] = []
-            await until(lambda: said.append(job.fresh().head) or said[-1])
+            await until(lambda: said.append(job.take_output().head) or said[-1])
             assert (said[-1], job.status) == (b"up\n", None)
             await job.kill()
             assert sleepers(nap) == []
@@ -259,7 +261,7 @@ def test_what_is_missing_is_not_seen_and_what_appears_there_does_not_stay():
         cage = place.but(pinned=tuple(f"{place.work}/{name}" for name in names))
         line = "find . -mindepth 1; mkdir -p a/b .claude; echo x > a/b/c; echo x > .claude/x"
         done = run("full", place.sh(line, cage=cage))
-        assert (done.status, done.output.joined()) == (0, b"")
+        assert (done.status, done.output.head_and_tail()) == (0, b"")
         assert sorted(path.name for path in place.work.rglob("*")) == ["a", "b"]
 
 
@@ -273,7 +275,7 @@ def test_what_appears_beside_a_command_that_runs_on_is_removed_and_told():
             await until((place.work / "made").exists)
             await processes.run(place.sh("true", cage=cage), timeout=SECONDS)
             assert not pinned.exists()
-            assert ".claude" in processes.notices()[0]
+            assert ".claude" in processes.take_notices()[0]
             await long.kill()
 
     play("full", act)
@@ -334,7 +336,7 @@ def test_sockets_that_come_and_go_while_walls_are_built_stop_no_command():
         async def act(processes: LocalProcesses) -> None:
             for _ in range(10):
                 done = await processes.run(place.sh("echo hi"), timeout=SECONDS)
-                assert (done.status, done.output.joined()) == (0, b"hi\n")
+                assert (done.status, done.output.head_and_tail()) == (0, b"hi\n")
 
         play("full", act)
 

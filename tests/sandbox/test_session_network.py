@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from tests.sandbox.caged import Scene, scene, walls
-from travois.ports.world import Completed
+from travois.ports.world import ProcessResult
 from travois.process.run import LocalProcesses
 from travois.sandbox import loopback
 from travois.sandbox.loopback import HeldByFiles, HeldByThread, Namespace, find_ports
@@ -65,7 +65,7 @@ class Session:
         self.place = place
         self.processes = LocalProcesses(walls=walls("full"))
 
-    async def run(self, text: str, **cage: object) -> Completed:
+    async def run(self, text: str, **cage: object) -> ProcessResult:
         command = self.place.sh(text, cage=self.place.but(**cage))
         return await self.processes.run(command, timeout=SECONDS)
 
@@ -73,7 +73,7 @@ class Session:
         """What the server at a port says to a command; the kind of error if it says nothing."""
         (self.place.work / "ask.py").write_text(ASK)
         done = await self.run(f"{sys.executable} ask.py {port}", **cage)
-        return done.output.joined().decode().strip().rpartition("\n")[2]
+        return done.output.head_and_tail().decode().strip().rpartition("\n")[2]
 
     async def serve(self, id: str = "server", **cage: object) -> int:
         """Start a server in the background; returns the port that it listens at."""
@@ -83,8 +83,8 @@ class Session:
         said = b""
         with anyio.fail_after(SECONDS):
             while not said.endswith(b"\n"):
-                await job.changed()
-                said += job.fresh().joined()
+                await job.wait_for_change()
+                said += job.take_output().head_and_tail()
         return int(said)
 
 
@@ -120,7 +120,7 @@ def test_a_server_answers_the_next_command_whatever_that_may_do(way: Ways) -> No
 def test_files_belong_to_the_user_and_no_namespace_is_handed_in(way: Ways) -> None:
     async def act(session: Session) -> None:
         done = await session.run("touch made; ls -l /proc/self/fd | grep -c 'net:\\|user:'")
-        assert done.output.joined() == b"0\n"
+        assert done.output.head_and_tail() == b"0\n"
         made = (session.place.work / "made").stat()
         assert (made.st_uid, made.st_gid) == (os.geteuid(), os.getegid())
 
@@ -133,7 +133,7 @@ def test_nobody_outside_is_reached_and_nobody_outside_reaches_in(way: Ways) -> N
             assert refused(await session.ask(outside))
             assert refused(await session.ask(outside, profile="look"))
         there = await session.run("cat /proc/net/dev /proc/net/route; cat /proc/net/unix | wc -l")
-        interfaces = [line for line in there.output.joined().splitlines() if b":" in line]
+        interfaces = [line for line in there.output.head_and_tail().splitlines() if b":" in line]
         assert [line.split(b":")[0].strip() for line in interfaces] == [b"lo"]
         port = await session.serve()
         with pytest.raises(ConnectionRefusedError):
@@ -154,8 +154,8 @@ def test_two_sessions_do_not_see_each_other(way: Ways) -> None:
         job = await session.processes.start(
             session.place.sh(f"exec {sys.executable} -u hello.py"), id="hello"
         )
-        await job.changed()
-        assert (await session.run(f"{sys.executable} talk.py")).output.joined() == b"in\n"
+        await job.wait_for_change()
+        assert (await session.run(f"{sys.executable} talk.py")).output.head_and_tail() == b"in\n"
         other = Session(session.place)
         assert refused(await other.ask(port))
         assert (await other.run(f"{sys.executable} talk.py")).status == 1
@@ -208,7 +208,7 @@ def test_who_asks_only_this_machine_gets_the_network_that_answers() -> None:
             for wanted, ports in ((port, (port,)), (outside, (outside,))):
                 text = f"curl -sS --http0.9 http://127.0.0.1:{wanted}/"
                 done = await session.run(text, network="on", local_ports=ports)
-                assert (done.status, done.output.joined()) == (0, b"served")
+                assert (done.status, done.output.head_and_tail()) == (0, b"served")
         missed = await session.run(f"curl -sS http://127.0.0.1:{port}/", network="on")
         assert (missed.status, missed.session_ports) == (7, (port,))
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from travois.compose import sandbox as fencing
 from travois.compose.open_session import open_log
 from travois.compose.options import Options
-from travois.compose.sandbox import build
-from travois.compose.session import prepare
+from travois.compose.sandbox import compose_sandbox
+from travois.compose.session import load_workspace
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Use
 from travois.permissions.shell.judge import plan
@@ -24,9 +24,9 @@ from travois.sandbox.policy import Bounds, cage
 
 def bounds(folder: Path, settings: dict[str, object]) -> Bounds:
     options = Options(cwd=str(folder), settings=json.dumps(settings))
-    place, loaded = prepare(options)
+    place, loaded = load_workspace(options)
     stack = AsyncExitStack()
-    fence = build(loaded, place, stack, attended=True)
+    fence = compose_sandbox(loaded, place, stack, attended=True)
     anyio.run(stack.aclose)
     if fence.bounds is None:
         pytest.skip(fence.line)
@@ -76,9 +76,9 @@ def test_barred_hosts_reach_the_walls(work: Path) -> None:
 
 def test_a_private_folder_without_a_session_is_for_its_owner_alone_and_goes(work: Path) -> None:
     async def main() -> None:
-        place, loaded = prepare(Options(cwd=str(work)))
+        place, loaded = load_workspace(Options(cwd=str(work)))
         async with AsyncExitStack() as stack:
-            fence = build(loaded, place, stack, attended=True)
+            fence = compose_sandbox(loaded, place, stack, attended=True)
             if fence.bounds is None:
                 pytest.skip(fence.line)
             temp = Path(fence.bounds.temp)
@@ -92,10 +92,10 @@ def test_a_private_folder_without_a_session_is_for_its_owner_alone_and_goes(work
 def test_the_private_folder_of_a_session_stays_with_what_is_in_it(work: Path) -> None:
     async def main(write: str) -> Path:
         options = Options(cwd=str(work), session_id="6a3b6a80-3f9e-4a52-9d7e-0c2a52a10a51")
-        place, loaded = prepare(options)
+        place, loaded = load_workspace(options)
         async with AsyncExitStack() as stack:
             found = open_log(place, options, stack)
-            fence = build(loaded, place, stack, attended=True, session=found)
+            fence = compose_sandbox(loaded, place, stack, attended=True, session=found)
             if fence.bounds is None:
                 pytest.skip(fence.line)
             temp = Path(fence.bounds.temp)

@@ -11,11 +11,11 @@ import anyio
 import pytest
 
 from travois import Options, Session
-from travois.core.content import Text, words
-from travois.core.errors import Fault
+from travois.core.content import Text, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Assistant, Decided, Ended, Entry, Result
 from travois.core.view import open_calls
-from travois.ports.world import Answer, Question
+from travois.ports.world import PermissionQuestion, PersonAnswer
 from travois.providers.replies import Grew, Problem
 from travois.testing import Scripted, call, calls, say
 from travois_lab.validate import anthropic_faults
@@ -52,7 +52,7 @@ def test_a_turn_is_a_stream_of_entries_and_deltas(options: Options) -> None:
             "".join(e.text for e in events if isinstance(e, Grew) and e.kind == "text") == "Found."
         )
         (result,) = [e.fact for e in events if isinstance(e, Entry) and isinstance(e.fact, Result)]
-        assert "needle" in words(result.content)
+        assert "needle" in extract_text(result.content)
 
     run(main)
 
@@ -101,12 +101,12 @@ def test_leaving_the_block_stops_the_turn_and_answers_every_call(options: Option
 
 
 def test_a_person_is_asked_and_their_reason_goes_to_the_model(options: Options) -> None:
-    asked: list[Question] = []
+    asked: list[PermissionQuestion] = []
 
     class Person:
-        async def decide(self, question: Question) -> Answer:
+        async def decide(self, question: PermissionQuestion) -> PersonAnswer:
             asked.append(question)
-            return Answer(allow=False, reason="not on a Sunday")
+            return PersonAnswer(allow=False, reason="not on a Sunday")
 
     async def main() -> None:
         model = scripted(call("Bash", command="touch deployed"), say("Very well."))
@@ -114,7 +114,7 @@ def test_a_person_is_asked_and_their_reason_goes_to_the_model(options: Options) 
         async with Session(careful, model=model, person=Person()) as session:
             events = [event async for event in session.run("deploy")]
         (result,) = [e.fact for e in events if isinstance(e, Entry) and isinstance(e.fact, Result)]
-        assert result.error and "not on a Sunday" in words(result.content)
+        assert result.error and "not on a Sunday" in extract_text(result.content)
 
     run(main)
     assert [(q.tool, q.args) for q in asked] == [("Bash", '{"command":"touch deployed"}')]
@@ -135,7 +135,7 @@ def test_a_prompt_that_cannot_fit_is_refused_and_changes_nothing(options: Option
     async def main() -> None:
         async with Session(options, model=scripted(say("ok"))) as session:
             before = session.crew.agent.session.last
-            with pytest.raises(Fault, match="does not fit"):
+            with pytest.raises(UserError, match="does not fit"):
                 await session.ask("word " * 400_000)
             assert session.crew.agent.session.last == before
             assert await session.ask("short") == "ok"

@@ -20,12 +20,12 @@ from travois.core.facts import (
     Sent,
     User,
 )
-from travois.core.models import Model
-from travois.core.view import project
+from travois.core.models import ModelCard
+from travois.core.view import project_view
 from travois.providers.encoder import Encoder
 from travois.sessions.log_file import Log
 
-EPOCH = Epoch(Model("lab", "echo-1", "chat"), system="Be brief.")
+EPOCH = Epoch(ModelCard("lab", "echo-1", "chat"), system="Be brief.")
 
 
 def opened(id: str = "s1", **more: object) -> Opened:
@@ -64,10 +64,10 @@ def recorded(folder: Path, number: int, *, first: Opened | None = None) -> None:
     """A session with a request before each reply, as the engine would have sent it."""
     encoder = Encoder(lambda name: b"")
     with Log.create(folder, first or opened(folder.name), clock=clock()) as log:
-        view = project(log.read())
+        view = project_view(log.read())
         for fact in (EPOCH, *turns(number, start=len(view.ids))):
             if isinstance(fact, Assistant):
-                asked = encoder.request(view)
+                asked = encoder.build_request(view)
                 sent = Sent(asked.pieces, asked.chain, asked.digest, len(asked.body))
                 view.add(log.append(sent))
             view.add(log.append(fact))

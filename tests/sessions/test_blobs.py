@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions.blobs import Blobs, digest
 
 
@@ -52,5 +52,5 @@ def test_many_keeping_the_same_bytes_do_not_disturb_each_other(tmp_path: Path) -
 
 def test_a_folder_that_cannot_be_written_to_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Fault, match="could not be saved"):
+    with pytest.raises(UserError, match="could not be saved"):
         Blobs(tmp_path / "file").put(b"x")

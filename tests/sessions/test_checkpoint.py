@@ -19,7 +19,7 @@ from tests.core.told import EPOCH, histories, reply, result, user
 from tests.sessions.sample import opened
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Compacted, Entry, Noted, Restored, Rewound
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.sessions import log_line as line
 from travois.sessions.checkpoint import FILE, Checkpoint, load
 from travois.sessions.log_file import NAME, Log, entries
@@ -88,7 +88,7 @@ def test_a_session_that_goes_on_from_a_checkpoint_is_what_its_whole_log_says(
     written(folder, all_[cut:])
     with Log.open(folder) as log:
         session = Session(log)
-        assert session.view == project(log.read())
+        assert session.view == project_view(log.read())
         found = derived(session)
     assert found == afresh(folder)
 
@@ -278,7 +278,7 @@ def test_a_rewind_behind_a_checkpoint_starts_over(tmp_path: Path) -> None:
     with Log.open(folder) as log:
         session = Session(log)
         session.append(Rewound(40))
-        assert session.view == project(log.read())
+        assert session.view == project_view(log.read())
         known = derived(session)
     assert resumed(folder) == known == afresh(folder)
 

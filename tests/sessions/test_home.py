@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions.home import Home, locate
 
 
@@ -18,7 +18,7 @@ def test_the_environment_says_where_home_is() -> None:
 
 
 def test_no_home_at_all_is_a_fault_that_says_what_to_set() -> None:
-    with pytest.raises(Fault, match="Set TRAVOIS_HOME"):
+    with pytest.raises(UserError, match="Set TRAVOIS_HOME"):
         locate({})
 
 
@@ -30,5 +30,5 @@ def test_home_is_made_for_its_owner_only(tmp_path: Path) -> None:
 
 def test_a_home_that_cannot_be_made_is_a_fault_that_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Fault, match="Travois cannot store its files"):
+    with pytest.raises(UserError, match="Travois cannot store its files"):
         Home(tmp_path / "file" / "home").prepare()

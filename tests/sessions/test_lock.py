@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions import lock
 
 HOLD = """
@@ -26,7 +26,7 @@ def test_another_process_is_refused_until_the_holder_is_gone(tmp_path: Path) -> 
     with subprocess.Popen(command, stdin=-1, stdout=-1) as other:
         assert other.stdout is not None
         other.stdout.readline()
-        with pytest.raises(Fault, match=f"process {other.pid}"):
+        with pytest.raises(UserError, match=f"process {other.pid}"):
             lock.acquire(tmp_path)
         found = lock.holder(tmp_path)
         assert found is not None and found.pid == other.pid
@@ -69,7 +69,7 @@ def no_flock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_flock")
 def test_without_file_locks_a_living_holder_is_respected(tmp_path: Path) -> None:
     held = lock.acquire(tmp_path)
-    with pytest.raises(Fault, match="in use"):
+    with pytest.raises(UserError, match="in use"):
         lock.acquire(tmp_path)
     held.release()
     lock.acquire(tmp_path).release()
@@ -85,11 +85,11 @@ def test_without_file_locks_a_dead_holder_is_not(tmp_path: Path, change: dict[st
 @pytest.mark.usefixtures("no_flock")
 def test_without_file_locks_nothing_is_assumed_of_other_machines(tmp_path: Path) -> None:
     _claim(tmp_path, msgspec.structs.replace(lock.myself(), host="elsewhere", boot="other"))
-    with pytest.raises(Fault, match="on elsewhere since"):
+    with pytest.raises(UserError, match="on elsewhere since"):
         lock.acquire(tmp_path)
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_fault(tmp_path: Path) -> None:
     os.symlink(tmp_path / "elsewhere", tmp_path / "lock")
-    with pytest.raises(Fault, match="cannot be locked"):
+    with pytest.raises(UserError, match="cannot be locked"):
         lock.acquire(tmp_path)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.sessions.sample import EPOCH, clock, entries, facts, opened, turns, write
 from travois.core.content import Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Noted, Result, Unknown, User
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.sessions import log_line as line
 from travois.sessions.log_file import NAME, Log, Skipped, history
 
@@ -143,7 +143,7 @@ def test_an_unknown_fact_refuses_the_log_and_names_itself(tmp_path: Path) -> Non
     write(tmp_path / "s1", first=opened(version="9.9"))
     body = b'{"seq":99,"at":1.0,"fact":{"type":"dreamt","of":"sheep"}'
     _append(tmp_path / "s1", body)
-    with Log.open(tmp_path / "s1") as log, pytest.raises(Fault) as caught:
+    with Log.open(tmp_path / "s1") as log, pytest.raises(UserError) as caught:
         list(log.read())
     assert "version 9.9" in str(caught.value)
     assert "'dreamt'" in str(caught.value)
@@ -182,7 +182,7 @@ def test_a_fork_reads_its_parent_up_to_the_point_of_the_fork(tmp_path: Path) -> 
     three = entries(tmp_path / "q" / "three")
     assert three[:7] == two
     assert [(e.seq, type(e.fact).__name__) for e in three[7:]] == [(8, "Opened"), (9, "Epoch")]
-    assert project(three[:5]) == project(parent[:5])
+    assert project_view(three[:5]) == project_view(parent[:5])
 
 
 def test_a_fork_of_a_fork_before_its_own_words_stands_on_the_grandparent(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_fork_whose_parent_is_missing_says_so(tmp_path: Path) -> None:
     for parent in ("gone", "../gone", "/etc"):
         folder = tmp_path / "p" / f"child-of-{parent.replace('/', '-')}"
         write(folder, first=opened("two", parent=parent, at=4))
-        with pytest.raises(Fault, match="which is missing"):
+        with pytest.raises(UserError, match="which is missing"):
             entries(folder)
 
 
@@ -222,7 +222,7 @@ def test_logs_that_claim_to_be_forks_of_each_other_still_end(tmp_path: Path) -> 
 
 def test_a_second_writer_is_told_who_holds_the_session(tmp_path: Path) -> None:
     with Log.create(tmp_path / "s1", opened()):
-        with pytest.raises(Fault) as caught:
+        with pytest.raises(UserError) as caught:
             Log.open(tmp_path / "s1")
         assert f"process {os.getpid()}" in caught.value.why
         assert "--fork-session" in caught.value.fix
@@ -231,13 +231,13 @@ def test_a_second_writer_is_told_who_holds_the_session(tmp_path: Path) -> None:
 
 def test_a_session_that_exists_is_not_begun_again(tmp_path: Path) -> None:
     write(tmp_path / "s1")
-    with pytest.raises(Fault, match="already exists"):
+    with pytest.raises(UserError, match="already exists"):
         Log.create(tmp_path / "s1", opened())
     Log.open(tmp_path / "s1").close()
 
 
 def test_a_session_that_is_not_there_is_not_made_by_opening_it(tmp_path: Path) -> None:
-    with pytest.raises(Fault, match="There is no session"):
+    with pytest.raises(UserError, match="There is no session"):
         Log.open(tmp_path / "s1")
     assert list(tmp_path.iterdir()) == []
 
@@ -285,7 +285,7 @@ def test_a_full_disk_leaves_no_half_line_and_the_session_goes_on_when_space_retu
         folder = tmp_path / str(room)
         with Log.create(folder, opened(), write=disk.write) as log:
             disk.room = room
-            with pytest.raises(Fault, match="disk is full"):
+            with pytest.raises(UserError, match="disk is full"):
                 [*map(log.append, turns(50))]
             done = (folder / NAME).read_bytes().count(b"\n")
             assert (folder / NAME).read_bytes().endswith(b"\n")
@@ -385,7 +385,7 @@ def _die_at(folder: Path, fatal: int, *, part: int) -> None:
 
 def test_a_home_that_cannot_be_written_to_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Fault, match="The session cannot be saved"):
+    with pytest.raises(UserError, match="The session cannot be saved"):
         Log.create(tmp_path / "file" / "s1", opened())
 
 
@@ -420,15 +420,15 @@ def test_lines_that_somebody_made_up_are_refused_or_skipped_never_crashed_on(
     for seq, at, fact in made_up:
         body = json.dumps({"seq": seq, "at": at, "fact": fact}, separators=(",", ":"))
         _append(folder, body[:-1].encode())
-    with Log.open(folder) as log, suppress(Fault):
-        project(log.read())
+    with Log.open(folder) as log, suppress(UserError):
+        project_view(log.read())
 
 
 def test_a_line_nested_beyond_reason_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "s1", then=[EPOCH])
     deep = b"[" * 100_000 + b"]" * 100_000
     _append(tmp_path / "s1", b'{"seq":3,"at":1.0,"fact":{"type":"noted","x":%b}' % deep)
-    with pytest.raises(Fault, match="not this one"):
+    with pytest.raises(UserError, match="not this one"):
         entries(tmp_path / "s1")
 
 

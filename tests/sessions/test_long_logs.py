@@ -10,9 +10,9 @@ from tests.core.told import EPOCH, reply, result, user
 from tests.sessions.sample import opened
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Compacted, Noted, Rewound, User
-from travois.core.legality import unsendable
+from travois.core.legality import find_send_blocker
 from travois.core.tokens import context_tokens
-from travois.core.view import project
+from travois.core.view import project_view
 from travois.providers.encoder import Encoder
 from travois.sessions import scan
 from travois.sessions.log_file import Log, history
@@ -24,8 +24,8 @@ TURNS = 400
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a window held next to nothing, so that a short log is a long one."""
-    monkeypatch.setattr("travois.core.view.LEAST_HELD", 4_000)
-    monkeypatch.setattr("travois.core.view.WHOLE_WINDOWS", 0)
+    monkeypatch.setattr("travois.core.view.MIN_KEPT_CHARS", 4_000)
+    monkeypatch.setattr("travois.core.view.CHARS_PER_WINDOW_TOKEN", 0)
     monkeypatch.setattr("travois.sessions.session.CHECKED", 50)
     monkeypatch.setattr("travois.sessions.scan.READ", 4_096)
 
@@ -48,7 +48,7 @@ def written(folder: Path) -> Path:
 
 def test_only_the_first_item_and_the_last_are_held(tmp_path: Path) -> None:
     with Log.open(written(tmp_path / "s1")) as log:
-        view, whole = Session(log).view, project(log.read())
+        view, whole = Session(log).view, project_view(log.read())
         assert 0 < len(view.items) < 100
         assert view.items[0] == whole.items[0]
         assert view.items[1:] == whole.items[1 - len(view.items) :]
@@ -77,31 +77,31 @@ def test_it_is_the_same_from_a_checkpoint_on_at_any_entry(tmp_path: Path) -> Non
 def test_nothing_is_sent_before_it_is_compacted_and_then_what_the_log_says(tmp_path: Path) -> None:
     with Log.open(written(tmp_path / "s1")) as log:
         session = Session(log)
-        assert "larger than any window" in unsendable(session.view)
+        assert "larger than any window" in find_send_blocker(session.view)
         assert context_tokens(session.view) > 4_000
         first, *_, last = session.view.items[:-2]
         session.append(Compacted(first.seq, last.seq, (Text("so far"),), "notes"))
         assert session.view.omitted == 0
-        assert session.view.items == project(log.read()).items
-        sent = Encoder(lambda name: b"").request(session.view)
-        again = Encoder(lambda name: b"").request(project(log.read()))
+        assert session.view.items == project_view(log.read()).items
+        sent = Encoder(lambda name: b"").build_request(session.view)
+        again = Encoder(lambda name: b"").build_request(project_view(log.read()))
         assert (sent.digest, sent.body) == (again.digest, again.body)
 
 
 def test_a_compaction_among_what_is_left_out_is_honoured(tmp_path: Path) -> None:
     folder = written(tmp_path / "s1")
     with Log.open(folder) as log:
-        whole = project(log.read())
+        whole = project_view(log.read())
         log.append(Compacted(whole.items[8].seq, whole.items[11].seq, (Text("x"),), "dropped"))
     with Log.open(folder) as log:
-        assert Session(log).view.items == project(log.read()).items
+        assert Session(log).view.items == project_view(log.read()).items
 
 
 def test_a_rewind_into_what_is_left_out_brings_it_back(tmp_path: Path) -> None:
     with Log.open(written(tmp_path / "s1")) as log:
         session = Session(log)
         session.append(Rewound(30))
-        assert session.view == project(log.read())
+        assert session.view == project_view(log.read())
         assert session.view.omitted == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.sessions.sample import opened, write
 from travois.core.content import Media
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import User
 from travois.sessions.blobs import Blobs
 from travois.sessions.catalog import (
@@ -68,7 +68,7 @@ def test_discarding_moves_everything_to_the_trash(home: Home) -> None:
 
 def test_an_open_session_is_not_discarded(home: Home) -> None:
     with Log.create(home.session("p", "s1"), opened()):
-        with pytest.raises(Fault, match="in use"):
+        with pytest.raises(UserError, match="in use"):
             discard(home, Summary("s1", "p"))
         assert home.session("p", "s1").exists()
 

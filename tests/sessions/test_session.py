@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from tests.core.told import histories
 from tests.engine.fakes import OPENED, MemoryLog, begun, epoch
 from travois.core.content import Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import (
     Assistant,
     Changed,
@@ -22,8 +22,8 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Usage
-from travois.core.view import project
-from travois.ports.world import Warned
+from travois.core.view import project_view
+from travois.ports.world import UserWarned
 from travois.sessions.session import Session
 
 
@@ -40,10 +40,10 @@ def test_what_could_not_be_written_is_not_in_the_view_and_nobody_is_told() -> No
     session.append(OPENED)
     session.append(epoch())
     with session.watch() as events:
-        with pytest.raises(Fault):
+        with pytest.raises(UserError):
             session.append(User((Text("hi"),)))
         assert events.statistics().current_buffer_used == 0
-    assert session.view == project(log.entries)
+    assert session.view == project_view(log.entries)
     session.append(User((Text("hi"),)))
     assert len(session.view.items) == 1
 
@@ -52,12 +52,12 @@ def test_watchers_see_entries_and_deltas_in_order_from_where_they_began() -> Non
     session = begun()
     with session.watch() as early:
         first = session.append(Noted("a", "1"))
-        session.emit(Warned("careful"))
+        session.emit(UserWarned("careful"))
         with session.watch() as late:
             second = session.append(Noted("a", "2"))
             assert [late.receive_nowait()] == [second]
         seen = [early.receive_nowait() for _ in range(3)]
-    assert seen == [first, Warned("careful"), second]
+    assert seen == [first, UserWarned("careful"), second]
 
 
 def test_a_watcher_that_left_or_closed_early_disturbs_no_append() -> None:
@@ -74,7 +74,7 @@ def test_a_watcher_that_never_reads_never_blocks() -> None:
     session = begun()
     with session.watch() as lazy:
         for number in range(10_000):
-            session.emit(Warned(str(number)))
+            session.emit(UserWarned(str(number)))
         assert lazy.statistics().current_buffer_used == 10_000
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from tests.engine.fakes import OPENED, MemoryLog, epoch
 from travois.core.content import Call, Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Assistant, Changed, Noted, Result, User
-from travois.core.view import project
-from travois.ports.world import Log
+from travois.core.view import project_view
+from travois.ports.world import SessionLog
 from travois.sessions import log_file as store
 from travois.sessions.session import Session
 
 Full = Callable[[int], bool]
-Make = Callable[[Full], Log]
+Make = Callable[[Full], SessionLog]
 FACTS: list[AnyFact] = [
     epoch(),
     User((Text("hello \u2028 ünï"),)),
@@ -27,13 +27,13 @@ FACTS: list[AnyFact] = [
 ]
 
 
-def in_memory(full: Full, folder: Path) -> Log:
+def in_memory(full: Full, folder: Path) -> SessionLog:
     log = MemoryLog(fails=full)
     log.append(OPENED)
     return log
 
 
-def on_disk(full: Full, folder: Path) -> Log:
+def on_disk(full: Full, folder: Path) -> SessionLog:
     import os
 
     writes = 0
@@ -95,7 +95,7 @@ def test_a_full_disk_is_a_fault_and_leaves_no_trace(make: Make, bad: int) -> Non
     for fact in FACTS:
         try:
             kept.append(log.append(fact))
-        except Fault:
+        except UserError:
             assert list(log.read())[1:] == kept
     assert len(kept) == len(FACTS) - 1
     assert list(log.read())[1:] == kept
@@ -107,7 +107,7 @@ def test_a_session_on_it_sees_what_its_log_says(make: Make) -> None:
     session = Session(log)
     for fact in FACTS:
         session.append(fact)
-    assert session.view == project(log.read()) == Session(log).view
+    assert session.view == project_view(log.read()) == Session(log).view
     assert session.state == {"cwd": "/w/src"}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sessions.sample import EPOCH, clock, facts, opened, turns, write
 from travois.core.content import Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Changed, Noted, User
 from travois.sessions.catalog import (
     CACHE,
@@ -159,14 +159,14 @@ def test_a_name_of_this_project_goes_before_the_same_name_elsewhere(home: Home) 
     session(home, "here", then=[Changed("name", "refactor")])
     session(home, "there", project="elsewhere", then=[Changed("name", "refactor")])
     assert find(home, "refactor", project=PROJECT).id == "here"
-    with pytest.raises(Fault, match="matches 2 sessions"):
+    with pytest.raises(UserError, match="matches 2 sessions"):
         find(home, "refactor")
 
 
 def test_what_could_be_several_sessions_is_told_with_all_of_them(home: Home) -> None:
     session(home, "3f2a-one")
     session(home, "3f2a-two")
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         find(home, "3f2a")
     assert {"3f2a-one", "3f2a-two"} <= set(caught.value.fix.split())
 
@@ -174,7 +174,7 @@ def test_what_could_be_several_sessions_is_told_with_all_of_them(home: Home) -> 
 @pytest.mark.parametrize("text", ["", "3f", "nope", "../p/3f2a-one", "*", "p/3f2a-one"])
 def test_what_is_no_session_is_said_to_be_none(home: Home, text: str) -> None:
     session(home, "3f2a-one")
-    with pytest.raises(Fault, match="There is no session"):
+    with pytest.raises(UserError, match="There is no session"):
         find(home, text)
 
 
@@ -189,7 +189,7 @@ def test_continue_means_this_folder_first_and_then_this_project(home: Home) -> N
     begin("stranger", "/w/src", 4.0, project="elsewhere")
     here = [newest(home, PROJECT, cwd=cwd).id for cwd in ("/w/src", "/w", "/w/docs")]
     assert here == ["mine", "later", "old key"]
-    with pytest.raises(Fault, match="no session to continue"):
+    with pytest.raises(UserError, match="no session to continue"):
         newest(home, Project("empty", "/e"), cwd="/e")
 
 

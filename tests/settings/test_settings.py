@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from travois.context.layers import Layers
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.permissions import rules as flaws
 from travois.permissions.rules import Rule
 from travois.permissions.updates import SANDBOXED
@@ -346,7 +346,7 @@ def test_an_administrator_can_switch_bypass_off(places: Places) -> None:
     loaded = places.load()
     assert loaded.settings.permissions.mode == "default"
     assert loaded.notices == (f"{user}: mode bypass is disabled by {path}",)
-    with pytest.raises(Fault, match="Mode bypass is disabled"):
+    with pytest.raises(UserError, match="Mode bypass is disabled"):
         places.load(chosen={"permissions.defaultMode": "bypass"})
 
 
@@ -410,7 +410,7 @@ def test_only_the_sources_that_are_named_are_read(places: Places) -> None:
         "user": ("their_user", "user", "managed"),
         "local,project": ("project", "their_local", "managed"),
     }
-    with pytest.raises(Fault, match="--setting-sources does not know 'all'"):
+    with pytest.raises(UserError, match="--setting-sources does not know 'all'"):
         places.load(sources="all")
 
 
@@ -522,7 +522,7 @@ def test_what_is_wrong_stops_the_start_and_names_file_line_and_cure(
     if layer.startswith("their") and words.startswith(NOT_THEIRS):
         places.load()
         return
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         places.load()
     assert str(caught.value) == f"{path}{words}"
 
@@ -530,7 +530,7 @@ def test_what_is_wrong_stops_the_start_and_names_file_line_and_cure(
 def test_a_file_that_is_no_file_is_not_waited_for(places: Places) -> None:
     pipe = places.root / ".claude" / "settings.json"
     os.mkfifo(pipe)
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(UserError) as caught:
         places.load()
     assert str(caught.value) == f"Settings cannot be read: {pipe}: it is not a regular file"
 
@@ -565,7 +565,7 @@ def test_unknown_keys_are_told_with_the_nearest_known_one(places: Places) -> Non
 
 
 def test_a_wrong_variable_is_named(places: Places) -> None:
-    with pytest.raises(Fault, match="TRAVOIS_MAX_TURNS: maxTurns is invalid: Expected `int`"):
+    with pytest.raises(UserError, match="TRAVOIS_MAX_TURNS: maxTurns is invalid: Expected `int`"):
         places.load(environ={"TRAVOIS_MAX_TURNS": "many"})
     assert places.load(environ={"TRAVOIS_MAX_TURNS": "3"}).settings == Settings(max_turns=3)
     said = {"TRAVOIS_TELEMETRY": "1", "TRAVOIS_FALLBACK_MODELS": '["house/Big"]'}
@@ -574,7 +574,7 @@ def test_a_wrong_variable_is_named(places: Places) -> None:
 
 
 def test_settings_for_one_run_that_cannot_be_read_are_a_fault(places: Places) -> None:
-    with pytest.raises(Fault, match=r"--settings nowhere\.json cannot be read"):
+    with pytest.raises(UserError, match=r"--settings nowhere\.json cannot be read"):
         places.load(given="nowhere.json")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.sessions.test_project import git, repository
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions.home import Home
 from travois.settings import trust
 
@@ -93,7 +93,7 @@ def test_a_damaged_record_trusts_nothing(home: Home, damage: bytes) -> None:
 
 def test_a_home_that_cannot_be_written_to_is_told(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
-    with pytest.raises(Fault, match="Your answer cannot be saved"):
+    with pytest.raises(UserError, match="Your answer cannot be saved"):
         trust.trust(Home(tmp_path / "home"), ROOT, ())
 
 

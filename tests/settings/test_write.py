@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions.home import Home
 from travois.settings.validate import keep
 
@@ -36,6 +36,6 @@ def test_a_link_to_the_file_stays_a_link(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_understood_is_left_alone(tmp_path: Path, held: str) -> None:
     home = Home(tmp_path)
     home.settings.write_text(held)
-    with pytest.raises(Fault):
+    with pytest.raises(UserError):
         keep(home, "tui.theme", "dark")
     assert home.settings.read_text() == held

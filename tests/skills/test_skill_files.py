@@ -53,14 +53,14 @@ def test_the_machines_come_first_then_the_users_and_folders_inside_keep_their_na
     skill(root / ".agents", "d", "repo")
     skill(root / "sub/.claude", "d", "folder")
     skill(root / "sub/deep/.claude", "e", "below")
-    found = DiskSkills(places).standing()
+    found = DiskSkills(places).load_always()
     assert found.notices == ()
     assert {one.name: one.body for one in found.skills} == {
         "a": "machine", "b": "user", "c": "user", "d": "repo", "sub:d": "folder",
     }  # fmt: skip
-    touched = DiskSkills(places).touched((f"{root}/sub/deep/x/file.py", f"{root}/other.py"))
+    touched = DiskSkills(places).load_for_paths((f"{root}/sub/deep/x/file.py", f"{root}/other.py"))
     assert touched == (f"{root}/sub/deep",)
-    assert "e" in {one.name for one in DiskSkills(places).standing(touched).skills}
+    assert "e" in {one.name for one in DiskSkills(places).load_always(touched).skills}
 
 
 def test_flawed_files_are_told_and_links_out_of_a_stranger_are_left_out(
@@ -74,13 +74,13 @@ def test_flawed_files_are_told_and_links_out_of_a_stranger_are_left_out(
     (folder / "skills/binary/SKILL.md").write_bytes(b"\0")
     (folder / "skills/out").symlink_to(tmp_path / "outside/skills/key")
     (tmp_path / "repo/.agents").symlink_to(folder)
-    found = DiskSkills(places).standing()
+    found = DiskSkills(places).load_always()
     assert [one.name for one in found.skills] == ["good"]
     assert [notice.partition(" is ignored: ")[0] for notice in found.notices] == [
         str(folder / "skills" / name / "SKILL.md") for name in ("binary", "empty", "out")
     ]
     trusting = DiskSkills(replace(places, trusted=True))
-    assert "out" in {one.name for one in trusting.standing().skills}
+    assert "out" in {one.name for one in trusting.load_always().skills}
 
 
 def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
@@ -92,7 +92,7 @@ def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
     assert asked == ["skill: .claude/skills/a/SKILL.md allows itself Bash(make:*)"]
 
     def found(**changes: object) -> dict[str, tuple[str, bool]]:
-        known = DiskSkills(replace(places, **changes)).standing()
+        known = DiskSkills(replace(places, **changes)).load_always()
         return {one.name: (one.allowed, one.trusted) for one in known.skills}
 
     put(tmp_path / "repo/.claude/commands/go.md", "---\ndescription: d\n---\nGo.")
@@ -114,16 +114,16 @@ def test_what_hooks_of_a_projects_skill_run_is_changed_by_nobody_unasked(
     found = load(places.home, places.root, cwd=places.cwd, environ={}, etc=tmp_path / "etc")
     assert found.scripts == (str(script),)
     (wish,) = found.wanted
-    assert DiskSkills(places).standing().skills[0].hooks == {}
+    assert DiskSkills(places).load_always().skills[0].hooks == {}
     agreed = replace(places, agreed=frozenset((trust.digest(wish),)))
-    assert list(DiskSkills(agreed).standing().skills[0].hooks) == ["Stop"]
+    assert list(DiskSkills(agreed).load_always().skills[0].hooks) == ["Stop"]
 
 
 def test_settings_say_how_much_the_model_hears_of_a_skill(tmp_path: Path, places: Places) -> None:
     for name in ("a", "b", "c", "d"):
         skill(tmp_path / "person/.claude", name, head="when_to_use: often\n")
     said = {"b": "off", "c": "name-only", "d": "user-invocable-only"}
-    found = DiskSkills(replace(places, overrides=said, runner="off", share=0.5)).standing()
+    found = DiskSkills(replace(places, overrides=said, runner="off", share=0.5)).load_always()
     told = {one.name: (one.description, one.when, one.automatic) for one in found.skills}
     assert told == {"a": ("d", "often", True), "c": ("", "", True), "d": ("d", "often", False)}
     assert ({one.runner for one in found.skills}, found.share) == ({"off"}, 0.5)
@@ -150,7 +150,7 @@ def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places
     (kit,) = found
     assert kit.servers == ((f"{folder}/.mcp.json", {"s": {"command": "srv"}}),)
     with_it = replace(places, plugins=found)
-    (one,) = DiskSkills(with_it).standing().skills
+    (one,) = DiskSkills(with_it).load_always().skills
     assert (one.name, one.allowed, one.plugin) == ("kit:plan", "Read", str(folder))
     assert list(styles(with_it)[0]) == ["kit:terse", "explanatory", "learning"]
     told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
@@ -189,7 +189,7 @@ def test_what_claude_code_installed_and_enabled_counts_where_it_lies(
     assert found.notices == (
         "plugin far@shop is ignored: it is enabled, but Claude Code has not installed it",
     )
-    standing = DiskSkills(replace(places, plugins=found.plugins)).standing()
+    standing = DiskSkills(replace(places, plugins=found.plugins)).load_always()
     assert {one.name for one in standing.skills} == {"kit:plan", "docs:pdf"}
     put(
         tmp_path / "repo/sub/.claude/settings.json",
@@ -214,7 +214,7 @@ def test_a_folder_may_offer_several_plugins_and_a_plugin_single_files(
     put(tmp_path / "off/plugin.json", '{"name": "off", "defaultEnabled": false}')
     found, notices = plugins([str(shop), str(tmp_path / "off")], places.root)
     assert notices == ("plugin b: not supported here: lspServers",)
-    standing = DiskSkills(replace(places, plugins=found)).standing()
+    standing = DiskSkills(replace(places, plugins=found)).load_always()
     assert [one.name for one in standing.skills] == ["a:alone"]
     told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
     assert list(told) == ["b:go"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from travois.core.content import Text
 from travois.core.facts import User
-from travois.core.tokens import estimate
-from travois.core.view import Item
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
 from travois.prompt.style_text import parse as parse_style
 from travois.prompt.style_text import styled
 from travois.skills.command_text import Custom
@@ -15,8 +15,8 @@ ROOM = 2_000
 PATH = "/p/.claude/skills/deploy/SKILL.md"
 
 
-def note(text: str) -> Item:
-    return Item(1, User((Text(text),), origin="note"))
+def note(text: str) -> ViewItem:
+    return ViewItem(1, User((Text(text),), origin="note"))
 
 
 def skill(name: str, about: str = "Does it.") -> Custom:
@@ -92,7 +92,7 @@ def test_many_skills_share_the_room_that_there_is_and_are_not_told_again() -> No
     for count, room in ((3, ROOM), (40, ROOM), (900, ROOM), (40, 80)):
         skills = [skill(f"skill-{n:04}", f"{n} " * 500) for n in range(count)]
         text = baseline(skills, room)
-        assert 0 < estimate(text) <= room
+        assert 0 < estimate_tokens(text) <= room
         assert updated(skills, [note(text)], room) == ""
     assert max(map(len, baseline([skill("a", "x" * 9_000)], ROOM).splitlines())) == 1_536 + 5
 

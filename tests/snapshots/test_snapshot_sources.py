@@ -343,12 +343,12 @@ def test_a_large_tree_is_looked_at_by_a_process_of_its_own_that_ends_with_us(wor
         (work / f"n{number}").write_text("x")
     few, shown = keeper(work), list[int]()
     few.prepare()
-    name = anyio.run(lambda: few.keep(why="x", heed=shown.append)).name
+    name = anyio.run(lambda: few.snapshot_workspace(why="x", heed=shown.append)).name
     worker = few._worker
     assert worker is not None
     assert worker.alive
     (work / "b.txt").unlink()
-    assert anyio.run(lambda: few.keep(why="y")).name != name
+    assert anyio.run(lambda: few.snapshot_workspace(why="y")).name != name
     few.close()
     assert not worker.alive
     then = few.find(name)

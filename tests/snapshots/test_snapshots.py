@@ -14,11 +14,11 @@ import msgspec
 import pytest
 
 from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, sendable, with_parts
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Entry, Result, User
 from travois.engine.agent import Agent
 from travois.permissions.decide import Guard
-from travois.ports.world import Answer, Warned
+from travois.ports.world import PersonAnswer, UserWarned
 from travois.providers.replies import Reply
 from travois.providers.request import Request
 from travois.snapshots import rewind as rewinding
@@ -26,7 +26,7 @@ from travois.snapshots import scan
 from travois.snapshots.snapshots import Snapshots
 from travois.snapshots.take import Limits
 from travois.snapshots.tree import OBJECT, Root, Snapshot
-from travois.testing import Line, call, say
+from travois.testing import ScriptLine, call, say
 from travois.tools.edit import EDIT
 from travois.tools.shell.bash import BASH
 
@@ -197,12 +197,12 @@ def keeper(work: Path, limits: Limits | None = None) -> Snapshots:
     return Snapshots(work.parent.parent / "home", "p", folders=(str(work),), limits=limits)
 
 
-def busy(work: Path, *commands: str, lines: tuple[Line, ...] = ()) -> Agent:
+def busy(work: Path, *commands: str, lines: tuple[ScriptLine, ...] = ()) -> Agent:
     """An agent whose model runs these commands, one in each turn."""
     each = ((call("Bash", command=text), say("done")) for text in commands)
     lines = lines or tuple(line for pair in each for line in pair)
     guard = Guard(mode="bypass", folders=(str(work),))
-    person = RecordingPerson(Answer(allow=True))
+    person = RecordingPerson(PersonAnswer(allow=True))
     more = {"guard": guard, "person": person, "keeper": keeper(work)}
     return agent(work, *lines, tools=[BASH], session=begun(), **more)
 
@@ -222,7 +222,7 @@ def test_what_a_command_destroys_comes_back(work: Path, command: str) -> None:
     one = busy(work, command)
     assert play(one) == "end"
     (result,) = facts(one, Result)
-    assert disk(work.parent) != before or "objects" in command, words(result.content)
+    assert disk(work.parent) != before or "objects" in command, extract_text(result.content)
     assert back(one, work).theirs == ()
     assert disk(work.parent) == before
     assert repository(work) == told
@@ -441,11 +441,11 @@ def test_a_snapshot_that_cannot_be_taken_is_told_to_the_user_and_the_model(work:
     one.session.emit = shown.append  # type: ignore[method-assign]
     play(one)
     assert not (work / "notes.txt").exists()
-    notes = [words(f.content) for f in facts(one, User) if f.origin == "note"]
+    notes = [extract_text(f.content) for f in facts(one, User) if f.origin == "note"]
     assert notes == [
         "No snapshot was taken before this call: File exists. A rewind cannot undo it."
     ]
-    warned = [delta.text for delta in shown if isinstance(delta, Warned)]
+    warned = [delta.text for delta in shown if isinstance(delta, UserWarned)]
     assert warned == [
         "No snapshot was taken, so a rewind cannot restore files to here: File exists"
     ]

@@ -12,8 +12,8 @@ from tests.tools.world import World
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
-from travois.ports.agents import Order, Report
-from travois.ports.tool import Outcome, Refusal
+from travois.ports.agents import AgentOrder, AgentReport
+from travois.ports.tool import ToolError, ToolOutcome
 from travois.tools.agent import AGENT, AGENT_STOP
 from travois.tools.catalog import TOOLS
 
@@ -21,28 +21,28 @@ from travois.tools.catalog import TOOLS
 class Crew:
     """Children that report at once, and remember what they were asked."""
 
-    def __init__(self, **reports: Report) -> None:
+    def __init__(self, **reports: AgentReport) -> None:
         self.kinds = {"general": "all", "explore": "looks", "My-Type": "mine", "fork": "a copy"}
-        self.orders: list[Order] = []
+        self.orders: list[AgentOrder] = []
         self.held = reports
 
-    async def start(self, order: Order) -> Report:
+    async def start(self, order: AgentOrder) -> AgentReport:
         self.orders.append(order)
-        return Report("a1", "running" if order.background else "done", "It is blue.", ("a",))
+        return AgentReport("a1", "running" if order.background else "done", "It is blue.", ("a",))
 
-    async def resume(self, order: Order) -> Report:
+    async def resume(self, order: AgentOrder) -> AgentReport:
         self.orders.append(order)
-        return Report(order.resume, "running" if order.background else "done", "Still blue.")
+        return AgentReport(order.resume, "running" if order.background else "done", "Still blue.")
 
-    def reports(self) -> Mapping[str, Report]:
+    def reports(self) -> Mapping[str, AgentReport]:
         return self.held
 
-    async def stop(self, id: str) -> Report:
-        self.held[id] = Report(id, "stopped", "")
+    async def stop(self, id: str) -> AgentReport:
+        self.held[id] = AgentReport(id, "stopped", "")
         return self.held[id]
 
 
-def ask(world: World, crew: Any, **args: object) -> Outcome:
+def ask(world: World, crew: Any, **args: object) -> ToolOutcome:
     world.agents = crew  # type: ignore[attr-defined]
     return world.run(AGENT, description="look", prompt="Which colour?", **args)
 
@@ -51,7 +51,7 @@ def test_all_that_was_asked_goes_into_the_order(world: World) -> None:
     crew = Crew()
     outcome = ask(world, crew, name="scout", isolation="worktree", subagent_type="explore")
     assert crew.orders == [
-        Order("Which colour?", "look", "explore", name="scout", worktree=True, call="t1")
+        AgentOrder("Which colour?", "look", "explore", name="scout", worktree=True, call="t1")
     ]
     assert (told(outcome), outcome.error) == ("[agent a1: done]\nIt is blue.", False)
     assert outcome.detail == '{"agentId":"a1","status":"done","files":["a"],"usage":{}}'
@@ -61,7 +61,7 @@ def test_an_agent_that_has_ended_goes_on_with_what_the_call_says(world: World) -
     crew = Crew()
     outcome = ask(world, crew, resume="a7", model="haiku", effort="low", max_turns=3)
     assert crew.orders == [
-        Order(
+        AgentOrder(
             "Which colour?",
             "look",
             kind="",
@@ -79,7 +79,7 @@ def test_an_agent_that_has_ended_goes_on_with_what_the_call_says(world: World) -
 
 
 def test_a_fork_cannot_have_another_model(world: World) -> None:
-    with pytest.raises(Refusal, match="A fork uses the model and effort of this conversation"):
+    with pytest.raises(ToolError, match="A fork uses the model and effort of this conversation"):
         ask(world, Crew(), subagent_type="fork", model="haiku")
 
 
@@ -105,25 +105,25 @@ def test_types_are_found_however_they_are_spelt(world: World, spelt: str, meant:
 
 
 def test_an_unknown_type_is_answered_with_those_that_there_are(world: World) -> None:
-    with pytest.raises(Refusal, match=r"no agent type 'tester'.*general, explore, My-Type, fork"):
+    with pytest.raises(ToolError, match=r"no agent type 'tester'.*general, explore, My-Type, fork"):
         ask(world, Crew(), subagent_type="tester")
 
 
 def test_neither_forks_nor_places_without_agents_start_any(world: World) -> None:
-    with pytest.raises(Refusal, match="Agents cannot be started here"):
+    with pytest.raises(ToolError, match="Agents cannot be started here"):
         ask(world, None)
     world.state["fork"] = "yes"
-    with pytest.raises(Refusal, match="A fork cannot start agents"):
+    with pytest.raises(ToolError, match="A fork cannot start agents"):
         ask(world, Crew())
 
 
 def test_only_one_that_runs_is_stopped(world: World) -> None:
     world.agents = crew = Crew(  # type: ignore[attr-defined]
-        a1=Report("a1", "running", ""), a2=Report("a2", "done", "")
+        a1=AgentReport("a1", "running", ""), a2=AgentReport("a2", "done", "")
     )
     assert told(world.run(AGENT_STOP, agent_id="a1")).startswith("Stopped agent a1.")
     assert told(world.run(AGENT_STOP, agent_id="a2")) == "Agent a2 had already ended (done)."
-    with pytest.raises(Refusal, match=r"no agent 'a3'. Agents: a1 \(stopped\), a2 \(done\)"):
+    with pytest.raises(ToolError, match=r"no agent 'a3'. Agents: a1 \(stopped\), a2 \(done\)"):
         world.run(AGENT_STOP, agent_id="a3")
     assert crew.held["a1"].state == "stopped"
 

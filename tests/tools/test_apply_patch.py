@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.tools.world import World
-from travois.core.content import words
-from travois.ports.tool import Refusal
+from travois.core.content import extract_text
+from travois.ports.tool import ToolError
 from travois.tools.apply_patch import APPLY_PATCH
 
 
 def patched(world: World, *lines: str) -> str:
     text = "\n".join(("*** Begin Patch", *lines, "*** End Patch"))
-    return words(world.run(APPLY_PATCH, input=text).content)
+    return extract_text(world.run(APPLY_PATCH, input=text).content)
 
 
 def test_one_patch_adds_changes_moves_and_deletes_files(world: World) -> None:
@@ -56,7 +56,7 @@ def test_one_patch_adds_changes_moves_and_deletes_files(world: World) -> None:
 def test_a_patch_that_fits_one_file_of_two_changes_neither(world: World) -> None:
     (world.folder / "a.txt").write_bytes(b"a\n")
     (world.folder / "b.txt").write_bytes(b"b\n")
-    with pytest.raises(Refusal, match=r"chunk 1 of 1 in b.txt does not match"):
+    with pytest.raises(ToolError, match=r"chunk 1 of 1 in b.txt does not match"):
         patched(
             world,
             "*** Update File: a.txt",
@@ -89,7 +89,7 @@ def test_the_end_of_the_file_chooses_the_last_of_several_places(world: World) ->
 
 def test_a_file_that_was_not_read_is_not_overwritten(world: World) -> None:
     (world.folder / "a.txt").write_bytes(b"precious\n")
-    with pytest.raises(Refusal, match="exists and you have not read it"):
+    with pytest.raises(ToolError, match="exists and you have not read it"):
         patched(world, "*** Add File: a.txt", "+new")
     assert (world.folder / "a.txt").read_bytes() == b"precious\n"
 
@@ -106,5 +106,5 @@ def test_a_file_that_was_not_read_is_not_overwritten(world: World) -> None:
     ],
 )
 def test_what_is_no_patch_says_what_is_wrong(world: World, text: str, why: str) -> None:
-    with pytest.raises(Refusal, match=why):
+    with pytest.raises(ToolError, match=why):
         world.run(APPLY_PATCH, input=text)

@@ -17,9 +17,9 @@ from tests.providers.raw import Peer, answer, serve
 from tests.tools.local import told
 from tests.tools.world import World
 from travois.core.content import Media, Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.permissions.access import Access
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.providers.http.fetch import lookup
 from travois.sandbox.network import reachable
 from travois.tools.web.browser import BLIND, CLOSED, browser
@@ -60,7 +60,7 @@ def chromium() -> Iterator[Chromium]:
     """One browser for all tests; when it is closed, nothing of it is left."""
     try:
         chromium = Chromium(program(), addresses=stranger)
-    except Fault as fault:
+    except UserError as fault:
         pytest.skip(str(fault))
     if problem := driver_problem():
         pytest.skip(problem)
@@ -199,7 +199,7 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
         assert cut, shown[-300:]
         assert len(Path(cut[1]).read_text()) == 400_006
         blind = browser(b.chromium, images=lambda: False)
-        with pytest.raises(Refusal, match=re.escape(BLIND)):
+        with pytest.raises(ToolError, match=re.escape(BLIND)):
             await b.world.call(blind, action="screenshot")
         seen = await b.world.call(b.tool, action="screenshot")
         (words, media) = seen.content
@@ -210,7 +210,7 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
             if "--type=renderer" in line:
                 os.kill(pid, signal.SIGKILL)
         assert "navigate starts it again" in await b.told("read")
-        with pytest.raises(Refusal, match=re.escape(CLOSED)):
+        with pytest.raises(ToolError, match=re.escape(CLOSED)):
             await b.world.call(b.tool, action="read")
         text, _ = await b.page("navigate", url=f"{site}/two")
         assert text == "Two\nYou came by /two"
@@ -247,5 +247,5 @@ def test_what_is_asked_about() -> None:
         },
     }
     for url in ("file:///etc/passwd", "javascript:alert(1)", "http://a@b/", "chrome://crash"):
-        with pytest.raises(Refusal, match="not a plain"):
+        with pytest.raises(ToolError, match="not a plain"):
             tool.access(tool.args(action="navigate", url=url), here)

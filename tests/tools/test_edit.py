@@ -10,21 +10,21 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Changed
 from travois.permissions.access import Access
-from travois.ports.tool import Outcome, Refusal
-from travois.ports.world import digest
+from travois.ports.tool import ToolError, ToolOutcome
+from travois.ports.world import content_digest
 from travois.tools.edit import EDIT, MULTI_EDIT
 from travois.tools.read import READ
 
 
-def edit(world: World, path: str, old: str, new: str, **more: Any) -> Outcome:
+def edit(world: World, path: str, old: str, new: str, **more: Any) -> ToolOutcome:
     return world.run(EDIT, file_path=path, old_string=old, new_string=new, **more)
 
 
 def refused(world: World, path: str, old: str, new: str = "new") -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ToolError) as caught:
         edit(world, path, old, new)
     return str(caught.value)
 
@@ -32,21 +32,21 @@ def refused(world: World, path: str, old: str, new: str = "new") -> str:
 def test_an_edit_shows_what_it_did(world: World) -> None:
     path = world.write("src/a.py", "one\ntwo\nthree\nfour\nfive\n")
     world.run(READ, file_path="src/a.py")
-    assert edit(world, "src/a.py", "three", "3\n3.5") == Outcome(
+    assert edit(world, "src/a.py", "three", "3\n3.5") == ToolOutcome(
         content=(Text("Edited src/a.py.\n2\ttwo\n3\t3\n4\t3.5\n5\tfour"),),
         detail=(
             f'{{"type":"update","filePath":"{path}","added":2,"removed":1,"structuredPatch":['
             '{"oldStart":1,"oldLines":5,"newStart":1,"newLines":6,'
             '"lines":[" one"," two","-three","+3","+3.5"," four"," five"]}]}'
         ),
-        changes=(Changed(f"seen:{path}", digest(b"one\ntwo\n3\n3.5\nfour\nfive\n")),),
+        changes=(Changed(f"seen:{path}", content_digest(b"one\ntwo\n3\n3.5\nfour\nfive\n")),),
     )
 
 
 def test_long_changes_are_shown_in_part(world: World) -> None:
     world.write("a", "x\n")
     new = "\n".join(map(str, range(100)))
-    shown = words(edit(world, "a", "x", new).content)
+    shown = extract_text(edit(world, "a", "x", new).content)
     assert shown.splitlines() == [
         "Edited a.",
         "1\t0",
@@ -63,7 +63,7 @@ def test_long_changes_are_shown_in_part(world: World) -> None:
 def test_every_place_at_once(world: World) -> None:
     world.write("a", "x\ny\nx\n")
     outcome = edit(world, "a", "x", "z", replace_all=True)
-    assert words(outcome.content).startswith("Edited a in 2 places.\n")
+    assert extract_text(outcome.content).startswith("Edited a in 2 places.\n")
     assert world.bytes("a") == b"z\ny\nz\n"
 
 
@@ -79,7 +79,9 @@ def test_a_file_that_was_not_read_is_not_edited_by_guess(world: World) -> None:
         "You have not read the file in its current state: Read it first."
     )
     world.run(READ, file_path="a")
-    assert "the file's own were kept" in words(edit(world, "a", 'pha "beta"', 'PHA "beta"').content)
+    assert "the file's own were kept" in extract_text(
+        edit(world, "a", 'pha "beta"', 'PHA "beta"').content
+    )
     assert world.bytes("a") == "alPHA “beta”\n".encode()
 
 
@@ -88,7 +90,7 @@ def test_a_file_that_changed_is_edited_as_it_is_and_the_model_is_told(world: Wor
     world.run(READ, file_path="a")
     world.write("a", "zero\none\ntwo\nthree\n")
     outcome = edit(world, "a", "two", "2")
-    assert "had changed since you read it" in words(outcome.content)
+    assert "had changed since you read it" in extract_text(outcome.content)
     assert world.bytes("a") == b"zero\none\n2\nthree\n"
     assert outcome.changes == ()
 
@@ -108,15 +110,15 @@ def test_one_edit_after_another_needs_no_reading_between(world: World) -> None:
     world.run(READ, file_path="a")
     edit(world, "a", "one", "1")
     outcome = edit(world, "a", "two", "2")
-    assert "changed since" not in words(outcome.content)
+    assert "changed since" not in extract_text(outcome.content)
     assert world.bytes("a") == b"1\n2\n"
 
 
 def test_an_empty_old_string_makes_a_file(world: World) -> None:
     outcome = edit(world, "new/a.txt", "", "hello\n")
-    assert words(outcome.content) == "Created new/a.txt."
+    assert extract_text(outcome.content) == "Created new/a.txt."
     assert world.bytes("new/a.txt") == b"hello\n"
-    assert world.state[f"seen:{world.root}/new/a.txt"] == digest(b"hello\n")
+    assert world.state[f"seen:{world.root}/new/a.txt"] == content_digest(b"hello\n")
     edit(world, "new/a.txt", "hello", "bye")
 
 
@@ -134,7 +136,7 @@ def test_a_link_stays_and_is_mentioned(world: World, tmp_path: Path) -> None:
     outside.write_text("one\n")
     (world.folder / "link").symlink_to(outside)
     outcome = edit(world, "link", "one", "two")
-    assert words(outcome.content).startswith(f"Edited link (a link to {outside}).")
+    assert extract_text(outcome.content).startswith(f"Edited link (a link to {outside}).")
     assert (world.folder / "link").is_symlink()
     assert outside.read_text() == "two\n"
 
@@ -188,7 +190,7 @@ def test_several_edits_build_on_each_other(world: World) -> None:
             {"old_string": "e", "new_string": "E", "replace_all": True},
         ],
     )
-    assert words(outcome.content).startswith("Edited a in 4 places.")
+    assert extract_text(outcome.content).startswith("Edited a in 4 places.")
     assert world.bytes("a") == b"1\r\n2\r\nthrEE\r\n"
 
 
@@ -199,7 +201,9 @@ def test_several_edits_are_made_all_or_none(world: World) -> None:
         {"old_string": "one", "new_string": "1"},
         {"old_string": "missing", "new_string": "2"},
     ]
-    with pytest.raises(Refusal, match="Edit 2 of 2 failed; nothing was changed: old_string is not"):
+    with pytest.raises(
+        ToolError, match="Edit 2 of 2 failed; nothing was changed: old_string is not"
+    ):
         world.run(MULTI_EDIT, file_path="a", edits=edits)
     assert world.bytes("a") == b"one\ntwo\n"
 
@@ -219,7 +223,7 @@ def test_edits_that_undo_each_other_are_refused(world: World) -> None:
         {"old_string": "one", "new_string": "two"},
         {"old_string": "two", "new_string": "one"},
     ]
-    with pytest.raises(Refusal, match="cancel each other out"):
+    with pytest.raises(ToolError, match="cancel each other out"):
         world.run(MULTI_EDIT, file_path="a", edits=edits)
 
 
@@ -236,7 +240,7 @@ def test_what_an_edit_touches_is_said_before(world: World) -> None:
     home = Access("write", os.path.expanduser("~/b"))
     assert world.access(EDIT, file_path="~/b", **args) == (home,)
     assert world.access(MULTI_EDIT, file_path="b", edits=[args]) == (inside,)
-    with pytest.raises(Refusal, match="NUL character"):
+    with pytest.raises(ToolError, match="NUL character"):
         world.access(EDIT, file_path="a\0b", **args)
 
 
@@ -245,7 +249,7 @@ def test_a_name_cannot_play_tricks_on_who_reads_it(world: World) -> None:
     world.write(name, "one\n")
     escaped = "a\\nb\\x1b[31m\\u202ec"
     args = {"file_path": name, "old_string": "one", "new_string": "two"}
-    assert words(world.run(EDIT, **args).content).startswith(f"Edited {escaped}.")
+    assert extract_text(world.run(EDIT, **args).content).startswith(f"Edited {escaped}.")
     assert EDIT.summary(msgspec.convert(args, EDIT.args)) == f"Edit {escaped}"
     assert f"Did you mean {escaped}?" in refused(world, name + "d", "x")
 

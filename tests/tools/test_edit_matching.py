@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.tools.edit import Change, plan
 from travois.tools.match import Shift, shift_between
 from travois.tools.text import Decoded, Encoding, ending_near, line_number, lines, splice
@@ -22,7 +22,7 @@ def how(text: str, old: str, new: str) -> str:
 
 
 def refusal(text: str, old: str, new: str = "new", *, everywhere: bool = False) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ToolError) as caught:
         edit(text, old, new, everywhere=everywhere)
     return str(caught.value)
 
@@ -142,7 +142,7 @@ def test_blanks_are_never_sought_in_a_forgiving_way(blank: str) -> None:
 
 
 def test_what_is_not_known_is_not_forgiven() -> None:
-    with pytest.raises(Refusal, match="not in the file"):
+    with pytest.raises(ToolError, match="not in the file"):
         edit("say “hi”\n", 'say "hi"', "x", forgiving=False)
 
 

@@ -14,8 +14,8 @@ import pytest
 from tests.files.test_files_race import append, rival
 from tests.tools.world import World
 from travois.files.disk import DiskFiles
-from travois.ports.tool import Refusal
-from travois.ports.world import Stale, digest
+from travois.ports.tool import ToolError
+from travois.ports.world import StaleFile, content_digest
 from travois.tools.edit import EDIT, MULTI_EDIT, WRITE
 from travois.tools.read import READ
 
@@ -23,7 +23,7 @@ from travois.tools.read import READ
 async def edit(world: World, number: int, done: list[int]) -> None:
     """Mark a line as done; remember it only if the tool said that it was."""
     change = {"old_string": f"line {number} open", "new_string": f"line {number} done"}
-    with suppress(Refusal):
+    with suppress(ToolError):
         if number % 2:
             await world.call(EDIT, file_path="a", **change)
         else:
@@ -105,7 +105,7 @@ def test_an_edit_that_never_gets_its_turn_says_so(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.files = Meddling(1_000)
     world.write("a", "one\n")
-    with pytest.raises(Refusal, match="Another program keeps changing a; your edit was not made"):
+    with pytest.raises(ToolError, match="Another program keeps changing a; your edit was not made"):
         world.run(EDIT, file_path="a", old_string="one", new_string="two")
     assert world.bytes("a").startswith(b"one\ntheirs\n")
 
@@ -115,7 +115,7 @@ def test_a_write_never_overwrites_what_came_between(tmp_path: Path) -> None:
     world.files = Meddling(1)
     world.write("a", "one\n")
     world.run(READ, file_path="a")
-    with pytest.raises(Refusal, match="changed by another program just now"):
+    with pytest.raises(ToolError, match="changed by another program just now"):
         world.run(WRITE, file_path="a", content="two\n")
     assert world.bytes("a") == b"one\ntheirs\n"
 
@@ -128,9 +128,9 @@ def test_a_replacement_from_a_second_process_of_ours_is_seen(tmp_path: Path) -> 
         ours, theirs = DiskFiles(), DiskFiles()
         async with ours.queue(str(path)):
             now = await ours.read(str(path))
-            await theirs.replace(str(path), b"theirs", expect=digest(b"one"))
-            with pytest.raises(Stale):
-                await ours.replace(str(path), b"ours", expect=digest(now))
+            await theirs.replace(str(path), b"theirs", expect=content_digest(b"one"))
+            with pytest.raises(StaleFile):
+                await ours.replace(str(path), b"ours", expect=content_digest(now))
 
     anyio.run(main)
     assert path.read_bytes() == b"theirs"

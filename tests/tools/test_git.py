@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.tools.local import Local
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.permissions.access import Access
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.tools import git
 from travois.tools.git import BLAME, DIFF, LOG, SHOW, STATUS
 
@@ -70,7 +70,7 @@ def test_outside_a_repository_every_tool_says_so(tmp_path: Path):
     world = Local(tmp_path)
     calls = [(STATUS, {}), (DIFF, {}), (LOG, {}), (SHOW, {"rev": "x"}), (BLAME, {"path": "x"})]
     for tool, args in calls:
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ToolError) as refused:
             world.run(tool, **args)
         assert str(refused.value) == f"{world.root} is not inside a git repository."
 
@@ -81,7 +81,9 @@ def test_a_repository_without_commits_has_a_status(repo: Repo):
     assert repo.say(STATUS) == "on main (no commit yet)\n?? a.txt"
     assert repo.say(DIFF) == "No changes (untracked files aside)."
     assert repo.say(DIFF, staged=True) == "Nothing is staged."
-    with pytest.raises(Refusal, match="git: your current branch 'main' does not have any commits"):
+    with pytest.raises(
+        ToolError, match="git: your current branch 'main' does not have any commits"
+    ):
         repo.run(LOG)
 
 
@@ -227,7 +229,7 @@ def test_diff_compares_nothing_outside_the_repository(repo: Repo, tmp_path: Path
     (tmp_path / "secret").write_text("secret\n")
     (tmp_path / "other").write_text("other\n")
     outside = [str(tmp_path / "secret"), "../other"]
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ToolError) as refused:
         repo.run(DIFF, paths=outside)
     assert str(refused.value) == f"{outside[0]} is outside the repository at {repo.root}."
     assert Access("read", str(tmp_path / "other")) in repo.access(DIFF, paths=outside)
@@ -237,7 +239,7 @@ def test_a_large_diff_is_bounded_and_kept_whole(repo: Repo):
     repo.commit("first", a_txt="")
     repo.write("a.txt", "".join(f"line {n}\n" for n in range(50_000)))
     shown = repo.say(DIFF)
-    assert 0.8 * 8_000 < estimate(shown) <= 8_000
+    assert 0.8 * 8_000 < estimate_tokens(shown) <= 8_000
     note = re.fullmatch(
         r"\([\d,]+ of 50,005 lines; stat=true lists files, paths narrows; full output: Read (.*)\)",
         shown.splitlines()[-1],
@@ -315,7 +317,7 @@ def test_show_says_what_it_cannot_show(repo: Repo):
         ({"rev": "HEAD\0"}, "The arguments contain a NUL character; remove it."),
         ({"path": "../outside"}, "../outside is outside the repository at .*"),
     ):
-        with pytest.raises(Refusal) as refused:
+        with pytest.raises(ToolError) as refused:
             repo.run(SHOW, **({"rev": "HEAD"} | args))
         assert re.fullmatch(words, str(refused.value))
     assert repo.say(SHOW, rev="HEAD", path="empty") == "HEAD:./empty is empty."
@@ -337,9 +339,9 @@ def test_blame_names_each_commit_once_above_its_lines(repo: Repo):
         "4 four",
     ]
     assert repo.say(BLAME, path="a.txt", start=2, end=2).splitlines()[1:] == ["2 TWO"]
-    with pytest.raises(Refusal, match="has only 4 lines"):
+    with pytest.raises(ToolError, match="has only 4 lines"):
         repo.run(BLAME, path="a.txt", start=9)
-    with pytest.raises(Refusal, match="no such path 'gone' in HEAD"):
+    with pytest.raises(ToolError, match="no such path 'gone' in HEAD"):
         repo.run(BLAME, path="gone")
 
 
@@ -347,7 +349,7 @@ def test_blame_names_each_commit_once_above_its_lines(repo: Repo):
 def test_a_revision_is_never_an_option(repo: Repo, option: str):
     repo.commit("first", a_txt="1\n")
     for tool, args in ((DIFF, {"commit": option}), (LOG, {"rev": option}), (SHOW, {"rev": option})):
-        with pytest.raises(Refusal, match="is an option, not a revision"):
+        with pytest.raises(ToolError, match="is an option, not a revision"):
             repo.run(tool, **args)
     assert sorted(os.listdir(repo.root)) == [".git", "a.txt"]
 
@@ -484,7 +486,7 @@ def look(repo: Repo) -> list[str]:
         (SHOW, {"rev": "HEAD~1", "path": "a.txt"}),
         (BLAME, {"path": "a.txt"}),
     )
-    return [str(outcome) for outcome in outcomes if isinstance(outcome, Refusal)]
+    return [str(outcome) for outcome in outcomes if isinstance(outcome, ToolError)]
 
 
 def trapped(repo: Repo, trap: Trap, tmp_path: Path) -> Path:
@@ -534,7 +536,7 @@ def test_a_repository_that_claims_files_elsewhere_is_not_read(repo: Repo, tmp_pa
     (tmp_path / "secret").write_text("secret\n")
     repo.commit("first", a_txt="one\n")
     repo.git("config", "core.worktree", str(tmp_path))
-    with pytest.raises(Refusal, match="point at files in"):
+    with pytest.raises(ToolError, match="point at files in"):
         repo.run(DIFF)
 
 
@@ -545,7 +547,7 @@ def test_a_bare_repository_hidden_in_the_workspace_is_not_entered(repo: Repo, tm
     repo.git("-C", "docs", "config", "core.worktree", ".")
     repo.git("-C", "docs", "config", "core.fsmonitor", f"touch {canary}; false")
     repo.cwd = f"{repo.root}/docs"
-    with pytest.raises(Refusal, match="bare repository"):
+    with pytest.raises(ToolError, match="bare repository"):
         repo.run(STATUS)
     assert not canary.exists()
 

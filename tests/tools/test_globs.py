@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.local import Local, told
-from travois.ports.tool import Outcome
+from travois.ports.tool import ToolOutcome
 from travois.process.spawn import resolve
 from travois.tools import search
 from travois.tools.search import GLOB, GREP
@@ -100,7 +100,7 @@ def grow(root: Path, tree: list[str], ignored: list[str]) -> list[str]:
 
 
 def named(outcome: object) -> set[str]:
-    assert isinstance(outcome, Outcome), outcome
+    assert isinstance(outcome, ToolOutcome), outcome
     text = told(outcome)
     return set() if text.startswith("No ") else set(text.split("\n"))
 

@@ -17,7 +17,7 @@ from tests.tools.world import World
 from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import Cage
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.tools.shell.background import (
     BASH_INPUT,
     BASH_OUTPUT,
@@ -84,11 +84,11 @@ def test_a_bad_pattern_is_refused_whatever_there_is_and_loses_no_output(tmp_path
         await begin(world, "echo kept; sleep 600")
         await world.call(MONITOR_JOB, task_id="bash_1", pattern="nothing", timeout=1)
         for _ in range(2):
-            with pytest.raises(Refusal, match="filter is not a valid regular expression"):
+            with pytest.raises(ToolError, match="filter is not a valid regular expression"):
                 await world.call(BASH_OUTPUT, bash_id="bash_1", filter="(")
-        with pytest.raises(Refusal, match="pattern is not a valid regular expression"):
+        with pytest.raises(ToolError, match="pattern is not a valid regular expression"):
             await world.call(MONITOR_JOB, task_id="bash_1", pattern="[")
-        with pytest.raises(Refusal, match="until is not a valid regular expression"):
+        with pytest.raises(ToolError, match="until is not a valid regular expression"):
             await world.call(BASH_INPUT, id="bash_1", until="[")
 
     play(tmp_path, scene)
@@ -113,7 +113,7 @@ def test_what_ignores_a_polite_word_is_stopped_all_the_same(tmp_path: Path) -> N
         stopped = await world.call(TASK_STOP, task_id="1")
         assert told(stopped) == "Killed bash_1 and all processes it had started."
         assert running(f"sleep {nap}") == []
-        with pytest.raises(Refusal, match=r"no background task 'x'\. Tasks: bash_1\."):
+        with pytest.raises(ToolError, match=r"no background task 'x'\. Tasks: bash_1\."):
             await world.call(TASK_STOP, task_id="x")
 
     play(tmp_path, scene)
@@ -179,7 +179,7 @@ def test_many_lines_arrive_whole_and_a_line_that_cannot_is_refused(tmp_path: Pat
     async def scene(world: World) -> None:
         await world.call(BASH, command="stty -echo; echo up; cat > got", tty=True)
         await world.call(BASH_INPUT, id="bash_1", text=lines)
-        with pytest.raises(Refusal, match="exceeds the terminal's limit of 4,095 bytes"):
+        with pytest.raises(ToolError, match="exceeds the terminal's limit of 4,095 bytes"):
             await world.call(BASH_INPUT, id="bash_1", text="x" * 5_000 + "\n")
         ended = await world.call(BASH_INPUT, id="bash_1", text="\x04", until="no such line")
         assert told(ended).startswith("exit code 0")
@@ -195,7 +195,7 @@ def test_a_program_that_reads_nothing_does_not_hang_the_call(
 
     async def scene(world: World) -> None:
         await world.call(BASH, command="echo up; sleep 600", tty=True)
-        with pytest.raises(Refusal, match="bash_1 does not read"):
+        with pytest.raises(ToolError, match="bash_1 does not read"):
             await type_for_ever(world)
 
     async def type_for_ever(world: World) -> None:
@@ -208,7 +208,7 @@ def test_a_program_that_reads_nothing_does_not_hang_the_call(
 def test_without_a_terminal_only_an_interrupt_gets_through(tmp_path: Path) -> None:
     async def scene(world: World) -> None:
         await begin(world, f"exec {sys.executable} -c 'import time; time.sleep(600)'")
-        with pytest.raises(Refusal, match="Start it with Bash and tty: true"):
+        with pytest.raises(ToolError, match="Start it with Bash and tty: true"):
             await world.call(BASH_INPUT, id="bash_1", text="1\n")
         await anyio.sleep(0.5)
         ended = await world.call(BASH_INPUT, id="bash_1", text="\x03", wait_ms=60_000)

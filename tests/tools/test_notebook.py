@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.permissions.access import Access
-from travois.ports.tool import Refusal
-from travois.ports.world import digest
+from travois.ports.tool import ToolError
+from travois.ports.world import content_digest
 from travois.tools import notebook_cells as sheets
 from travois.tools.notebook import NOTEBOOK_EDIT
 from travois.tools.notebook_cells import sheet_of
@@ -77,11 +77,11 @@ def world(tmp_path: Path) -> World:
 
 
 def edit(world: World, **args: Any) -> str:
-    return words(world.run(NOTEBOOK_EDIT, notebook_path="a.ipynb", **args).content)
+    return extract_text(world.run(NOTEBOOK_EDIT, notebook_path="a.ipynb", **args).content)
 
 
 def refused(world: World, **args: Any) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ToolError) as caught:
         edit(world, **args)
     return str(caught.value)
 
@@ -227,7 +227,7 @@ def test_a_notebook_must_have_been_read_as_it_is(world: World) -> None:
 def test_one_edit_after_another_needs_no_reading_between(world: World) -> None:
     edit(world, cell_id="sum", new_source="1")
     edit(world, cell_id="sum", new_source="2")
-    assert world.state[f"seen:{world.root}/a.ipynb"] == digest(world.bytes("a.ipynb"))
+    assert world.state[f"seen:{world.root}/a.ipynb"] == content_digest(world.bytes("a.ipynb"))
 
 
 def test_cells_that_are_not_there_are_refused_with_those_that_are(world: World) -> None:

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
-from travois.core.errors import Fault
-from travois.ports.tool import PATHS, AnyTool, Refusal, refuse_nul
+from travois.core.errors import UserError
+from travois.ports.tool import PATH_FIELDS, AnyTool, ToolError, refuse_nul_paths
 from travois.settings.validate import parsed
 from travois.tools.catalog import TOOLS
 
@@ -18,7 +18,12 @@ EDITS = [{"old_string": "a", "new_string": "b"}]
 
 
 def cases() -> list[tuple[AnyTool, str]]:
-    return [(tool, name) for tool in TOOLS for name in tool.args.__struct_fields__ if name in PATHS]
+    return [
+        (tool, name)
+        for tool in TOOLS
+        for name in tool.args.__struct_fields__
+        if name in PATH_FIELDS
+    ]
 
 
 @pytest.mark.parametrize(("tool", "name"), cases(), ids=lambda value: getattr(value, "name", value))
@@ -31,10 +36,10 @@ def test_a_nul_in_a_path_is_refused_in_words(
     args: dict[str, Any] = {field.name: "x" for field in fields if field.required}
     args |= {"edits": EDITS} if "edits" in args else {}
     given = msgspec.convert(args | {name: path}, tool.args)
-    with pytest.raises(Refusal, match="NUL"):
-        refuse_nul(given)
+    with pytest.raises(ToolError, match="NUL"):
+        refuse_nul_paths(given)
     if name == "file_path" and tool.name in ("Read", "Write", "Edit"):
-        with pytest.raises(Refusal, match="NUL"):  # also where nobody looked before
+        with pytest.raises(ToolError, match="NUL"):  # also where nobody looked before
             world.access(tool, **(args | {name: path}))
     assert list(world.folder.iterdir()) == []
 
@@ -52,7 +57,7 @@ def test_many_tools_were_tried() -> None:
     ],
 )
 def test_a_nul_in_settings_is_a_fault(text: str) -> None:
-    with pytest.raises(Fault, match="NUL"):
+    with pytest.raises(UserError, match="NUL"):
         parsed(text.encode(), where="settings.json")
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from tests.tools.world import World
 from travois.context.tool_results import Room, measure, most_that_fits
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Result
-from travois.core.tokens import estimate, fact_tokens
+from travois.core.tokens import estimate_tokens, fact_tokens
 from travois.tools import read as module
 from travois.tools.read import READ
 from travois.tools.text import decode, shown
@@ -51,7 +51,7 @@ def pages(world: World, name: str, *, limit: int) -> tuple[list[str], list[str]]
     offset, column, carried = 1, 1, ""
     while True:
         outcome = world.run(READ, file_path=name, offset=offset, column=column, limit=limit)
-        text = words(outcome.content)
+        text = extract_text(outcome.content)
         found.append(text)
         assert len(found) < 5_000, "no end"
         onward = ONWARD.search(text)
@@ -128,9 +128,9 @@ def test_no_module_of_python_is_cut_that_has_no_more_than_the_cap(tmp_path: Path
     for path in sorted(library.glob("*.py")):
         data = path.read_bytes()
         source = decode(data)
-        if source is None or data.count(b"\n") > 2_000 or estimate(source.text) > 24_500:
+        if source is None or data.count(b"\n") > 2_000 or estimate_tokens(source.text) > 24_500:
             continue
         world.write("a.py", data)
-        if ONWARD.search(words(world.run(READ, file_path="a.py").content)):
+        if ONWARD.search(extract_text(world.run(READ, file_path="a.py").content)):
             cut.append(path.name)
     assert cut == []

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.tools.world import World
 from travois.context.tool_results import Room
-from travois.core.content import Media, Text, words
+from travois.core.content import Media, Text, extract_text
 from travois.core.facts import Changed
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.permissions.access import Access
-from travois.ports.tool import Outcome, Refusal
-from travois.ports.world import digest
+from travois.ports.tool import ToolError, ToolOutcome
+from travois.ports.world import content_digest
 from travois.tools import read as module
 from travois.tools.edit import EDIT
 from travois.tools.read import READ
@@ -30,28 +30,28 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
 
 def read(world: World, path: str, **more: Any) -> str:
-    return words(world.run(READ, file_path=path, **more).content)
+    return extract_text(world.run(READ, file_path=path, **more).content)
 
 
 def refused(world: World, path: str, **more: Any) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ToolError) as caught:
         read(world, path, **more)
     return str(caught.value)
 
 
 def test_text_has_line_numbers_and_is_remembered_as_seen(world: World) -> None:
     path = world.write("a.py", "import os\n\nprint(1)\n")
-    assert world.run(READ, file_path="a.py") == Outcome(
+    assert world.run(READ, file_path="a.py") == ToolOutcome(
         content=(Text("1\timport os\n2\t\n3\tprint(1)"),),
         lines=3,
-        changes=(Changed(f"seen:{path}", digest(b"import os\n\nprint(1)\n")),),
+        changes=(Changed(f"seen:{path}", content_digest(b"import os\n\nprint(1)\n")),),
     )
 
 
 def test_an_empty_file_is_said_to_be_empty(world: World) -> None:
     path = world.write("a", "")
     assert read(world, "a") == "[The file is empty.]"
-    assert world.state[f"seen:{path}"] == digest(b"")
+    assert world.state[f"seen:{path}"] == content_digest(b"")
 
 
 def test_a_part_is_read_by_offset_and_limit(world: World) -> None:
@@ -60,7 +60,7 @@ def test_a_part_is_read_by_offset_and_limit(world: World) -> None:
         "3\t3\n4\t4\n[lines 3-4 of 100; continue with offset=5]"
     )
     assert read(world, "a", offset=99) == "99\t99\n100\t100"
-    assert world.state[f"seen:{path}"] == digest(world.bytes("a"))
+    assert world.state[f"seen:{path}"] == content_digest(world.bytes("a"))
 
 
 def test_a_file_that_was_read_in_part_can_be_edited(world: World) -> None:
@@ -91,7 +91,7 @@ def test_a_page_ends_at_the_last_whole_line_that_has_room(world: World) -> None:
     assert first.endswith(
         f"{'y' * 999}\n[lines 1-{shown} of 100; continue with offset={shown + 1}]"
     )
-    assert 0.9 * 5_000 < estimate("y" * 999) * shown <= 5_000
+    assert 0.9 * 5_000 < estimate_tokens("y" * 999) * shown <= 5_000
     assert read(world, "a", offset=shown + 1).startswith(f"{shown + 1}\tyyy")
 
 
@@ -110,7 +110,7 @@ def test_a_line_that_alone_has_no_room_is_read_in_parts(world: World) -> None:
         text = read(world, "a", offset=2, column=column)
         body, _, note = text.rpartition("\n[")
         parts.append(body.removeprefix("2\t"))
-        assert estimate(parts[-1]) <= 2_000
+        assert estimate_tokens(parts[-1]) <= 2_000
         if "last" in body:
             break
         column += len(parts[-1])
@@ -197,10 +197,10 @@ def test_what_is_no_text_is_refused_with_what_it_is(world: World, data: bytes, w
 def test_an_image_is_shown_whatever_its_name(world: World, data: bytes, mime: str) -> None:
     path = world.write("picture", data)
     outcome = world.run(READ, file_path="picture")
-    image = Media("image", mime, digest(data), size=len(data), name="picture")
+    image = Media("image", mime, content_digest(data), size=len(data), name="picture")
     assert outcome.content == (Text(f"picture: {mime}, {len(data)} bytes"), image)
     assert world.blobs.get(image.blob) == data
-    assert outcome.changes == (Changed(f"seen:{path}", digest(data)),)
+    assert outcome.changes == (Changed(f"seen:{path}", content_digest(data)),)
 
 
 def test_an_image_that_is_too_large_is_refused(world: World) -> None:
@@ -255,7 +255,7 @@ def test_a_huge_file_is_read_anywhere_without_being_held(world: World) -> None:
     finally:
         tracemalloc.stop()
     size = f"{path.stat().st_size:,}"
-    assert words(head.content) == (
+    assert extract_text(head.content) == (
         f"2999\tline 2999\n[lines 2999-2999 of {size} bytes; continue with offset=3000]"
     )
     assert head.changes == ()

@@ -9,7 +9,7 @@ from typing import Any
 from tests.tools.test_read import read, refused
 from tests.tools.world import World
 from travois.context.tool_results import Room
-from travois.ports.world import digest
+from travois.ports.world import content_digest
 
 
 def pdf(*pages: str) -> bytes:
@@ -40,7 +40,7 @@ def test_a_pdf_is_read_by_page(world: World) -> None:
         "--- page 2 of 3 ---\n[no text on this page; it may be scanned]\n"
         "--- page 3 of 3 ---\nWorld"
     )
-    assert world.state[f"seen:{path}"] == digest(data)
+    assert world.state[f"seen:{path}"] == content_digest(data)
 
 
 def test_some_pages_of_a_pdf(world: World) -> None:
@@ -132,7 +132,7 @@ def test_a_notebook_is_read_by_cell(world: World) -> None:
         "[output]\n1\n2\n[output]\n3\n[image/png, 6 bytes]\n"
         '--- cell 2 (code) ---\nboom\n[output]\n{"a": 1}\n[output: error]\nE: v'
     )
-    assert world.state[f"seen:{path}"] == digest(world.bytes("a.ipynb"))
+    assert world.state[f"seen:{path}"] == content_digest(world.bytes("a.ipynb"))
 
 
 def test_long_outputs_are_shortened(world: World) -> None:

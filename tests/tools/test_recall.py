@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.tools.world import World
-from travois.core.content import words
-from travois.ports.tool import Refusal
+from travois.core.content import extract_text
+from travois.ports.tool import ToolError
 from travois.tools.knowledge import MOST, RECALL
 
 
 def found(world: World, query: str) -> str:
-    return words(world.run(RECALL, query=query).content)
+    return extract_text(world.run(RECALL, query=query).content)
 
 
 def test_the_line_that_holds_most_of_the_words_comes_first(tmp_path: Path) -> None:
@@ -49,5 +49,5 @@ def test_nothing_set_aside_and_nothing_found_are_said(tmp_path: Path) -> None:
     )
     world.spill("span-1", b"hay\n")
     assert found(world, "needle") == "No earlier message or result contains 'needle'."
-    with pytest.raises(Refusal, match="has no words"):
+    with pytest.raises(ToolError, match="has no words"):
         found(world, "?!")

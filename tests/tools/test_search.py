@@ -14,7 +14,7 @@ import pytest
 
 from tests.tools.local import Local
 from travois.permissions.access import Access
-from travois.ports.tool import AnyTool, Refusal
+from travois.ports.tool import AnyTool, ToolError
 from travois.process.spawn import resolve
 from travois.tools import search
 from travois.tools import search as globs
@@ -165,7 +165,7 @@ def test_no_match_is_said_plainly(world: Local):
     ],
 )
 def test_what_grep_cannot_do_is_said_in_one_line(world: Local, args: dict[str, str], words: str):
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ToolError) as refused:
         world.run(GREP, **args)
     assert re.fullmatch(words, str(refused.value))
 
@@ -348,7 +348,7 @@ def test_glob_reaches_what_its_pattern_names_by_way_of_dots_and_home(
     ],
 )
 def test_a_pattern_that_no_path_could_match_is_refused(world: Local, pattern: str, words: str):
-    with pytest.raises(Refusal, match=words):
+    with pytest.raises(ToolError, match=words):
         world.run(GLOB, pattern=pattern)
 
 
@@ -416,9 +416,9 @@ def test_grep_in_one_file_takes_the_file_by_its_path_or_its_name(world: Local, t
 
 
 def test_glob_in_a_place_that_is_no_folder_is_refused(world: Local):
-    with pytest.raises(Refusal, match="is not a folder"):
+    with pytest.raises(ToolError, match="is not a folder"):
         world.run(GLOB, pattern="*", path="README.md")
-    with pytest.raises(Refusal, match="does not exist"):
+    with pytest.raises(ToolError, match="does not exist"):
         world.run(GLOB, pattern="*", path="gone")
 
 

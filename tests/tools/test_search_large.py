@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from tests.tools.local import Local, told
 from travois.ports.tool import AnyTool
-from travois.ports.world import Command, Completed
+from travois.ports.world import Command, ProcessResult
 from travois.process.run import LocalProcesses
 from travois.process.spawn import resolve
 from travois.tools import search
@@ -35,7 +35,7 @@ class Recorded(LocalProcesses):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ended: list[Completed] = []
+        self.ended: list[ProcessResult] = []
 
     async def run(
         self,
@@ -44,7 +44,7 @@ class Recorded(LocalProcesses):
         timeout: float,
         on_output: Callable[[bytes], None] | None = None,
         reader: Callable[[bytes], bool] | None = None,
-    ) -> Completed:
+    ) -> ProcessResult:
         done = await super().run(command, timeout=timeout, on_output=on_output, reader=reader)
         self.ended.append(done)
         return done
@@ -55,7 +55,7 @@ class Large(Local):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self.runs: list[Completed] = []
+        self.runs: list[ProcessResult] = []
 
     def run(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Any:
         async def main() -> Any:

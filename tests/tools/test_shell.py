@@ -20,10 +20,10 @@ from tests.tools.world import World
 from travois.context.tool_results import measure
 from travois.core.content import Text
 from travois.core.facts import Changed
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.permissions.access import Access
-from travois.ports.tool import Outcome, Refusal
-from travois.ports.world import Captured
+from travois.ports.tool import ToolError, ToolOutcome
+from travois.ports.world import CapturedOutput
 from travois.process.run import LocalProcesses
 from travois.tools.output import Readable, readable
 from travois.tools.shell import bash as shell
@@ -45,9 +45,9 @@ def play(tmp_path: Path, scene: Callable[[World], Awaitable[None]]) -> World:
     return world
 
 
-def bash(tmp_path: Path, *commands: str, **args: object) -> tuple[World, list[Outcome]]:
+def bash(tmp_path: Path, *commands: str, **args: object) -> tuple[World, list[ToolOutcome]]:
     """Run these commands one after another; their outcomes, and the world after them."""
-    outcomes: list[Outcome] = []
+    outcomes: list[ToolOutcome] = []
 
     async def scene(world: World) -> None:
         for command in commands:
@@ -57,7 +57,7 @@ def bash(tmp_path: Path, *commands: str, **args: object) -> tuple[World, list[Ou
     return play(tmp_path, scene), outcomes
 
 
-def told(outcome: Outcome) -> str:
+def told(outcome: ToolOutcome) -> str:
     (block,) = outcome.content
     assert isinstance(block, Text)
     return block.text
@@ -72,7 +72,7 @@ def say(tmp_path: Path, command: str, **args: object) -> str:
 
 def test_a_command_gives_its_output_in_order(tmp_path: Path):
     world, (outcome,) = bash(tmp_path, "echo one; echo two >&2; echo three")
-    assert outcome == Outcome(
+    assert outcome == ToolOutcome(
         (Text("one\ntwo\nthree"),),
         detail=f'{{"exitCode":0,"interrupted":false,"bytes":14,"cwd":"{world.root}"}}',
         lines=3,
@@ -106,7 +106,7 @@ def test_output_is_shown_while_it_comes(tmp_path: Path):
 
 
 def test_a_command_that_is_not_text_is_refused(tmp_path: Path):
-    with pytest.raises(Refusal, match="NUL character"):
+    with pytest.raises(ToolError, match="NUL character"):
         bash(tmp_path, "echo \0")
 
 
@@ -267,7 +267,7 @@ def test_a_time_limit_out_of_bounds_is_a_schema_error(timeout: int):
 
 
 def whole(data: bytes) -> Readable:
-    return readable(Captured(data, b"", len(data)))
+    return readable(CapturedOutput(data, b"", len(data)))
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_long_output_shows_both_ends_and_the_numbers_of_the_whole(
     path = f"{world.spilled}/t1.txt"
     numbers = (count - sum(shown), count, hidden, len(expected))
     assert marks == [(*(f"{n:,}" for n in numbers), unit, path, str(shown[0] + 1))]
-    assert 0.85 * 8_000 < estimate(told(outcome)) <= 8_000
+    assert 0.85 * 8_000 < estimate_tokens(told(outcome)) <= 8_000
     assert outcome.lines == count
     assert Path(path).read_text() == expected
 
@@ -353,7 +353,7 @@ def test_of_an_endless_line_both_ends_are_shown_and_kept(tmp_path: Path):
 
 def test_where_not_all_can_be_kept_what_is_missing_is_said(tmp_path: Path):
     world = World(tmp_path)
-    kept = Captured(b"first\n" * 300_000, b"last\n" * 300_000, 10_000_000, missing_lines=5)
+    kept = CapturedOutput(b"first\n" * 300_000, b"last\n" * 300_000, 10_000_000, missing_lines=5)
     shown = readable(kept, keep=partial(world.spill, "t1"))
     assert shown.lines == 600_005
     assert (
@@ -365,7 +365,7 @@ def test_where_not_all_can_be_kept_what_is_missing_is_said(tmp_path: Path):
 
 
 def test_the_end_is_shown_also_where_little_of_it_is_in_the_tail():
-    shown = readable(Captured(b"x" * 600_000, b"end", 600_003))
+    shown = readable(CapturedOutput(b"x" * 600_000, b"end", 600_003))
     assert shown.text.endswith("x" * 10_000 + "end")
 
 
@@ -389,7 +389,7 @@ def test_a_full_disk_loses_only_the_file(tmp_path: Path):
 @settings(max_examples=200)
 @given(st.binary(max_size=300), st.binary(max_size=300), st.integers(0, 10**9))
 def test_any_output_gives_bounded_text_that_a_log_can_hold(head: bytes, tail: bytes, missing: int):
-    captured = Captured(head * 300, tail * 300, 300 * (len(head) + len(tail)) + missing)
+    captured = CapturedOutput(head * 300, tail * 300, 300 * (len(head) + len(tail)) + missing)
     shown = readable(captured)
     assert measure(shown.text) <= 8_000
     msgspec.json.encode(shown)
@@ -411,7 +411,7 @@ async def polled(world: World, ending: str, **args: object) -> list[str]:
 def test_a_background_job_is_polled_to_its_end(tmp_path: Path):
     async def scene(world: World) -> None:
         begun = await world.call(BASH, command="echo hi; sleep 0.1; exit 2", run_in_background=True)
-        assert begun == Outcome(
+        assert begun == ToolOutcome(
             (
                 Text(
                     "Running in the background as bash_1. You are told when it ends. "
@@ -456,7 +456,7 @@ def test_a_bad_filter_is_refused(tmp_path: Path):
     async def scene(world: World) -> None:
         await world.call(BASH, command="echo x", run_in_background=True)
         await world.processes.jobs()["bash_1"].wait()
-        with pytest.raises(Refusal, match="unclosed group"):
+        with pytest.raises(ToolError, match="unclosed group"):
             await world.call(BASH_OUTPUT, bash_id="bash_1", filter="(")
 
     play(tmp_path, scene)
@@ -482,11 +482,11 @@ def test_a_job_is_killed_with_what_it_started(tmp_path: Path):
 def test_job_names_are_not_used_again_after_a_resume(tmp_path: Path):
     async def scene(world: World) -> None:
         world.state["job:bash_1"] = "running"
-        with pytest.raises(Refusal, match="bash_1 ended with an earlier Travois process"):
+        with pytest.raises(ToolError, match="bash_1 ended with an earlier Travois process"):
             await world.call(BASH_OUTPUT, bash_id="bash_1")
         begun = await world.call(BASH, command="true", run_in_background=True)
         assert "as bash_2." in told(begun)
-        with pytest.raises(Refusal, match=r"There is no job 'bash_9'. Jobs: bash_2."):
+        with pytest.raises(ToolError, match=r"There is no job 'bash_9'. Jobs: bash_2."):
             await world.call(KILL_SHELL, shell_id="bash_9")
 
     play(tmp_path, scene)

@@ -17,7 +17,7 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.resolve_paths import hiding
 from travois.permissions.rules import parse
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.tools import symbols, syntax
 from travois.tools.parsing import Source, Task, Wanted, told
 from travois.tools.symbols import SYMBOLS
@@ -134,7 +134,7 @@ def test_a_kind_narrows_and_a_wide_one_means_its_likes(shop: Local):
     assert shop.say(SYMBOLS, kind="class") == (
         "a/till.py\n1 class Till class Till\n\nb/door.py\n1 class Door class Door"
     )
-    with pytest.raises(Refusal, match=r"There is no kind 'verb'. Kinds: class, "):
+    with pytest.raises(ToolError, match=r"There is no kind 'verb'. Kinds: class, "):
         shop.run(SYMBOLS, kind="verb")
 
 
@@ -165,7 +165,7 @@ def test_a_folder_is_outlined_without_fields(world: Local):
 def test_what_cannot_be_asked_is_refused_with_a_way_out(
     shop: Local, args: dict[str, object], why: str
 ):
-    with pytest.raises(Refusal, match=why):
+    with pytest.raises(ToolError, match=why):
         shop.run(SYMBOLS, **args)
 
 
@@ -215,7 +215,7 @@ def test_without_a_grammar_words_are_shown_and_what_to_install(
         "b/door.go:3: func Open() {}\nb/more.go:2: // Open it\n"
         f"({missing}; for these, any line with the word is shown)"
     )
-    with pytest.raises(Refusal, match=re.escape(missing)):
+    with pytest.raises(ToolError, match=re.escape(missing)):
         shop.run(SYMBOLS, path="b/door.go")
 
 

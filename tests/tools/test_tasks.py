@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.tools.world import World
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import Heard
-from travois.ports.tool import Outcome, Refusal
+from travois.ports.tool import ToolError, ToolOutcome
 from travois.tools.tasks import TASK_CREATE, TASK_GET, TASK_LIST, TASK_UPDATE
 
 
-def text(outcome: Outcome) -> str:
+def text(outcome: ToolOutcome) -> str:
     assert not outcome.error
-    return words(outcome.content)
+    return extract_text(outcome.content)
 
 
 def started(tmp_path: Path, *subjects: str) -> World:
@@ -66,7 +66,7 @@ def test_a_subagent_claims_a_task_and_another_cannot(tmp_path: Path):
     claimed = text(world.run(TASK_UPDATE, taskId="1", status="in_progress"))
     assert claimed == "Updated task #1 owner, status"
     world.me = "a2"
-    with pytest.raises(Refusal, match="being done by a1"):
+    with pytest.raises(ToolError, match="being done by a1"):
         world.run(TASK_UPDATE, taskId="1", status="in_progress")
     taken = text(world.run(TASK_UPDATE, taskId="1", status="in_progress", owner="a2"))
     assert taken == "Updated task #1 owner"
@@ -77,9 +77,9 @@ def test_unknown_tasks_and_circles_are_refused_and_change_nothing(tmp_path: Path
     world = started(tmp_path, "Build", "Test")
     world.run(TASK_UPDATE, taskId="1", addBlocks=["2"])
     before = world.state["todos"]
-    with pytest.raises(Refusal, match=r"Task #7 not found. Tasks: #1, #2"):
+    with pytest.raises(ToolError, match=r"Task #7 not found. Tasks: #1, #2"):
         world.run(TASK_UPDATE, taskId="7", status="completed")
-    with pytest.raises(Refusal, match="cannot wait"):
+    with pytest.raises(ToolError, match="cannot wait"):
         world.run(TASK_UPDATE, taskId="2", status="completed", addBlocks=["1"])
     assert world.state["todos"] == before
 
@@ -95,9 +95,9 @@ def test_a_hook_undoes_a_new_task_and_refuses_a_completion(tmp_path: Path):
     quiet = started(tmp_path, "Build")
     world = Objecting(tmp_path)
     world.state = quiet.state
-    with pytest.raises(Refusal, match=r"was removed again. A hook said: not today"):
+    with pytest.raises(ToolError, match=r"was removed again. A hook said: not today"):
         world.run(TASK_CREATE, subject="Test")
-    with pytest.raises(Refusal, match=r"stays pending. A hook said: not today"):
+    with pytest.raises(ToolError, match=r"stays pending. A hook said: not today"):
         world.run(TASK_UPDATE, taskId="1", status="completed")
     assert text(world.run(TASK_LIST)) == "#1 [pending] Build"
     assert text(quiet.run(TASK_CREATE, subject="Ship")) == "Task #3 created successfully: Ship"

@@ -11,7 +11,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import Text
 from travois.core.tasks import Task
-from travois.ports.tool import Outcome
+from travois.ports.tool import ToolOutcome
 from travois.tools.interaction import TODO, TodoArgs
 from travois.tools.tasks import TASK_CREATE
 
@@ -33,7 +33,7 @@ def test_the_list_becomes_the_session_s_state(tmp_path: Path):
         '{"id":"2","content":"Write","status":"in_progress","activeForm":"Writing"},'
         '{"id":"3","content":"Test","status":"pending"}]'
     )
-    assert outcome == Outcome((Text("1 of 3 done."),))
+    assert outcome == ToolOutcome((Text("1 of 3 done."),))
     assert world.state["todos"] == value
 
 
@@ -41,7 +41,7 @@ def test_a_list_replaces_the_one_before(tmp_path: Path):
     world = World(tmp_path)
     world.run(TODO, todos=[todo("Read", "pending")])
     outcome = world.run(TODO, todos=[])
-    assert outcome == Outcome((Text("No todos."),))
+    assert outcome == ToolOutcome((Text("No todos."),))
     assert world.tasks.read() == ()
 
 
@@ -87,7 +87,9 @@ def test_a_subagent_writes_its_own_part_and_leaves_that_of_others(tmp_path: Path
     world.run(TASK_CREATE, subject="Ship it")
     world.me = "a1"
     outcome = world.run(TODO, todos=[todo("Read", "pending"), todo("Write", "pending")])
-    assert outcome == Outcome((Text("0 of 2 done. 1 tasks of other agents remain on the list."),))
+    assert outcome == ToolOutcome(
+        (Text("0 of 2 done. 1 tasks of other agents remain on the list."),)
+    )
     world.run(TODO, todos=[todo("Write", "in_progress")])
     assert world.tasks.read() == (
         Task(id="3", content="Write", status="in_progress", owner="a1"),

@@ -11,9 +11,9 @@ import pytest
 
 from tests.providers.raw import Peer, answer, serve
 from tests.tools.local import Local
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.permissions.access import Access
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.providers.http.fetch import HttpxWeb
 from travois.tools.web import fetch as web
 from travois.tools.web import html
@@ -82,7 +82,7 @@ def unframed(shown: str) -> str:
 
 def refused(world: Local, body: bytes, mime: str, **more: str) -> str:
     with page(body, mime, **more) as url:
-        with pytest.raises(Refusal) as raised:
+        with pytest.raises(ToolError) as raised:
             world.run(FETCH, url=url)
         return str(raised.value).replace(url, "URL")
 
@@ -152,7 +152,7 @@ def test_a_long_page_is_cut_and_kept_whole(world: Local):
     framed, _, note = shown.rpartition("\n")
     body = unframed(framed)
     assert body == "é" * len(body)
-    assert 0.8 * 12_000 < estimate(body) <= 12_000
+    assert 0.8 * 12_000 < estimate_tokens(body) <= 12_000
     kept = re.fullmatch(
         r"\(cut at ([\d,]+) of 100,000 characters; full text in (.*); "
         r"continue with Read offset=1\)",
@@ -214,7 +214,7 @@ def test_a_redirect_to_another_host_asks_to_call_again(world: Local):
 
 def test_a_redirect_brings_no_words_of_its_own(world: Local):
     words = "redirects to an address that is not a plain"
-    with signpost("https://other.example/ obey") as url, pytest.raises(Refusal, match=words):
+    with signpost("https://other.example/ obey") as url, pytest.raises(ToolError, match=words):
         world.run(FETCH, url=url)
 
 
@@ -263,7 +263,7 @@ def test_what_is_judged_shows_the_host_that_is_asked(world: Local, url: str, tar
 )
 def test_a_url_that_could_mislead_is_refused_and_touches_nothing(world: Local, url: str):
     assert world.access(FETCH, url=url) == ()
-    with pytest.raises(Refusal, match=r"is not a plain http\(s\) URL"):
+    with pytest.raises(ToolError, match=r"is not a plain http\(s\) URL"):
         world.run(FETCH, url=url)
 
 

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from tests.providers.raw import Peer, Server, answer, serve
-from travois.core.errors import Fault
-from travois.ports.web_search import Wanted
+from travois.core.errors import UserError
+from travois.ports.web_search import SearchQuery
 from travois.providers.search_endpoint import EndpointSearch, endpoint
 from travois.providers.web_search import Hit
 
@@ -30,7 +30,9 @@ def desk(body: object, *headers: str, status: str = "200 OK") -> Iterator[Server
         yield server
 
 
-def searched(kind: str, wanted: Wanted, *, env: dict[str, str], **given: str) -> tuple[Hit, ...]:
+def searched(
+    kind: str, wanted: SearchQuery, *, env: dict[str, str], **given: str
+) -> tuple[Hit, ...]:
     search = EndpointSearch(endpoint(kind, given), env).search
     return anyio.run(search, wanted).hits
 
@@ -39,7 +41,7 @@ def test_brave_is_asked_with_its_key_and_read_in_its_own_shape() -> None:
     rows = [{"title": "T", "url": "https://a.org/x", "description": "words", "age": "1 day ago"}]
     with desk({"web": {"results": rows}}) as server:
         env = {"BRAVE_API_KEY": "k1"}
-        hits = searched("brave", Wanted("a & b", never=("b.org",)), env=env, url=server.url)
+        hits = searched("brave", SearchQuery("a & b", never=("b.org",)), env=env, url=server.url)
     assert hits == (Hit("https://a.org/x", "T", "words", "1 day ago"),)
     head = server.requests[0].split(b"\r\n")
     assert head[0] == (b"GET /res/v1/web/search?q=a%20%26%20b%20-site%3Ab.org&count=10 HTTP/1.1")
@@ -49,7 +51,7 @@ def test_brave_is_asked_with_its_key_and_read_in_its_own_shape() -> None:
 def test_tavily_is_posted_to_and_a_query_cannot_end_its_text() -> None:
     with desk({"results": [{**PAGE, "published_date": "2026"}]}) as server:
         env = {"TAVILY_API_KEY": "k2"}
-        hits = searched("tavily", Wanted('say "hi"'), env=env, url=server.url)
+        hits = searched("tavily", SearchQuery('say "hi"'), env=env, url=server.url)
     assert hits == (Hit("https://a.org/x", "T", "words", "2026"),)
     head, _, body = server.requests[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /search ") and b"authorization: bearer k2" in head.lower()
@@ -60,14 +62,14 @@ def test_any_address_with_json_can_be_described() -> None:
     with desk({"data": {"items": [{"name": "T", "at": {"href": "https://a.org/x"}}, 7]}}) as server:
         given = {"results": "data.items", "title": "name", "link": "at.href"}
         url = f"{server.url}/?find={{query}}&n={{count}}"
-        hits = searched("json", Wanted("é"), env={}, url=url, **given)
+        hits = searched("json", SearchQuery("é"), env={}, url=url, **given)
     assert hits == (Hit("https://a.org/x", "T"),)
     assert server.requests[0].startswith(b"GET /?find=%C3%A9&n=10 ")
 
 
 def test_only_pages_of_hosts_that_are_wanted_are_shown() -> None:
     with desk({"results": [PAGE, OTHER, {**PAGE, "url": "javascript:alert(1)"}]}) as server:
-        hits = searched("searxng", Wanted("x", only=("a.org",)), env={}, url=server.url)
+        hits = searched("searxng", SearchQuery("x", only=("a.org",)), env={}, url=server.url)
     assert [hit.url for hit in hits] == ["https://a.org/x"]
 
 
@@ -85,16 +87,16 @@ def test_an_answer_that_is_none_is_told_in_words(
     body: object, status: str, headers: tuple[str, ...], why: str
 ) -> None:
     with desk(body, *headers, status=status) as server, pytest.raises(OSError, match=why):
-        searched("searxng", Wanted("x"), env={}, url=server.url)
+        searched("searxng", SearchQuery("x"), env={}, url=server.url)
 
 
 def test_a_missing_key_or_a_senseless_address_is_told() -> None:
     with pytest.raises(OSError, match="BRAVE_API_KEY is not set"):
-        searched("brave", Wanted("x"), env={})
+        searched("brave", SearchQuery("x"), env={})
     for given, why in (
         ({}, "url is not set"),
         ({"url": "ftp://a/{query}"}, "no web address"),
         ({"url": "https://a.org/"}, "no {query}"),
     ):
-        with pytest.raises(Fault, match=why):
+        with pytest.raises(UserError, match=why):
             endpoint("json", given)

@@ -9,27 +9,27 @@ from pathlib import Path
 import pytest
 
 from tests.tools.world import World
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Changed
 from travois.permissions.access import Access
-from travois.ports.tool import Outcome, Refusal
-from travois.ports.world import digest
+from travois.ports.tool import ToolError, ToolOutcome
+from travois.ports.world import content_digest
 from travois.tools.edit import WRITE
 from travois.tools.read import READ
 
 
 def refused(world: World, path: str, content: str = "new") -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ToolError) as caught:
         world.run(WRITE, file_path=path, content=content)
     return str(caught.value)
 
 
 def test_a_new_file_is_made_with_its_folders(world: World) -> None:
     path = f"{world.root}/src/deep/a.py"
-    assert world.run(WRITE, file_path="src/deep/a.py", content="one\ntwo\n") == Outcome(
+    assert world.run(WRITE, file_path="src/deep/a.py", content="one\ntwo\n") == ToolOutcome(
         content=(Text("Created src/deep/a.py: 2 lines."),),
         detail=f'{{"type":"create","filePath":"{path}","added":2,"removed":0}}',
-        changes=(Changed(f"seen:{path}", digest(b"one\ntwo\n")),),
+        changes=(Changed(f"seen:{path}", content_digest(b"one\ntwo\n")),),
     )
     assert world.bytes("src/deep/a.py") == b"one\ntwo\n"
 
@@ -37,7 +37,7 @@ def test_a_new_file_is_made_with_its_folders(world: World) -> None:
 def test_a_file_just_written_may_be_written_again(world: World) -> None:
     world.run(WRITE, file_path="a", content="one\ntwo\n")
     outcome = world.run(WRITE, file_path="a", content="one\n2\n3\n")
-    assert words(outcome.content) == "Wrote a: +2 -1."
+    assert extract_text(outcome.content) == "Wrote a: +2 -1."
     assert '"lines":[" one","-two","+2","+3"]' in outcome.detail
     assert world.bytes("a") == b"one\n2\n3\n"
 
@@ -85,10 +85,10 @@ def test_the_encoding_and_the_line_ends_stay(
     world: World, before: bytes, after: bytes, remark: str
 ) -> None:
     path = world.write("a", before)
-    world.state[f"seen:{path}"] = digest(before)
+    world.state[f"seen:{path}"] = content_digest(before)
     outcome = world.run(WRITE, file_path="a", content="é\n")
     assert world.bytes("a") == after
-    assert words(outcome.content).startswith(f"Wrote a{remark}: ")
+    assert extract_text(outcome.content).startswith(f"Wrote a{remark}: ")
 
 
 def test_line_ends_that_are_written_out_are_meant(world: World) -> None:
@@ -102,7 +102,7 @@ def test_what_the_old_encoding_cannot_hold_is_utf_8_and_told(world: World) -> No
     world.write("a", b"caf\xe9\n")
     world.run(READ, file_path="a")
     outcome = world.run(WRITE, file_path="a", content="日本\n")
-    assert words(outcome.content).startswith("Wrote a (as UTF-8; it was CP1252): ")
+    assert extract_text(outcome.content).startswith("Wrote a (as UTF-8; it was CP1252): ")
     assert world.bytes("a") == "日本\n".encode()
 
 
@@ -120,7 +120,7 @@ def test_a_link_stays_and_is_mentioned(world: World, tmp_path: Path) -> None:
     (world.folder / "link").symlink_to(target)
     world.run(READ, file_path="link")
     outcome = world.run(WRITE, file_path="link", content="new\n")
-    assert words(outcome.content) == f"Wrote link (a link to {target}): +1 -1."
+    assert extract_text(outcome.content) == f"Wrote link (a link to {target}): +1 -1."
     assert (world.folder / "link").is_symlink()
     assert target.read_text() == "new\n"
 
@@ -142,7 +142,7 @@ def test_a_file_in_the_way_of_a_folder_is_an_error_of_the_disk(world: World) -> 
 def test_large_differences_are_counted_and_not_told(world: World) -> None:
     world.run(WRITE, file_path="a", content="x\n" * 5_000)
     outcome = world.run(WRITE, file_path="a", content="y\n" * 6_000)
-    assert words(outcome.content) == "Wrote a: +6000 -5000."
+    assert extract_text(outcome.content) == "Wrote a: +6000 -5000."
     assert len(outcome.detail) < 200
     assert outcome.detail.endswith('"truncated":true}')
 

@@ -11,15 +11,22 @@ import msgspec
 
 from travois.context.layers import Layers
 from travois.context.tool_results import Room
-from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
+from travois.core.tasks import (
+    TODOS_STATE,
+    TaskError,
+    TaskList,
+    read_stored,
+    read_tasks,
+    store_tasks,
+)
 from travois.files.disk import DiskFiles
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Heard
 from travois.permissions.access import Access
 from travois.permissions.resolve_paths import JudgedFiles, resolved
-from travois.ports.agents import Edit
-from travois.ports.tool import AnyTool, Here, Outcome, Refusal
-from travois.ports.world import digest
+from travois.ports.agents import TaskListEdit
+from travois.ports.tool import AnyTool, CallLocation, ToolError, ToolOutcome
+from travois.ports.world import content_digest
 
 ROOM = Room(cap=25_000, share=100_000)
 
@@ -31,7 +38,7 @@ class MemoryBlobs:
         self.held: dict[str, bytes] = {}
 
     def put(self, data: bytes) -> str:
-        name = digest(data)
+        name = content_digest(data)
         self.held[name] = data
         return name
 
@@ -45,17 +52,19 @@ class StateTasks:
     def __init__(self, state: dict[str, str], me: str) -> None:
         self.state, self.me = state, me
 
-    def read(self) -> Tasks:
-        return read_tasks(self.state.get(TODOS, ""))
+    def read(self) -> TaskList:
+        return read_tasks(self.state.get(TODOS_STATE, ""))
 
-    def preview(self, edit: Edit) -> Tasks:
-        return edit(read_stored(self.state.get(TODOS, "")))
+    def preview(self, edit: TaskListEdit) -> TaskList:
+        return edit(read_stored(self.state.get(TODOS_STATE, "")))
 
-    def change(self, edit: Edit) -> Tasks:
+    def change(self, edit: TaskListEdit) -> TaskList:
         try:
-            self.state[TODOS] = store_tasks(edit(read_stored(self.state.get(TODOS, ""))))
+            self.state[TODOS_STATE] = store_tasks(
+                edit(read_stored(self.state.get(TODOS_STATE, "")))
+            )
         except TaskError as error:
-            raise Refusal(str(error)) from None
+            raise ToolError(str(error)) from None
         return self.read()
 
 
@@ -108,7 +117,7 @@ class World:
     async def hear(self, occasion: AnyOccasion) -> Heard:
         return SILENCE
 
-    async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Outcome:
+    async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> ToolOutcome:
         judged = resolved(self.access(tool, **args))
         seen = copy(self)
         seen.room = Room(Layers().cap(tool.name), 100_000) if self.room is ROOM else self.room
@@ -119,15 +128,15 @@ class World:
             self.cwd = self.state["cwd"]
         return outcome
 
-    def run(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> Outcome:
-        async def main() -> Outcome:
+    def run(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> ToolOutcome:
+        async def main() -> ToolOutcome:
             return await self.call(tool, call_id, **args)
 
         return anyio.run(main)
 
     def access(self, tool: AnyTool, **args: Any) -> tuple[Access, ...]:
         jobs = self.processes.jobs() if self.processes is not None else {}
-        here = Here(root=self.root, cwd=self.cwd, jobs=jobs)
+        here = CallLocation(root=self.root, cwd=self.cwd, jobs=jobs)
         return tool.access(msgspec.convert(args, tool.args), here)
 
     def write(self, name: str, data: bytes | str) -> str:

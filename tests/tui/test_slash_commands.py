@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Changed
 from travois.permissions.rules import parse
 from travois.ports.world import Command
@@ -224,16 +224,16 @@ def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> No
             Command(("bash", "-c", line), options.cwd), id="bash_1"
         )
         agent.session.append(Changed("job:bash_1", "running"))
-        while not job.waiting().total:
-            await job.changed()
+        while not job.peek_output().total:
+            await job.wait_for_change()
         assert "bash_1  running" in str(await obey(desk, "/tasks"))
         assert await obey(desk, "/tasks see bash_1") == "up"
-        assert job.waiting().joined() == b"up\n"
+        assert job.peek_output().head_and_tail() == b"up\n"
         stopped = await obey(desk, "/tasks stop bash_1")
         assert stopped == "Stopped bash_1 and everything it started."
         assert job.status is not None
         told = agent.session.view.items[-1].fact.content
-        assert words(told).startswith("[bash_1: stopped by the user] bash -c")
+        assert extract_text(told).startswith("[bash_1: stopped by the user] bash -c")
         assert not await desk.session.news()
         assert await obey(desk, "/tasks stop bash_1") == "bash_1 has already ended."
         assert "No running agent 'bash_9'" in str(await obey(desk, "/tasks stop bash_9"))

@@ -25,30 +25,30 @@ from travois.acp.protocol import (
     Wrong,
 )
 from travois.compat.claude_json import Json, Object
-from travois.core.content import Call, Media, Shown, Text
-from travois.core.display_text import visible
+from travois.core.content import Call, Media, Text, TextOrMedia
+from travois.core.display_text import escape_invisible
 from travois.core.facts import User
-from travois.engine.mentions import note
+from travois.engine.mentions import build_mention_note
 from travois.headless.control.messages import Declined
 from travois.permissions.paths import inside
-from travois.ports.tool import said
+from travois.ports.tool import text_outcome
 from travois.ports.world import (
-    OFFER,
-    Answer,
+    SANDBOX_OFFER,
     Blobs,
     Choice,
+    ChoiceRequest,
     Files,
-    Inquiry,
-    Question,
-    Stale,
-    Stat,
-    digest,
+    FileStat,
+    PermissionQuestion,
+    PersonAnswer,
+    StaleFile,
+    content_digest,
 )
 from travois.tools.text import Encoding, decode, endings
 from travois.tui.line_mode import shown
 
 ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"}
-SANDBOX: Json = {"optionId": "sandbox", "name": f"Yes, and {OFFER}", "kind": "allow_always"}
+SANDBOX: Json = {"optionId": "sandbox", "name": f"Yes, and {SANDBOX_OFFER}", "kind": "allow_always"}
 NO: Json = {"optionId": "no", "name": "No", "kind": "reject_once"}
 NONE: Json = {"optionId": "none", "name": "None of these", "kind": "reject_once"}
 TAKEN_BACK = "the question was cancelled in the editor"
@@ -74,32 +74,32 @@ class Editor:
         await self.told(call).wait()
         self._told.pop(call, None)
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Show exactly what would run, and ask for permission."""
         await self._shown(question.call)
-        rules = f"Yes, always: {visible(', '.join(question.always))}"
+        rules = f"Yes, always: {escape_invisible(', '.join(question.always))}"
         always: Json = {"optionId": "always", "name": rules, "kind": "allow_always"}
         offer = [SANDBOX] if question.offers_sandbox else []
         options = [ONCE, *([always] if question.always else []), *offer, NO]
         try:
             picked = await self._pick(_asked(self.describe, question), options)
         except Declined as declined:
-            return Answer(allow=False, reason=str(declined))
+            return PersonAnswer(allow=False, reason=str(declined))
         match picked:
             case "once":
-                return Answer(allow=True, reason="the user said yes", digest=question.digest)
+                return PersonAnswer(allow=True, reason="the user said yes", digest=question.digest)
             case "always" if question.always:
                 said = "the user said always"
-                return Answer(allow=True, reason=said, always=True, digest=question.digest)
+                return PersonAnswer(allow=True, reason=said, always=True, digest=question.digest)
             case "sandbox" if question.offers_sandbox:
                 said = "the user said yes"
-                return Answer(allow=True, reason=said, sandbox=True, digest=question.digest)
+                return PersonAnswer(allow=True, reason=said, sandbox=True, digest=question.digest)
             case None:
-                return Answer(allow=False, reason=TAKEN_BACK, stop=TAKEN_BACK)
+                return PersonAnswer(allow=False, reason=TAKEN_BACK, stop=TAKEN_BACK)
             case _:
-                return Answer(allow=False, reason="the user said no")
+                return PersonAnswer(allow=False, reason="the user said no")
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Ask the questions of an inquiry as a form, or one after the other."""
         await self._shown(inquiry.call)
         try:
@@ -121,7 +121,7 @@ class Editor:
             raise Declined(f"the editor's answer is invalid: {error}") from None
         return outcome.option_id if outcome.outcome == "selected" else None
 
-    async def _choice(self, inquiry: Inquiry, choice: Choice) -> str | None:
+    async def _choice(self, inquiry: ChoiceRequest, choice: Choice) -> str | None:
         """Ask one question; only a single option can be picked."""
         kinds = PLANS if inquiry.plan else ("allow_once",) * len(choice.options)
         options: list[Json] = [
@@ -130,7 +130,7 @@ class Editor:
         ]
         call: Object = {
             "toolCallId": inquiry.call,
-            "title": visible(choice.question),
+            "title": escape_invisible(choice.question),
             "kind": "switch_mode" if inquiry.plan else "other",
             "content": [updates.text_content(inquiry.plan)] if inquiry.plan else [],
         }
@@ -139,12 +139,12 @@ class Editor:
             return None
         return choice.options[int(picked)].label
 
-    async def _form(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def _form(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         names = [f"q{number}" for number, _ in enumerate(inquiry.choices, 1)]
         fields: Object = {n: _field(one) for n, one in zip(names, inquiry.choices, strict=True)}
         schema: Object = {"type": "object", "properties": fields, "required": list[Json](names)}
         body: Object = {"sessionId": self.session, "toolCallId": inquiry.call, "mode": "form"}
-        asked = "\n".join(visible(one.question) for one in inquiry.choices)
+        asked = "\n".join(escape_invisible(one.question) for one in inquiry.choices)
         answer = await self._ask(
             "elicitation/create", {**body, "message": asked, "requestedSchema": schema}
         )
@@ -156,7 +156,7 @@ class Editor:
         return said if all(said) else None
 
 
-def _asked(describe: Callable[[Call], Object], question: Question) -> Object:
+def _asked(describe: Callable[[Call], Object], question: PermissionQuestion) -> Object:
     """Build the call with its effects and why it needs approval, in full."""
     told = describe(Call(question.call, question.tool, question.args))
     planned = told.get("content")
@@ -166,7 +166,7 @@ def _asked(describe: Callable[[Call], Object], question: Question) -> Object:
 
 
 def _option(number: int, name: str, *, kind: str = "allow_once") -> Json:
-    return {"optionId": str(number), "name": visible(name), "kind": kind}
+    return {"optionId": str(number), "name": escape_invisible(name), "kind": kind}
 
 
 def _told(label: str, description: str) -> str:
@@ -176,11 +176,11 @@ def _told(label: str, description: str) -> str:
 def _field(choice: Choice) -> Json:
     """Build the form field of a question."""
     options: list[Json] = [
-        {"const": one.label, "title": visible(_told(one.label, one.description))}
+        {"const": one.label, "title": escape_invisible(_told(one.label, one.description))}
         for one in choice.options
     ]
-    about: Object = {"title": visible(choice.header or choice.question)}
-    about["description"] = visible(choice.question)
+    about: Object = {"title": escape_invisible(choice.header or choice.question)}
+    about["description"] = escape_invisible(choice.question)
     if choice.several:
         return {**about, "type": "array", "items": {"anyOf": options}}
     return {**about, "type": "string", "oneOf": options}
@@ -195,7 +195,7 @@ DOCUMENT = "application/pdf"
 class Said(msgspec.Struct, frozen=True):
     """The content of a prompt, and notes on its attachments."""
 
-    content: tuple[Shown, ...]
+    content: tuple[TextOrMedia, ...]
     notes: tuple[User, ...] = ()
 
 
@@ -207,7 +207,7 @@ def understood(blocks: tuple[Block, ...], blobs: Blobs, *, cwd: str) -> Said:
     words = _joined(blocks, cwd)
     media = tuple(found for block in blocks if (found := _media(block, blobs)))
     notes = tuple(
-        note(_name(block.resource.uri, cwd), said(block.resource.text))
+        build_mention_note(_name(block.resource.uri, cwd), text_outcome(block.resource.text))
         for block in blocks
         if block.resource is not None and block.resource.text is not None
     )
@@ -314,17 +314,17 @@ class Buffers:
         self._session = session
         self._folders = folders
 
-    async def stat(self, path: str) -> Stat | None:
+    async def stat(self, path: str) -> FileStat | None:
         """Return what the path is, or None."""
         return await self._files.stat(path)
 
-    async def names(self, folder: str, *, limit: int) -> list[str]:
+    async def list_names(self, folder: str, *, limit: int) -> list[str]:
         """List the first names in a folder; subfolders end with a slash."""
-        return await self._files.names(folder, limit=limit)
+        return await self._files.list_names(folder, limit=limit)
 
-    async def modified(self, paths: Sequence[str]) -> list[int]:
+    async def modified_times(self, paths: Sequence[str]) -> list[int]:
         """Return the modification times in nanoseconds; 0 if unknown."""
-        return await self._files.modified(paths)
+        return await self._files.modified_times(paths)
 
     def queue(self, path: str) -> AbstractAsyncContextManager[None]:
         """Return a lock for a file."""
@@ -344,21 +344,21 @@ class Buffers:
         if expect is None or not self._able.reads or not self._ours(path, data):
             return await self._files.replace(path, data, expect=expect)
         held = await self.read(path)
-        if digest(held) != expect:
-            raise Stale
+        if content_digest(held) != expect:
+            raise StaleFile
         if self._able.writes and await self._wrote(path, data):
             after = await self.read(path)
             if after == held != data:
                 raise OSError(errno.EIO, DEAF, path)
-            return digest(after)
+            return content_digest(after)
         if held != await self._files.read(path):
             raise OSError(errno.EBUSY, UNSAVED, path)
         return await self._files.replace(path, data, expect=expect)
 
     async def remove(self, path: str, *, expect: str) -> None:
         """Delete a file if the digest of the editor's version is `expect`."""
-        if digest(await self.read(path)) != expect:
-            raise Stale
+        if content_digest(await self.read(path)) != expect:
+            raise StaleFile
         await self._files.remove(path, expect=expect)
 
     def _ours(self, path: str, data: bytes) -> bool:

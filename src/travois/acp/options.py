@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 from travois.compat.claude_json import Json, Object
-from travois.compose.hooks import switching
-from travois.compose.models import known
+from travois.compose.hooks import fire_model_switch
+from travois.compose.models import model_catalog
 from travois.compose.options import Options
-from travois.compose.session import prepare
-from travois.core.errors import Fault
-from travois.core.models import Model
+from travois.compose.session import load_workspace
+from travois.core.errors import UserError
+from travois.core.models import ModelCard
 from travois.permissions.decide import MODES, Mode
 from travois.providers import catalog
 from travois.sdk import Session
@@ -33,7 +33,7 @@ class Choices:
         self._reached = reachable(options)
 
     @property
-    def card(self) -> Model:
+    def card(self) -> ModelCard:
         """The current model."""
         return self._session.crew.model
 
@@ -70,10 +70,12 @@ class Choices:
             case "mode":
                 self._session.enter(value)
             case "model" if value in self._models():
-                async with switching(self._session.crew.agent, value, source="editor"):
+                async with fire_model_switch(self._session.crew.agent, value, source="editor"):
                     await self._session.switch_with_summary(value)
             case _:
-                raise Fault(f"{value!r} is not a valid {what}", fix="Choose one of the options.")
+                raise UserError(
+                    f"{value!r} is not a valid {what}", fix="Choose one of the options."
+                )
 
     def _models(self) -> dict[str, None]:
         return dict.fromkeys((self.card.name, *self._reached))
@@ -91,7 +93,7 @@ def _select(id: str, name: str, value: str, *, options: list[Json]) -> Json:
 
 def reachable(options: Options) -> tuple[str, ...]:
     """Return the models in the catalogue whose API keys are set."""
-    among = known(prepare(options)[1])
+    among = model_catalog(load_workspace(options)[1])
     return tuple(
         name
         for name in among.models
@@ -101,19 +103,19 @@ def reachable(options: Options) -> tuple[str, ...]:
 
 def keyless(options: Options) -> bool:
     """Tell whether no session can start because no API key is set."""
-    loaded = prepare(options)[1]
-    among, chosen = known(loaded), loaded.settings.model
+    loaded = load_workspace(options)[1]
+    among, chosen = model_catalog(loaded), loaded.settings.model
     if not chosen.strip() and not catalog.configured(os.environ, among=among):
         return True
     try:
         return not _served(catalog.resolve(chosen, os.environ, among=among), among)
-    except Fault:
+    except UserError:
         return False
 
 
-def _served(model: Model, among: catalog.Catalog) -> bool:
+def _served(model: ModelCard, among: catalog.Catalog) -> bool:
     try:
         catalog.endpoint(model, os.environ, among=among)
-    except Fault:
+    except UserError:
         return False
     return True

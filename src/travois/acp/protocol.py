@@ -12,8 +12,8 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from travois.compat.claude_json import Json, Object
-from travois.core.errors import Fault
-from travois.core.json import encoded
+from travois.core.errors import UserError
+from travois.core.json import encode_json
 from travois.headless import prompt_input
 from travois.headless.control.messages import GONE, Declined, Waiting
 
@@ -292,7 +292,7 @@ class Peer:
         return waiting.answer
 
     def _say(self, body: Object) -> None:
-        left = memoryview(encoded({"jsonrpc": "2.0", **body}) + b"\n")
+        left = memoryview(encode_json({"jsonrpc": "2.0", **body}) + b"\n")
         try:
             while left:
                 left = left[os.write(self._out, left) :]
@@ -369,7 +369,7 @@ class Peer:
             return Wrong(UNFIT, str(error))
         except Wrong as wrong:
             return wrong
-        except (Fault, OSError) as error:
+        except (UserError, OSError) as error:
             return Wrong(BROKEN, str(error))
 
 

@@ -38,7 +38,7 @@ from travois.acp.protocol import (
 from travois.acp.session import Talk
 from travois.compat.claude_json import Json, Object
 from travois.compose.options import Options
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.providers import catalog
 from travois.sessions.catalog import Summary, discard, summaries
 from travois.sessions.home import Home, locate
@@ -130,7 +130,7 @@ class Talks:
 
     async def _fork(self, asked: Again) -> Object:
         if not _known(asked.session_id).first_prompt:
-            raise Fault("Nothing to fork yet: send a message first")
+            raise UserError("Nothing to fork yet: send a message first")
         options = replace(self._asked(asked), resume=asked.session_id, fork=True)
         talk = await self._opened(options)
         return {"sessionId": talk.id, **talk.opened()}
@@ -145,7 +145,7 @@ class Talks:
         talk = Talk(self._peer, options, self._able)
         try:
             await self._group.start(talk.live)
-        except Fault as fault:
+        except UserError as fault:
             if keyless(options):
                 raise Wrong(LOGIN, f"{fault}\n{HINT}") from None
             raise
@@ -198,7 +198,7 @@ class Talks:
     async def _chosen(self, talk: Talk, what: str, value: str) -> None:
         try:
             await talk.choices.choose(what, value)
-        except Fault as fault:
+        except UserError as fault:
             raise Wrong(UNFIT, str(fault)) from None
 
     async def _prompt(self, asked: Prompt) -> Object:
@@ -272,7 +272,7 @@ def _known(id: str) -> Summary:
 
 def _discard(home: Home, summary: Summary, everything: list[Summary]) -> None:
     if any(one.parent == summary.id for one in everything):
-        raise Fault("The session cannot be deleted", why="another session was forked from it")
+        raise UserError("The session cannot be deleted", why="another session was forked from it")
     discard(home, summary)
 
 

@@ -22,15 +22,15 @@ from travois.acp.updates import Steps, Teller, answer, fenced, notice
 from travois.compat.claude_json import Json, Object
 from travois.compose import commands, mcp
 from travois.compose.options import Options
-from travois.compose.session_picker import Shelf
+from travois.compose.session_picker import SessionPicker
 from travois.context.keep_warm import keep_warm
-from travois.core.content import Shown
-from travois.core.errors import Fault
-from travois.core.facts import Asked, Assistant, Ended, EndedWhy, Entry, Failed, User
+from travois.core.content import TextOrMedia
+from travois.core.errors import UserError
+from travois.core.facts import Asked, Assistant, Ended, EndReason, Entry, Failed, User
 from travois.engine.agent import Agent
 from travois.hooks.fire import notify
 from travois.ports.world import AgentProgress, Event
-from travois.sdk import Session, typed
+from travois.sdk import Session, typed_text
 from travois.sessions.catalog import Summary
 from travois.tui import slash
 from travois.tui.agent_progress import watch_agents
@@ -57,13 +57,13 @@ class Desk:
         self.options = options
         self.columns = COLUMNS
         ours = {name: COMMANDS[name] for name in OURS}
-        known, self.notices = commands.known(options, taken=ours)
+        known, self.notices = commands.compose_commands(options, taken=ours)
         self.commands: Mapping[str, Command] = {**ours, **slash.commands(known)}
 
-    async def obeyed(self, content: tuple[Shown, ...]) -> str | tuple[Shown, ...]:
+    async def obeyed(self, content: tuple[TextOrMedia, ...]) -> str | tuple[TextOrMedia, ...]:
         """Run a command and return its answer, or return the content for the model."""
-        line = typed(content)
-        if named(self, line) is None and not line.startswith(f"/{commands.LENT}"):
+        line = typed_text(content)
+        if named(self, line) is None and not line.startswith(f"/{commands.MCP_PROMPT_PREFIX}"):
             return content
         match await obey(self, line):
             case Prompt(content=said):
@@ -79,7 +79,7 @@ class Desk:
             _offer(name, one.what, one.usage.partition(" ")[2])
             for name, one in self.commands.items()
         ]
-        prompts = mcp.prompts(self.session.crew.loan).items()
+        prompts = mcp.list_mcp_prompts(self.session.crew.loan).items()
         offers += (
             _offer(name, f"prompt of the MCP server {lender.server.name}", " ".join(prompt.fields))
             for name, (lender, prompt) in prompts
@@ -90,7 +90,7 @@ class Desk:
         """Return None: no command offered in the editor asks for a choice."""
         return None
 
-    async def browse(self, shelf: Shelf) -> Summary | None:
+    async def browse(self, shelf: SessionPicker) -> Summary | None:
         """Return None: the editor has a session list of its own."""
         return None
 
@@ -99,11 +99,11 @@ class Desk:
 
     def turn_to(self, options: Options | None) -> None:
         """Refuse: the editor opens sessions itself."""
-        raise Fault("The editor opens conversations", fix="Open another one there.")
+        raise UserError("The editor opens conversations", fix="Open another one there.")
 
     def dress(self, theme: str) -> None:
         """Refuse: the editor has its own colours."""
-        raise Fault("The editor has its own colours")
+        raise UserError("The editor has its own colours")
 
 
 def _offer(name: str, what: str, hint: str) -> Json:
@@ -111,7 +111,7 @@ def _offer(name: str, what: str, hint: str) -> Json:
     return {**told, "input": {"hint": hint}} if hint else told
 
 
-STOPS: dict[EndedWhy, str] = {
+STOPS: dict[EndReason, str] = {
     "end": "end_turn",
     "hook": "end_turn",
     "refusal": "refusal",
@@ -204,7 +204,7 @@ class Talk:
                 await self._converse()
                 session.leaving = "prompt_input_exit"
                 group.cancel_scope.cancel()
-        except (Fault, OSError, ExceptionGroup) as error:
+        except (UserError, OSError, ExceptionGroup) as error:
             if not begun or not (why := _ordinary(error)):
                 raise
         finally:
@@ -321,7 +321,7 @@ class Talk:
 
     async def _wake(self) -> None:
         if self._session.crew.office is not None:
-            await self._session.crew.office.rung()
+            await self._session.crew.office.wait_for_mail()
             self._stirred.set()
 
     async def _heed(self) -> None:
@@ -333,12 +333,14 @@ class Talk:
             found = await self._desk.obeyed(said.content)
             if not isinstance(found, str):
                 return await self._turn(found, said.notes)
-        except Fault as fault:
+        except UserError as fault:
             return Wrong(BROKEN, str(fault))
         self._update(answer(found))
         return self._done("end_turn")
 
-    async def _turn(self, content: tuple[Shown, ...], notes: tuple[User, ...]) -> Object | Wrong:
+    async def _turn(
+        self, content: tuple[TextOrMedia, ...], notes: tuple[User, ...]
+    ) -> Object | Wrong:
         """Run one turn; notes on attachments go first."""
         inbox = self._session.crew.agent.turn.inbox
         inbox.extend(notes)
@@ -347,7 +349,7 @@ class Talk:
             async with aclosing(self._session.run(content)) as events:
                 async for event in events:
                     course.add(event)
-        except Fault:
+        except UserError:
             for note in notes:
                 inbox.remove(note)
             raise
@@ -423,4 +425,4 @@ def _ordinary(error: BaseException) -> str:
     if inner:
         found = [_ordinary(one) for one in inner]
         return found[0] if all(found) else ""
-    return str(error) if isinstance(error, Fault | OSError) else ""
+    return str(error) if isinstance(error, UserError | OSError) else ""

@@ -15,14 +15,14 @@ import msgspec
 from travois.acp.options import Choices
 from travois.compat.claude_json import Json, Object
 from travois.context.compaction.compact import receipt
-from travois.core.content import Call, Media, Opaque, Shown, Text, calls
+from travois.core.content import Call, Media, Opaque, Text, TextOrMedia, extract_calls
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Ended, Entry, Epoch, User
 from travois.core.tasks import read_tasks
 from travois.core.tokens import context_tokens
 from travois.engine.agent import Agent
-from travois.engine.permission_modes import MODE
+from travois.engine.permission_modes import MODE_STATE
 from travois.ports.tool import AnyTool
-from travois.ports.world import AgentProgress, Blobs, Event, Progress, Running
+from travois.ports.world import AgentProgress, Blobs, Event, ToolProgress, ToolStarted
 from travois.presentation.items import (
     TASK_LIST_TOOLS,
     NoticeItem,
@@ -31,7 +31,7 @@ from travois.presentation.items import (
     ToolCallItem,
 )
 from travois.providers.replies import Began, BlockKind, Grew
-from travois.sdk import typed
+from travois.sdk import typed_text
 from travois.tools.diff import Hunk, Patch
 from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
 from travois.tools.paths import absolute
@@ -125,7 +125,7 @@ def _hunk(path: str, hunk: Hunk) -> Json:
     return diff(path, old, new)
 
 
-def _shown(item: ToolCallItem, content: tuple[Shown, ...], blobs: Blobs) -> Iterator[Json]:
+def _shown(item: ToolCallItem, content: tuple[TextOrMedia, ...], blobs: Blobs) -> Iterator[Json]:
     said = _cut(item.text)
     if said.strip():
         yield text_content(said if item.name in PLAIN else fenced(said))
@@ -143,7 +143,7 @@ def text_content(said: str) -> Json:
     return {"type": "content", "content": {"type": "text", "text": said}}
 
 
-def result_content(block: Shown, blobs: Blobs) -> Object:
+def result_content(block: TextOrMedia, blobs: Blobs) -> Object:
     """Build a content block."""
     match block:
         case Text():
@@ -218,9 +218,9 @@ class Teller:
             case Grew(kind=kind, text=text) if kind in CHUNKS:
                 self._streamed = True
                 yield self._chunk(CHUNKS[kind], text)
-            case Running(call=call) if self.awaits(call):
+            case ToolStarted(call=call) if self.awaits(call):
                 yield _updated({"toolCallId": call, "status": "in_progress"})
-            case Progress(call=call, text=text) if self.awaits(call):
+            case ToolProgress(call=call, text=text) if self.awaits(call):
                 shown: list[Json] = [text_content(fenced(text))]
                 yield _updated({"toolCallId": call, "content": shown})
             case _:
@@ -231,7 +231,7 @@ class Teller:
         match self._items.add(entry):
             case Entry(fact=User(origin="human", content=content)):
                 said = [block for block in content if isinstance(block, Media)]
-                for block in (*said, Text(typed(content))):
+                for block in (*said, Text(typed_text(content))):
                     shown = result_content(block, self._agent.world.blobs)
                     yield {"sessionUpdate": "user_message_chunk", "content": shown}
             case ReplyItem() as item:
@@ -273,7 +273,7 @@ class Teller:
         match fact:
             case User(origin="human", content=content) if not self._titled:
                 self._titled = True
-                yield titled(typed(content))
+                yield titled(typed_text(content))
             case Changed():
                 yield from self._changed(fact)
             case Epoch():
@@ -308,7 +308,7 @@ class Teller:
                 yield plan(fact.value)
             case "name":
                 yield titled(fact.value)
-            case _ if fact.what == MODE:
+            case _ if fact.what == MODE_STATE:
                 yield {"sessionUpdate": "current_mode_update", "currentModeId": fact.value}
                 yield self._choices.update(mode=fact.value)
             case _:
@@ -378,7 +378,7 @@ class Steps:
         """Record the calls of a subagent's reply; return whether there were any."""
         if not isinstance(event, Entry) or not isinstance(event.fact, Assistant):
             return False
-        made = map(ToolCallItem, calls(event.fact.content))
+        made = map(ToolCallItem, extract_calls(event.fact.content))
         fresh = [each.title(agent.tools.by_name) for each in made]
         self._steps[call].extend(fresh)
         return bool(fresh)

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from travois.context.ledger.extractors import decoded, is_list, is_object, kind_of
-from travois.core.content import Call, calls, words
+from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Asked, Assistant, Decided, Ended, Entry, Failed, Noted, Result, User
-from travois.core.tool_names import canonical
+from travois.core.tool_names import canonical_call
 from travois.prompt.environment import plain
 
 NAME = "doing"
@@ -87,7 +87,7 @@ class Work(msgspec.Struct, frozen=True):
     def after(self, entry: Entry) -> Work:
         """Return the activity after one more entry."""
         match entry.fact:
-            case Assistant(content=content) if found := calls(content):
+            case Assistant(content=content) if found := extract_calls(content):
                 own = phrase(found[-1])
                 held = self.named if entry.at - self.named_at <= HOLDS else ""
                 return self._now(held or own, last=held or own, tool=found[-1].name)
@@ -124,14 +124,14 @@ def doing(entries: Iterable[Entry]) -> str:
 def asked_of(entries: Sequence[Entry]) -> str:
     """Build the prompt that asks a small model to name an agent's activity."""
     tasks = [e.fact for e in entries if isinstance(e.fact, User) and e.fact.origin == "task"]
-    task = plain(words(tasks[-1].content))[:TASK] if tasks else ""
+    task = plain(extract_text(tasks[-1].content))[:TASK] if tasks else ""
     replies = [entry.fact for entry in entries if isinstance(entry.fact, Assistant)]
     steps = [
         line
         for reply in replies[-LAST:]
         for line in (
-            plain(words(reply.content).strip())[:SAID],
-            *(f"- {phrase(call)}" for call in calls(reply.content)),
+            plain(extract_text(reply.content).strip())[:SAID],
+            *(f"- {phrase(call)}" for call in extract_calls(reply.content)),
         )
         if line
     ]
@@ -147,7 +147,7 @@ def name_of(reply: str) -> str:
 
 def phrase(call: Call) -> str:
     """Return a call in three to five words."""
-    call = canonical(call)
+    call = canonical_call(call)
     args = decoded(call.args)
     kind = kind_of(call.name, args)
     text = {name: value for name, value in args.items() if isinstance(value, str)}

@@ -19,7 +19,7 @@ from travois.agents.types import FORK, Kind
 from travois.compat import codex, opencode
 from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.compat.opencode import APART
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.files import front_matter
 from travois.files.front_matter import Front, nested
 from travois.permissions.decide import ALIASES, MODES, Mode
@@ -395,10 +395,10 @@ def _flagged(given: str, notices: list[str]) -> Iterator[Kind]:
     try:
         tree: object = msgspec.json.decode(given)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise Fault(f"{FLAG} is not valid JSON", why=str(error)) from None
+        raise UserError(f"{FLAG} is not valid JSON", why=str(error)) from None
     if not _is_object(tree) or not all(map(_is_object, tree.values())):
         fix = f'For example: {FLAG} \'{{"tester": {{"description": "…", "prompt": "…"}}}}\''
-        raise Fault(f"{FLAG} must be a JSON object of agents by name", fix=fix)
+        raise UserError(f"{FLAG} must be a JSON object of agents by name", fix=fix)
     for name, fields in tree.items():
         assert _is_object(fields)
         values = {key: _value(value) for key, value in fields.items() if value is not None}

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from travois.agents.task_list import SessionTasks
 from travois.core.content import Text
 from travois.core.facts import Asked, Changed, Result, User
-from travois.core.spending import Purse
+from travois.core.spending import Budget
 from travois.core.view import open_calls
-from travois.engine.agent import Agent, Birth, Team
-from travois.ports.agents import Order
-from travois.ports.world import Answer, Inquiry, Model, Question
+from travois.engine.agent import Agent, AgentTeam, ParentLink
+from travois.ports.agents import AgentOrder
+from travois.ports.world import ChoiceRequest, ModelClient, PermissionQuestion, PersonAnswer
 from travois.prompt.briefing import again
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
@@ -49,14 +49,14 @@ def branch(session: Session) -> None:
     session.append(Changed(FORKED, "yes"))
 
 
-def directive(order: Order) -> str:
+def directive(order: AgentOrder) -> str:
     """Build the first prompt of a child."""
     if order.kind != "fork":
         return order.prompt
     return FORK.read_text("utf-8").strip().replace("{prompt}", order.prompt)
 
 
-def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Agent:
+def offspring(parent: Agent, session: Session, birth: ParentLink, *, root: str) -> Agent:
     """Create a child with its parent's world and permissions, and its own conversation."""
 
     def spill(call: str, data: bytes) -> str:
@@ -74,14 +74,14 @@ def offspring(parent: Agent, session: Session, birth: Birth, *, root: str) -> Ag
         hooks=replace(parent.hooks),
         prompt=replace(parent.prompt, environment=own_around, restate=again),
         team=_join_team(parent, birth),
-        budget=Purse(),
+        budget=Budget(),
         turn=replace(parent.turn, stop_reason="", sent_back=0, kept=-1, inbox=deque(), notes=None),
         # A child works where it was started, wherever its parent goes.
         runtime=replace(parent.runtime, background=None, worktrees=None, relocate=_ignore),
     )
 
 
-def _join_team(parent: Agent, birth: Birth) -> Team:
+def _join_team(parent: Agent, birth: ParentLink) -> AgentTeam:
     """Return a child's team: its parent's task list and courier, without children or mail."""
     tasks = parent.team.tasks or SessionTasks(parent.session)
     return replace(parent.team, children=None, birth=birth, tasks=tasks, collect_mail=_no_mail)
@@ -98,21 +98,21 @@ def _no_mail(agent: Agent) -> Iterable[User]:
 class Asking:
     """The person, as a child reaches them: one question at a time, and they see who asks."""
 
-    def __init__(self, parent: Agent, order: Order, lock: anyio.Lock) -> None:
+    def __init__(self, parent: Agent, order: AgentOrder, lock: anyio.Lock) -> None:
         self._parent = parent
         self._order = order
         self._lock = lock
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask through the parent, on whose screen the question is shown."""
         if self._order.background:
-            return Answer(allow=False, reason=f"{question.because}, and {UNASKED}")
+            return PersonAnswer(allow=False, reason=f"{question.because}, and {UNASKED}")
         summary = f"[{self._order.what}] {question.summary}"
         async with self._lock:
             self._parent.session.append(Asked(question.call, summary, question.digest))
             return await self._parent.permissions.person.decide(replace(question, summary=summary))
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Return a child puts no choices to the person: its parent knows what they want."""
         return None
 
@@ -120,7 +120,7 @@ class Asking:
 class Herald:
     """A model that tells when its first answer has begun: from then on its cache can be read."""
 
-    def __init__(self, model: Model, begun: anyio.Event) -> None:
+    def __init__(self, model: ModelClient, begun: anyio.Event) -> None:
         self._model = model
         self._begun = begun
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions import blobs, catalog, log_line
 from travois.sessions.home import Home
 
@@ -59,7 +59,7 @@ class Mailbox:
         """Append a message; once this returns, no crash of ours loses it."""
         if len(text) > LARGEST:
             why, fix = f"it has {len(text):,} characters", "Write it to a file and send its path."
-            raise Fault("The message is too long", why=why, fix=fix)
+            raise UserError("The message is too long", why=why, fix=fix)
         text = text.encode(errors="replace").decode()
         letter = Letter(os.urandom(8).hex(), self._clock(), sender, text)
         try:
@@ -165,7 +165,7 @@ def locate(home: Home, to: str) -> Path:
         return home.mail / team / name
     known = ", ".join(f"{team}:{each}" for each in members(home, team)) or "none"
     fix = f"Members of that team: {known}. A session joins a team with the setting mail.address."
-    raise Fault(f"There is no mailbox {to}", fix=fix)
+    raise UserError(f"There is no mailbox {to}", fix=fix)
 
 
 def members(home: Home, team: str) -> list[str]:
@@ -188,7 +188,9 @@ def join(home: Home, address: str) -> tuple[Path, Callable[[], None]]:
     """Join a team under a name; returns the mailbox folder and a function that leaves."""
     team, name = _parts(address)
     if team == SESSION:
-        raise Fault(f"A team cannot be called {SESSION!r}", fix="Change the setting mail.address.")
+        raise UserError(
+            f"A team cannot be called {SESSION!r}", fix="Change the setting mail.address."
+        )
     folder = home.mail / team / name
     with ExitStack() as undo:
         try:
@@ -199,7 +201,7 @@ def join(home: Home, address: str) -> tuple[Path, Callable[[], None]]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             fix = "Choose another name in the setting mail.address."
-            raise Fault(f"Another session already uses {address}", fix=fix) from None
+            raise UserError(f"Another session already uses {address}", fix=fix) from None
         except OSError as error:
             raise blobs.fault(
                 f"The mailbox {address} cannot be opened", error, path=folder
@@ -212,4 +214,4 @@ def _parts(address: str) -> tuple[str, str]:
     if WORD.fullmatch(team) and WORD.fullmatch(name):
         return team, name
     fix = "Use session:ID or TEAM:NAME, with letters, digits, dots and dashes."
-    raise Fault(f"{address!r} is not a mail address", fix=fix)
+    raise UserError(f"{address!r} is not a mail address", fix=fix)

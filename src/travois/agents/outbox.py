@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from travois.agents.mail_text import HEAD, LONGEST
 from travois.engine.agent import Agent
-from travois.ports.agents import Order
-from travois.ports.tool import Refusal
+from travois.ports.agents import AgentOrder
+from travois.ports.tool import ToolError
 
 PARENT = "parent"
 ALL = "all"
@@ -28,12 +28,12 @@ class AgentOutbox:
             return await self._send_to_all(text)
         if self._tell(to, text):
             return f"{to} {SOON}."
-        if courier is not None and (":" in to or to in courier.team()):
-            return await courier.carry(to, text, sender=self._me)
+        if courier is not None and (":" in to or to in courier.teammates()):
+            return await courier.deliver(to, text, sender=self._me)
         if (told := await self._wake(to, text)) is not None:
             return told
         known = ", ".join((*self._near(), *self._ended(), *self._team())) or "none"
-        raise Refusal(f"There is no agent {to!r}. You can write to: {known}.")
+        raise ToolError(f"There is no agent {to!r}. You can write to: {known}.")
 
     async def _wake(self, to: str, text: str) -> str | None:
         """Resume an agent that has ended, with a message; None if there is no such agent."""
@@ -42,7 +42,7 @@ class AgentOutbox:
             id = crew.find(to) if crew is not None else ""
             if crew is None or not id or id == self._me:
                 continue
-            order = Order(
+            order = AgentOrder(
                 prompt=text, what="", resume=id, background=True, sender=sender, call=call
             )
             over = await crew.resume(order)
@@ -62,14 +62,14 @@ class AgentOutbox:
         reached = [name for name in self._near() if self._tell(name, text)]
         for name in self._team():
             assert self._agent.team.courier is not None
-            await self._agent.team.courier.carry(name, text, sender=self._me)
+            await self._agent.team.courier.deliver(name, text, sender=self._me)
             reached.append(name)
         if not reached:
-            raise Refusal("There are no other agents to write to.")
+            raise ToolError("There are no other agents to write to.")
         return f"{', '.join(reached)} {SOON}."
 
     def _team(self) -> tuple[str, ...]:
-        return self._agent.team.courier.team() if self._agent.team.courier else ()
+        return self._agent.team.courier.teammates() if self._agent.team.courier else ()
 
     def _near(self) -> list[str]:
         """List the agents in this process: children, siblings and the parent."""
@@ -90,9 +90,9 @@ class AgentOutbox:
             return False
         if len(text) > LONGEST:
             text = self._kept(text)
-        if below is not None and to != PARENT and below.tell(to, text, sender=PARENT):
+        if below is not None and to != PARENT and below.send_message(to, text, sender=PARENT):
             return True
-        return above is not None and above.tell(to, text, sender=self._me)
+        return above is not None and above.send_message(to, text, sender=self._me)
 
     def _kept(self, text: str) -> str:
         """Return the beginning of a long text, and the file that has all of it."""

@@ -15,11 +15,11 @@ import msgspec
 
 from travois.agents.activity import NAME, Work, asked_of, name_of
 from travois.agents.report import spent
-from travois.core.cache_audit import Spent
-from travois.core.content import Text, calls, words
+from travois.core.cache_audit import SessionSpending
+from travois.core.content import Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, Epoch, Noted, User
-from travois.core.view import project
-from travois.engine.fork import aside
+from travois.core.view import project_view
+from travois.engine.fork import ask_quietly
 from travois.ports.events import AgentProgress
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def last_progress(id: str, entries: Sequence[Entry], *, call: str) -> AgentProgr
     return _progress(id, work, cost, call=call)
 
 
-def _progress(id: str, work: Work, cost: Spent, *, call: str) -> AgentProgress:
+def _progress(id: str, work: Work, cost: SessionSpending, *, call: str) -> AgentProgress:
     return AgentProgress(
         id=id,
         call=call,
@@ -76,8 +76,8 @@ class Follower:
                     self._hear(event)
 
     def _hear(self, entry: Entry) -> None:
-        self._work, self._spent = self._work.after(entry), self._spent.after(entry)
-        if isinstance(entry.fact, Assistant) and calls(entry.fact.content):
+        self._work, self._spent = self._work.after(entry), self._spent.after_entry(entry)
+        if isinstance(entry.fact, Assistant) and extract_calls(entry.fact.content):
             self._moved.set()
         self._say()
 
@@ -108,8 +108,8 @@ async def name_work(agent: Agent) -> str:
         return ""
     at, head = agent.runtime.clock(), Epoch(small.card, PROMPT.read_text("utf-8").strip())
     shown = User((Text(asked_of(agent.session.history())),))
-    view, reply = project([Entry(1, at, head), Entry(2, at, shown)]), None
+    view, reply = project_view([Entry(1, at, head), Entry(2, at, shown)]), None
     with anyio.move_on_after(PATIENCE):
         asking = msgspec.structs.replace(agent, model=small.model)
-        reply = await aside(asking, view, what=NAME)
-    return name_of(words(reply.content)) if reply else ""
+        reply = await ask_quietly(asking, view, what=NAME)
+    return name_of(extract_text(reply.content)) if reply else ""

@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from travois.context.layers import Layers
 from travois.context.tool_results import preview
-from travois.core.cache_audit import Spent
-from travois.core.content import Call, Text, calls, words
+from travois.core.cache_audit import SessionSpending
+from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import (
     Assistant,
     Ended,
-    EndedWhy,
+    EndReason,
     Entry,
     Finished,
     Noted,
@@ -27,9 +27,9 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Usage
-from travois.core.tokens import compact_at, context_tokens, estimate, fact_tokens
+from travois.core.tokens import compact_threshold, context_tokens, estimate_tokens, fact_tokens
 from travois.core.view import View, open_calls
-from travois.ports.agents import HOOK, Report, State
+from travois.ports.agents import HOOK_CALL, AgentReport, ChildState
 from travois.sessions.session import Session
 
 FINDINGS = 3
@@ -47,7 +47,7 @@ RESUMED = "resumed"
 """The note in a child's log where it went on after it had ended: what it cost before is paid."""
 STAYS = "stays"
 """The note in a child's log of what it leaves behind; the last one counts."""
-STATES: dict[EndedWhy, State] = {
+STATES: dict[EndReason, ChildState] = {
     "end": "done",
     "aborted": "stopped",
     "turns": "limit",
@@ -57,8 +57,8 @@ STATES: dict[EndedWhy, State] = {
 
 
 def report(
-    id: str, entries: Iterable[Entry], *, state: State | None = None, why: str = ""
-) -> Report:
+    id: str, entries: Iterable[Entry], *, state: ChildState | None = None, why: str = ""
+) -> AgentReport:
     """Build the report of a child from its log; `state` overrides what the log says."""
     told = list(entries)
     own = _own(told)
@@ -71,7 +71,7 @@ def report(
     stays = [e.fact.text for e in own if isinstance(e.fact, Noted) and e.fact.what == STAYS]
     parts += [text for text in stays[-1:] if text]
     parts += [f"Files changed: {_listed(files)}"] if files else []
-    return Report(id, state, "\n\n".join(parts), files, spent(told).usage)
+    return AgentReport(id, state, "\n\n".join(parts), files, spent(told).usage)
 
 
 def changed(entries: Sequence[Entry]) -> tuple[str, ...]:
@@ -81,11 +81,11 @@ def changed(entries: Sequence[Entry]) -> tuple[str, ...]:
     return tuple(file.path for file in fold(entries).files if file.state != "read")
 
 
-def spent(entries: Iterable[Entry]) -> Spent:
+def spent(entries: Iterable[Entry]) -> SessionSpending:
     """Sum what a session has cost since it branched off, or since it was resumed."""
-    total = Spent()
+    total = SessionSpending()
     for entry in entries:
-        total = total.after(entry)
+        total = total.after_entry(entry)
         if isinstance(entry.fact, Noted) and entry.fact.what == RESUMED:
             total = replace(total, usage=Usage(), dollars=0.0)
     return total
@@ -107,7 +107,7 @@ def budget(view: View, waiting: Iterable[User], *, limit: int, layers: Layers, a
 
 def fitted(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) -> str:
     """Return the text if it is short enough, else its two ends and where all of it can be read."""
-    if estimate(text) <= tokens:
+    if estimate_tokens(text) <= tokens:
         return text
     return preview(text, path=keep(text.encode(errors="replace")), tokens=tokens, nonce=nonce)
 
@@ -118,7 +118,7 @@ def _own(entries: list[Entry]) -> list[Entry]:
     return entries[first:]
 
 
-def _partial(own: list[Entry], texts: list[str], state: State, why: str) -> list[str]:
+def _partial(own: list[Entry], texts: list[str], state: ChildState, why: str) -> list[str]:
     """Return partial findings in place of a final message."""
     ended = "It returned no text" if state == "done" else f"It did not finish ({state}"
     parts = [f"{ended}{': ' + why if why else ''}{'' if state == 'done' else ')'}. Partial result:"]
@@ -129,7 +129,7 @@ def _partial(own: list[Entry], texts: list[str], state: State, why: str) -> list
 
 def _doing(own: list[Entry]) -> str:
     """Return the calls of its last reply that asked for any, and which of them had no result."""
-    asked = (calls(e.fact.content) for e in reversed(own) if isinstance(e.fact, Assistant))
+    asked = (extract_calls(e.fact.content) for e in reversed(own) if isinstance(e.fact, Assistant))
     last = next((found for found in asked if found), ())
     done = {e.fact.call for e in own if isinstance(e.fact, Result) and not e.fact.error}
     return "; ".join(_call(call, finished=call.id in done) for call in last)
@@ -141,7 +141,7 @@ def _call(call: Call, *, finished: bool) -> str:
 
 
 def _said(reply: Assistant) -> str:
-    return words(reply.content).strip()
+    return extract_text(reply.content).strip()
 
 
 def _listed(files: tuple[str, ...]) -> str:
@@ -149,14 +149,14 @@ def _listed(files: tuple[str, ...]) -> str:
     return ", ".join(files[:LISTED]) + more
 
 
-def note(report: Report) -> User:
+def note(report: AgentReport) -> User:
     """Return a report as the model hears of it at a safe boundary."""
     return User(_told(report), origin="task", mail=report.id)
 
 
-def deliver(session: Session, report: Report, *, call: str) -> None:
+def deliver(session: Session, report: AgentReport, *, call: str) -> None:
     """Record a report: as the result of the call that waits for it, or as a message."""
-    if call == HOOK:
+    if call == HOOK_CALL:
         return
     if any(waiting.id == call for waiting in open_calls(session.view)):
         session.append(Result(call, _told(report), error=True))
@@ -181,14 +181,18 @@ def lost(
         if not entries or epoch is None:
             continue
         tokens = budget(
-            session.view, (), limit=compact_at(epoch.model), layers=layers, among=len(owed) - number
+            session.view,
+            (),
+            limit=compact_threshold(epoch.model),
+            layers=layers,
+            among=len(owed) - number,
         )
         over = _fallen(spawned.id, entries, read)
         text = fitted(over.text, tokens=tokens, keep=partial(keep, f"{over.id}-report"), nonce="")
         deliver(session, replace(over, text=text), call=spawned.call)
 
 
-def _fallen(id: str, entries: list[Entry], read: Callable[[str], list[Entry]]) -> Report:
+def _fallen(id: str, entries: list[Entry], read: Callable[[str], list[Entry]]) -> AgentReport:
     """Report what a child that died in a crash had done, with the agents below it."""
     ended = next((e.fact for e in reversed(_own(entries)) if isinstance(e.fact, Ended)), None)
     over = report(id, entries, state=None if ended else "lost", why="" if ended else DIED)
@@ -199,5 +203,5 @@ def _fallen(id: str, entries: list[Entry], read: Callable[[str], list[Entry]]) -
     return replace(over, text="\n\n".join((over.text, *texts)))
 
 
-def _told(report: Report) -> tuple[Text, ...]:
+def _told(report: AgentReport) -> tuple[Text, ...]:
     return (Text(f"[agent {report.id}: {report.state}]\n{report.text}"),)

@@ -23,27 +23,27 @@ from travois.agents.progress import Follower, last_progress
 from travois.agents.report import STATES, budget, deliver, fitted, note, report, spent
 from travois.context import window
 from travois.core.content import Text
-from travois.core.facts import Changed, EndedWhy, Finished, Spawned, User
-from travois.core.spending import Limits, Purse
+from travois.core.facts import Changed, EndReason, Finished, Spawned, User
+from travois.core.spending import Budget, Limits
 from travois.core.view import open_calls
 from travois.engine.agent import Agent
-from travois.engine.background_jobs import PATIENCE, hand_over, wait_for_news
-from travois.engine.loop import turn
+from travois.engine.background_jobs import JOB_WAIT_SECONDS, hand_over_jobs, wait_for_news
+from travois.engine.loop import run_turn
 from travois.hooks.events import SubagentStart
 from travois.hooks.fire import fire
-from travois.ports.agents import HOOK, Order, Report, State
+from travois.ports.agents import HOOK_CALL, AgentOrder, AgentReport, ChildState
 from travois.ports.events import AgentProgress
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 
 AGENT = re.compile(r"a\d+(\.\d+)*")
 """The form of agent ids; jobs and side requests have other ids."""
 NAMED = "agent:"
 """State of a session: the id of the agent that has this name."""
-ENDS: dict[str, State] = {state: state for state in get_args(State)}
+ENDS: dict[str, ChildState] = {state: state for state in get_args(ChildState)}
 HEAD_START = 10.0
 """Maximum seconds that forks of one reply wait for the first one's answer to begin."""
 
-Hire = Callable[[Agent, Order, str], AbstractAsyncContextManager[Agent]]
+Hire = Callable[[Agent, AgentOrder, str], AbstractAsyncContextManager[Agent]]
 """Makes a child of that id ready for its first turn, and puts everything away after its last."""
 
 
@@ -51,12 +51,12 @@ class Child(msgspec.Struct):
     """One child while it runs."""
 
     id: str
-    order: Order
-    purse: Purse
+    order: AgentOrder
+    purse: Budget
     scope: anyio.CancelScope
     over: anyio.Event
     agent: Agent | None = None
-    state: State = "stopped"
+    state: ChildState = "stopped"
     why: str = ""
 
 
@@ -73,7 +73,7 @@ class Children:
         self._hire = hire
         self._running: dict[str, Child] = {}
         self._reports = {
-            id: Report(id, ENDS.get(outcome, "failed"), "")
+            id: AgentReport(id, ENDS.get(outcome, "failed"), "")
             for id, outcome in parent.session.outcomes.items()
             if AGENT.fullmatch(id)
         }
@@ -83,18 +83,18 @@ class Children:
         self._stirred = anyio.Event()
         self._asking = anyio.Lock()
 
-    async def start(self, order: Order) -> Report:
+    async def start(self, order: AgentOrder) -> AgentReport:
         """Start a child; gives its report when it has ended, or at once if in the background."""
         parent = self._parent
-        if why := parent.budget.barren():
-            raise Refusal(f"No more agents can be started: {why}. Do this work yourself.")
+        if why := parent.budget.spawn_blocker():
+            raise ToolError(f"No more agents can be started: {why}. Do this work yourself.")
         if order.kind in self._apart:
             order = replace(order, background=True)
         number = len(parent.session.children) + 1
         id = f"{parent.team.birth.id}.{number}" if parent.team.birth else f"a{number}"
         return await self._launch(id, order)
 
-    async def resume(self, order: Order) -> Report:
+    async def resume(self, order: AgentOrder) -> AgentReport:
         """Resume a child that has ended, with its history; it costs as much as a new one.
 
         Raises `Refusal` if there is none, or if it still runs.
@@ -102,20 +102,20 @@ class Children:
         parent, id = self._parent, self.find(order.resume)
         if not id:
             known = ", ".join(self._reports) or "none"
-            raise Refusal(f"There is no agent {order.resume!r} to resume. Known agents: {known}.")
+            raise ToolError(f"There is no agent {order.resume!r} to resume. Known agents: {known}.")
         if id in self._running:
-            raise Refusal(f"Agent {id} is still running. Use SendMessage instead.")
-        if why := parent.budget.barren():
-            raise Refusal(f"Agent {id} cannot be resumed: {why}. Do this work yourself.")
+            raise ToolError(f"Agent {id} is still running. Use SendMessage instead.")
+        if why := parent.budget.spawn_blocker():
+            raise ToolError(f"Agent {id} cannot be resumed: {why}. Do this work yourself.")
         first = parent.session.children[id]
         order = replace(order, resume=id, kind=first.kind, what=order.what or first.what)
         return await self._launch(id, order)
 
-    async def _launch(self, id: str, order: Order) -> Report:
+    async def _launch(self, id: str, order: AgentOrder) -> AgentReport:
         parent = self._parent
-        purse = parent.budget.child(Limits(), whose=f"agent {id}")
+        purse = parent.budget.create_child(Limits(), whose=f"agent {id}")
         child = Child(id, order, purse, anyio.CancelScope(), anyio.Event())
-        self._running[id], self._reports[id] = child, Report(id, "running", "")
+        self._running[id], self._reports[id] = child, AgentReport(id, "running", "")
         parent.session.append(Spawned(id, order.kind, order.what, order.call))
         if order.name:
             parent.session.append(Changed(f"{NAMED}{order.name}", id))
@@ -130,7 +130,7 @@ class Children:
         id = name if name in session.children else session.state.get(f"{NAMED}{name}", "")
         return id if AGENT.fullmatch(id) and id in session.children else ""
 
-    def reports(self) -> Mapping[str, Report]:
+    def reports(self) -> Mapping[str, AgentReport]:
         """Return the latest report of each child, by id."""
         return self._reports
 
@@ -142,14 +142,14 @@ class Children:
         self._progress[now.id] = now
         self._parent.session.emit(now)
 
-    async def stop(self, id: str) -> Report:
+    async def stop(self, id: str) -> AgentReport:
         """Stop a child that runs; raises KeyError if there never was one."""
         if child := self._running.get(id):
             child.scope.cancel()
             await child.over.wait()
         return self._reports[id]
 
-    def tell(self, name: str, text: str, *, sender: str) -> bool:
+    def send_message(self, name: str, text: str, *, sender: str) -> bool:
         """Put mail into the inbox of a child, by its name or id, or of the parent (`parent`)."""
         letter = mail(sender, text)
         if name == "parent":
@@ -162,7 +162,7 @@ class Children:
                 return True
         return False
 
-    async def news(self) -> bool:
+    async def wait_for_news(self) -> bool:
         """Wait until something came in, or nobody works for us; whether something came in."""
         while not self._parent.turn.inbox and self._running:
             await self._stirred.wait()
@@ -178,13 +178,13 @@ class Children:
         self._parent.turn.inbox.append(note(over))
         self._stir()
 
-    async def _run(self, child: Child) -> Report:
+    async def _run(self, child: Child) -> AgentReport:
         """Run a child to its end, whatever that is."""
-        from travois.engine.tool_calls import survived
+        from travois.engine.tool_calls import run_child_guarded
 
         try:
             with child.scope:
-                if broken := await survived(self._parent, partial(self._live, child)):
+                if broken := await run_child_guarded(self._parent, partial(self._live, child)):
                     child.state, child.why = "failed", broken
         except anyio.get_cancelled_exc_class():
             deliver(self._parent.session, self._conclude(child), call=child.order.call)
@@ -200,7 +200,7 @@ class Children:
             agent.join_siblings(self, person=person, budget=budget)
             if lead:
                 agent.use_model(Herald(agent.model, lead))
-            if order.call == HOOK:
+            if order.call == HOOK_CALL:
                 agent.hooks.active = None  # it would hear of itself
             parent.team.on_child(agent)
             await fire(agent, SubagentStart(child.id, order.kind))
@@ -209,7 +209,7 @@ class Children:
             child.state = STATES.get(await work(agent, beside=follower.follow), "failed")
 
     @asynccontextmanager
-    async def _led(self, order: Order) -> AsyncGenerator[anyio.Event | None]:
+    async def _led(self, order: AgentOrder) -> AsyncGenerator[anyio.Event | None]:
         """Let the first fork of a reply go first, so that the others read its prompt cache."""
         if order.kind != "fork" or order.resume:
             yield None
@@ -226,12 +226,12 @@ class Children:
         finally:
             lead.set()
 
-    def _conclude(self, child: Child) -> Report:
+    def _conclude(self, child: Child) -> AgentReport:
         """Write down that a child has ended, and what it cost: also while we are cancelled."""
         entries = child.agent.session.history() if child.agent else []
         cost = spent(entries)
         over = report(child.id, entries, state=child.state, why=child.why)
-        if child.agent is not None and (left := hand_over(child.agent, self._parent)):
+        if child.agent is not None and (left := hand_over_jobs(child.agent, self._parent)):
             over = replace(over, text=f"{over.text}\n\n{left}")
         if child.agent is not None:
             self._heard_of(last_progress(child.id, entries, call=child.order.call))
@@ -242,7 +242,7 @@ class Children:
         self._stir()
         return replace(over, text=self._shown(over))
 
-    def _shown(self, over: Report) -> str:
+    def _shown(self, over: AgentReport) -> str:
         """Return as much of a report as the parent has room for; the rest by reference."""
         parent, view = self._parent, self._parent.session.view
         beside = sum(child.order.background for child in self._running.values())
@@ -262,7 +262,7 @@ class Children:
         )
 
 
-def _task(order: Order) -> User:
+def _task(order: AgentOrder) -> User:
     """Build the message that gives a child its task."""
     if order.sender:
         return mail(order.sender, order.prompt)
@@ -270,19 +270,19 @@ def _task(order: Order) -> User:
     return User((Text(text),), origin="task")
 
 
-async def work(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndedWhy:
+async def work(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndReason:
     """Run turns until the last word is the model's and nobody works for it any more.
 
     `beside` runs along until then.
     """
-    why: EndedWhy = "crashed"
+    why: EndReason = "crashed"
     try:
         async with anyio.create_task_group() as group:
             agent.runtime.background = partial(_begin, group)
             _begin(group, beside)
-            why = await turn(agent)
-            while why == "end" and await wait_for_news(agent, patience=PATIENCE):
-                why = await turn(agent)
+            why = await run_turn(agent)
+            while why == "end" and await wait_for_news(agent, patience=JOB_WAIT_SECONDS):
+                why = await run_turn(agent)
             group.cancel_scope.cancel()
     except BaseExceptionGroup as broken:  # a fault stays the same, alone or in company
         raise broken.exceptions[0] from broken

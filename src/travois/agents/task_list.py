@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from travois.core.facts import Changed
-from travois.core.tasks import TODOS, TaskError, Tasks, read_stored, read_tasks, store_tasks
+from travois.core.tasks import (
+    TODOS_STATE,
+    TaskError,
+    TaskList,
+    read_stored,
+    read_tasks,
+    store_tasks,
+)
 from travois.engine.agent import Agent
-from travois.ports.agents import Edit
-from travois.ports.tool import Refusal
+from travois.ports.agents import TaskListEdit
+from travois.ports.tool import ToolError
 from travois.sessions.session import Session
 
 
@@ -17,19 +24,19 @@ class SessionTasks:
         self._session = session
 
     @property
-    def member(self) -> str:
+    def member_name(self) -> str:
         """No team."""
         return ""
 
     def read(self) -> str:
         """Return the list as the log has it."""
-        return self._session.state.get(TODOS, "")
+        return self._session.state.get(TODOS_STATE, "")
 
-    def change(self, edit: Edit) -> str:
+    def change(self, edit: TaskListEdit) -> str:
         """Apply an edit at once: nothing can come between reading and writing."""
         value = store_tasks(edit(read_stored(self.read())))
         if value != (self.read() or "[]"):
-            self._session.append(Changed(TODOS, value))
+            self._session.append(Changed(TODOS_STATE, value))
         return value
 
 
@@ -48,29 +55,31 @@ class AgentTasks:
             # The state of a fork holds the name of the conversation, which is not its own.
             own = "" if birth.kind == "fork" else self._agent.session.state.get("name", "")
             child = own or birth.id
-        return "/".join(filter(None, (self._store.member, child)))
+        return "/".join(filter(None, (self._store.member_name, child)))
 
-    def read(self) -> Tasks:
+    def read(self) -> TaskList:
         """Return the list as it is, also as others changed it."""
         value = self._store.read()
         self._note(value)
         return read_tasks(value)
 
-    def preview(self, edit: Edit) -> Tasks:
+    def preview(self, edit: TaskListEdit) -> TaskList:
         """Return what an edit would make of the list; nothing is changed."""
         return edit(read_stored(self._store.read()))
 
-    def change(self, edit: Edit) -> Tasks:
+    def change(self, edit: TaskListEdit) -> TaskList:
         """Change the list; raises `Refusal` if the edit is invalid."""
         try:
             value = self._store.change(edit)
         except TaskError as error:
-            raise Refusal(str(error)) from None
+            raise ToolError(str(error)) from None
         self._note(value)
         return read_tasks(value)
 
     def _note(self, value: str) -> None:
         """Keep in a child's own log what it saw: its ledger is made from that."""
         session = self._agent.session
-        if self._agent.team.birth is not None and session.state.get(TODOS, "[]") != (value or "[]"):
-            session.append(Changed(TODOS, value))
+        if self._agent.team.birth is not None and session.state.get(TODOS_STATE, "[]") != (
+            value or "[]"
+        ):
+            session.append(Changed(TODOS_STATE, value))

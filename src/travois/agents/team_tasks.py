@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from travois.core.errors import Fault
-from travois.core.tasks import Tasks, read_stored, store_tasks
+from travois.core.errors import UserError
+from travois.core.tasks import TaskList, read_stored, store_tasks
 from travois.sessions import blobs
 
 NAME = "tasks.json"
@@ -40,10 +40,10 @@ class TeamTaskFile:
             ) from error
         except (ValueError, msgspec.MsgspecError) as error:
             fix = f"Repair or delete {self._path}; each member's log has the list it last saw."
-            raise Fault("The team's task list is damaged", why=str(error), fix=fix) from error
+            raise UserError("The team's task list is damaged", why=str(error), fix=fix) from error
         return value
 
-    def change(self, edit: Callable[[Tasks], Tasks]) -> str:
+    def change(self, edit: Callable[[TaskList], TaskList]) -> str:
         """Apply an edit while no other process can; returns the new list. Raises `Fault`."""
         try:
             with self._alone():

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.prompt.environment import plain
 
 FORK = "fork"
@@ -89,7 +89,7 @@ def listing(kinds: Sequence[Kind]) -> str:
     ordered = sorted(kinds, key=lambda kind: (kind.name.casefold(), kind.name))
     for width in WIDTHS:
         text = "\n".join(f"- {plain(kind.name)}: {_line(kind, width)}" for kind in ordered)
-        if estimate(text) <= BUDGET:
+        if estimate_tokens(text) <= BUDGET:
             return text
     return _names(ordered)
 
@@ -100,7 +100,7 @@ def _names(kinds: Sequence[Kind]) -> str:
     while True:
         rest = f", and {len(kinds) - count} more" if count < len(kinds) else ""
         text = "- " + ", ".join(plain(kind.name) for kind in kinds[:count]) + rest
-        if estimate(text) <= BUDGET or not count:
+        if estimate_tokens(text) <= BUDGET or not count:
             return text
         count = count * 3 // 4
 

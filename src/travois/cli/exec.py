@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from travois.commands.flags import understood
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.headless.print_mode import once
 from travois.permissions.paths import inside
 from travois.providers.options import LEVELS
@@ -107,7 +107,7 @@ def _unseen(args: Namespace) -> Iterator[str]:
     folders = [os.path.realpath(folder) for folder in (args.cd or ".", *args.add_dir)]
     for image in args.image:
         if not os.path.isfile(image):
-            raise Fault(f"Image {image} does not exist")
+            raise UserError(f"Image {image} does not exist")
         if not any(inside(os.path.realpath(image), folder) for folder in folders):
             yield image
 
@@ -134,7 +134,7 @@ def _words(args: Namespace) -> Iterator[str]:
 
 def _session(asked: list[str]) -> str:
     if not asked[1:]:
-        raise Fault("resume needs a session id", fix="Or use --last for the last session.")
+        raise UserError("resume needs a session id", fix="Or use --last for the last session.")
     return asked[1]
 
 
@@ -142,11 +142,11 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Fault(f"Cannot read {path}", why=str(error)) from None
+        raise UserError(f"Cannot read {path}", why=str(error)) from None
 
 
 def _enter(folder: str) -> None:
     try:
         os.chdir(folder)
     except OSError as error:
-        raise Fault(f"Cannot work in {folder}", why=str(error)) from None
+        raise UserError(f"Cannot work in {folder}", why=str(error)) from None

@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 
 from travois.commands.flags import chosen
-from travois.compose.session import prepare
+from travois.compose.session import load_workspace
 from travois.tui import line_mode, start
 
 
@@ -30,7 +30,7 @@ def talk(args: Namespace) -> int:
 
 def _on_screen(args: Namespace) -> int:
     options = chosen(args)
-    taste = prepare(options)[1].settings.tui
+    taste = load_workspace(options)[1].settings.tui
     if taste.plain:
         start.unpaint()
         return line_mode.talk(args)

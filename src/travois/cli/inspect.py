@@ -13,7 +13,7 @@ import msgspec
 
 from travois.commands.context import picked
 from travois.commands.sessions import here
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.inspector.api import Shelf
 from travois.terminal.tables import Commands, command, say
 
@@ -52,7 +52,7 @@ def run_inspect(args: Namespace) -> int:
     try:
         from travois.inspector import server
     except ImportError as error:
-        raise Fault(
+        raise UserError(
             "The page needs packages that are not installed",
             why=f"{error.name} is missing",
             fix="pip install 'travois[web]'",
@@ -83,7 +83,7 @@ def _session(text: str) -> str:
     """Return the session that was named; else the last one of this folder, if there is one."""
     try:
         return picked(text)[1].id
-    except Fault:
+    except UserError:
         if text:
             raise
         return ""

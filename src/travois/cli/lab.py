@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from travois.compose.options import Options
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.settings.schema import Tui
 from travois.terminal.tables import Commands, command, say
 from travois.tui import start
@@ -151,7 +151,7 @@ def profile(name: str) -> dict[str, object]:
         return {"strict": False, "enforced_binding": False}
     if name not in DIALECTS:
         known = ", ".join(("strict", "lenient", *DIALECTS))
-        raise Fault(f"Unknown profile {name!r}", fix=f"Use one of: {known}.")
+        raise UserError(f"Unknown profile {name!r}", fix=f"Use one of: {known}.")
     return {"dialect": name}
 
 
@@ -161,9 +161,9 @@ def _rules(path: str) -> list[Any]:
     try:
         return msgspec.json.decode(Path(path).read_bytes(), type=list[Any])
     except OSError as error:
-        raise Fault(f"Cannot read {path}", why=error.strerror or "") from None
+        raise UserError(f"Cannot read {path}", why=error.strerror or "") from None
     except msgspec.MsgspecError as error:
-        raise Fault(f"{path} is not a JSON list of fault rules", why=str(error)) from None
+        raise UserError(f"{path} is not a JSON list of fault rules", why=str(error)) from None
 
 
 def _run(world: World, *, port: int, reply: Answer | None = None) -> None:
@@ -219,7 +219,7 @@ def _fetched(url: str) -> dict[str, Any]:
             return msgspec.json.decode(answer.read())
     except (URLError, ValueError, msgspec.DecodeError) as error:
         why = str(getattr(error, "reason", error))
-        raise Fault(
+        raise UserError(
             f"No lab answers at {url}", why=why, fix="Start one: travois lab serve"
         ) from None
 
@@ -228,9 +228,9 @@ def _filed(path: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(Path(path).read_bytes())
     except OSError as error:
-        raise Fault(f"Cannot read {path}", why=error.strerror or "") from None
+        raise UserError(f"Cannot read {path}", why=error.strerror or "") from None
     except msgspec.DecodeError as error:
-        raise Fault(f"{path} is not a ledger", why=str(error)) from None
+        raise UserError(f"{path} is not a ledger", why=str(error)) from None
 
 
 # --- recording and replaying ----------------------------------------------------------------------

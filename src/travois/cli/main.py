@@ -15,8 +15,8 @@ from types import ModuleType
 from uuid import uuid4
 
 from travois.commands.flags import COMMANDS, MODULES, parser, understood
-from travois.core.display_text import complain, for_stream
-from travois.core.errors import Fault
+from travois.core.display_text import clean_for_stream, write_stderr
+from travois.core.errors import UserError
 from travois.permissions.masking import mask_text
 from travois.permissions.secrets import secrets
 from travois.sessions import blobs
@@ -36,7 +36,7 @@ def report(error: BaseException, *, cause: BaseException) -> str:
         blobs.make_folders(folder)
         path = folder / f"{os.getpid()}-{len(os.listdir(folder))}.txt"
         blobs.replace(path, (head + trace).encode(errors="replace"))
-    except (OSError, Fault):
+    except (OSError, UserError):
         return f"{trace}\ntravois: this is a bug in Travois; the session can be resumed\n"
     return (
         f"travois: a bug in Travois: {type(cause).__name__}: {_masked(str(cause))}\n"
@@ -60,9 +60,9 @@ def detach(argv: list[str], args: Namespace) -> int:
     import subprocess
 
     if args.print or not args.prompt:
-        raise Fault("--bg starts one task in the background", fix="Give a prompt, and omit -p.")
+        raise UserError("--bg starts one task in the background", fix="Give a prompt, and omit -p.")
     if args.latest or args.no_session_persistence:
-        raise Fault("--bg needs a saved session", fix="Choose one with -r, or start a new one.")
+        raise UserError("--bg needs a saved session", fix="Choose one with -r, or start a new one.")
     named = args.session_id or (args.resume if not args.fork_session else "")
     id = named or str(uuid4())
     words = ["-p", *(() if named else ("--session-id", id))]
@@ -80,7 +80,7 @@ def detach(argv: list[str], args: Namespace) -> int:
         )
     sys.stdout.write(f"{id}\n")
     told = f"running in process {child.pid}; output goes to {said.name}"
-    complain(f"travois: {told}. Resume with `travois -r {id}`\n")
+    write_stderr(f"travois: {told}. Resume with `travois -r {id}`\n")
     return 0
 
 
@@ -120,7 +120,7 @@ def _say_error(what: str, *, why: str = "", fix: str = "") -> None:
 def _explain(error: Exception, *, wants_json: bool) -> int:
     """Tell the user what went wrong, in one message."""
     first = _innermost(error)
-    if isinstance(first, Fault):
+    if isinstance(first, UserError):
         _complain(f"travois: {first}\n")
         if wants_json:
             _say_error(first.what, why=first.why, fix=first.fix)
@@ -140,7 +140,7 @@ def _explain(error: Exception, *, wants_json: bool) -> int:
 def _complain(text: str) -> None:
     """Write to standard error, where there still is one."""
     try:
-        sys.stderr.write(for_stream(text, sys.stderr))
+        sys.stderr.write(clean_for_stream(text, sys.stderr))
         sys.stderr.flush()
     except OSError:
         _abandon_output()
@@ -188,9 +188,9 @@ def _run(argv: list[str]) -> int:
     if options.bg:
         return detach(argv, options)
     if options.worktree is not None:
-        from travois.compose.worktree import within
+        from travois.compose.worktree import run_in_worktree
 
-        return within(options.worktree, lambda: _spoken(options))
+        return run_in_worktree(options.worktree, lambda: _spoken(options))
     return _spoken(options)
 
 
@@ -212,7 +212,7 @@ def _help(words: list[str]) -> int:
         return 0
     _refuse_typo(words)
     if words[0] not in COMMANDS:
-        raise Fault(f"Unknown command {words[0]!r}", fix="`travois help` lists the commands.")
+        raise UserError(f"Unknown command {words[0]!r}", fix="`travois help` lists the commands.")
     return _command([*words, "--help"])
 
 
@@ -226,7 +226,7 @@ def _refuse_typo(argv: list[str]) -> None:
     swapped = [name for name in COMMANDS if sorted(name) == sorted(word.lower())]
     if near := nearest(word.lower(), (*COMMANDS, "help")) or "".join(swapped[:1]):
         fix = f"To send the word as a prompt: travois -p {word}"
-        raise Fault(f"Unknown command {word!r}. Did you mean `travois {near}`?", fix=fix)
+        raise UserError(f"Unknown command {word!r}. Did you mean `travois {near}`?", fix=fix)
 
 
 def _stand() -> None:
@@ -234,7 +234,7 @@ def _stand() -> None:
     try:
         os.getcwd()
     except FileNotFoundError:
-        raise Fault(
+        raise UserError(
             "The current folder no longer exists", fix="Change to another folder."
         ) from None
 
@@ -246,7 +246,7 @@ def _module(command: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "travois_lab":
             raise
-        raise Fault(
+        raise UserError(
             "The lab is not installed", fix="Install it: pip install 'travois[lab]'"
         ) from None
 

@@ -16,13 +16,13 @@ from travois.agents.agent_files import kinds
 from travois.agents.mailbox import Mailbox, members, teams
 from travois.commands.export import shown
 from travois.commands.sessions import here, report
-from travois.compose.dreaming import KIND, WHAT, nights, told
-from travois.compose.mail import STOP, post
+from travois.compose.dreaming import DREAM_KIND, DREAM_LABEL, list_dream_folders, read_dream_status
+from travois.compose.mail import STOP_SENDER, send_mail
 from travois.compose.options import Options
-from travois.compose.session import prepare
-from travois.core.cache_audit import Spent
-from travois.core.content import calls
-from travois.core.errors import Fault
+from travois.compose.session import load_workspace
+from travois.core.cache_audit import SessionSpending
+from travois.core.content import extract_calls
+from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
 from travois.presentation.document import parts
 from travois.sessions import lock
@@ -77,7 +77,7 @@ class Told(msgspec.Struct, frozen=True):
     """The log of one agent: its entries, spending, and the subagents it started."""
 
     entries: list[Entry]
-    spent: Spent
+    spent: SessionSpending
     spawned: dict[str, Spawned]
     finished: dict[str, str]
 
@@ -109,11 +109,11 @@ def run_agents(args: Namespace) -> int:
         case ["tell", id, text]:
             return put(id, text, sender="the user", json=args.json)
         case ["stop", id]:
-            return put(id, "", sender=STOP, json=args.json)
+            return put(id, "", sender=STOP_SENDER, json=args.json)
         case [session]:
             return show_tree(session, json=args.json)
         case _:
-            raise Fault(
+            raise UserError(
                 "Invalid arguments for `travois agents`", fix="See `travois agents --help`."
             )
 
@@ -123,7 +123,7 @@ def put(id: str, text: str, *, sender: str, json: bool) -> int:
     folder = agent_folder(_session(""), id)
     Mailbox(folder / "mail").put(sender, text)
     if json:
-        say_json({"agent": id, "sent": "stop" if sender == STOP else "message"})
+        say_json({"agent": id, "sent": "stop" if sender == STOP_SENDER else "message"})
     else:
         say(f"{id} receives it at its next step.")
     return 0
@@ -160,7 +160,7 @@ def show_one(id: str, session: str, *, json: bool) -> int:
 
 def show_types(*, json: bool) -> int:
     """Print the kinds of agents that can be started in this folder."""
-    place, loaded = prepare(Options())
+    place, loaded = load_workspace(Options())
     trusted = loaded.trust == "trusted"
     found, notices = kinds(place.home, place.project.root, place.cwd, trusted=trusted)
     if json:
@@ -176,16 +176,25 @@ def show_types(*, json: bool) -> int:
 def tree(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
     """Yield the agents below a session, each before those that it started itself."""
     alive = lock.holder(session) is not None
-    yield from _below(session, _told(session, Spent(), skipped), skipped, alive=alive)
+    yield from _below(session, _told(session, SessionSpending(), skipped), skipped, alive=alive)
 
 
 def _night(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
     """Yield the last consolidation of a session's project."""
-    for path in nights(_dreams(session))[:1]:
-        night = told(path)
-        parent = Told([], Spent(), {path.name: Spawned(path.name, KIND, WHAT)}, {})
+    for path in list_dream_folders(_dreams(session))[:1]:
+        night = read_dream_status(path)
+        parent = Told(
+            [], SessionSpending(), {path.name: Spawned(path.name, DREAM_KIND, DREAM_LABEL)}, {}
+        )
         parent.finished[path.name] = night.state
-        row = _row(path.name, _told(path, Spent(), skipped), parent, above="", depth=0, alive=False)
+        row = _row(
+            path.name,
+            _told(path, SessionSpending(), skipped),
+            parent,
+            above="",
+            depth=0,
+            alive=False,
+        )
         yield msgspec.structs.replace(row, doing=f"{night.stage}: {night.phase}")
 
 
@@ -208,7 +217,9 @@ def _below(
 def _row(id: str, told: Told, parent: Told, *, above: str, depth: int, alive: bool) -> Row:
     born = parent.spawned.get(id, Spawned(id, "?", ""))
     facts = [entry.fact for entry in told.entries]
-    used = [c.name for fact in facts if isinstance(fact, Assistant) for c in calls(fact.content)]
+    used = [
+        c.name for fact in facts if isinstance(fact, Assistant) for c in extract_calls(fact.content)
+    ]
     names = [f.value for f in facts if isinstance(f, Changed) and f.what == "name"]
     usage = told.spent.usage
     return Row(
@@ -228,12 +239,12 @@ def _row(id: str, told: Told, parent: Told, *, above: str, depth: int, alive: bo
     )
 
 
-def _told(folder: Path, spent: Spent, skipped: list[Skipped]) -> Told:
+def _told(folder: Path, spent: SessionSpending, skipped: list[Skipped]) -> Told:
     """Read one log. A fork pays its parent's prices until it has a head of its own."""
-    told = Told([*entries(folder / NAME, skipped)], Spent(prices=spent.prices), {}, {})
+    told = Told([*entries(folder / NAME, skipped)], SessionSpending(prices=spent.prices), {}, {})
     total = told.spent
     for entry in told.entries:
-        total = total.after(entry)
+        total = total.after_entry(entry)
         if isinstance(entry.fact, Spawned):
             told.spawned[entry.fact.id] = entry.fact
         elif isinstance(entry.fact, Finished):
@@ -267,7 +278,9 @@ def agent_folder(folder: Path, id: str) -> Path:
         waiting += _children(path)
     if (_dreams(folder) / id / NAME).is_file():
         return _dreams(folder) / id
-    raise Fault(f"Session {folder.name} has no agent {id!r}", fix="`travois agents` lists them.")
+    raise UserError(
+        f"Session {folder.name} has no agent {id!r}", fix="`travois agents` lists them."
+    )
 
 
 HEADING = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "STARTED", "LAST TOOL", "DOING", "TASK")
@@ -315,7 +328,7 @@ def run_send(args: Namespace) -> int:
     """Leave a message, and say what becomes of it."""
 
     async def main() -> str:
-        return await post(locate(os.environ), args.to, args.text, sender="shell")
+        return await send_mail(locate(os.environ), args.to, args.text, sender="shell")
 
     say(anyio.run(main))
     return 0

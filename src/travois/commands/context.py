@@ -20,9 +20,9 @@ from travois.context.receipts import Receipt, Window, look, receipts
 from travois.context.session_memory.keep import decode_notes
 from travois.context.switch_model import Rehearsal
 from travois.context.window import threshold
-from travois.core.cache_audit import Cache, Miss, Spent, clock
-from travois.core.content import words
-from travois.core.errors import Fault
+from travois.core.cache_audit import CacheMiss, PromptCache, SessionSpending, format_duration
+from travois.core.content import extract_text
+from travois.core.errors import UserError
 from travois.core.facts import (
     Assistant,
     Changed,
@@ -35,10 +35,10 @@ from travois.core.facts import (
     Sent,
     User,
 )
-from travois.core.legality import unsendable
-from travois.core.models import Model, Price, Usage, cost, rates
-from travois.core.tokens import context_tokens, estimate, stop_at
-from travois.core.view import View, living, project
+from travois.core.legality import find_send_blocker
+from travois.core.models import ModelCard, Price, Usage, compute_cost, price_for_size
+from travois.core.tokens import context_tokens, estimate_tokens, stop_threshold
+from travois.core.view import View, keep_live_entries, project_view
 from travois.providers.encoder import Encoder
 from travois.providers.options import rationed
 from travois.providers.request import PrefixBreak, Request
@@ -89,7 +89,7 @@ def run_context(args: Namespace) -> int:
     action = words.pop(0) if words and words[0] in ACTIONS else ""
     number = int(words.pop(0)) if action == "undo" and words and _small(words[0]) else 0
     if len(words) > 1:
-        raise Fault(f"Unexpected argument {words[1]!r}", fix="See `travois context --help`.")
+        raise UserError(f"Unexpected argument {words[1]!r}", fix="See `travois context --help`.")
     home, summary = picked(words[0] if words else "")
     if action == "undo":
         return _undo(home, summary, number, json=args.json)
@@ -131,7 +131,7 @@ def _show(session: Session, chosen: Layers, args: Namespace) -> int:
             "measured": window.measured,
             "scale": round(window.scale, 4),
             "parts": window.sizes,
-            "cache_seconds": round(session.cache.left(time.time())),
+            "cache_seconds": round(session.cache.seconds_left(time.time())),
             "blocks": window.portions,
         }
         say(msgspec.json.encode(told).decode())
@@ -155,12 +155,12 @@ def line(session: Session, chosen: Layers, *, window: Window | None = None) -> s
     return f"{told} · free {max(0, limit - window.used):,}; {counted}; {life(session.cache, now)}"
 
 
-def life(cache: Cache, now: float) -> str:
+def life(cache: PromptCache, now: float) -> str:
     """Describe how long the prompt cache lives, and what the next request cannot read of it."""
-    if not (left := cache.left(now)):
+    if not (left := cache.seconds_left(now)):
         return "cache cold"
     moved = f", up to the change ({cache.moved[0][0]})" if cache.moved else ""
-    return f"cache warm for {clock(left)}{moved}"
+    return f"cache warm for {format_duration(left)}{moved}"
 
 
 def _blocks(window: Window) -> str:
@@ -172,10 +172,10 @@ def _blocks(window: Window) -> str:
     return table(rows, right=(0, 2))
 
 
-def _model(session: Session) -> Model:
+def _model(session: Session) -> ModelCard:
     if session.view.epoch is None:
         why = "it was imported and has not been resumed yet" if session.view.items else ""
-        raise Fault("No model has answered in this session", why=why)
+        raise UserError("No model has answered in this session", why=why)
     return session.view.epoch.model
 
 
@@ -259,7 +259,7 @@ def _lines(path: str, wanted: list[str]) -> Iterator[tuple[str, int, str]]:
 
 
 def _size(path: str) -> int:
-    return estimate(_text(path))
+    return estimate_tokens(_text(path))
 
 
 def _text(path: str) -> str:
@@ -276,11 +276,11 @@ def _undo(home: Home, summary: Summary, number: int, *, json: bool) -> int:
         trial = Session(Rehearsal(log.read()))
         trial.append(Restored(one.entry))
         size, model = context_tokens(trial.view), _model(session)
-        if size >= stop_at(model):
-            raise Fault(
+        if size >= stop_threshold(model):
+            raise UserError(
                 f"Compaction {one.number} cannot be undone",
                 why=f"the conversation would take about {size:,} tokens, more than the "
-                f"{stop_at(model):,} that can be used of {model.window:,}",
+                f"{stop_threshold(model):,} that can be used of {model.window:,}",
                 fix="`travois context lost` lists the files with the full text.",
             )
         session.append(Restored(one.entry))
@@ -300,10 +300,10 @@ def _standing(found: list[Receipt], number: int) -> Receipt:
         return standing[-1]
     one = next((one for one in found if one.number == number), None)
     if one is None:
-        raise Fault("No such compaction", fix="See `travois context receipts`.")
+        raise UserError("No such compaction", fix="See `travois context receipts`.")
     if one.state != "stands":
         fix = "Undo the later one first; see `travois context receipts`."
-        raise Fault(f"Compaction {number} cannot be undone", why=f"it is {one.state}", fix=fix)
+        raise UserError(f"Compaction {number} cannot be undone", why=f"it is {one.state}", fix=fix)
     return one
 
 
@@ -344,7 +344,7 @@ class Bill(msgspec.Struct):
     usage: Usage
     kinds: dict[str, Kind]
     turns: list[Turn]
-    cache: Cache
+    cache: PromptCache
 
 
 def register_cost(commands: Commands) -> None:
@@ -372,19 +372,19 @@ def run_cost(args: Namespace) -> int:
 
 def bill(entries: Iterable[Entry]) -> Bill:
     """Return the bill of a whole session; a fork's begins where it branched off."""
-    spent, cache = Spent(), Cache()
+    spent, cache = SessionSpending(), PromptCache()
     turns, kinds = [Turn(0, 0.0, "(before the first turn)")], _kinds()
     for entry in entries:
-        price, before = spent.price, spent.dollars
-        spent, cache = spent.after(entry), cache.after(entry)
+        price, before = spent.current_price, spent.dollars
+        spent, cache = spent.after_entry(entry), cache.after_entry(entry)
         match entry.fact:
             case Opened():
                 turns, kinds = [Turn(0, entry.at, "(before the first turn)")], _kinds()
             case User(origin="human", content=content):
-                said = " ".join(words(content).split())
+                said = " ".join(extract_text(content).split())
                 turns.append(Turn(turns[-1].number + 1, entry.at, said))
             case Assistant(usage=usage):
-                _split(kinds, usage, price=rates(usage, price))
+                _split(kinds, usage, price=price_for_size(usage, price))
                 turns[-1].replies += 1
                 turns[-1].usage += usage
                 turns[-1].dollars += spent.dollars - before
@@ -418,10 +418,10 @@ def render_bill(found: Bill, now: float) -> str:
     return "\n".join((table(rows, right=range(2, 8)), *map(_line, found.cache.misses), total))
 
 
-def _line(miss: Miss) -> str:
-    mark = "expected" if miss.expected else "MISS"
+def _line(miss: CacheMiss) -> str:
+    mark = "expected" if miss.is_expected else "MISS"
     more = f"{miss.tokens:,} tokens resent, ${miss.dollars:.4f} extra"
-    return f"{mark}: entry {miss.seq}: {more}: {clean(miss.why, lines='show')}"
+    return f"{mark}: entry {miss.seq}: {more}: {clean(miss.cause_text, lines='show')}"
 
 
 def _hit(usage: Usage) -> str:
@@ -442,18 +442,18 @@ def _split(kinds: dict[str, Kind], usage: Usage, *, price: Price) -> None:
     }
     for name, part in (*parts.items(), ("forks", usage.beside or Usage())):
         kinds[name].tokens += part.context
-        kinds[name].dollars += cost(part, replace(price, above=None))
+        kinds[name].dollars += compute_cost(part, replace(price, above=None))
 
 
 def _json(found: Bill, now: float) -> dict[str, object]:
-    misses = [msgspec.to_builtins(m) | {"expected": m.expected} for m in found.cache.misses]
+    misses = [msgspec.to_builtins(m) | {"expected": m.is_expected} for m in found.cache.misses]
     return {
         "dollars": found.dollars,
         "usage": found.usage,
         "kinds": found.kinds,
         "turns": found.turns,
         "misses": misses,
-        "cache_seconds": round(found.cache.left(now)),
+        "cache_seconds": round(found.cache.seconds_left(now)),
     }
 
 
@@ -565,7 +565,7 @@ def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
             yield Checked(entry.seq, _problem(view, entry.fact, encoder))
         past.append(entry)
         if isinstance(entry.fact, Rewound | Restored):
-            view = project(past)
+            view = project_view(past)
         else:
             view.add(entry)
 
@@ -575,13 +575,13 @@ def check_cold(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
     past: list[Entry] = []
     for entry in entries:
         if isinstance(entry.fact, Sent):
-            yield Checked(entry.seq, _problem(project(past), entry.fact, Encoder(fetch)))
+            yield Checked(entry.seq, _problem(project_view(past), entry.fact, Encoder(fetch)))
         past.append(entry)
 
 
 def _problem(view: View, sent: Sent, encoder: Encoder) -> str:
     """Explain why a request could not be derived, or how it differs from the one sent."""
-    if why := unsendable(view):
+    if why := find_send_blocker(view):
         return f"could not have been sent: {why}"
     try:
         return difference(derived(view, sent, encoder), sent)
@@ -591,7 +591,7 @@ def _problem(view: View, sent: Sent, encoder: Encoder) -> str:
 
 def derived(view: View, sent: Sent, encoder: Encoder) -> Request:
     """Return the request for this view, with the output limit from the log."""
-    return rationed(encoder.request(view), sent.output)
+    return rationed(encoder.build_request(view), sent.output)
 
 
 def difference(request: Request, sent: Sent) -> str:
@@ -660,11 +660,11 @@ def run_notes(args: Namespace) -> int:
 def versions(entries: Iterable[Entry]) -> list[Version]:
     """Return every update of the notes that no rewind took back, the oldest first."""
     found: list[Version] = []
-    for entry in living(list(entries)):
+    for entry in keep_live_entries(list(entries)):
         match entry.fact:
             case Noted(what="notes", text=text):
                 held = decode_notes(text)
-                size = estimate(held.text)
+                size = estimate_tokens(held.text)
                 found.append(Version(entry.seq, entry.at, held.covers, size, held.text))
             case Changed(what="fork"):  # what was noted before was on the task of its original
                 found = []

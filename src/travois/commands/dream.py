@@ -12,15 +12,21 @@ from tempfile import TemporaryDirectory
 import anyio
 import msgspec
 
-from travois.compose.dreaming import Nights, Told, opened, recent, told
+from travois.compose.dreaming import (
+    DreamStatus,
+    ProjectDreams,
+    compose_dreaming,
+    list_recent_logs,
+    read_dream_status,
+)
 from travois.compose.options import Options
-from travois.compose.session import gather, prepare
-from travois.core.errors import Fault
+from travois.compose.session import compose_session, load_workspace
+from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Noted
 from travois.engine.agent import Agent
 from travois.memory.dreaming import lock
 from travois.memory.dreaming.consolidate import Dreamt
-from travois.ports.world import Event, Running
+from travois.ports.world import Event, ToolStarted
 from travois.terminal.tables import (
     Commands,
     ago,
@@ -70,30 +76,30 @@ def run_dream(args: Namespace) -> int:
     options = Options(
         cwd=os.getcwd(), model=args.model, settings=args.settings, persist=False, mode="plan"
     )
-    nights = opened(*prepare(options))
+    nights = compose_dreaming(*load_workspace(options))
     if args.stop:
         return stop(nights, json=args.json)
     if not args.now and not args.dry_run:
         return show(nights, json=args.json)
     if not nights.folder.is_dir():
-        raise Fault("This project has no memories", fix="See `travois memory --help`.")
+        raise UserError("This project has no memories", fix="See `travois memory --help`.")
     shown = nights if args.json else msgspec.structs.replace(nights, tell=progress)
     over = anyio.run(_dream, shown, args, options)
     say(msgspec.json.encode(over).decode() if args.json else summary(over, dry=args.dry_run))
     return 0 if over.state == "completed" else 1
 
 
-async def _dream(nights: Nights, args: Namespace, options: Options) -> Dreamt:
+async def _dream(nights: ProjectDreams, args: Namespace, options: Options) -> Dreamt:
     seen = lock.look(nights.folder)
     async with AsyncExitStack() as stack:
         parent = "as asked" if args.rules else await _parent(options, stack)
         if args.dry_run:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="travois-"))) / "dream"
-            await nights.dream(parent, folder, manner="show")
-            return told(folder).dreamt
-        mine = nights.begin(seen)
+            await nights.run_in_folder(parent, folder, manner="show")
+            return read_dream_status(folder).dreamt
+        mine = nights.claim(seen)
         if mine is None:
-            raise Fault(
+            raise UserError(
                 "A consolidation is already running or has just finished",
                 fix="`travois dream` shows its progress; `travois dream --stop` stops it.",
                 code=1,
@@ -104,8 +110,8 @@ async def _dream(nights: Nights, args: Namespace, options: Options) -> Dreamt:
 async def _parent(options: Options, stack: AsyncExitStack) -> Agent | str:
     """Return the agent that pays and provides tools; or why no model can be used."""
     try:
-        crew = await gather(options)
-    except Fault as fault:
+        crew = await compose_session(options)
+    except UserError as fault:
         return fault.what
     stack.push_async_callback(crew.aclose)
     return crew.agent
@@ -118,7 +124,7 @@ def progress(event: Event) -> None:
             say(styled(f"{phase} …", "bold"))
         case Entry(fact=Noted(what="dream", text=text)):
             say(f"  {clean(text, lines='show')}")
-        case Running(name=name):
+        case ToolStarted(name=name):
             say(styled(f"  · {name}", "dim"))
         case _:
             pass
@@ -143,9 +149,9 @@ def summary(over: Dreamt, *, dry: bool) -> str:
     return "\n".join(lines)
 
 
-def show(nights: Nights, *, json: bool) -> int:
+def show(nights: ProjectDreams, *, json: bool) -> int:
     """Print recent consolidations and when the next one is due."""
-    found = nights.all()[:SHOWN]
+    found = nights.list_statuses()[:SHOWN]
     if json:
         say_list(found)
         return 0
@@ -153,14 +159,14 @@ def show(nights: Nights, *, json: bool) -> int:
         say(_line(one))
     seen, gates = lock.look(nights.folder), nights.gates
     last = ago(time.time() - seen.last) if seen.last else "never"
-    since = len(recent(nights.place, seen.last))
+    since = len(list_recent_logs(nights.place, seen.last))
     say(f"Last consolidation: {last}; {since} sessions since.")
     due = f"Runs automatically after {gates.hours:g} hours and {gates.sessions} sessions."
     say(due if gates.enabled else "Never runs automatically (memory.dream.enabled is false).")
     return 0
 
 
-def _line(one: Told) -> str:
+def _line(one: DreamStatus) -> str:
     state = f"{one.state}, {one.stage} ({one.phase})" if one.state == "running" else one.state
     touched = f"; changed {', '.join(one.dreamt.files)}" if one.dreamt.files else ""
     undo = f"; undo: travois memory undo {one.dreamt.id}" if one.dreamt.id else ""
@@ -170,7 +176,7 @@ def _line(one: Told) -> str:
     )
 
 
-def stop(nights: Nights, *, json: bool = False) -> int:
+def stop(nights: ProjectDreams, *, json: bool = False) -> int:
     """Stop the running consolidation, and wait for its end."""
     running = nights.stop()
     if running is None:
@@ -178,7 +184,7 @@ def stop(nights: Nights, *, json: bool = False) -> int:
         return 0
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
-        over = told(nights.logs / running.id)
+        over = read_dream_status(nights.logs / running.id)
         if over.state != "running":
             same = "; memories are unchanged" if over.state == "killed" else ""
             if json:

@@ -14,9 +14,9 @@ from argparse import (
 )
 from pathlib import Path
 
-from travois.compose.options import PICK, Options
-from travois.core.display_text import complain
-from travois.core.errors import Fault
+from travois.compose.options import PICK_SESSION, Options
+from travois.core.display_text import write_stderr
+from travois.core.errors import UserError
 from travois.permissions.rules import TOOLS, split
 from travois.providers.options import LEVELS, worth
 from travois.version import __version__
@@ -165,7 +165,7 @@ def understood(argv: list[str]) -> Namespace:
     named = (*IDLE, *IDLE_SWITCHES, "debug")
     given = [name for name in named if getattr(args, name.replace("-", "_"))]
     for name in (*(f"--{name}" for name in given), *strange):
-        complain(f"travois: {name} has no effect in Travois and is ignored\n")
+        write_stderr(f"travois: {name} has no effect in Travois and is ignored\n")
     if strange and args.input_format == "stream-json":
         args.prompt = None  # it may be the value of a flag that is not known
     return args
@@ -255,7 +255,7 @@ def _sessions(top: ArgumentParser) -> None:
         help="continue the last session of this folder",
     )
     what = "resume a session; without a name, choose from a list"
-    add("-r", "--resume", nargs="?", default="", const=PICK, metavar="ID|NAME", help=what)
+    add("-r", "--resume", nargs="?", default="", const=PICK_SESSION, metavar="ID|NAME", help=what)
     add("--fork-session", action="store_true", help="with -c or -r: continue in a copy")
     add("--resume-session-at", default="", metavar="UUID", help=SUPPRESS)
     add("--session-id", default="", metavar="UUID", help="id for the new session")
@@ -334,7 +334,7 @@ def _tools(given: str) -> tuple[str, ...]:
         if name not in TOOLS and "_" not in name:
             near = nearest(name, TOOLS)
             fix = f"Did you mean {near}?" if near else "`travois context` lists those there are."
-            raise Fault(f"--tools: there is no tool {name!r}", fix=fix)
+            raise UserError(f"--tools: there is no tool {name!r}", fix=fix)
     return names
 
 
@@ -343,11 +343,11 @@ def _told(text: str, path: str, *, flag: str) -> str:
     if not path:
         return text
     if text:
-        raise Fault(f"--{flag} and --{flag}-file exclude each other", fix="Use one of them.")
+        raise UserError(f"--{flag} and --{flag}-file exclude each other", fix="Use one of them.")
     try:
         return Path(path).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Fault(f"--{flag}-file {path} cannot be read", why=str(error)) from None
+        raise UserError(f"--{flag}-file {path} cannot be read", why=str(error)) from None
 
 
 def chosen(args: Namespace) -> Options:

@@ -13,7 +13,7 @@ import msgspec
 
 from travois.commands.sessions import here
 from travois.compat.sessions import AGENTS
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.importing.plan import PARTS, Luggage, Part
 from travois.importing.run import PLANS, Done, Outlook, Wish, look, many, take_along
 from travois.importing.sessions import recognised
@@ -83,7 +83,7 @@ def _list(home: Home, args: Namespace) -> int:
         luggage, count = Luggage(home), sum(1 for _ in AGENTS[agent].find(os.environ))
         try:
             plan(luggage, os.environ)
-        except Fault as fault:
+        except UserError as fault:
             _complain(str(fault))
         if count or luggage.lines:
             found.append((agent, count, len(luggage.lines)))
@@ -100,7 +100,7 @@ def _list(home: Home, args: Namespace) -> int:
 def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
     strange = [one for one in filter(None, args.only.split(",")) if one.strip() not in PARTS]
     if strange:
-        raise Fault(f"Cannot import {strange[0]!r}", fix=f"--only takes: {', '.join(PARTS)}")
+        raise UserError(f"Cannot import {strange[0]!r}", fix=f"--only takes: {', '.join(PARTS)}")
     named = ["sessions"] if args.session else [one.strip() for one in args.only.split(",")]
     only: tuple[Part, ...] = tuple(
         part for part in PARTS if part in named or not (args.only or args.session)
@@ -115,7 +115,7 @@ def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
             yield Wish("", (recognised(Path(source)),), ("sessions",))
         else:
             fix = f"Name one of {', '.join(PLANS)}, or the file of a session."
-            raise Fault(f"{source} is neither an agent nor a file", fix=fix)
+            raise UserError(f"{source} is neither an agent nor a file", fix=fix)
 
 
 def _show(outlook: Outlook, *, every: bool) -> None:
@@ -145,7 +145,7 @@ def _sure(args: Namespace, outlook: Outlook) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty():
-        raise Fault(
+        raise UserError(
             "Cannot ask: standard input is not a terminal",
             fix="Use --yes, or --dry-run to preview.",
         )

@@ -12,13 +12,13 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.compose.mcp import found
-from travois.compose.open_session import Place
+from travois.compose.mcp import find_configured_servers
+from travois.compose.open_session import Workspace
 from travois.compose.options import Options
-from travois.compose.permissions import guard
-from travois.compose.sandbox import build
-from travois.compose.session import prepare
-from travois.core.errors import Fault
+from travois.compose.permissions import compose_permissions
+from travois.compose.sandbox import compose_sandbox
+from travois.compose.session import load_workspace
+from travois.core.errors import UserError
 from travois.mcp.config import SOCKET, SOCKETS, Found, own
 from travois.mcp.connection import Link, Surroundings
 from travois.mcp.login import login
@@ -115,10 +115,10 @@ def run_test(args: Namespace) -> int:
 async def _tested(server: Server) -> int:
     place, loaded, _ = _here()
     stack = AsyncExitStack()
-    fence, folder = build(loaded, place, stack, attended=True), place.home.path / "mcp"
+    fence, folder = compose_sandbox(loaded, place, stack, attended=True), place.home.path / "mcp"
     processes, rights = (
         LocalProcesses(walls=fence.walls),
-        guard(loaded, place.cwd, own=str(place.home.path)),
+        compose_permissions(loaded, place.cwd, own=str(place.home.path)),
     )
     around = Surroundings(
         processes,
@@ -152,9 +152,9 @@ def run_add(args: Namespace) -> int:
     how, what = _parted(args.words)
     if not what:
         fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
-        raise Fault("Give a URL or a program", fix=fix)
+        raise UserError("Give a URL or a program", fix=fix)
     if what[0].startswith(SOCKETS):
-        raise Fault(f"Cannot add {args.name}", why=SOCKET)
+        raise UserError(f"Cannot add {args.name}", why=SOCKET)
     entry: Json = {"command": what[0], "args": what[1:], "env": _pairs(how.env)}
     if what[0].startswith(("http://", "https://")):
         kind = "sse" if how.sse else "http"
@@ -209,7 +209,7 @@ def run_login(args: Namespace) -> int:
     """Let a person log in, and keep what that gives."""
     server, (place, _, _) = _server(args.name), _here()
     if not server.url:
-        raise Fault(f"{server.name} is a local program and needs no login")
+        raise UserError(f"{server.name} is a local program and needs no login")
     why = anyio.run(login, server, place.home.path / "mcp" / "tokens", _shown)
     say(why or f"Logged in to {server.name}.")
     return 1 if why else 0
@@ -241,10 +241,10 @@ def run_logs(args: Namespace) -> int:
     return 0
 
 
-def _here() -> tuple[Place, Loaded, Found]:
+def _here() -> tuple[Workspace, Loaded, Found]:
     options = Options(cwd=os.getcwd())
-    place, loaded = prepare(options)
-    return place, loaded, found(place, loaded, options)
+    place, loaded = load_workspace(options)
+    return place, loaded, find_configured_servers(place, loaded, options)
 
 
 def _server(name: str) -> Server:
@@ -254,7 +254,7 @@ def _server(name: str) -> Server:
             return one
     waits = any(entry.name == name for entry in listed.waiting)
     fix = "Approve it: travois mcp approve" if waits else "`travois mcp` lists the servers."
-    raise Fault(f"{name} needs approval" if waits else f"Unknown MCP server {name}", fix=fix)
+    raise UserError(f"{name} needs approval" if waits else f"Unknown MCP server {name}", fix=fix)
 
 
 def _what(server: Server) -> str:
@@ -272,7 +272,7 @@ def _read(path: Path) -> Json:
     try:
         tree = msgspec.json.decode(path.read_bytes(), type=dict[str, Json])
     except msgspec.DecodeError as error:
-        raise Fault(f"{path} is not valid JSON", why=str(error)) from None
+        raise UserError(f"{path} is not valid JSON", why=str(error)) from None
     return tree.get("mcpServers", {})
 
 

@@ -17,8 +17,8 @@ from typing import assert_never
 import msgspec
 
 from travois.commands.sessions import here
-from travois.compose.memory import open_here
-from travois.core.errors import Fault
+from travois.compose.memory import open_memories_here
+from travois.core.errors import UserError
 from travois.memory import foreign_memories
 from travois.memory.drafts import draft_name
 from travois.memory.dreaming.rules import keyed
@@ -232,12 +232,12 @@ def keep(
     """Remember what a person wants remembered, in their own words."""
     if secret := leak(text):
         fix = "Store it in a secret store, and remember where it is."
-        raise Fault("Not saved", why=f"it seems to contain a secret ({secret})", fix=fix)
+        raise UserError("Not saved", why=f"it seems to contain a secret ({secret})", fix=fix)
     said = draft(Signal("remember", " ".join(text.split()), 0))
     known = next((one for one in memories.all() if same(one.body or one.description, text)), None)
     if known is not None and not name:
         fix = f"Edit it: travois memory edit {known.name}. To keep both, use --name NAME."
-        raise Fault(f"Already remembered as {known.name}", why=known.description, fix=fix)
+        raise UserError(f"Already remembered as {known.name}", why=known.description, fix=fix)
     now = time.time()
     memory = Memory(
         name or _free(memories, draft_name(said.text)),
@@ -267,7 +267,7 @@ def run_add(memories: FolderMemories, args: Namespace) -> int:
     """Remember something."""
     text = " ".join(args.text)
     if not text.strip():
-        raise Fault("Say what to remember")
+        raise UserError("Say what to remember")
     done = keep(memories, text, kind=args.type, scope=args.scope, name=args.name, pinned=args.pin)
     say(render_change(done))
     return 0
@@ -307,7 +307,9 @@ def run_reject(memories: FolderMemories, args: Namespace) -> int:
 def _decide(memories: FolderMemories, args: Namespace, word: Callable[[str], str]) -> int:
     ids: Iterable[str] = [one.id for one in memories.inbox()] if args.all else args.ids
     if not args.all and not args.ids:
-        raise Fault("Name the proposals", fix="`travois memory inbox` lists them; or use --all.")
+        raise UserError(
+            "Name the proposals", fix="`travois memory inbox` lists them; or use --all."
+        )
     for id in ids:
         say(word(id))
     return 0
@@ -333,7 +335,7 @@ def run_edit(memories: FolderMemories, args: Namespace) -> int:
         flaws = ("its file was changed in the meantime",)
     if flaws:
         fix = f"Your text is saved in {draft}."
-        raise Fault(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
+        raise UserError(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
     blobs.replace(path, after)
     _drop(draft)
     say(render_change(memories.edited()))
@@ -349,7 +351,7 @@ def _edited(path: Path, text: bytes) -> Path:
         subprocess.run((*shlex.split(editor), str(copy)), check=True)
     except (OSError, ValueError, subprocess.CalledProcessError) as error:
         fix = f"Set EDITOR to your editor; your text is saved in {copy}."
-        raise Fault(f"The editor {editor!r} failed", why=str(error), fix=fix) from error
+        raise UserError(f"The editor {editor!r} failed", why=str(error), fix=fix) from error
     return copy
 
 
@@ -374,7 +376,7 @@ def run_import(memories: FolderMemories, args: Namespace) -> int:
     if path is None or not path.exists():
         why = f"{path} does not exist" if path else "it has none for this project"
         fix = "Name another folder, or an agent: claude, codex."
-        raise Fault(f"No memories of {args.source} found", why=why, fix=fix)
+        raise UserError(f"No memories of {args.source} found", why=why, fix=fix)
     if not args.dry_run:
         say(render_change(memories.import_from(args.source, scope=args.scope)))
         return 0
@@ -522,7 +524,7 @@ def _run(run: Run, args: Namespace) -> int:
     home, project = here()
     cwd = os.path.realpath(os.getcwd())
     loaded = load(home, project.root, cwd=cwd, environ=os.environ)
-    return run(open_here(home, project, loaded), args)
+    return run(open_memories_here(home, project, loaded), args)
 
 
 def _listing(parser: ArgumentParser, *, default: object = SUPPRESS) -> None:

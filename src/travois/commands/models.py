@@ -14,22 +14,30 @@ from msgspec.structs import replace
 
 from travois.commands.sessions import here
 from travois.compose import explain
-from travois.compose.explain import parts
-from travois.compose.models import HERE, PROVIDER, Local, found, known, resolved, smollm2
-from travois.compose.open_session import Place
-from travois.compose.permissions import inherit
-from travois.compose.sandbox import build
-from travois.core.content import Text, calls
-from travois.core.errors import Fault
+from travois.compose.explain import list_effective_parts
+from travois.compose.models import (
+    LOCAL_PROVIDER,
+    LOCAL_SERVER_LABEL,
+    LocalModels,
+    find_model,
+    find_smollm2,
+    model_catalog,
+    resolve_model,
+)
+from travois.compose.open_session import Workspace
+from travois.compose.permissions import apply_settings_env
+from travois.compose.sandbox import compose_sandbox
+from travois.core.content import Text, extract_calls
+from travois.core.errors import UserError
 from travois.core.facts import Entry, Epoch, ToolSpec, User
-from travois.core.models import Model, Price, cost
-from travois.core.view import project
+from travois.core.models import ModelCard, Price, compute_cost
+from travois.core.view import project_view
 from travois.local_model.llamacpp import load_problem
 from travois.permissions.masking import mask_text, mask_value
 from travois.permissions.resolve_paths import home
 from travois.permissions.sandbox_profile import Cage
 from travois.ports.world import Command
-from travois.ports.world import Model as Answers
+from travois.ports.world import ModelClient as Answers
 from travois.process.run import LocalProcesses
 from travois.process.spawn import resolve
 from travois.providers import catalog
@@ -103,15 +111,15 @@ def run_models(args: Namespace) -> int:
     """Do what was asked."""
     home, project = here()
     loaded = load(home, project.root, environ=os.environ, given=args.settings)
-    inherit(loaded)
+    apply_settings_env(loaded)
     for notice in loaded.notices:
         warn(notice)
     if args.what == "list":
-        return _list(known(loaded), form="json" if args.json else "table")
+        return _list(model_catalog(loaded), form="json" if args.json else "table")
     if args.name:
-        model = resolved(args.name, known(loaded))
+        model = resolve_model(args.name, model_catalog(loaded))
     else:
-        model, _ = anyio.run(found, loaded.settings.model, loaded)
+        model, _ = anyio.run(find_model, loaded.settings.model, loaded)
     if args.what == "show":
         return _show_model(model, loaded, json=args.json)
     return anyio.run(_test, model, loaded, args.json)
@@ -149,10 +157,10 @@ def _model_rows(among: Catalog) -> Iterator[Row]:
         )
 
 
-def _key_source(model: Model, among: Catalog) -> str:
+def _key_source(model: ModelCard, among: Catalog) -> str:
     try:
         return catalog.endpoint(model, os.environ, among=among).key_source
-    except Fault:
+    except UserError:
         return ""
 
 
@@ -163,8 +171,8 @@ def _dollars(price: float) -> str:
 # --- one model ------------------------------------------------------------------------------------
 
 
-def _show_model(model: Model, loaded: Loaded, *, json: bool) -> int:
-    among = known(loaded)
+def _show_model(model: ModelCard, loaded: Loaded, *, json: bool) -> int:
+    among = model_catalog(loaded)
     served = among.providers[model.provider]
     where, key = _reached(model, among)
     about, by = _said_by(model, among, loaded)
@@ -194,16 +202,16 @@ def _show_model(model: Model, loaded: Loaded, *, json: bool) -> int:
     return 0
 
 
-def _reached(model: Model, among: Catalog) -> tuple[str, str]:
+def _reached(model: ModelCard, among: Catalog) -> tuple[str, str]:
     try:
         there = catalog.endpoint(model, os.environ, among=among)
-    except Fault as fault:
+    except UserError as fault:
         return "unknown", f"{fault.what}: {fault.why}"
-    where = HERE if model.provider == PROVIDER else there.url
+    where = LOCAL_SERVER_LABEL if model.provider == LOCAL_PROVIDER else there.url
     return where, there.key_source if there.key_source != "none" else "not needed"
 
 
-def _said_by(model: Model, among: Catalog, loaded: Loaded) -> tuple[bool, str]:
+def _said_by(model: ModelCard, among: Catalog, loaded: Loaded) -> tuple[bool, str]:
     """Return whether the model is known, and who described it."""
     if model.name in among.models:
         return True, _origin(f"models.{model.name}", loaded)
@@ -227,8 +235,8 @@ def _price(price: Price) -> str:
 # --- a test ---------------------------------------------------------------------------------------
 
 
-async def _test(model: Model, loaded: Loaded, json: bool) -> int:
-    model = await fitted(model, os.environ, among=known(loaded))
+async def _test(model: ModelCard, loaded: Loaded, json: bool) -> int:
+    model = await fitted(model, os.environ, among=model_catalog(loaded))
     try:
         trial = await _tried(model, loaded)
     except Problem as problem:
@@ -247,14 +255,14 @@ async def _test(model: Model, loaded: Loaded, json: bool) -> int:
     return 0
 
 
-async def _tried(model: Model, loaded: Loaded) -> Trial:
+async def _tried(model: ModelCard, loaded: Loaded) -> Trial:
     short = replace(model, output=min(model.output, LENGTH))
     facts = (Epoch(short, "You are being tested.", (PING,)), User((Text(ASKED),)))
-    view = project([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
+    view = project_view([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
     pieces, began = 0, anyio.current_time()
     async with (
         AsyncExitStack() as stack,
-        _answers(short, loaded, stack).stream(Encoder(_nothing).request(view)) as events,
+        _answers(short, loaded, stack).stream(Encoder(_nothing).build_request(view)) as events,
     ):
         async for event in events:
             if isinstance(event, Reply):
@@ -263,10 +271,10 @@ async def _tried(model: Model, loaded: Loaded) -> Trial:
     raise Problem("garbled", "the stream ended without a reply")
 
 
-def _answers(model: Model, loaded: Loaded, stack: AsyncExitStack) -> Answers:
-    if model.provider == PROVIDER:
-        return Local(loaded, stack).serve(model)
-    where = catalog.endpoint(model, os.environ, among=known(loaded))
+def _answers(model: ModelCard, loaded: Loaded, stack: AsyncExitStack) -> Answers:
+    if model.provider == LOCAL_PROVIDER:
+        return LocalModels(loaded, stack).model_for(model)
+    where = catalog.endpoint(model, os.environ, among=model_catalog(loaded))
     travel = transport(where.url, os.environ)
     stack.push_async_callback(travel.aclose)
     return HttpModel(model, where, travel)
@@ -276,8 +284,8 @@ def _nothing(blob: str) -> bytes:
     raise KeyError(blob)
 
 
-def _findings(model: Model, trial: Trial) -> Iterator[str]:
-    usage, asked = trial.reply.usage, calls(trial.reply.content)
+def _findings(model: ModelCard, trial: Trial) -> Iterator[str]:
+    usage, asked = trial.reply.usage, extract_calls(trial.reply.content)
     yield f"stream: {'yes' if trial.pieces else 'no, the reply came at once'}"
     good = [call for call in asked if call.name == PING.name]
     yield f"tools: {'yes' if good else 'no, it did not call the requested tool'}"
@@ -288,7 +296,9 @@ def _findings(model: Model, trial: Trial) -> Iterator[str]:
         "estimated; the server sends no counts" if usage.estimated else "counted by the server"
     )
     yield f"tokens: {usage.prompt:,} in, {usage.output:,} out, {counted}"
-    priced = f"${cost(usage, model.price):.6f}" if model.price != Price() else "unknown price"
+    priced = (
+        f"${compute_cost(usage, model.price):.6f}" if model.price != Price() else "unknown price"
+    )
     yield f"cost: {priced}"
 
 
@@ -386,13 +396,13 @@ def _own(walls: Walls) -> Iterator[Check]:
     """Check our folder, the settings and the model."""
     try:
         home = locate(os.environ).prepare()
-    except Fault as fault:
+    except UserError as fault:
         yield _failed("home", fault)
         return
     yield Check("home", works=True, why=str(home.path))
     try:
         place, loaded = _settings(home)
-    except Fault as fault:
+    except UserError as fault:
         yield _failed("settings", fault)
         return
     yield Check("settings", works=True, why="; ".join(loaded.notices) or "all valid")
@@ -420,19 +430,19 @@ def _visible(loaded: Loaded) -> Iterator[Check]:
     yield Check("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
 
 
-def _commands(place: Place, loaded: Loaded) -> Check:
+def _commands(place: Workspace, loaded: Loaded) -> Check:
     """Check that a session's command runs in this folder, in its sandbox."""
     try:
         return anyio.run(_run_command, place, loaded)
-    except Fault as fault:
+    except UserError as fault:
         return _failed("commands", fault)
     except OSError as error:
         return Check("commands", works=False, why=str(error))
 
 
-async def _run_command(place: Place, loaded: Loaded) -> Check:
+async def _run_command(place: Workspace, loaded: Loaded) -> Check:
     async with AsyncExitStack() as stack:
-        fence = build(loaded, place, stack, attended=True)
+        fence = compose_sandbox(loaded, place, stack, attended=True)
         processes = LocalProcesses(walls=fence.walls)
         stack.push_async_callback(processes.aclose)
         cage = Cage("look", (place.cwd,), temp=fence.bounds.temp) if fence.bounds else None
@@ -440,7 +450,7 @@ async def _run_command(place: Place, loaded: Loaded) -> Check:
         done = await processes.run(command, timeout=COMMAND_SECONDS)
     if done.status == 0:
         return Check("commands", works=True, why=f"commands run in {place.cwd}")
-    said = done.output.joined().decode(errors="replace").strip()
+    said = done.output.head_and_tail().decode(errors="replace").strip()
     return Check("commands", works=False, why=said or f"exit code {done.status}")
 
 
@@ -455,7 +465,7 @@ def _meaning(home: Home) -> Check:
 
 def _small() -> Check:
     """Return whether more than examples and rules answers where there is no key."""
-    found = load_problem() or smollm2()
+    found = load_problem() or find_smollm2()
     if not isinstance(found, str):
         return Check("small model", works=True, why=found.stem)
     why, _, fix = found.partition(": ")
@@ -463,32 +473,32 @@ def _small() -> Check:
     return Check("small model", works=False, why=f"{why}; {instead}", fix=fix)
 
 
-def _settings(home: Home) -> tuple[Place, Loaded]:
+def _settings(home: Home) -> tuple[Workspace, Loaded]:
     cwd = os.path.realpath(os.getcwd())
-    place = Place(home, identify(home, cwd), cwd)
+    place = Workspace(home, identify(home, cwd), cwd)
     loaded = load(home, place.project.root, cwd=cwd, environ=os.environ)
-    inherit(loaded)
+    apply_settings_env(loaded)
     return place, loaded
 
 
-def _read(place: Place, loaded: Loaded) -> dict[str, None]:
+def _read(place: Workspace, loaded: Loaded) -> dict[str, None]:
     """Return every file in effect here: settings, and whatever else a session loads."""
-    origins = (told.origin for told in parts(place, loaded).values())
+    origins = (told.origin for told in list_effective_parts(place, loaded).values())
     return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
 
 def _check_key(loaded: Loaded) -> Check:
     try:
-        model, line = anyio.run(found, loaded.settings.model, loaded)
+        model, line = anyio.run(find_model, loaded.settings.model, loaded)
         if line:
             return Check("model", works=True, why=line)
-        where = catalog.endpoint(model, os.environ, among=known(loaded))
-    except Fault as fault:
+        where = catalog.endpoint(model, os.environ, among=model_catalog(loaded))
+    except UserError as fault:
         return _failed("model", fault)
     return Check("model", works=True, why=f"{model.provider}/{model.id}, key: {where.key_source}")
 
 
-def _failed(name: str, fault: Fault) -> Check:
+def _failed(name: str, fault: UserError) -> Check:
     why = f"{fault.what}: {fault.why}" if fault.why else fault.what
     return Check(name, works=False, why=why, fix=fault.fix)
 
@@ -534,8 +544,8 @@ def run_explain(args: Namespace) -> int:
     cwd = os.path.realpath(os.getcwd())
     root = identify(home, cwd).root
     loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
-    if args.key.partition(".")[0] in explain.PARTS:
-        return _explain_part(args, Place(home, identify(home, cwd), cwd), loaded)
+    if args.key.partition(".")[0] in explain.PART_LISTERS:
+        return _explain_part(args, Workspace(home, identify(home, cwd), cwd), loaded)
     values = {key: mask_value(key, value) for key, value in find_settings(loaded, args.key).items()}
     for notice in loaded.notices:
         warn(mask_text(notice))
@@ -549,17 +559,17 @@ def run_explain(args: Namespace) -> int:
     return 0
 
 
-def _explain_part(args: Namespace, place: Place, loaded: Loaded) -> int:
+def _explain_part(args: Namespace, place: Workspace, loaded: Loaded) -> int:
     """Print what is not a setting: who brings each of it."""
     told = {
-        key: explain.Told(mask_text(one.value), one.origin)
-        for key, one in explain.parts(place, loaded).items()
+        key: explain.EffectivePart(mask_text(one.value), one.origin)
+        for key, one in explain.list_effective_parts(place, loaded).items()
     }
     fitting = {k: v for k, v in told.items() if args.key in (k, k.partition(".")[0])}
     if not fitting and "." in args.key:
         near = nearest(args.key, told)
         hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
-        raise Fault(f"Unknown name {args.key!r}", fix=hint)
+        raise UserError(f"Unknown name {args.key!r}", fix=hint)
     if args.json:
         say(msgspec.json.encode(fitting).decode())
     else:
@@ -577,7 +587,7 @@ def find_settings(loaded: Loaded, key: str) -> Json:
     if not fitting:
         near = nearest(key, values)
         hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
-        raise Fault(f"Unknown setting {key!r}", fix=hint)
+        raise UserError(f"Unknown setting {key!r}", fix=hint)
     return fitting
 
 

@@ -15,17 +15,24 @@ from msgspec.structs import replace
 
 from travois.commands.trust_prompt import told
 from travois.compose import permissions
-from travois.compose.explain import Case, Rules, intended, mode_named, rehearse, tried
-from travois.core.content import Call, calls
-from travois.core.display_text import visible
-from travois.core.errors import Fault
+from travois.compose.explain import (
+    PermissionCase,
+    RuleTexts,
+    context_of_call,
+    decide_case,
+    decide_without_running,
+    find_mode,
+)
+from travois.core.content import Call, extract_calls
+from travois.core.display_text import escape_invisible
+from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Decided, Entry, Opened
-from travois.core.tool_names import canonical
+from travois.core.tool_names import canonical_call
 from travois.permissions.decide import Guard
 from travois.permissions.rule_examples import wrong
 from travois.permissions.rules import EFFECTS, Rule
 from travois.permissions.shell.plan import Step
-from travois.ports.tool import Here
+from travois.ports.tool import CallLocation
 from travois.sessions.catalog import folders
 from travois.sessions.home import Home, identify, locate
 from travois.sessions.log_file import Skipped, history
@@ -51,7 +58,7 @@ With --history, these rules alone decide every tool call of the recorded session
 """
 
 
-class Proposed(Rules, frozen=True):
+class Proposed(RuleTexts, frozen=True):
     """Rules to be tried, with examples of what they mean."""
 
     examples: tuple[str, ...] = ()
@@ -108,15 +115,15 @@ def run_why(args: Namespace) -> int:
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
     root = identify(home, cwd).root
     loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
-    for notice in (*loaded.notices, *permissions.remarks(loaded, cwd)):
+    for notice in (*loaded.notices, *permissions.startup_notices(loaded, cwd)):
         warn(notice)
-    guard = permissions.guard(loaded, cwd, own=str(home.path))
+    guard = permissions.compose_permissions(loaded, cwd, own=str(home.path))
     guard = replace(guard, mode=_mode(args.mode)) if args.mode else guard
     text = args.text
     if args.tool == "Bash":
         text = msgspec.json.encode({"command": text}).decode()
-    here = Here(cwd, cwd)
-    verdict = rehearse(guard, args.tool, text, here=here)
+    here = CallLocation(cwd, cwd)
+    verdict = decide_without_running(guard, args.tool, text, here=here)
     say(f"{verdict.effect}: {clean(verdict.because)}  [mode {guard.mode}]")
     if args.tool == "Bash":
         _explain(guard, text, here=here)
@@ -125,14 +132,14 @@ def run_why(args: Namespace) -> int:
 
 def _mode(name: str) -> str:
     try:
-        return mode_named(name)
+        return find_mode(name)
     except ValueError as error:
-        raise Fault(str(error).capitalize()) from None
+        raise UserError(str(error).capitalize()) from None
 
 
-def _explain(guard: Guard, args: str, *, here: Here) -> None:
+def _explain(guard: Guard, args: str, *, here: CallLocation) -> None:
     """Show what the line runs, and what each step needs."""
-    for plan in intended("Bash", args, here=here).plans:
+    for plan in context_of_call("Bash", args, here=here).plans:
         if plan.unclear:
             say(f"could not be fully analyzed: {clean(plan.unclear)}")
         rows = [
@@ -183,7 +190,7 @@ def run_forget(args: Namespace) -> int:
     found = found or any(trust.forget(home, root, args.rule, under=one) for one in EFFECTS)
     if not found:
         fix = "`travois permissions list` lists them; edit rules from a file in that file."
-        raise Fault(f"No saved answer allows {args.rule!r} here", fix=fix)
+        raise UserError(f"No saved answer allows {args.rule!r} here", fix=fix)
     say(f"No longer allowed without approval: {args.rule}")
     return 0
 
@@ -200,11 +207,11 @@ def run_check(args: Namespace) -> int:
 
 def _checked(line: bytes, *, own: str) -> str:
     try:
-        case = msgspec.json.decode(line, type=Case)
+        case = msgspec.json.decode(line, type=PermissionCase)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         told = {"id": _id(line), "verdict": "deny", "because": f"invalid test case: {error}"}
         return msgspec.json.encode(told).decode()
-    verdict = tried(case, own=own)
+    verdict = decide_case(case, own=own)
     because = verdict.because.encode("utf-8", "replace").decode()
     told = {"id": case.id, "verdict": verdict.effect, "because": because}
     return msgspec.json.encode(told).decode()
@@ -240,23 +247,23 @@ def _proposed(path: str) -> Proposed:
         whole = msgspec.json.decode(data, type=Whole)
         return whole.permissions or msgspec.json.decode(data, type=Proposed)
     except OSError as error:
-        raise Fault(f"Cannot read {path}", why=error.strerror or str(error)) from error
+        raise UserError(f"Cannot read {path}", why=error.strerror or str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         fix = "See `travois permissions test --help` for the format."
-        raise Fault(f"{path} has no rules", why=str(error), fix=fix) from error
+        raise UserError(f"{path} has no rules", why=str(error), fix=fix) from error
 
 
 def _parsed(proposed: Proposed, path: str) -> tuple[Rule, ...]:
     try:
-        return proposed.parsed(path)
+        return proposed.parse(path)
     except ValueError as error:
-        raise Fault(f"{path} has an invalid rule", why=str(error)) from error
+        raise UserError(f"{path} has an invalid rule", why=str(error)) from error
 
 
 def _replay(rules: tuple[Rule, ...], args: Namespace) -> None:
     home = locate(os.environ)
     keys = None if args.all else identify(home, os.path.realpath(os.getcwd())).keys
-    guard = Guard(mode_named(args.mode), rules)
+    guard = Guard(find_mode(args.mode), rules)
     past = [call for folder in sorted(folders(home, keys)) for call in _past(folder, guard, home)]
     if args.json:
         for one in past:
@@ -285,8 +292,10 @@ def _past(folder: Path, guard: Guard, home: Home) -> Iterator[Past]:
         if not isinstance(entry.fact, Assistant) or not root:
             continue
         there = replace(guard, folders=(root,), own=str(home.path))
-        for call in map(canonical, calls(entry.fact.content)):
-            verdict = rehearse(there, call.name, call.args or "{}", here=Here(root, cwd))
+        for call in map(canonical_call, extract_calls(entry.fact.content)):
+            verdict = decide_without_running(
+                there, call.name, call.args or "{}", here=CallLocation(root, cwd)
+            )
             then = decided.get(call.id, "none")
             yield Past(call, then, verdict.effect, verdict.because)
 
@@ -338,13 +347,13 @@ def run_trust(args: Namespace) -> int:
     if args.revoke:
         gone, root = trust.revoke(home.prepare(), trust.root(folder)), trust.root(folder)
         say(
-            f"{visible(root)} is no longer trusted."
+            f"{escape_invisible(root)} is no longer trusted."
             if gone
-            else f"{visible(root)} was not trusted."
+            else f"{escape_invisible(root)} was not trusted."
         )
         return 0 if gone else 1
     if not os.path.isdir(folder):
-        raise Fault(f"{args.folder} is not a folder")
+        raise UserError(f"{args.folder} is not a folder")
     home.prepare()
     loaded = load(home, identify(home, folder).root, cwd=folder, environ=os.environ)
     if loaded.trust != "trusted" and loaded.wanted and not args.changed:
@@ -352,16 +361,16 @@ def run_trust(args: Namespace) -> int:
     if args.changed:
         return _list_changes(loaded)
     trust.trust(home, loaded.root, loaded.wanted, places=loaded.places)
-    say(f"{visible(loaded.root)} is trusted.")
+    say(f"{escape_invisible(loaded.root)} is trusted.")
     return 0
 
 
 def _list_changes(loaded: Loaded) -> int:
     """List what trusted commands reach that changed; exit code 1 if there is any."""
     for line, files in loaded.changed.items():
-        say(visible(line))
+        say(escape_invisible(line))
         for file in files:
-            say(f"  {visible(file)}")
+            say(f"  {escape_invisible(file)}")
     if not loaded.changed:
         say("No files behind trusted commands have changed.")
     return 1 if loaded.changed else 0

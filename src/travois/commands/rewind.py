@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from msgspec.structs import replace
 
 from travois.commands.sessions import here
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Entry, Opened
 from travois.sessions import blobs
 from travois.sessions.catalog import Summary, find, newest
@@ -132,7 +132,7 @@ def _sure(args: Namespace) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty():
-        raise Fault(
+        raise UserError(
             "Cannot ask: standard input is not a terminal",
             fix="Use --yes, or --dry-run to preview.",
         )

@@ -19,7 +19,7 @@ from travois.commands.sessions_diff import show_diff
 from travois.compat.sessions import AGENTS
 from travois.compat.sessions.own import NAME as OWN
 from travois.compat.sessions.search import Known, Match, Progress, SessionIndex
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Changed
 from travois.presentation.document import parts
 from travois.search import database
@@ -223,7 +223,7 @@ def run_rename(args: Namespace) -> int:
     home, project = here()
     name = " ".join(args.name.split())
     if not name:
-        raise Fault("A name cannot be empty")
+        raise UserError("A name cannot be empty")
     summary = find(home, args.session, project=project)
     with Log.open(home.session(summary.project, summary.id)) as log:
         log.append(Changed("name", name))
@@ -259,7 +259,7 @@ def run_prune(args: Namespace) -> int:
     """Throw away what is old."""
     home, project = here()
     if args.older_than is None and not args.empty_trash:
-        raise Fault(
+        raise UserError(
             "Specify which sessions to prune",
             fix="For example: travois sessions prune --older-than 30d --dry-run",
         )
@@ -409,7 +409,9 @@ def run_search(args: Namespace) -> int:
     """Find sessions; exit code 1 if there are none."""
     text = " ".join(args.text).strip()
     if not text and not (args.rebuild or args.catch_up):
-        raise Fault("Give a search text", fix='For example: travois search "why redis was dropped"')
+        raise UserError(
+            "Give a search text", fix='For example: travois search "why redis was dropped"'
+        )
     home, project = here()
     cwd = os.path.realpath(os.getcwd())
     settings = load(home, project.root, cwd=cwd, environ=os.environ).settings

@@ -12,12 +12,12 @@ from typing import Literal
 import msgspec
 
 from travois.context.ledger.extractors import acts, files
-from travois.core.cache_audit import Spent
-from travois.core.content import calls, words
-from travois.core.errors import Fault
+from travois.core.cache_audit import SessionSpending
+from travois.core.content import extract_calls, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Assistant, Decided, Ended, Entry, Epoch, Opened, Result, User
 from travois.core.models import Usage
-from travois.core.view import living
+from travois.core.view import keep_live_entries
 from travois.sessions.catalog import Summary, find
 from travois.sessions.home import Home, Project
 from travois.sessions.log_file import Skipped, history
@@ -96,7 +96,7 @@ def compare(a: Recorded, b: Recorded) -> Comparison:
         _side(a, shared),
         _side(b, shared),
         _relation(a.entries[shared:], b.entries[shared:], shared),
-        _prompts(living(before)),
+        _prompts(keep_live_entries(before)),
         before[-1].at if before else 0.0,
     )
 
@@ -123,7 +123,7 @@ def _relation(a: list[Entry], b: list[Entry], shared: int) -> Relation:
 def _side(one: Recorded, shared: int) -> Side:
     after = one.entries[shared:]
     last = one.entries[shared - 1].seq if shared else 0
-    standing = [entry for entry in living(one.entries) if entry.seq > last]
+    standing = [entry for entry in keep_live_entries(one.entries) if entry.seq > last]
     facts = [entry.fact for entry in standing]
     replies = [fact for fact in facts if isinstance(fact, Assistant)]
     ends = [fact for fact in facts if isinstance(fact, Ended)]
@@ -136,14 +136,16 @@ def _side(one: Recorded, shared: int) -> Side:
         models=_models(one.entries, shared),
         prompts=_prompts(standing),
         replies=len(replies),
-        tools=dict(Counter(call.name for reply in replies for call in calls(reply.content))),
+        tools=dict(
+            Counter(call.name for reply in replies for call in extract_calls(reply.content))
+        ),
         failed=sum(isinstance(fact, Result) and fact.error for fact in facts),
         denied=sum(isinstance(fact, Decided) and fact.verdict == "deny" for fact in facts),
         usage=spent.usage,
         dollars=spent.dollars,
         seconds=sum(_turn_seconds(after)),
         outcome=ends[-1].detail or ends[-1].why if ends else "",
-        last_words=words(replies[-1].content) if replies else "",
+        last_words=extract_text(replies[-1].content) if replies else "",
         files=changed,
         files_from=origin,
     )
@@ -163,17 +165,19 @@ def _models(entries: list[Entry], shared: int) -> tuple[str, ...]:
 def _prompts(entries: Iterable[Entry]) -> tuple[str, ...]:
     said = (entry.fact for entry in entries)
     return tuple(
-        words(fact.content) for fact in said if isinstance(fact, User) and fact.origin == "human"
+        extract_text(fact.content)
+        for fact in said
+        if isinstance(fact, User) and fact.origin == "human"
     )
 
 
-def _spent(entries: list[Entry], shared: int) -> Spent:
-    whole = Spent()
+def _spent(entries: list[Entry], shared: int) -> SessionSpending:
+    whole = SessionSpending()
     for entry in entries[:shared]:
-        whole = whole.after(entry)
-    spent = Spent(prices=whole.prices)
+        whole = whole.after_entry(entry)
+    spent = SessionSpending(prices=whole.prices)
     for entry in entries[shared:]:
-        spent = spent.after(entry)
+        spent = spent.after_entry(entry)
     return spent
 
 
@@ -282,7 +286,7 @@ def show_diff(args: Namespace, home: Home, project: Project, *, skipped: list[Sk
     """Print how two sessions differ; damage to their logs is added to `skipped`."""
     a, b = (_recorded(text, home, project, skipped=skipped) for text in (args.a, args.b))
     if a.summary.id == b.summary.id:
-        raise Fault("A and B are the same session", why=a.summary.id, fix="Name two sessions.")
+        raise UserError("A and B are the same session", why=a.summary.id, fix="Name two sessions.")
     found = compare(a, b)
     if args.json:
         say_json(as_json(found))

@@ -6,7 +6,7 @@ import termios
 from contextlib import suppress
 from typing import Protocol
 
-from travois.core.display_text import visible
+from travois.core.display_text import escape_invisible
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.schema import Loaded
@@ -48,7 +48,12 @@ def told(home: Home, loaded: Loaded) -> str:
     agreed = trust.agreed(home, loaded.root)
     fresh = [text for text in loaded.wanted if trust.digest(text) not in agreed]
     what = LATER if loaded.trust == "changed" else FIRST
-    return "\n".join((f"{visible(loaded.root)} {what}:", *(f"  {visible(text)}" for text in fresh)))
+    return "\n".join(
+        (
+            f"{escape_invisible(loaded.root)} {what}:",
+            *(f"  {escape_invisible(text)}" for text in fresh),
+        )
+    )
 
 
 def _drop_typed() -> None:

@@ -14,13 +14,19 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compose import permissions
-from travois.compose.explain import intended
+from travois.compose.explain import context_of_call
 from travois.compose.options import Options
-from travois.compose.sandbox import build
-from travois.compose.session import prepare
-from travois.core.errors import Fault
-from travois.ports.tool import Here
-from travois.ports.world import Attempt, Captured, Change, Command, Stale
+from travois.compose.sandbox import compose_sandbox
+from travois.compose.session import load_workspace
+from travois.core.errors import UserError
+from travois.ports.tool import CallLocation
+from travois.ports.world import (
+    CapturedOutput,
+    Command,
+    StaleFile,
+    WorkspaceAttempt,
+    WorkspaceChange,
+)
 from travois.process.run import LocalProcesses
 from travois.sandbox.policy import cage
 from travois.terminal.tables import Commands, amount, clean, command, say, table, warn
@@ -85,15 +91,15 @@ async def _try(args: Namespace) -> int:
         return 128 - status if status < 0 else status
 
 
-async def _attempted(args: Namespace, stack: AsyncExitStack) -> Attempt:
-    place, loaded = prepare(Options(settings=args.settings))
-    fence = build(loaded, place, stack, attended=True)
+async def _attempted(args: Namespace, stack: AsyncExitStack) -> WorkspaceAttempt:
+    place, loaded = load_workspace(Options(settings=args.settings))
+    fence = compose_sandbox(loaded, place, stack, attended=True)
     if fence.bounds is None:
-        raise Fault("`travois try` needs a sandbox", why=fence.line)
+        raise UserError("`travois try` needs a sandbox", why=fence.line)
     line = args.words[0] if len(args.words) == 1 else join(args.words)
     text = msgspec.json.encode({"command": line}).decode()
-    guard = permissions.guard(loaded, place.cwd, own=str(place.home.path))
-    use = intended("Bash", text, here=Here(place.cwd, place.cwd))
+    guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
+    use = context_of_call("Bash", text, here=CallLocation(place.cwd, place.cwd))
     sandbox = cage(fence.bounds, guard, use, profile="try")
     settings = loaded.settings
     processes = LocalProcesses(
@@ -102,12 +108,12 @@ async def _attempted(args: Namespace, stack: AsyncExitStack) -> Attempt:
     stack.push_async_callback(processes.aclose)
     try:
         run = Command(("/bin/bash", "-c", line), place.cwd, cage=sandbox)
-        return await processes.attempt(run, timeout=args.timeout)
+        return await processes.run_attempt(run, timeout=args.timeout)
     except OSError as error:
-        raise Fault("Cannot try this command", why=str(error)) from error
+        raise UserError("Cannot try this command", why=str(error)) from error
 
 
-async def _show(attempt: Attempt) -> None:
+async def _show(attempt: WorkspaceAttempt) -> None:
     """Show the command's output, blocked connections, and changes."""
     done = attempt.completed
     sys.stdout.write(_said(done.output))
@@ -124,12 +130,12 @@ async def _show(attempt: Attempt) -> None:
     say(table([("WHAT", "BYTES", "LINES", "PATH"), *rows], right=(1, 2)))
 
 
-def _said(output: Captured) -> str:
-    gap = f"\n[{output.missing} bytes omitted]\n".encode() if output.missing else b""
+def _said(output: CapturedOutput) -> str:
+    gap = f"\n[{output.missing_bytes} bytes omitted]\n".encode() if output.missing_bytes else b""
     return clean((output.head + gap + output.tail).decode(errors="replace"))
 
 
-async def _row(attempt: Attempt, change: Change) -> tuple[str, str, str, str]:
+async def _row(attempt: WorkspaceAttempt, change: WorkspaceChange) -> tuple[str, str, str, str]:
     path = clean(os.path.relpath(change.path), lines="show")
     if change.was:
         return ("renamed", "", "", f"{clean(os.path.relpath(change.was), lines='show')} -> {path}")
@@ -142,7 +148,7 @@ def _size(path: str) -> int:
     return 0 if os.path.islink(path) or not os.path.isfile(path) else os.path.getsize(path)
 
 
-async def _lines(attempt: Attempt, change: Change, *, old: int) -> str:
+async def _lines(attempt: WorkspaceAttempt, change: WorkspaceChange, *, old: int) -> str:
     """Return how many lines came and went; empty where there are none to count."""
     if max(change.size, old) > LINES:
         return ""
@@ -160,7 +166,7 @@ def _content(path: str) -> bytes:
         return file.read()
 
 
-def _wanted(args: Namespace, attempt: Attempt) -> bool:
+def _wanted(args: Namespace, attempt: WorkspaceAttempt) -> bool:
     """Return whether to keep: as the flags say, else as a person does."""
     if args.keep:
         return attempt.completed.status == 0
@@ -171,16 +177,16 @@ def _wanted(args: Namespace, attempt: Attempt) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-async def _kept(attempt: Attempt, also: list[str]) -> tuple[Change, ...]:
+async def _kept(attempt: WorkspaceAttempt, also: list[str]) -> tuple[WorkspaceChange, ...]:
     try:
         return await attempt.keep(named=[os.path.realpath(path) for path in also])
-    except Stale as error:
-        raise Fault("The changes were not kept", why=str(error), fix="Run it again.") from error
+    except StaleFile as error:
+        raise UserError("The changes were not kept", why=str(error), fix="Run it again.") from error
     except OSError as error:
-        raise Fault("Some changes could not be kept", why=str(error)) from error
+        raise UserError("Some changes could not be kept", why=str(error)) from error
 
 
-def _tell(*, keep: bool, left: tuple[Change, ...]) -> None:
+def _tell(*, keep: bool, left: tuple[WorkspaceChange, ...]) -> None:
     if not keep:
         say("Dropped; nothing was changed.")
         return
@@ -190,13 +196,13 @@ def _tell(*, keep: bool, left: tuple[Change, ...]) -> None:
         warn(f"not kept, because it affects what runs later: {path} (--also {path} keeps it)")
 
 
-def _tell_json(attempt: Attempt, *, keep: bool, left: tuple[Change, ...]) -> None:
+def _tell_json(attempt: WorkspaceAttempt, *, keep: bool, left: tuple[WorkspaceChange, ...]) -> None:
     done = attempt.completed
     told = {
         "status": done.status,
         "timed_out": done.timed_out,
         "output": (done.output.head + done.output.tail).decode(errors="replace"),
-        "missing": done.output.missing,
+        "missing": done.output.missing_bytes,
         "refused": done.refused,
         "changes": [replace(c, path=_text(c.path), was=_text(c.was)) for c in attempt.changes],
         "kept": keep,

@@ -8,14 +8,14 @@ from typing import TypeAlias
 import msgspec
 
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text
-from travois.core.facts import Stop
+from travois.core.facts import StopReason
 from travois.core.models import Usage
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Object: TypeAlias = dict[str, Json]
 
-STOPS: dict[Stop, str] = {
+STOPS: dict[StopReason, str] = {
     "end": "end_turn",
     "calls": "tool_use",
     "pause": "pause_turn",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from travois.core.json import rows, table
+from travois.core.json import as_list, as_object
 from travois.settings.schema import Json
 
 ALIASES = {
@@ -56,8 +56,8 @@ def translated(values: Json) -> Json:
     found: Json = {}
     for theirs, value in values.items():
         key, meant = ALIASES.get(theirs, theirs), MEANINGS.get(theirs, _same)(value)
-        held = rows(found.get(key))
-        found[key] = [*held, *rows(meant)] if held else meant
+        held = as_list(found.get(key))
+        found[key] = [*held, *as_list(meant)] if held else meant
     return found
 
 
@@ -77,7 +77,7 @@ def _listed(value: object) -> object:
 def _servers(value: object) -> object:
     """Encode server entries as texts, since lists of settings hold texts."""
     texts = [
-        one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in rows(value)
+        one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in as_list(value)
     ]
     return texts or [NOBODY]
 
@@ -88,7 +88,11 @@ def _theme(value: object) -> object:
 
 def _secret(value: object) -> object:
     """The files of a table of credentials; a variable with a secret reaches no command anyway."""
-    return [table(one)["path"] for one in rows(table(value).get("files")) if "path" in table(one)]
+    return [
+        as_object(one)["path"]
+        for one in as_list(as_object(value).get("files"))
+        if "path" in as_object(one)
+    ]
 
 
 MEANINGS: dict[str, Callable[[object], object]] = {

@@ -14,7 +14,7 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from travois.compat.claude_json import STOPS, Json, Object, block_json, usage_json, uuid
-from travois.core.content import AnyBlock, Call, Media, Text, words
+from travois.core.content import AnyBlock, Call, Media, Text, extract_text
 from travois.core.facts import (
     Assistant,
     Changed,
@@ -26,7 +26,7 @@ from travois.core.facts import (
     Rewound,
     User,
 )
-from travois.core.tool_names import canonical
+from travois.core.tool_names import canonical_call
 from travois.ports.world import Event
 from travois.version import __version__
 
@@ -111,7 +111,7 @@ class Writer:
         ending: Object = {"stop_reason": STOPS[fact.stop], "stop_sequence": None}
         request: Object = {"requestId": fact.request} if fact.request else {}
         for number, block in enumerate(fact.content):
-            told = canonical(block) if isinstance(block, Call) else block
+            told = canonical_call(block) if isinstance(block, Call) else block
             content: Object = {"content": [block_json(told)], "usage": usage_json(fact.usage)}
             body: Object = {"message": {**message, **content, **ending}, **request}
             line = self._line(entry, "assistant", body, part=f".{number}")
@@ -122,7 +122,9 @@ class Writer:
     def _result(self, entry: Entry, fact: Result) -> Object:
         block: Object = {"type": "tool_result", "tool_use_id": fact.call}
         block |= {"content": self._blocks(fact.content), "is_error": fact.error}
-        detail: Json = msgspec.json.decode(fact.detail) if fact.detail else words(fact.content)
+        detail: Json = (
+            msgspec.json.decode(fact.detail) if fact.detail else extract_text(fact.content)
+        )
         body: Object = {"message": {"role": "user", "content": [block]}, "toolUseResult": detail}
         body["sourceToolAssistantUUID"] = self._callers.get(fact.call)
         return self._line(entry, "user", body)
@@ -135,7 +137,7 @@ class Writer:
         body |= {"isMeta": False, "compactMetadata": about}
         line = self._line(entry, "system", body, part=".0")
         yield line | {"parentUuid": None, "logicalParentUuid": line["parentUuid"]}
-        said: Object = {"role": "user", "content": words(fact.summary)}
+        said: Object = {"role": "user", "content": extract_text(fact.summary)}
         more: Object = {"isCompactSummary": True, "isVisibleInTranscriptOnly": True}
         yield self._line(entry, "user", {"message": said, **more}, part=".1")
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.json import table
+from travois.core.json import as_object
 from travois.hooks.config import abroad
 from travois.hooks.output import Said
 
@@ -38,7 +38,7 @@ def told(heard: dict[str, Any], *, at: float) -> dict[str, Any]:
         found["tool_name"] = abroad(heard["tool_name"])
     if event in AFTER:
         brought = heard.get("tool_response", heard.get("error"))
-        brought = table(brought).get("stdout", brought)
+        brought = as_object(brought).get("stdout", brought)
         text = brought if isinstance(brought, str) else msgspec.json.encode(brought).decode()
         failed = {"error": {"message": text}} if "error" in heard else {}
         found["tool_response"] = {"llmContent": text, "returnDisplay": text, **failed}
@@ -52,23 +52,23 @@ def said(event: str, said: Said, given: object) -> Said:
     if said.failure or said.status not in (0, 2):
         return said
     try:
-        output = table(msgspec.json.decode(said.out)) if not said.status else {}
+        output = as_object(msgspec.json.decode(said.out)) if not said.status else {}
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return said
     if said.status:
         output = {"decision": "block", "reason": said.error.strip()}
-    spoken = _spoken(event, output, table(given))
+    spoken = _spoken(event, output, as_object(given))
     return replace(said, out=msgspec.json.encode(spoken).decode(), status=0)
 
 
 def _spoken(event: str, output: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    own = table(output.get("hookSpecificOutput"))
+    own = as_object(output.get("hookSpecificOutput"))
     denied = output.get("decision") in ("deny", "block")
     kept = {key: value for key, value in output.items() if key != "decision"}
     if event in ADVISORY:
         return {key: kept[key] for key in ("systemMessage", "hookSpecificOutput") if key in kept}
     if "tool_input" in own:
-        own = {**own, "updatedInput": {**given, **table(own["tool_input"])}}
+        own = {**own, "updatedInput": {**given, **as_object(own["tool_input"])}}
     if event == "PostToolUse" and (denied or "tool_output" in own):
         own = {**own, "updatedToolOutput": own.get("tool_output") or output.get("reason") or ""}
         denied = False

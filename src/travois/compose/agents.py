@@ -18,24 +18,24 @@ from travois.agents.report import RESUMED, STAYS, lost
 from travois.agents.spawn import Children
 from travois.agents.types import FORK, PERSONAL, Kind, listing, named, usable
 from travois.compose import models, sandbox
-from travois.compose.mail import collect_from
-from travois.compose.open_session import Found, Place
+from travois.compose.mail import mail_collector
+from travois.compose.open_session import OpenedSession, Workspace
 from travois.compose.options import Options
 from travois.context.switch_model import switch
 from travois.core.content import Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Noted, Opened, User
 from travois.core.models import Effort
-from travois.core.models import Model as Card
-from travois.core.spending import Limits, Purse
-from travois.engine.agent import Agent, Birth
-from travois.engine.background_jobs import report_lost
-from travois.engine.tool_definitions import first_head
+from travois.core.models import ModelCard as Card
+from travois.core.spending import Budget, Limits
+from travois.engine.agent import Agent, ParentLink
+from travois.engine.background_jobs import report_lost_jobs
+from travois.engine.tool_definitions import build_first_head
 from travois.hooks.fire import join
 from travois.permissions.paths import inside
-from travois.ports.agents import Order
-from travois.ports.tool import AnyTool, Refusal
-from travois.ports.world import Model, Warned
+from travois.ports.agents import AgentOrder
+from travois.ports.tool import AnyTool, ToolError
+from travois.ports.world import ModelClient, UserWarned
 from travois.prompt.environment import baseline, updated
 from travois.providers import catalog
 from travois.providers.options import LEVELS
@@ -50,65 +50,69 @@ if TYPE_CHECKING:
     from travois.compose import worktree
 
 
-FOLDER = "agents"
-EFFORTS: dict[str, Effort] = {level: level for level in LEVELS}
-COPY = "a copy of this conversation that knows everything said so far"
+CHILDREN_FOLDER = "agents"
+EFFORT_BY_NAME: dict[str, Effort] = {level: level for level in LEVELS}
+FORK_DESCRIPTION = "a copy of this conversation that knows everything said so far"
 
 
-class Yard(msgspec.Struct, frozen=True):
+class SubagentFactory(msgspec.Struct, frozen=True):
     """The program's part of starting subagents."""
 
-    place: Place
+    place: Workspace
     folder: Path
     """The folder of the session."""
     kinds: tuple[Kind, ...]
-    serve: Callable[[Card], Model]
+    serve: Callable[[Card], ModelClient]
     among: catalog.Catalog | None = None
     """The models that there are."""
     shared: tuple[str, ...] = ()
     """Folders that worktrees have in common with the workspace."""
 
-    def enlist(self, agent: Agent, among: tuple[Kind, ...] = ()) -> None:
+    def enable_children(self, agent: Agent, among: tuple[Kind, ...] = ()) -> None:
         """Let an agent start subagents, of these types only if any are named."""
         told = among or tuple(kind for kind in self.kinds if not kind.apart)
         found = {kind.name: kind.description for kind in told}
         apart = frozenset(kind.name for kind in self.kinds if kind.background)
-        agent.lead(Children(agent, self.hire, {**found, FORK: COPY}, apart=apart))
+        agent.use_children(
+            Children(agent, self.open_child, {**found, FORK: FORK_DESCRIPTION}, apart=apart)
+        )
 
     @asynccontextmanager
-    async def hire(self, parent: Agent, order: Order, id: str) -> AsyncGenerator[Agent]:
+    async def open_child(self, parent: Agent, order: AgentOrder, id: str) -> AsyncGenerator[Agent]:
         """Open a subagent with a log below its parent's, ready for its next turn."""
-        kind = _fitted(named(self.kinds, order.kind), order)
+        kind = _apply_order(named(self.kinds, order.kind), order)
         if kind is None and order.kind != FORK:
-            raise Refusal(f"Agent {id} cannot resume: agent type {order.kind!r} no longer exists.")
-        begin = self._again if order.resume else self._anew
+            raise ToolError(
+                f"Agent {id} cannot resume: agent type {order.kind!r} no longer exists."
+            )
+        begin = self._reopen_log if order.resume else self._create_log
         log, tree = await begin(parent, order, id, kind=kind)
         with log:
             session = Session(log, secrets=parent.session.secrets)
             try:
-                birth = Birth(id, order.kind, str(log.folder / NAME), _depth(parent))
+                birth = ParentLink(id, order.kind, str(log.folder / NAME), _child_depth(parent))
                 root = tree.root if tree else parent.world.root
                 child = offspring(parent, session, birth, root=root)
-                child.team.collect_mail = collect_from(log.folder)
-                child = _placed(child, order, tree)
+                child.team.collect_mail = mail_collector(log.folder)
+                child = _place_child(child, order, tree)
                 if kind is not None:
-                    child = self._entitled(child, parent, kind)
+                    child = self._apply_agent_type(child, parent, kind)
                 if order.resume:
-                    self._resume(child, parent, order=order)
+                    self._resume_child(child, parent, order=order)
                 elif kind is None:
-                    _branch(child, moved=tree is not None)
+                    _begin_fork(child, moved=tree is not None)
                 else:
-                    self._settle(child, parent, kind, order=order)
+                    self._begin_child(child, parent, kind, order=order)
                     await preload(child, kind.skills, parent=parent)
                 if kind is not None:
                     join(child, kind.hooks, origin=kind.origin, whose=id)
                 yield child
             finally:
-                if tree is not None and await tree.left():
+                if tree is not None and await tree.remove_if_unused():
                     session.append(Noted(STAYS, ""))
 
-    async def _anew(
-        self, parent: Agent, order: Order, id: str, *, kind: Kind | None
+    async def _create_log(
+        self, parent: Agent, order: AgentOrder, id: str, *, kind: Kind | None
     ) -> tuple[Log, worktree.Worktree | None]:
         """Create the log of a new subagent, and its worktree if it gets one."""
         from travois.compose import worktree
@@ -116,28 +120,28 @@ class Yard(msgspec.Struct, frozen=True):
         apart = order.worktree or (kind is not None and kind.worktree)
         apart = apart and parent.permissions.guard.mode != "plan"  # where nothing is written anyway
         name = f"{self.folder.name[:8]}-{id}"
-        tree = await worktree.add(parent, name, shared=self.shared) if apart else None
+        tree = await worktree.add_worktree(parent, name, shared=self.shared) if apart else None
         root = tree.root if tree else parent.world.root
-        opened = self._opened(parent, id, root=root, fork=kind is None)
-        return Log.create(home(self.folder, id), opened), tree
+        opened = self._build_opened_fact(parent, id, root=root, fork=kind is None)
+        return Log.create(child_folder(self.folder, id), opened), tree
 
-    async def _again(
-        self, parent: Agent, order: Order, id: str, *, kind: Kind | None
+    async def _reopen_log(
+        self, parent: Agent, order: AgentOrder, id: str, *, kind: Kind | None
     ) -> tuple[Log, worktree.Worktree | None]:
         """Reopen the log of a subagent; a removed worktree is created again."""
         from travois.compose import worktree
 
-        folder = home(self.folder, id)
+        folder = child_folder(self.folder, id)
         if not (folder / NAME).is_file():
-            raise Refusal(f"Agent {id} belongs to another session and cannot resume in this one.")
+            raise ToolError(f"Agent {id} belongs to another session and cannot resume in this one.")
         entries = [entry.fact for entry in history(folder, [])]
         tree = None
         if any(isinstance(fact, Noted) and fact.what == STAYS for fact in entries):
             name = f"{self.folder.name[:8]}-{id}"
-            tree = await worktree.reopen(parent, name, shared=self.shared)
+            tree = await worktree.reopen_worktree(parent, name, shared=self.shared)
         return Log.open(folder), tree
 
-    def _opened(self, parent: Agent, id: str, *, root: str, fork: bool) -> Opened:
+    def _build_opened_fact(self, parent: Agent, id: str, *, root: str, fork: bool) -> Opened:
         above = parent.team.birth.id if parent.team.birth else self.folder.name
         return Opened(
             session=id,
@@ -148,15 +152,15 @@ class Yard(msgspec.Struct, frozen=True):
             at=point(parent) if fork else 0,
         )
 
-    def _settle(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> None:
+    def _begin_child(self, child: Agent, parent: Agent, kind: Kind, *, order: AgentOrder) -> None:
         """Give a subagent that shares nothing with its parent its own head and notes."""
         from travois.memory.agent_memory import memory
 
         head, session = parent.session.view.epoch, child.session
         assert head is not None
-        card = self._served(child, parent, kind, order=order)
-        card = replace(card, effort=EFFORTS.get(kind.effort, head.model.effort))
-        own = first_head(
+        card = self._model_for_type(child, parent, kind, order=order)
+        card = replace(card, effort=EFFORT_BY_NAME.get(kind.effort, head.model.effort))
+        own = build_first_head(
             card, kind.prompt, child.tools.by_name.values(), wanted=parent.tools.toolset
         )
         session.append(own)
@@ -165,7 +169,7 @@ class Yard(msgspec.Struct, frozen=True):
         if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
             session.append(User((Text(held.note),), origin="note"))
 
-    def _entitled(self, child: Agent, parent: Agent, kind: Kind) -> Agent:
+    def _apply_agent_type(self, child: Agent, parent: Agent, kind: Kind) -> Agent:
         """Give a subagent the tools, permissions and limits of its type, within its parent's."""
         from travois.memory.agent_memory import granted, memory
 
@@ -184,13 +188,13 @@ class Yard(msgspec.Struct, frozen=True):
             tools=replace(child.tools, by_name=own, find_mcp_tool=find_mcp_tool),
             permissions=replace(child.permissions, guard=guard),
             prompt=replace(child.prompt, instructions=instructions),
-            budget=Purse(Limits(turns=kind.max_turns)),
+            budget=Budget(Limits(turns=kind.max_turns)),
         )
         spawns = (named(self.kinds, name) for name in kind.spawns)
-        self.enlist(child, tuple(filter(None, spawns)))
+        self.enable_children(child, tuple(filter(None, spawns)))
         return child
 
-    def _resume(self, child: Agent, parent: Agent, *, order: Order) -> None:
+    def _resume_child(self, child: Agent, parent: Agent, *, order: AgentOrder) -> None:
         """Resume a subagent with the head in its log, so that its cache can be read.
 
         Another model or effort is a head of its own, as in any session.
@@ -201,71 +205,75 @@ class Yard(msgspec.Struct, frozen=True):
         assert epoch is not None, "a child's log begins with its head"
         session.append(Noted(RESUMED, order.sender))
         asked = "" if order.model == "inherit" else order.model
-        card = self._found(asked, head.model) if asked else epoch.model
+        card = self._find_card(asked, head.model) if asked else epoch.model
         if order.model == "inherit":
             card = head.model
-        card = replace(card, effort=EFFORTS.get(order.effort, epoch.model.effort))
+        card = replace(card, effort=EFFORT_BY_NAME.get(order.effort, epoch.model.effort))
         if card.name != head.model.name:
-            child.use_model(self._reached(card, head.model))
+            child.use_model(self._reach_model(card, head.model))
         if card != epoch.model:
             switch(child, replace(epoch, model=card, why="asked for", unbind=False))
 
-    def _served(self, child: Agent, parent: Agent, kind: Kind, *, order: Order) -> Card:
+    def _model_for_type(
+        self, child: Agent, parent: Agent, kind: Kind, *, order: AgentOrder
+    ) -> Card:
         """Return the model of an agent type; the parent's if it cannot be used."""
         head = parent.session.view.epoch
         assert head is not None
         if not kind.model:
             return head.model
         try:
-            card = self._found(kind.model, head.model)
-            child.use_model(self._reached(card, head.model))
-        except Refusal as refusal:
+            card = self._find_card(kind.model, head.model)
+            child.use_model(self._reach_model(card, head.model))
+        except ToolError as refusal:
             if order.exact and order.model == kind.model:
                 raise
             usual = f"agent {kind.name} runs on {head.model.name}"
-            parent.session.emit(Warned(f"{usual}: {refusal}"))
+            parent.session.emit(UserWarned(f"{usual}: {refusal}"))
             return head.model
         return card
 
-    def _found(self, name: str, usual: Card) -> Card:
+    def _find_card(self, name: str, usual: Card) -> Card:
         """Return the requested model; raises `ToolError` in words a model can act on."""
         try:
             return models.resolve_for_agent(name, usual, self.among)
-        except Fault as fault:
-            raise _unusable(fault, usual) from None
+        except UserError as fault:
+            raise _model_error(fault, usual) from None
 
-    def _reached(self, card: Card, usual: Card) -> Model:
+    def _reach_model(self, card: Card, usual: Card) -> ModelClient:
         try:
             return self.serve(card)
-        except Fault as fault:
-            raise _unusable(fault, usual) from None
+        except UserError as fault:
+            raise _model_error(fault, usual) from None
 
 
-def _unusable(fault: Fault, usual: Card) -> Refusal:
+def _model_error(fault: UserError, usual: Card) -> ToolError:
     why = f" ({fault.why})" if fault.why else ""
-    return Refusal(f"{fault.what}{why}. Omit model to use {usual.name}.")
+    return ToolError(f"{fault.what}{why}. Omit model to use {usual.name}.")
 
 
-def recover(session: Session, found: Found) -> None:
+def report_lost_children(session: Session, found: OpenedSession) -> None:
     """Report children and commands of a resumed session that never reported."""
     if any(what.startswith(JOB) for what in session.state):
-        report_lost(session)
+        report_lost_jobs(session)
     if session.owed:
-        read = partial(_entries, found.log.folder)
-        lost(session, read, keep=partial(keep, found.spill))
+        read = partial(_read_child_log, found.log.folder)
+        lost(session, read, keep=partial(save_large_output, found.spill))
 
 
-def described(tools: Mapping[str, AnyTool], kinds: tuple[Kind, ...]) -> dict[str, AnyTool]:
+def describe_agent_types(
+    tools: Mapping[str, AnyTool], kinds: tuple[Kind, ...]
+) -> dict[str, AnyTool]:
     """Add the agent types to the description of the Agent tool."""
     if "Agent" not in tools:
         return dict(tools)
     tool = tools["Agent"]
     told = listing([kind for kind in kinds if not kind.apart])
-    text = f"{tool.description} Types:\n{told}\n- {FORK}: {COPY}"
+    text = f"{tool.description} Types:\n{told}\n- {FORK}: {FORK_DESCRIPTION}"
     return {**tools, "Agent": replace(tool, description=text)}
 
 
-def keep(folder: Path, call: str, data: bytes) -> str:
+def save_large_output(folder: Path, call: str, data: bytes) -> str:
     """Save a large output in a session's folder; return its path."""
     folder.mkdir(mode=0o700, exist_ok=True)
     name, ending = (call[:-3], ".md") if call.endswith(".md") else (call, ".txt")
@@ -275,21 +283,21 @@ def keep(folder: Path, call: str, data: bytes) -> str:
     return str(path)
 
 
-def home(folder: Path, id: str) -> Path:
+def child_folder(folder: Path, id: str) -> Path:
     """Return the folder of a subagent, below that of its parent."""
     words = id.split(".")
     for count in range(1, len(words) + 1):
-        folder = folder / FOLDER / ".".join(words[:count])
+        folder = folder / CHILDREN_FOLDER / ".".join(words[:count])
     return folder
 
 
-def _entries(folder: Path, id: str) -> list[Entry]:
+def _read_child_log(folder: Path, id: str) -> list[Entry]:
     """Return the entries of a subagent's log; none if there is no log."""
-    child = home(folder, id)
+    child = child_folder(folder, id)
     return list(history(child, [])) if (child / NAME).is_file() else []
 
 
-def _fitted(kind: Kind | None, order: Order) -> Kind | None:
+def _apply_order(kind: Kind | None, order: AgentOrder) -> Kind | None:
     """Return the agent type with the model, effort and turns of the request."""
     if kind is None:
         return None
@@ -299,11 +307,11 @@ def _fitted(kind: Kind | None, order: Order) -> Kind | None:
     return replace(kind, model=model, effort=effort, max_turns=turns)
 
 
-def _depth(parent: Agent) -> int:
+def _child_depth(parent: Agent) -> int:
     return parent.team.birth.depth + 1 if parent.team.birth else 1
 
 
-def _placed(child: Agent, order: Order, tree: worktree.Worktree | None) -> Agent:
+def _place_child(child: Agent, order: AgentOrder, tree: worktree.Worktree | None) -> Agent:
     """Place a subagent in its worktree, under its name."""
     session, root = child.session, child.world.root
     if order.name:
@@ -318,12 +326,12 @@ def _placed(child: Agent, order: Order, tree: worktree.Worktree | None) -> Agent
     permissions = replace(
         held,
         guard=replace(held.guard, folders=(root,)),
-        sandbox=sandbox.elsewhere(held.sandbox, root) if held.sandbox else None,
+        sandbox=sandbox.move_sandbox_policy(held.sandbox, root) if held.sandbox else None,
     )
     return replace(child, world=replace(child.world, snapshots=None), permissions=permissions)
 
 
-def _branch(child: Agent, *, moved: bool) -> None:
+def _begin_fork(child: Agent, *, moved: bool) -> None:
     """Begin a fork; note the other folder if it has one."""
     session = child.session
     branch(session)
@@ -335,22 +343,24 @@ def _branch(child: Agent, *, moved: bool) -> None:
 # The agent that a person talks to: one of the kinds that they have, in the place of ours.
 
 
-LEAD = "agent"
+MAIN_AGENT_STATE = "agent"
 """State of a session: the kind that it began with."""
 
 
-def chosen(loaded: Loaded, kinds: tuple[Kind, ...], session: Session) -> tuple[Kind | None, Loaded]:
+def choose_main_agent(
+    loaded: Loaded, kinds: tuple[Kind, ...], session: Session
+) -> tuple[Kind | None, Loaded]:
     """Choose the main agent's type and apply it to the settings."""
     asked, begun = loaded.settings, session.view.epoch is not None
     usual = next((plugin.lead for plugin in loaded.plugins if plugin.lead), "")
-    wanted = session.state.get(LEAD, "") if begun else asked.agent or usual
+    wanted = session.state.get(MAIN_AGENT_STATE, "") if begun else asked.agent or usual
     if begun and loaded.origin("agent") == FLAGS and asked.agent.casefold() != wanted.casefold():
-        loaded = _told(loaded, "--agent", "a resumed session keeps its agent")
+        loaded = _add_notice(loaded, "--agent", "a resumed session keeps its agent")
     kind = named(kinds, wanted) if wanted else None
     if kind is None:
-        return None, _missing(loaded, wanted, kinds) if wanted else loaded
+        return None, _report_missing_agent(loaded, wanted, kinds) if wanted else loaded
     flagged = {key for key in ("model", "effortLevel") if loaded.origin(key) == FLAGS}
-    effort = EFFORTS.get(kind.effort, asked.effort_level)
+    effort = EFFORT_BY_NAME.get(kind.effort, asked.effort_level)
     settings = replace(
         asked,
         model=asked.model if "model" in flagged else kind.model or asked.model,
@@ -360,18 +370,18 @@ def chosen(loaded: Loaded, kinds: tuple[Kind, ...], session: Session) -> tuple[K
     return kind, replace(loaded, settings=settings)
 
 
-def _missing(loaded: Loaded, wanted: str, kinds: tuple[Kind, ...]) -> Loaded:
+def _report_missing_agent(loaded: Loaded, wanted: str, kinds: tuple[Kind, ...]) -> Loaded:
     what, there = f"there is no agent {wanted!r}", ", ".join(kind.name for kind in kinds)
     if loaded.origin("agent") == FLAGS:
-        raise Fault(f"--agent: {what}", fix=f"Available agents: {there}.")
-    return _told(loaded, loaded.origin("agent"), f"{what}; available: {there}")
+        raise UserError(f"--agent: {what}", fix=f"Available agents: {there}.")
+    return _add_notice(loaded, loaded.origin("agent"), f"{what}; available: {there}")
 
 
-def _told(loaded: Loaded, where: str, what: str) -> Loaded:
+def _add_notice(loaded: Loaded, where: str, what: str) -> Loaded:
     return replace(loaded, notices=(*loaded.notices, f"{where}: {what}"))
 
 
-def given(tools: dict[str, AnyTool], lead: Kind | None) -> dict[str, AnyTool]:
+def select_main_agent_tools(tools: dict[str, AnyTool], lead: Kind | None) -> dict[str, AnyTool]:
     """Return the tools of the main agent; by default also those that need the person."""
     if lead is None:
         return tools
@@ -380,19 +390,21 @@ def given(tools: dict[str, AnyTool], lead: Kind | None) -> dict[str, AnyTool]:
     return {name: tool for name, tool in tools.items() if name in fine}
 
 
-def told(options: Options, lead: Kind | None) -> Options:
+def apply_agent_prompt(options: Options, lead: Kind | None) -> Options:
     """Return the options with the main agent's prompt, unless one is given."""
     return options if lead is None or options.system else replace(options, system=lead.prompt)
 
 
-async def begin(agent: Agent, lead: Kind | None, yard: Yard) -> None:
+async def start_main_agent(agent: Agent, lead: Kind | None, yard: SubagentFactory) -> None:
     """Enable subagents, and apply the main agent's type when a session begins."""
     if lead is None:
-        yard.enlist(agent)
+        yard.enable_children(agent)
         return
     from travois.memory.agent_memory import granted, memory
 
-    yard.enlist(agent, tuple(filter(None, (named(yard.kinds, name) for name in lead.spawns))))
+    yard.enable_children(
+        agent, tuple(filter(None, (named(yard.kinds, name) for name in lead.spawns)))
+    )
     guard = agent.permissions.guard
     agent.permissions.guard = replace(guard, mode=narrowed(lead, guard.mode))
     join(agent, lead.hooks, origin=lead.origin)
@@ -400,9 +412,9 @@ async def begin(agent: Agent, lead: Kind | None, yard: Yard) -> None:
     agent.permissions.guard = (
         granted(agent.permissions.guard, held) if held else agent.permissions.guard
     )
-    if LEAD in session.state:
+    if MAIN_AGENT_STATE in session.state:
         return
-    session.append(Changed(LEAD, lead.name))
+    session.append(Changed(MAIN_AGENT_STATE, lead.name))
     if held:
         session.append(User((Text(held.note),), origin="note"))
     await preload(agent, lead.skills, parent=agent)

@@ -9,16 +9,16 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compose import skills
-from travois.compose.mcp import prompted
+from travois.compose.mcp import expand_mcp_prompt
 from travois.compose.options import Options
-from travois.compose.session import prepare
-from travois.core.content import Shown, Text
-from travois.core.errors import Fault
+from travois.compose.session import load_workspace
+from travois.core.content import Text, TextOrMedia
+from travois.core.errors import UserError
 from travois.core.facts import Changed
 from travois.engine.agent import Agent
 from travois.hooks.events import UserPromptExpansion
 from travois.hooks.fire import unexpanded
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.sdk import Session
 from travois.settings.sources import levels
 from travois.skills import invoke
@@ -28,16 +28,16 @@ from travois.skills.skill_files import FILE
 from travois.skills.skill_text import shown
 from travois.skills.skills import ASKED, USED
 
-DELEGATE = "Call the Skill tool with name {name} and args {args}, then tell me the result."
+DELEGATE_PROMPT = "Call the Skill tool with name {name} and args {args}, then tell me the result."
 
-LENT = "mcp__"
+MCP_PROMPT_PREFIX = "mcp__"
 """The prefix of commands that stand for MCP prompts."""
-Known = tuple[dict[str, Custom], tuple[str, ...]]
+CommandsAndNotices = tuple[dict[str, Custom], tuple[str, ...]]
 
 
-def known(options: Options, *, taken: Collection[str] = ()) -> Known:
+def compose_commands(options: Options, *, taken: Collection[str] = ()) -> CommandsAndNotices:
     """Load the custom commands by name, except those whose name is taken; and notices."""
-    place, loaded = prepare(options)
+    place, loaded = load_workspace(options)
     found, notices = dict[str, Custom](), tuple[str, ...]()
     if options.commands and not options.bare:
         found, notices = commands(
@@ -49,7 +49,7 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
         )
     runner = "off" if loaded.settings.disable_skill_shell_execution else ""
     found = {n: replace(one, runner=runner or one.runner) for n, one in found.items() if one.typed}
-    for skill in skills.skills(place, loaded, options).standing().skills:
+    for skill in skills.compose_skills(place, loaded, options).load_always().skills:
         if skill.typed:
             found.setdefault(skill.name, skill)
     hidden = (
@@ -60,25 +60,27 @@ def known(options: Options, *, taken: Collection[str] = ()) -> Known:
     return {n: one for n, one in found.items() if n not in taken}, (*notices, *hidden)
 
 
-async def said(
-    session: Session, known: Mapping[str, Custom], content: tuple[Shown, ...]
-) -> tuple[Shown, ...]:
+async def expand_typed_command(
+    session: Session, known: Mapping[str, Custom], content: tuple[TextOrMedia, ...]
+) -> tuple[TextOrMedia, ...]:
     """Expand a command in the last text of a prompt."""
     texts = [(at, block.text) for at, block in enumerate(content) if isinstance(block, Text)]
     at, line = texts[-1] if texts else (0, "")
     found = TYPED.fullmatch(line.strip())
-    if found is None or not (found[1] in known or found[1].startswith(LENT)):
+    if found is None or not (found[1] in known or found[1].startswith(MCP_PROMPT_PREFIX)):
         return content
     typed = (found[2] or "").strip()
-    await _announce(session.crew.agent, found[1], typed, known=known.get(found[1]))
+    await _fire_expansion_hook(session.crew.agent, found[1], typed, known=known.get(found[1]))
     if found[1] in known:
-        text = await expanded(session, known[found[1]], typed)
+        text = await expand_command(session, known[found[1]], typed)
     else:
-        text = await prompted(session.crew.loan, found[1], typed)
+        text = await expand_mcp_prompt(session.crew.loan, found[1], typed)
     return (*content[:at], Text(text), *content[at:])
 
 
-async def _announce(agent: Agent, name: str, typed: str, *, known: Custom | None) -> None:
+async def _fire_expansion_hook(
+    agent: Agent, name: str, typed: str, *, known: Custom | None
+) -> None:
     """Fire the hook for an expanded command; raises `UserError` if it objects."""
     if agent.hooks.active is None:
         return
@@ -86,19 +88,23 @@ async def _announce(agent: Agent, name: str, typed: str, *, known: Custom | None
     line = f"/{name} {typed}".strip()
     occasion = UserPromptExpansion(kind, name, typed, line, origin)
     if why := await unexpanded(agent, occasion):
-        raise Fault(f"/{name} was not run", why=f"a hook says: {why}", code=1)
+        raise UserError(f"/{name} was not run", why=f"a hook says: {why}", code=1)
 
 
-async def expanded(session: Session, custom: Custom, typed: str) -> str:
+async def expand_command(session: Session, custom: Custom, typed: str) -> str:
     """Return the prompt of a command or a skill; raises `UserError` if it may not run."""
     agent, skill = session.crew.agent, os.path.basename(custom.origin) == FILE
-    if custom.agent and "Skill" in agent.tools.by_name and (skill or _hired(agent, custom)):
+    if (
+        custom.agent
+        and "Skill" in agent.tools.by_name
+        and (skill or _has_agent_type(agent, custom))
+    ):
         agent.session.append(Changed(ASKED, custom.name))
-        return DELEGATE.format(name=custom.name, args=msgspec.json.encode(typed).decode())
+        return DELEGATE_PROMPT.format(name=custom.name, args=msgspec.json.encode(typed).decode())
     try:
         text = await invoke.expanded(agent, custom, typed)
-    except Refusal as refusal:
-        raise Fault(
+    except ToolError as refusal:
+        raise UserError(
             f"/{custom.name} was not run",
             why=str(refusal),
             fix="Allow the command with a permission rule, or remove it from the file.",
@@ -111,7 +117,7 @@ async def expanded(session: Session, custom: Custom, typed: str) -> str:
     return told
 
 
-def _hired(agent: Agent, custom: Custom) -> bool:
+def _has_agent_type(agent: Agent, custom: Custom) -> bool:
     """Return whether the agent type that a command names exists."""
     known = agent.team.children.kinds if agent.team.children is not None else ()
     return custom.agent.casefold() in (kind.casefold() for kind in known)

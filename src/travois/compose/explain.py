@@ -9,17 +9,17 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compose import mcp, permissions, skills
-from travois.compose.instructions import library
-from travois.compose.open_session import Place
+from travois.compose.instructions import compose_instructions
+from travois.compose.open_session import Workspace
 from travois.compose.options import Options
-from travois.compose.session import agents_here
+from travois.compose.session import load_agent_types
 from travois.core.content import Call
-from travois.core.tool_names import canonical
+from travois.core.tool_names import canonical_call
 from travois.permissions.access import Access
 from travois.permissions.decide import ALIASES, MODES, Guard, Mode, Verdict, judge
 from travois.permissions.resolve_paths import home, plain_arguments, resolved, understood
 from travois.permissions.rules import Rule, Use, parse
-from travois.ports.tool import Here, Refusal
+from travois.ports.tool import CallLocation, ToolError
 from travois.prompt.style_files import styles
 from travois.settings.schema import Loaded
 from travois.skills.command_files import commands
@@ -27,87 +27,89 @@ from travois.skills.skill_files import FILE
 from travois.tools.catalog import TOOLS
 
 
-class Told(msgspec.Struct, frozen=True):
+class EffectivePart(msgspec.Struct, frozen=True):
     """One effective part in a line, and the file it comes from."""
 
     value: str
     origin: str
 
 
-Found = Iterator[tuple[str, Told]]
+EffectiveParts = Iterator[tuple[str, EffectivePart]]
 
 
-def parts(place: Place, loaded: Loaded) -> dict[str, Told]:
+def list_effective_parts(place: Workspace, loaded: Loaded) -> dict[str, EffectivePart]:
     """List all effective parts by key, as in `skills.deploy`."""
     return {
-        f"{part}.{name}": told for part, find in PARTS.items() for name, told in find(place, loaded)
+        f"{part}.{name}": told
+        for part, find in PART_LISTERS.items()
+        for name, told in find(place, loaded)
     }
 
 
-def _instructions(place: Place, loaded: Loaded) -> Found:
-    guard = permissions.guard(loaded, place.cwd, own=str(place.home.path))
-    files = library(place, loaded, guard, sources="").standing().files
-    yield from ((str(at), Told(one.kind, one.path)) for at, one in enumerate(files, 1))
+def _list_instructions(place: Workspace, loaded: Loaded) -> EffectiveParts:
+    guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
+    files = compose_instructions(place, loaded, guard, sources="").load_always().files
+    yield from ((str(at), EffectivePart(one.kind, one.path)) for at, one in enumerate(files, 1))
 
 
-def _agents(place: Place, loaded: Loaded) -> Found:
-    for kind in agents_here(place, loaded, Options())[0]:
-        yield kind.name, Told(kind.description, kind.origin)
+def _list_agents(place: Workspace, loaded: Loaded) -> EffectiveParts:
+    for kind in load_agent_types(place, loaded, Options())[0]:
+        yield kind.name, EffectivePart(kind.description, kind.origin)
 
 
-def _commands(place: Place, loaded: Loaded) -> Found:
+def _list_commands(place: Workspace, loaded: Loaded) -> EffectiveParts:
     found, _ = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
-    yield from ((name, Told(one.description, one.origin)) for name, one in found.items())
+    yield from ((name, EffectivePart(one.description, one.origin)) for name, one in found.items())
 
 
-def _skills(place: Place, loaded: Loaded) -> Found:
-    for skill in skills.skills(place, loaded, Options()).standing().skills:
+def _list_skills(place: Workspace, loaded: Loaded) -> EffectiveParts:
+    for skill in skills.compose_skills(place, loaded, Options()).load_always().skills:
         if skill.origin.endswith(FILE):
-            yield skill.name, Told(skill.description, skill.origin)
+            yield skill.name, EffectivePart(skill.description, skill.origin)
 
 
-def _styles(place: Place, loaded: Loaded) -> Found:
-    for style in styles(skills.places(place, loaded, Options()))[0].values():
-        yield style.name, Told(style.description, style.origin)
+def _list_styles(place: Workspace, loaded: Loaded) -> EffectiveParts:
+    for style in styles(skills.skill_folders(place, loaded, Options()))[0].values():
+        yield style.name, EffectivePart(style.description, style.origin)
 
 
-def _servers(place: Place, loaded: Loaded) -> Found:
-    found = mcp.found(place, loaded, Options())
+def _list_servers(place: Workspace, loaded: Loaded) -> EffectiveParts:
+    found = mcp.find_configured_servers(place, loaded, Options())
     for one in found.servers:
-        yield one.name, Told(one.url or " ".join(one.argv), one.origin)
+        yield one.name, EffectivePart(one.url or " ".join(one.argv), one.origin)
     for entry in found.waiting:
-        yield entry.name, Told("needs approval: travois trust", entry.origin)
+        yield entry.name, EffectivePart("needs approval: travois trust", entry.origin)
 
 
-def _rules(_: Place, loaded: Loaded) -> Found:
+def _list_rules(_: Workspace, loaded: Loaded) -> EffectiveParts:
     for at, rule in enumerate(loaded.rules, 1):
         others = ", ".join(other.text for other in rule.unless)
         but = f" except {others}" if others else ""
-        yield str(at), Told(f"{rule.effect} {rule.text}{but}", rule.origin)
+        yield str(at), EffectivePart(f"{rule.effect} {rule.text}{but}", rule.origin)
 
 
-PARTS: dict[str, Callable[[Place, Loaded], Found]] = {
-    "instructions": _instructions,
-    "agents": _agents,
-    "commands": _commands,
-    "skills": _skills,
-    "outputStyles": _styles,
-    "mcpServers": _servers,
-    "rules": _rules,
+PART_LISTERS: dict[str, Callable[[Workspace, Loaded], EffectiveParts]] = {
+    "instructions": _list_instructions,
+    "agents": _list_agents,
+    "commands": _list_commands,
+    "skills": _list_skills,
+    "outputStyles": _list_styles,
+    "mcpServers": _list_servers,
+    "rules": _list_rules,
 }
 
 
 # What a call would come to, without running it.
 
 
-class Rules(msgspec.Struct, frozen=True):
+class RuleTexts(msgspec.Struct, frozen=True):
     """Permission rules as settings write them."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
-    def parsed(self, origin: str = "") -> tuple[Rule, ...]:
+    def parse(self, origin: str = "") -> tuple[Rule, ...]:
         """Parse the rules; raises ValueError with what is wrong with one."""
         return (
             *(parse(text, "deny", origin=origin) for text in self.deny),
@@ -116,19 +118,19 @@ class Rules(msgspec.Struct, frozen=True):
         )
 
 
-class Case(msgspec.Struct, frozen=True):
+class PermissionCase(msgspec.Struct, frozen=True):
     """A call to judge: tool and input, mode, rules and folder."""
 
     id: str | int = ""
     tool: str = "Bash"
     input: msgspec.Raw = msgspec.Raw(b"{}")
     mode: str = "default"
-    rules: Rules = Rules()
+    rules: RuleTexts = RuleTexts()
     workspace: str = ""
     cwd: str = ""
 
 
-def mode_named(name: str) -> Mode:
+def find_mode(name: str) -> Mode:
     """Return the mode of this name, or of another agent's name for it."""
     for mode in MODES:
         if mode == name:
@@ -139,18 +141,18 @@ def mode_named(name: str) -> Mode:
     return found
 
 
-def rehearse(guard: Guard, tool: str, args: str, *, here: Here) -> Verdict:
+def decide_without_running(guard: Guard, tool: str, args: str, *, here: CallLocation) -> Verdict:
     """Decide on a tool call without running it."""
     try:
-        use = intended(tool, args, here=here)
-    except (Refusal, msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        use = context_of_call(tool, args, here=here)
+    except (ToolError, msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return Verdict("deny", f"it cannot run: {error}")
     return judge(guard, use)
 
 
-def intended(tool: str, args: str, *, here: Here) -> Use:
+def context_of_call(tool: str, args: str, *, here: CallLocation) -> Use:
     """Return the call as rules see it; an unknown tool starts something unknown."""
-    meant = canonical(Call("", tool, args))
+    meant = canonical_call(Call("", tool, args))
     tool, args = meant.name, meant.args
     if folder := dict(plain_arguments(args)).get("workdir"):
         here = replace(here, cwd=os.path.join(here.cwd, folder))
@@ -170,13 +172,15 @@ def intended(tool: str, args: str, *, here: Here) -> Use:
     )
 
 
-def tried(case: Case, *, own: str) -> Verdict:
+def decide_case(case: PermissionCase, *, own: str) -> Verdict:
     """Decide one case."""
     root = os.path.realpath(case.workspace or os.getcwd())
     cwd = os.path.realpath(os.path.join(root, case.cwd))
     try:
-        rules, mode = case.rules.parsed(), mode_named(case.mode)
+        rules, mode = case.rules.parse(), find_mode(case.mode)
     except ValueError as error:
         return Verdict("deny", str(error))
     guard = Guard(mode, rules, (root,), own=own)
-    return rehearse(guard, case.tool, bytes(case.input).decode(), here=Here(root, cwd))
+    return decide_without_running(
+        guard, case.tool, bytes(case.input).decode(), here=CallLocation(root, cwd)
+    )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 from msgspec.structs import replace
 
-from travois.compose.agents import LEAD
-from travois.compose.open_session import Found, Place
+from travois.compose.agents import MAIN_AGENT_STATE
+from travois.compose.open_session import OpenedSession, Workspace
 from travois.compose.options import Options
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.tokens import context_tokens
 from travois.engine.agent import Agent, AgentHooks, AgentPermissions
 from travois.hooks.config import Hook, Listener, called, parse
@@ -27,7 +27,7 @@ from travois.hooks.events import (
 )
 from travois.hooks.fire import fire
 from travois.hooks.output import SILENCE, Heard, Hooks, Said
-from travois.ports.world import Choice, Inquiry, Option
+from travois.ports.world import Choice, ChoiceOption, ChoiceRequest
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import Walls, look
 from travois.sessions.blobs import Blobs
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from travois.compat.claude_transcript import Transcript
     from travois.hooks.events import SessionStart
 
-Leaving = Literal["clear", "resume", "prompt_input_exit", "other"]
+LeaveReason = Literal["clear", "resume", "prompt_input_exit", "other"]
 """The reason why a session is left: another session, the user's wish, or anything else."""
-PAUSE = 1.0
+WATCH_POLL_SECONDS = 1.0
 """The seconds between checks of the files that hooks watch."""
 
 
-def known(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
+def load_hooks(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
     """Load the hooks that may run, and notices about those that cannot."""
     whose = {path: plugin for plugin in loaded.plugins for path, _ in plugin.hooks}
     hooks, notices = list[Hook](), list[str]()
@@ -67,8 +67,8 @@ def compose_hooks(
     session: Session,
     *,
     permissions: AgentPermissions,
-    place: Place,
-    found: Found,
+    place: Workspace,
+    found: OpenedSession,
     stack: AsyncExitStack,
 ) -> AgentHooks:
     """Compose the hooks of a session; others may join unless that is disabled.
@@ -76,12 +76,12 @@ def compose_hooks(
     The stack closes what they open as long as the session goes on.
     """
 
-    def install(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
+    def install_hooks(hooks: tuple[Hook | Listener, ...] = ()) -> Hooks:
         from travois.hooks import run
         from travois.sandbox.program_sandbox import cage_for_program
 
         settings, folder = loaded.settings, found.log.folder
-        walls = _probe(place) if permissions.sandbox else None
+        walls = _probe_sandbox(place) if permissions.sandbox else None
         processes = LocalProcesses(passed=settings.env_passthrough, extra=settings.env, walls=walls)
         stack.push_async_callback(processes.aclose)
         ours, callbacks = called(hook for hook in hooks if isinstance(hook, Listener))
@@ -106,30 +106,30 @@ def compose_hooks(
         )
 
     return AgentHooks(
-        active=install(hooks) if hooks else None,
-        make=None if loaded.settings.disable_all_hooks else install,
-        run_inline=_within,
-        write_transcript=_written(session, place, found=found, stack=stack),
+        active=install_hooks(hooks) if hooks else None,
+        make=None if loaded.settings.disable_all_hooks else install_hooks,
+        run_inline=_run_inline_hook,
+        write_transcript=_transcript_writer(session, place, found=found, stack=stack),
     )
 
 
-def _probe(place: Place) -> Walls | None:
+def _probe_sandbox(place: Workspace) -> Walls | None:
     return look(place.home.path / "walls.json", workspace=place.cwd)
 
 
-async def _within(agent: Agent, hook: Hook, event: bytes) -> Said:
+async def _run_inline_hook(agent: Agent, hook: Hook, event: bytes) -> Said:
     from travois.hooks.model_hooks import answered
 
     return await answered(agent, hook, event)
 
 
-def _written(
-    session: Session, place: Place, *, found: Found, stack: AsyncExitStack
+def _transcript_writer(
+    session: Session, place: Workspace, *, found: OpenedSession, stack: AsyncExitStack
 ) -> Callable[[], str]:
     """Return a function that writes the transcript for hooks, from its first use on."""
     kept: list[Transcript] = []
 
-    def written() -> str:
+    def write_transcript() -> str:
         if not kept:
             from travois.compat.claude_transcript import Transcript, Writer
 
@@ -141,21 +141,21 @@ def _written(
         kept[0].update()
         return kept[0].path
 
-    return written
+    return write_transcript
 
 
-async def begin(agent: Agent, options: Options) -> tuple[str, ...]:
+async def fire_session_start(agent: Agent, options: Options) -> tuple[str, ...]:
     """Fire the start hooks; return notices for the user."""
     if agent.hooks.active is None:
         return ()
     ready = await fire(agent, Setup(options.setup)) if options.setup else SILENCE
-    heard = await fire(agent, _started(agent, options))
+    heard = await fire(agent, _build_start_event(agent, options))
     return (*ready.messages, *heard.messages)
 
 
-def _started(agent: Agent, options: Options) -> SessionStart:
+def _build_start_event(agent: Agent, options: Options) -> SessionStart:
     """Build the start event; a resumed session also tells its cache state."""
-    name, kind = (agent.session.state.get(key, "") for key in ("name", LEAD))
+    name, kind = (agent.session.state.get(key, "") for key in ("name", MAIN_AGENT_STATE))
     if not options.resume and not options.latest:
         return SessionStart("clear" if options.cleared else "startup", name, kind)
     cache, now = agent.session.cache, agent.runtime.clock()
@@ -165,44 +165,44 @@ def _started(agent: Agent, options: Options) -> SessionStart:
         kind,
         seconds_since_last_response=round(now - cache.used, 1) if cache.used else 0.0,
         context_tokens=context_tokens(agent.session.view),
-        prompt_cache_likely_expired=not cache.left(now),
+        prompt_cache_likely_expired=not cache.seconds_left(now),
     )
 
 
 @asynccontextmanager
-async def switching(agent: Agent, name: str, *, source: str) -> AsyncGenerator[None]:
+async def fire_model_switch(agent: Agent, name: str, *, source: str) -> AsyncGenerator[None]:
     """Fire hooks before and after a model switch; raises `UserError` if one objects."""
     epoch = agent.session.view.epoch
     if agent.hooks.active is None or agent.models.named is None or epoch is None:
         yield
         return
     before, after, view = epoch.model.name, agent.models.named(name).card.name, agent.session.view
-    warm = agent.session.cache.left(agent.runtime.clock()) > 0
+    warm = agent.session.cache.seconds_left(agent.runtime.clock()) > 0
     told = (before, after, name, source, context_tokens(view), warm)
     heard = await fire(agent, PreModelSwitch(*told))
-    if why := heard.block or heard.stop or await _unwanted(agent, heard, after):
-        raise Fault(f"The model stays {before}", why=f"a hook says: {why}", code=1)
+    if why := heard.block or heard.stop or await _ask_about_switch(agent, heard, after):
+        raise UserError(f"The model stays {before}", why=f"a hook says: {why}", code=1)
     yield
     await fire(agent, PostModelSwitch(*told))
 
 
-async def _unwanted(agent: Agent, heard: Heard, model: str) -> str:
+async def _ask_about_switch(agent: Agent, heard: Heard, model: str) -> str:
     """Return why the person declines a model switch; empty if they accept."""
     if heard.decision != "ask":
         return ""
     why = heard.reason or "the new model has to read the whole conversation again"
-    choice = Choice(f"Switch to {model}? {why}", (Option("Yes"), Option("No")))
-    answer = await agent.permissions.person.choose(Inquiry("", (choice,)))
+    choice = Choice(f"Switch to {model}? {why}", (ChoiceOption("Yes"), ChoiceOption("No")))
+    answer = await agent.permissions.person.choose(ChoiceRequest("", (choice,)))
     return "" if answer == ("Yes",) else why
 
 
-async def watch(agent: Agent) -> None:
+async def watch_hook_files(agent: Agent) -> None:
     """Fire hooks when watched files change, as long as the session is open."""
     assert agent.hooks.active is not None
-    seen = _stamps(agent.hooks.active.watched)
+    seen = _modification_times(agent.hooks.active.watched)
     while True:
-        await anyio.sleep(PAUSE)
-        found = _stamps(agent.hooks.active.watched)
+        await anyio.sleep(WATCH_POLL_SECONDS)
+        found = _modification_times(agent.hooks.active.watched)
         for path, stamp in found.items():
             before = seen.get(path, stamp)
             if stamp != before:
@@ -211,7 +211,7 @@ async def watch(agent: Agent) -> None:
         seen = found
 
 
-def _stamps(paths: Iterable[str]) -> dict[str, int]:
+def _modification_times(paths: Iterable[str]) -> dict[str, int]:
     """Return the modification time of each file; zero for a missing one."""
     found: dict[str, int] = {}
     for path in paths:
@@ -222,7 +222,7 @@ def _stamps(paths: Iterable[str]) -> dict[str, int]:
     return found
 
 
-async def end(agent: Agent, why: Leaving) -> tuple[str, ...]:
+async def fire_session_end(agent: Agent, why: LeaveReason) -> tuple[str, ...]:
     """Fire the end hooks, also while the session is being cancelled."""
     if agent.hooks.active is None:
         return ()

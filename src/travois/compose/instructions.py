@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
-from travois.compose.open_session import Place
+from travois.compose.open_session import Workspace
 from travois.permissions.decide import Guard
 from travois.permissions.resolve_paths import hiding
 from travois.prompt.instruction_files import Library, Places
@@ -13,7 +13,9 @@ from travois.settings.schema import Loaded
 from travois.settings.sources import levels
 
 
-def library(place: Place, loaded: Loaded, guard: Guard, *, sources: str) -> Library:
+def compose_instructions(
+    place: Workspace, loaded: Loaded, guard: Guard, *, sources: str
+) -> Library:
     """Compose the instruction files of the user and the project."""
     claude, codex, opencode = (str(a.home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE))
     places = Places(

@@ -12,35 +12,35 @@ import anyio.to_thread
 from travois.agents import mailbox
 from travois.agents.mail_text import LONGEST, mail
 from travois.agents.mailbox import Letter, Mailbox
-from travois.compose.open_session import Found, Place
-from travois.core.errors import Fault
+from travois.compose.open_session import OpenedSession, Workspace
+from travois.core.errors import UserError
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent, World
 from travois.ports.agents import TaskStore
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.sessions.home import Home
 from travois.sessions.session import Session
 from travois.settings.schema import Mail
 
-STOP = "stop"
+STOP_SENDER = "stop"
 """The sender of a message that stops an agent at its next step; no mailbox has this name."""
-FULL = 1 << 16
+FULL_MAILBOX_BYTES = 1 << 16
 """The size from which a mailbox is emptied when all of it was read."""
 
 
 def compose_mail(
-    place: Place,
-    found: Found,
+    place: Workspace,
+    found: OpenedSession,
     session: Session,
     *,
     world: World,
     settings: Mail | None,
     stack: AsyncExitStack,
-) -> Office | None:
+) -> SessionMail | None:
     """Compose the mail of a session, which joins its team; none without settings."""
     if settings is None:
         return None
-    office = Office(place, found, session, spill=world.spill, settings=settings)
+    office = SessionMail(place, found, session, spill=world.spill, settings=settings)
     if settings.address:
         folder, leave = mailbox.join(place.home, settings.address)
         stack.callback(leave)
@@ -55,7 +55,7 @@ def compose_mail(
     return office
 
 
-async def post(home: Home, to: str, text: str, *, sender: str) -> str:
+async def send_mail(home: Home, to: str, text: str, *, sender: str) -> str:
     """Put a message into another process's mailbox and wake it; return the outcome."""
     from travois.agents import wakeup
 
@@ -66,13 +66,13 @@ async def post(home: Home, to: str, text: str, *, sender: str) -> str:
     return f"It is in the mailbox of {to}, who reads it at the next step."
 
 
-def collect_from(folder: Path) -> Callable[[Agent], Iterator[User]]:
+def mail_collector(folder: Path) -> Callable[[Agent], Iterator[User]]:
     """Return a function that collects messages from other processes to an agent."""
     box = Mailbox(folder / "mail")
 
     def collect(agent: Agent) -> Iterator[User]:
         for letter in box.take():
-            if letter.sender == STOP:
+            if letter.sender == STOP_SENDER:
                 agent.session.append(Changed("ending", "the user"))
             elif letter.id not in agent.session.received:
                 yield mail(letter.sender, letter.text, id=letter.id)
@@ -80,13 +80,13 @@ def collect_from(folder: Path) -> Callable[[Agent], Iterator[User]]:
     return collect
 
 
-class Office:
+class SessionMail:
     """The mailboxes of a session, and its way to those of others."""
 
     def __init__(
         self,
-        place: Place,
-        found: Found,
+        place: Workspace,
+        found: OpenedSession,
         session: Session,
         *,
         spill: Callable[[str, bytes], str],
@@ -111,10 +111,12 @@ class Office:
         received, self.called = self._session.received, False
         self._follow_tasks()
         for box in self.boxes:
-            self._tidy(box, above=FULL)
-            letters = self._taken(box)
+            self._clear_read_mail(box, above=FULL_MAILBOX_BYTES)
+            letters = self._take_letters(box)
             self._given.setdefault(box.folder, set()).update(letter.id for letter in letters)
-            yield from (self._shown(letter) for letter in letters if letter.id not in received)
+            yield from (
+                self._letter_message(letter) for letter in letters if letter.id not in received
+            )
 
     def _follow_tasks(self) -> None:
         """Take over changes of the team's task list."""
@@ -122,22 +124,22 @@ class Office:
             return
         try:
             self.tasks.read()
-        except Fault as fault:
-            self._session.emit(Warned(str(fault)))
+        except UserError as fault:
+            self._session.emit(UserWarned(str(fault)))
 
-    def team(self) -> tuple[str, ...]:
+    def teammates(self) -> tuple[str, ...]:
         """Return the names of the other members of our team."""
         names = mailbox.members(self._home, self._team) if self._team else ()
         return tuple(name for name in names if f"{self._team}:{name}" != self._address)
 
-    async def carry(self, to: str, text: str, *, sender: str = "") -> str:
+    async def deliver(self, to: str, text: str, *, sender: str = "") -> str:
         """Put a message into a mailbox and wake its reader."""
         address = to if ":" in to else f"{self._team}:{to}"
         signed = f"{self._address}/{sender}" if sender else self._address
         text = self._session.secrets.redacted(text)
-        return await post(self._home, address, text, sender=signed)
+        return await send_mail(self._home, address, text, sender=signed)
 
-    async def rung(self) -> None:
+    async def wait_for_mail(self) -> None:
         """Wait for the next wake-up; return at once if there was one."""
         while not self.called:
             await self._rung.wait()
@@ -149,31 +151,31 @@ class Office:
         async with anyio.create_task_group() as group:
             for box in self.boxes:
                 box.folder.mkdir(mode=0o700, exist_ok=True)
-                group.start_soon(wakeup.listen, box.folder, self._ring)
+                group.start_soon(wakeup.listen, box.folder, self._wake)
 
     def close(self) -> None:
         """Clear the mailboxes of read messages."""
         for box in self.boxes:
-            self._tidy(box, above=0)
+            self._clear_read_mail(box, above=0)
 
-    def _taken(self, box: Mailbox) -> list[Letter]:
+    def _take_letters(self, box: Mailbox) -> list[Letter]:
         """Take the messages from a mailbox; warn if it cannot be read."""
         tell, lost = self._session.emit, box.damaged
         try:
             letters = box.take()
-        except Fault as fault:
-            tell(Warned(str(fault)))
+        except UserError as fault:
+            tell(UserWarned(str(fault)))
             return []
         if box.damaged > lost:
-            tell(Warned(f"{box.damaged - lost} damaged messages in {box.folder} were skipped"))
+            tell(UserWarned(f"{box.damaged - lost} damaged messages in {box.folder} were skipped"))
         return letters
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         self.called = True
         self._rung.set()
         self._rung = anyio.Event()
 
-    def _tidy(self, box: Mailbox, *, above: int) -> None:
+    def _clear_read_mail(self, box: Mailbox, *, above: int) -> None:
         """Clear a mailbox once all messages from it are in the log on disk."""
         session, given = self._session, self._given.get(box.folder, set())
         if box.taken > above and given <= session.received:
@@ -181,12 +183,12 @@ class Office:
             box.clear()
             given.clear()
 
-    def _shown(self, letter: Letter) -> User:
+    def _letter_message(self, letter: Letter) -> User:
         whole = ""
         if len(letter.text) > LONGEST:
             data = self._session.secrets.redacted_bytes(letter.text.encode())
             try:
                 whole = self._spill(f"mail-{letter.id}", data)
             except OSError as error:
-                raise Fault("A long message could not be saved", why=str(error)) from error
+                raise UserError("A long message could not be saved", why=str(error)) from error
         return mail(letter.sender, letter.text, id=letter.id, whole=whole)

@@ -11,24 +11,24 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compat.claude_json import Json
-from travois.compose.open_session import Place
+from travois.compose.open_session import Workspace
 from travois.compose.options import Options
-from travois.compose.permissions import guard
+from travois.compose.permissions import compose_permissions
 from travois.context.switch_model import switch
 from travois.core.content import Text
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Changed, User
-from travois.core.models import Model as Card
-from travois.core.view import waiting
+from travois.core.models import ModelCard as Card
+from travois.core.view import awaits_model
 from travois.engine.agent import Agent, AgentTools, World
-from travois.engine.tool_definitions import specs
+from travois.engine.tool_definitions import build_tool_specs
 from travois.mcp import config
 from travois.mcp.announce import Told, announced
 from travois.mcp.config import admission, share
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Rule, withheld
-from travois.ports.tool import AnyTool, Refusal
-from travois.ports.world import Warned
+from travois.ports.tool import AnyTool, ToolError
+from travois.ports.world import UserWarned
 from travois.process.run import LocalProcesses
 from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
@@ -40,12 +40,14 @@ if TYPE_CHECKING:
     from travois.mcp.connection import Link, Surroundings
     from travois.mcp.tools import Lender, Lending, Prompt, Server
 
-RESOURCES = "ListMcpResources"
-LOGIN = "travois mcp login"
-FRESH = "MCP servers were added since this session began; the next session can use them"
+RESOURCES_TOOL = "ListMcpResources"
+LOGIN_COMMAND = "travois mcp login"
+NEW_SERVERS_NOTICE = (
+    "MCP servers were added since this session began; the next session can use them"
+)
 
 
-class Loan(msgspec.Struct, frozen=True):
+class McpServers(msgspec.Struct, frozen=True):
     """The MCP servers of a session."""
 
     lending: Lending | None = None
@@ -55,7 +57,7 @@ class Loan(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
     around: Surroundings | None = None
 
-    def tools(self, loaded: Loaded, own: Iterable[AnyTool] = ()) -> dict[str, AnyTool]:
+    def head_tools(self, loaded: Loaded, own: Iterable[AnyTool] = ()) -> dict[str, AnyTool]:
         """Return the tools in the head for all servers, and for our own rare tools."""
         if self.lending is None:
             head = own_search(own)
@@ -65,7 +67,7 @@ class Loan(msgspec.Struct, frozen=True):
         return {tool.name: tool for tool in head if not withheld(loaded.rules, tool.name)}
 
 
-def found(place: Place, loaded: Loaded, options: Options) -> config.Found:
+def find_configured_servers(place: Workspace, loaded: Loaded, options: Options) -> config.Found:
     """Find the MCP servers that are configured here."""
     where = Where(place.home, place.project.root, place.cwd, loaded.root)
     return config.find(
@@ -79,8 +81,8 @@ def found(place: Place, loaded: Loaded, options: Options) -> config.Found:
     )
 
 
-async def opened(
-    place: Place,
+async def compose_mcp(
+    place: Workspace,
     loaded: Loaded,
     options: Options,
     *,
@@ -88,24 +90,29 @@ async def opened(
     session: Session,
     card: Card,
     bounds: Bounds | None = None,
-) -> Loan:
+) -> McpServers:
     """Compose the MCP servers of a session; few of them are started yet."""
-    listed = found(place, loaded, options)
+    listed = find_configured_servers(place, loaded, options)
     left = tuple(entry.name for entry in listed.waiting)
-    if not _promised(session) and (not listed.servers or session.view.epoch is not None):
-        fresh = (FRESH,) if listed.servers else ()
-        return Loan(waiting=left, notices=(*listed.notices, *fresh))
+    if not _has_mcp_tools(session) and (not listed.servers or session.view.epoch is not None):
+        fresh = (NEW_SERVERS_NOTICE,) if listed.servers else ()
+        return McpServers(waiting=left, notices=(*listed.notices, *fresh))
     from travois.mcp.always_on import stand
     from travois.mcp.connection import links
 
-    around = surroundings(place, loaded, world, session, bounds=bounds)
+    around = compose_mcp_host(place, loaded, world, session, bounds=bounds)
     made = links(listed.servers, around)
     heard = await stand(made, around, room=int(card.window * share(os.environ)))
-    return Loan(_lending(made, loaded), made, left, (*listed.notices, *heard), around)
+    return McpServers(_build_mcp_tools(made, loaded), made, left, (*listed.notices, *heard), around)
 
 
-def surroundings(
-    place: Place, loaded: Loaded, world: World, session: Session, *, bounds: Bounds | None = None
+def compose_mcp_host(
+    place: Workspace,
+    loaded: Loaded,
+    world: World,
+    session: Session,
+    *,
+    bounds: Bounds | None = None,
 ) -> Surroundings:
     """Compose the parts that all MCP servers of a session share."""
     from travois.mcp.connection import Surroundings
@@ -113,7 +120,7 @@ def surroundings(
 
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"
-    rights = guard(loaded, place.cwd, own=str(place.home.path))
+    rights = compose_permissions(loaded, place.cwd, own=str(place.home.path))
     return Surroundings(
         world.processes,
         rights.folders,
@@ -122,36 +129,36 @@ def surroundings(
         environ=os.environ,
         cage=lambda shown: cage_for_program(bounds, rights, shown=shown) if bounds else None,
         sandboxed=loaded.settings.sandbox.mcp_servers,
-        complain=lambda text: session.emit(Warned(text)),
+        complain=lambda text: session.emit(UserWarned(text)),
     )
 
 
-def _lending(made: tuple[Link, ...], loaded: Loaded) -> Lending:
+def _build_mcp_tools(made: tuple[Link, ...], loaded: Loaded) -> Lending:
     from travois.mcp.tools import Lending
 
     return Lending(made, hidden=lambda name: withheld(loaded.rules, name))
 
 
-def begin(agent: Agent, place: Place, loaded: Loaded) -> Loan:
+def add_mcp_to_session(agent: Agent, place: Workspace, loaded: Loaded) -> McpServers:
     """Add MCP support to a session that began without; its head changes."""
-    around = surroundings(
+    around = compose_mcp_host(
         place, loaded, agent.world, agent.session, bounds=agent.permissions.sandbox
     )
-    loan = Loan(_lending((), loaded), around=around)
-    head, tools = agent.session.view.epoch, loan.tools(loaded, agent.tools.by_name.values())
+    loan = McpServers(_build_mcp_tools((), loaded), around=around)
+    head, tools = agent.session.view.epoch, loan.head_tools(loaded, agent.tools.by_name.values())
     assert head is not None
     known = {spec.name for spec in head.tools}
-    added = specs(tuple(tool for name, tool in tools.items() if name not in known))
+    added = build_tool_specs(tuple(tool for name, tool in tools.items() if name not in known))
     both = tuple(sorted((*head.tools, *added), key=lambda spec: spec.name))
     switch(agent, replace(head, tools=both, why="asked for", unbind=False))
     every = replace(agent.tools, by_name={**agent.tools.by_name, **tools})
     agent.use_tools(compose_mcp_tools(every, loan, agent.session))
-    agent.permissions.guard = allow_tools(agent.permissions.guard, loan)
+    agent.permissions.guard = allow_server_tools(agent.permissions.guard, loan)
     pin_definitions(agent.session, loan)
     return loan
 
 
-def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:
+def add_mcp_servers(loan: McpServers, servers: tuple[Server, ...]) -> tuple[Link, ...]:
     """Connect more MCP servers; nothing is started yet."""
     from travois.mcp.connection import links
 
@@ -161,32 +168,32 @@ def joined(loan: Loan, servers: tuple[Server, ...]) -> tuple[Link, ...]:
     return made
 
 
-def _promised(session: Session) -> bool:
+def _has_mcp_tools(session: Session) -> bool:
     """Return whether the head of a resumed session has the MCP tools."""
     epoch = session.view.epoch
-    return epoch is not None and any(tool.name == RESOURCES for tool in epoch.tools)
+    return epoch is not None and any(tool.name == RESOURCES_TOOL for tool in epoch.tools)
 
 
-def compose_mcp_tools(tools: AgentTools, loan: Loan, session: Session) -> AgentTools:
+def compose_mcp_tools(tools: AgentTools, loan: McpServers, session: Session) -> AgentTools:
     """Compose an agent's tools with those of MCP servers."""
     if loan.lending is None:
         return tools
     lending = loan.lending
-    lending.warn = lambda text: session.emit(Warned(text))
+    lending.warn = lambda text: session.emit(UserWarned(text))
     return replace(
         tools,
         find_mcp_tool=lending.tool,
-        announce_mcp=partial(_announce, lending),
-        restate_mcp=partial(_again, lending),
+        announce_mcp=partial(_announce_servers, lending),
+        restate_mcp=partial(_restate_servers, lending),
     )
 
 
-def allow_tools(rights: Guard, loan: Loan) -> Guard:
+def allow_server_tools(rights: Guard, loan: McpServers) -> Guard:
     """Add rules that allow the MCP tools named in the user's own files."""
-    return replace(rights, rules=(*rights.rules, *_granted(loan.links)))
+    return replace(rights, rules=(*rights.rules, *_list_allow_rules(loan.links)))
 
 
-def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
+def _list_allow_rules(links: tuple[Link, ...]) -> Iterable[Rule]:
     """Yield allow rules for MCP tools, for servers with a unique name."""
     keys = [link.server.key for link in links]
     for server in (link.server for link in links if keys.count(link.server.key) == 1):
@@ -194,7 +201,7 @@ def _granted(links: tuple[Link, ...]) -> Iterable[Rule]:
             yield Rule(f"mcp__{server.key}__{tool}", "", "allow", server.origin)
 
 
-def pin_definitions(session: Session, loan: Loan) -> None:
+def pin_definitions(session: Session, loan: McpServers) -> None:
     """Pin the MCP tool definitions that the head contains."""
     if loan.lending is None:
         return
@@ -209,14 +216,14 @@ def pin_definitions(session: Session, loan: Loan) -> None:
             session.append(Changed(PINS + server, kept))
 
 
-def _announce(lending: Lending, agent: Agent) -> None:
+def _announce_servers(lending: Lending, agent: Agent) -> None:
     """Announce changes before the next prompt; stay silent while nothing is to do."""
     from travois.mcp.tools import PINS, states, told
 
     session = agent.session
     for lender in lending.lenders.values():
         lender.move(agent.permissions.guard.folders)
-    if not agent.turn.inbox and not waiting(session.view):
+    if not agent.turn.inbox and not awaits_model(session.view):
         return
     here = states(lending.lenders.values())
     known = {name: told(session.state, name) for name in here}
@@ -227,7 +234,7 @@ def _announce(lending: Lending, agent: Agent) -> None:
         agent.turn.inbox.appendleft(User((Text(note),), origin="note"))
 
 
-def _again(lending: Lending) -> tuple[Text, ...]:
+def _restate_servers(lending: Lending) -> tuple[Text, ...]:
     from travois.mcp.tools import states
 
     note, _ = announced(
@@ -239,25 +246,25 @@ def _again(lending: Lending) -> tuple[Text, ...]:
 # --- what people and programs are told -----------------------------------------------------------
 
 
-def statuses(loan: Loan) -> list[Json]:
+def list_server_statuses(loan: McpServers) -> list[Json]:
     """Return the status of each server, in other agents' words."""
     found: list[Json] = [
-        {"name": link.server.name, "status": status(link), "source": link.server.level}
+        {"name": link.server.name, "status": server_status(link), "source": link.server.level}
         for link in loan.links
     ]
     return [*found, *({"name": name, "status": "needs-approval"} for name in loan.waiting)]
 
 
-def status(link: Link) -> str:
+def server_status(link: Link) -> str:
     """Return the status of a server, in other agents' words."""
     if not link.on:
         return "disabled"
-    if link.state == "failed" and LOGIN in link.why:
+    if link.state == "failed" and LOGIN_COMMAND in link.why:
         return "needs-auth"
     return {"ready": "connected", "starting": "pending", "failed": "failed"}[link.state]
 
 
-def rows(loan: Loan) -> list[tuple[str, str, str, str]]:
+def list_server_rows(loan: McpServers) -> list[tuple[str, str, str, str]]:
     """Return each server with its state, tools and origin."""
     found = [
         (link.server.name, link.state, str(len(link.offers)), link.why or link.server.origin)
@@ -266,12 +273,12 @@ def rows(loan: Loan) -> list[tuple[str, str, str, str]]:
     return found + [(name, "waits", "", "`travois mcp approve` allows it") for name in loan.waiting]
 
 
-def held(loan: Loan) -> list[str]:
+def list_resource_uris(loan: McpServers) -> list[str]:
     """Return the resources of the servers, as a prompt mentions them."""
     return [f"{link.server.name}:{uri}" for link in loan.links for uri in link.held]
 
 
-def prompts(loan: Loan) -> dict[str, tuple[Lender, Prompt]]:
+def list_mcp_prompts(loan: McpServers) -> dict[str, tuple[Lender, Prompt]]:
     """Return the prompts of the servers, by command name."""
     return {
         f"mcp__{link.server.key}__{prompt.name}": (link, prompt)
@@ -280,18 +287,18 @@ def prompts(loan: Loan) -> dict[str, tuple[Lender, Prompt]]:
     }
 
 
-async def prompted(loan: Loan, name: str, typed: str) -> str:
+async def expand_mcp_prompt(loan: McpServers, name: str, typed: str) -> str:
     """Return the text of an MCP prompt; raises `UserError` if there is none."""
     lenders = loan.lending.lenders.values() if loan.lending else ()
     for lender in lenders:
         if name.startswith(f"mcp__{lender.server.key}__"):
             await lender.settled()
-    known = prompts(loan).get(name)
+    known = list_mcp_prompts(loan).get(name)
     if known is None:
-        raise Fault(f"No MCP server has a prompt {name}", fix="/mcp lists the servers.", code=1)
+        raise UserError(f"No MCP server has a prompt {name}", fix="/mcp lists the servers.", code=1)
     lender, prompt = known
     words = typed.split(maxsplit=max(0, len(prompt.fields) - 1)) if prompt.fields else []
     try:
         return await lender.prompt(prompt.name, dict(zip(prompt.fields, words, strict=False)))
-    except Refusal as refusal:
-        raise Fault(f"/{name} failed", why=str(refusal), code=1) from None
+    except ToolError as refusal:
+        raise UserError(f"/{name} failed", why=str(refusal), code=1) from None

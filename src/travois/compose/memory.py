@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from travois.compose.open_session import Place
-from travois.engine.agent import AgentMemory, Runtime, World
+from travois.compose.open_session import Workspace
+from travois.engine.agent import AgentMemory, AgentRuntime, World
 from travois.memory.memory import Consent, Memory, Scope
 from travois.memory.paths import project_folder_key
 from travois.sessions import blobs
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
     from travois.memory.store import FolderMemories
     from travois.search.index import Index
 
-    Opened = FolderMemories
+    MemoriesType = FolderMemories
 else:
-    Opened = object
+    MemoriesType = object
 
-FEW = 8
+FILL_BATCH_SIZE = 8
 """The number of memories that are embedded at a time."""
 
 
-def open_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
+def open_memories_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
     """Open the memories for a person to look at."""
     there = (home.path / "memory").is_dir()
-    return _open(home, project, loaded, index=_index(home) if there else None)
+    return _open_memories(home, project, loaded, index=_open_index(home) if there else None)
 
 
 def compose_memory(
-    place: Place, loaded: Loaded, *, world: World, runtime: Runtime, persist: bool
+    place: Workspace, loaded: Loaded, *, world: World, runtime: AgentRuntime, persist: bool
 ) -> AgentMemory:
     """Compose an agent's memory; a session without a trace only recalls."""
     asked = loaded.settings.memory
     if not asked.enabled:
         return AgentMemory()
-    wrote = world.processes.accept
+    wrote = world.processes.accept_change
     known = LazyMemories(place.home, place.project, loaded, wrote=wrote)
     known.behind = lambda: runtime.background and runtime.background(known.catch_up)
     return AgentMemory(known, extract=asked.extract if persist else "off", recall=asked.recall)
 
 
-def consents(asked: Remembering) -> dict[Scope, Consent]:
+def consent_by_scope(asked: Remembering) -> dict[Scope, Consent]:
     """Return what becomes of a proposed memory in each scope."""
     chosen = asked.consent
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
 
 
-def _index(home: Home) -> Index:
+def _open_index(home: Home) -> Index:
     from travois.search.embedder import Absent, find
     from travois.search.index import Index
 
@@ -64,7 +64,7 @@ def _index(home: Home) -> Index:
     return Index(root / "index.db", None if isinstance(embedder, Absent) else embedder)
 
 
-def _open(
+def _open_memories(
     home: Home,
     project: Project,
     loaded: Loaded,
@@ -78,7 +78,7 @@ def _open(
     return open_memories(
         home,
         project,
-        consent=consents(asked),
+        consent=consent_by_scope(asked),
         index=index,
         trusted=loaded.trust == "trusted",
         directory=asked.directory,
@@ -86,7 +86,7 @@ def _open(
     )
 
 
-class LazyMemories(Opened):
+class LazyMemories(MemoriesType):
     """Memories that are opened when there are any, or when the first is saved.
 
     So a session in a folder that nothing is known of loads no database and no model of meaning.
@@ -109,17 +109,17 @@ class LazyMemories(Opened):
 
     def __getattr__(self, name: str) -> object:
         """Open the memories for everything that has no answer without them."""
-        return getattr(self._opened(), name)
+        return getattr(self._ensure_open(), name)
 
-    def _opened(self) -> FolderMemories:
+    def _ensure_open(self) -> FolderMemories:
         if self._held is None:
-            index = _index(self._home)
-            self._held = _open(
+            index = _open_index(self._home)
+            self._held = _open_memories(
                 self._home, self._project, self._loaded, index=index, wrote=self._wrote
             )
         return self._held
 
-    def _there(self) -> bool:
+    def _has_memories(self) -> bool:
         """Return whether there are any memories."""
         root = self._home.path / "memory"
         own = self._loaded.settings.memory.directory or root / project_folder_key(
@@ -130,18 +130,18 @@ class LazyMemories(Opened):
 
     def all(self) -> tuple[Memory, ...]:
         """Return every memory that can be read."""
-        return self._opened().all() if self._there() else ()
+        return self._ensure_open().all() if self._has_memories() else ()
 
     def index(self) -> str:
         """Return the index that opens a session."""
-        return self._opened().index() if self._there() else ""
+        return self._ensure_open().index() if self._has_memories() else ""
 
     def search(self, text: str, *, limit: int) -> tuple[Memory, ...]:
         """Return the memories that are most relevant to a text."""
-        if not self._there():
+        if not self._has_memories():
             return ()
-        found = self._opened().search(text, limit=limit)
-        if not self._told and self._opened().waiting():
+        found = self._ensure_open().search(text, limit=limit)
+        if not self._told and self._ensure_open().waiting():
             self._told = True
             from anyio import from_thread
 
@@ -150,7 +150,7 @@ class LazyMemories(Opened):
 
     async def catch_up(self) -> None:
         """Embed the rest for search by meaning, a few at a time."""
-        fill = partial(self._opened().fill, FEW)
-        filled = FEW
+        fill = partial(self._ensure_open().fill, FILL_BATCH_SIZE)
+        filled = FILL_BATCH_SIZE
         while filled:
             filled = await anyio.to_thread.run_sync(fill, abandon_on_cancel=True)

@@ -13,15 +13,22 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from travois.compose.open_session import Place
+from travois.compose.open_session import Workspace
 from travois.context.layers import MCP, Layers
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.models import Effort, Price
-from travois.core.models import Model as Card
-from travois.engine.agent import AgentContext, AgentModels, Naming, Patience, Small, Summaries
+from travois.core.models import ModelCard as Card
+from travois.engine.agent import (
+    ActivityNaming,
+    AgentContext,
+    AgentModels,
+    RetryPolicy,
+    SharedSummaries,
+    SmallModel,
+)
 from travois.hooks.config import parse
 from travois.permissions.secrets import secrets
-from travois.ports.world import Model
+from travois.ports.world import ModelClient
 from travois.providers import catalog
 from travois.providers.catalog import Catalog, Terms
 from travois.providers.client import HttpModel
@@ -41,37 +48,37 @@ if TYPE_CHECKING:
 # Models that this machine runs itself, as a session has them.
 
 
-PROVIDER = "local"
-EMBEDDED = "smollm2"
-HERE = "this machine, in a separate process"
-PATIENCE = Timeouts(first_byte=600.0, idle=600.0)
+LOCAL_PROVIDER = "local"
+EMBEDDED_MODEL = "smollm2"
+LOCAL_SERVER_LABEL = "this machine, in a separate process"
+LOCAL_TIMEOUTS = Timeouts(first_byte=600.0, idle=600.0)
 """A long prompt takes minutes to read here."""
-SMALL = "a very small local model answers (SmolLM2 135M)"
-RULES = "local examples and rules answer"
-SAID = (
+SMOLLM_NOTICE = "a very small local model answers (SmolLM2 135M)"
+RULES_NOTICE = "local examples and rules answer"
+NO_KEY_NOTICE = (
     "no API key is set: {}, enough to try everything offline, not to write code; "
     "to add a real model, export ANTHROPIC_API_KEY=…, or run ollama "
     "(`travois demo` shows what that is like)"
 )
 
 
-class Local:
+class LocalModels:
     """Local models: one server process per file of weights, started on demand."""
 
     def __init__(self, loaded: Loaded, stack: AsyncExitStack) -> None:
         self._loaded = loaded
         self._engines: dict[tuple[Path, int], Engine] = {}
-        self._travel = Direct(PATIENCE)
+        self._travel = Direct(LOCAL_TIMEOUTS)
         stack.push_async_callback(self.aclose)
 
-    def serve(self, card: Card) -> Model:
+    def model_for(self, card: Card) -> ModelClient:
         """Return a client for a local model."""
         from travois.local_model.llamacpp import LocalModel
         from travois.local_model.model import Guided
 
-        if card.id != EMBEDDED:
-            return LocalModel(card, self._engine(Path(card.id), card.window), self._travel)
-        return Guided(near, self._mind(card.window))
+        if card.id != EMBEDDED_MODEL:
+            return LocalModel(card, self._engine_for(Path(card.id), card.window), self._travel)
+        return Guided(load_nearest_examples, self._embedded_mind(card.window))
 
     async def aclose(self) -> None:
         """Close connections and stop the server processes."""
@@ -79,15 +86,15 @@ class Local:
         for engine in self._engines.values():
             await engine.aclose()
 
-    def _mind(self, window: int) -> Mind | None:
+    def _embedded_mind(self, window: int) -> Mind | None:
         from travois.local_model.model import Mind
 
-        weights = smollm2()
+        weights = find_smollm2()
         if isinstance(weights, str):
             return None
-        return Mind(self._engine(weights, window), self._travel)
+        return Mind(self._engine_for(weights, window), self._travel)
 
-    def _engine(self, path: Path, window: int) -> Engine:
+    def _engine_for(self, path: Path, window: int) -> Engine:
         from travois.local_model.llamacpp import Engine
 
         if (path, window) not in self._engines:
@@ -96,21 +103,21 @@ class Local:
         return self._engines[path, window]
 
 
-def smollm2() -> Path | str:
+def find_smollm2() -> Path | str:
     """Return the weights of the embedded model, or why it cannot run here."""
     from travois.local_model.llamacpp import missing
     from travois.local_model.model import find
 
-    return missing() or find(_stamp("smollm2.json"))
+    return missing() or find(_stamp_path("smollm2.json"))
 
 
-def notice() -> str:
+def embedded_model_notice() -> str:
     """Describe the embedded default in one line."""
-    weights = smollm2()
-    return SAID.format(SMALL if isinstance(weights, Path) else RULES)
+    weights = find_smollm2()
+    return NO_KEY_NOTICE.format(SMOLLM_NOTICE if isinstance(weights, Path) else RULES_NOTICE)
 
 
-def near() -> Nearest:
+def load_nearest_examples() -> Nearest:
     """Load the examples with our static embeddings: MiniLM takes 2 s to start."""
     from travois.local_model.router import Nearest
     from travois.search.embedder import Static
@@ -118,14 +125,14 @@ def near() -> Nearest:
     return Nearest(Static())
 
 
-def _stamp(name: str) -> Path:
+def _stamp_path(name: str) -> Path:
     return home.locate(os.environ).path / "memory" / name
 
 
-SCRIPTED = Card("scripted", "scripted", "anthropic")
+SCRIPTED_CARD = Card("scripted", "scripted", "anthropic")
 
 
-def known(loaded: Loaded) -> Catalog:
+def model_catalog(loaded: Loaded) -> Catalog:
     """Return the model catalog, with the user's additions."""
     settings = loaded.settings
     extra = {"providers": settings.providers, "models": settings.models}
@@ -135,43 +142,43 @@ def known(loaded: Loaded) -> Catalog:
         settings.available_models,
         settings.denied_models,
         renamed=settings.model_overrides,
-        prices={id: _price(each) for id, each in prices.overrides.items()},
+        prices={id: _parse_price(each) for id, each in prices.overrides.items()},
         multiplier=prices.multiplier,
         helper=settings.api_key_helper,
     )
     return replace(found, terms=terms)
 
 
-def _price(each: dict[str, float]) -> Price:
+def _parse_price(each: dict[str, float]) -> Price:
     known = {"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0} | each
     return Price(known["input"], known["output"], known["cacheRead"], known["cacheWrite"])
 
 
-async def card(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Card, str]:
+async def choose_model(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Card, str]:
     """Return the requested model, else the session's, else the default; and a notice.
 
     With it comes a notice for the user, if the model was not chosen.
     """
     epoch = session.view.epoch
     if scripted:
-        return epoch.model if epoch else SCRIPTED, ""
+        return epoch.model if epoch else SCRIPTED_CARD, ""
     chosen = loaded.settings.model
     asked = loaded.origin("effortLevel") == "command line"
     effort = epoch.model.effort if epoch and not asked else None
     if epoch and (not chosen or loaded.origin("model") != "command line"):
-        terms = known(loaded).terms
+        terms = model_catalog(loaded).terms
         if not terms.offer(epoch.model.name) and epoch.model.id not in terms.renamed.values():
             raise terms.fault(epoch.model.name)
-        wanted = _effort(loaded, epoch.model.id) if effort is None else effort
-        return replace(epoch.model, effort=wanted), _hint(epoch.model)
-    model, line = await found(chosen, loaded)
+        wanted = _starting_effort(loaded, epoch.model.id) if effort is None else effort
+        return replace(epoch.model, effort=wanted), _hint_at_other_models(epoch.model)
+    model, line = await find_model(chosen, loaded)
     longest = loaded.settings.max_output_tokens
     life = loaded.settings.context.cache_ttl or model.cache_ttl
-    effort = _effort(loaded, model.id) if effort is None else effort
+    effort = _starting_effort(loaded, model.id) if effort is None else effort
     return replace(model, output=longest or model.output, effort=effort, cache_ttl=life), line
 
 
-def _effort(loaded: Loaded, id: str) -> Effort:
+def _starting_effort(loaded: Loaded, id: str) -> Effort:
     """Return the effort that a session begins with, within the allowed maximum."""
     settings, own = loaded.settings, loaded.settings.model_settings.get(id, Manner())
     named = loaded.origin("effortLevel") == "command line"
@@ -181,18 +188,18 @@ def _effort(loaded: Loaded, id: str) -> Effort:
     return min(levels, key=LEVELS.index) if levels else ""
 
 
-def layers(loaded: Loaded, session: Session) -> Layers:
+def context_layers(loaded: Loaded, session: Session) -> Layers:
     """Return the context layers, with a window of its own for one model."""
     settings = loaded.settings
     id = session.view.epoch.model.id if session.view.epoch else ""
     own = settings.model_settings.get(id, Manner()).auto_compact_window
     usual = settings.context.layers
     caps = {MCP: settings.max_mcp_output_tokens, **usual.caps}
-    usual = replace(usual, caps=caps, off_by=_off_by(loaded))
+    usual = replace(usual, caps=caps, off_by=_compaction_off_source(loaded))
     return replace(usual, window=own) if own else usual
 
 
-def _off_by(loaded: Loaded) -> str:
+def _compaction_off_source(loaded: Loaded) -> str:
     """Return what switched compaction off: a variable, or a setting and its place."""
     context = loaded.settings.context
     if context.compact and context.auto_compact:
@@ -202,25 +209,25 @@ def _off_by(loaded: Loaded) -> str:
     return place if place.startswith("DISABLE_") else f"{key} in {place}"
 
 
-def _hint(card: Card) -> str:
+def _hint_at_other_models(card: Card) -> str:
     """Suggest other models once an API key is set."""
-    if not card.frail or not catalog.configured(os.environ):
+    if not card.is_frail or not catalog.configured(os.environ):
         return ""
     return f"this session uses {card.name} although an API key is set; --model NAME switches"
 
 
-def _fallback(loaded: Loaded) -> bool:
+def _can_use_embedded_model(loaded: Loaded) -> bool:
     """Return whether the embedded model may answer: not where nobody reads the notice."""
     unread = os.environ.get("CI", "").strip() and not sys.stdin.isatty()
     return loaded.settings.local.fallback and not unread
 
 
-async def found(chosen: str, loaded: Loaded) -> tuple[Card, str]:
+async def find_model(chosen: str, loaded: Loaded) -> tuple[Card, str]:
     """Find the named model; without a name or a key, a local one that answers.
 
     A server on this machine is asked what it has. With the model comes a line that says who it is.
     """
-    among = known(loaded)
+    among = model_catalog(loaded)
     if not chosen.strip() and not catalog.configured(os.environ, among=among):
         from travois.providers import discovery
 
@@ -228,9 +235,11 @@ async def found(chosen: str, loaded: Loaded) -> tuple[Card, str]:
             where = catalog.endpoint(model, os.environ, among=among).url
             size = f"with a window of {model.window:,} tokens"
             return model, f"no API key is set: {model.name} answers, found at {where} {size}"
-        if _fallback(loaded):
-            return catalog.resolve(f"{PROVIDER}/{EMBEDDED}", {}, among=among), notice()
-    model = resolved(chosen, among)
+        if _can_use_embedded_model(loaded):
+            return catalog.resolve(
+                f"{LOCAL_PROVIDER}/{EMBEDDED_MODEL}", {}, among=among
+            ), embedded_model_notice()
+    model = resolve_model(chosen, among)
     if model.name not in among.models and "[" not in chosen:
         from travois.providers.discovery import fitted
 
@@ -238,10 +247,10 @@ async def found(chosen: str, loaded: Loaded) -> tuple[Card, str]:
     return model, ""
 
 
-def resolved(name: str, among: Catalog | None) -> Card:
+def resolve_model(name: str, among: Catalog | None) -> Card:
     """Resolve a model name; a local file sets the window."""
     model = catalog.resolve(name, os.environ, among=among)
-    if model.provider != PROVIDER or model.id == EMBEDDED:
+    if model.provider != LOCAL_PROVIDER or model.id == EMBEDDED_MODEL:
         return model
     from travois.local_model.llamacpp import sized
 
@@ -256,57 +265,57 @@ def resolve_for_agent(name: str, usual: Card, among: Catalog | None) -> Card:
     known, word = among or catalog.catalog(), name.strip().casefold()
     served, own = known.providers.get(usual.provider), f"{usual.provider}/"
     if "/" in word or served is None:
-        return resolved(name, among)
+        return resolve_model(name, among)
     if word in served.aliases:
-        return resolved(own + word, among)
-    if word in _words(usual.id):
+        return resolve_model(own + word, among)
+    if word in _split_words(usual.id):
         return usual
     ids = (model.removeprefix(own) for model in known.models if model.startswith(own))
-    fitting = (id for id in ids if known.terms.offer(own + id) and word in (id, *_words(id)))
-    return resolved(own + found if (found := next(fitting, "")) else name, among)
+    fitting = (id for id in ids if known.terms.offer(own + id) and word in (id, *_split_words(id)))
+    return resolve_model(own + found if (found := next(fitting, "")) else name, among)
 
 
-def _words(id: str) -> list[str]:
+def _split_words(id: str) -> list[str]:
     return re.split(r"[^a-z0-9]+", id.casefold())
 
 
-class Reach:
+class ModelFactory:
     """A factory of model clients. They are closed with the session.
 
     A model that is given does for all.
     """
 
     def __init__(
-        self, loaded: Loaded, stack: AsyncExitStack, *, session: Session, given: Model | None
+        self, loaded: Loaded, stack: AsyncExitStack, *, session: Session, given: ModelClient | None
     ) -> None:
         self._loaded, self._session, self._given = loaded, session, given
         self._opened = AsyncExitStack()
         stack.push_async_callback(self._opened.aclose)
-        self._local = Local(loaded, self._opened)
+        self._local = LocalModels(loaded, self._opened)
 
-    def __call__(self, card: Card) -> Model:
-        return self.served(card)[0]
+    def __call__(self, card: Card) -> ModelClient:
+        return self.connect(card)[0]
 
-    def served(self, card: Card) -> tuple[Model, str]:
+    def connect(self, card: Card) -> tuple[ModelClient, str]:
         """Return a client for this model, and where its key comes from."""
         if self._given is not None:
             return self._given, "none"
-        if card.provider == PROVIDER:
-            return self._local.serve(card), "none"
-        among = known(self._loaded)
+        if card.provider == LOCAL_PROVIDER:
+            return self._local.model_for(card), "none"
+        among = model_catalog(self._loaded)
         where = catalog.endpoint(card, os.environ, among=among)
-        self._hush(where.headers)
-        travel = transport(where.url, os.environ, _patience(self._loaded, card))
+        self._hide_key(where.headers)
+        travel = transport(where.url, os.environ, _request_timeouts(self._loaded, card))
         self._opened.push_async_callback(travel.aclose)
-        return HttpModel(card, where, travel, heard=self._hush, known=among), where.key_source
+        return HttpModel(card, where, travel, heard=self._hide_key, known=among), where.key_source
 
-    def _hush(self, headers: tuple[tuple[str, str], ...]) -> None:
+    def _hide_key(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Keep a key out of the log."""
         known = (*headers, *self._loaded.settings.env.items(), *os.environ.items())
-        self._session.secrets = secrets(known, listed=given_variables(self._loaded))
+        self._session.secrets = secrets(known, listed=list_hook_variables(self._loaded))
 
 
-def given_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
+def list_hook_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
     """Return the environment variables that the user's own hooks name."""
     named = [
         hook.env
@@ -319,18 +328,22 @@ def given_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
 
 
 def compose_models(
-    loaded: Loaded, session: Session, *, serve: Callable[[Card], Model], chain: tuple[str, ...]
-) -> tuple[AgentModels, tuple[tuple[str, Fault], ...]]:
+    loaded: Loaded,
+    session: Session,
+    *,
+    serve: Callable[[Card], ModelClient],
+    chain: tuple[str, ...],
+) -> tuple[AgentModels, tuple[tuple[str, UserError], ...]]:
     """Compose the models beside the agent's own; and unreachable fallbacks."""
     asked = loaded.settings
-    among, reached = known(loaded), dict[str, Small]()
-    fallbacks, unreachable = list[str](), list[tuple[str, Fault]]()
+    among, reached = model_catalog(loaded), dict[str, SmallModel]()
+    fallbacks, unreachable = list[str](), list[tuple[str, UserError]]()
 
-    def other(model: str | Card) -> Small:
+    def reach_model(model: str | Card) -> SmallModel:
         name = model if isinstance(model, str) else model.name
         if name not in reached or (isinstance(model, Card) and reached[name].card != model):
-            found = resolved(name, among) if isinstance(model, str) else model
-            reached[name] = Small(found, serve(found))
+            found = resolve_model(name, among) if isinstance(model, str) else model
+            reached[name] = SmallModel(found, serve(found))
         return reached[name]
 
     def is_local(card: Card) -> bool:
@@ -340,65 +353,73 @@ def compose_models(
 
     for name in chain or asked.fallback_models:
         try:
-            fallbacks.append(other(name) and name)
-        except Fault as fault:
+            fallbacks.append(reach_model(name) and name)
+        except UserError as fault:
             unreachable.append((name, fault))
     chooses = asked.memory.enabled and asked.memory.choose
     models = AgentModels(
-        small=partial(_small_beside, session, serve, among) if chooses else _no_model,
+        small=partial(_small_model_of_session, session, serve, among) if chooses else _no_model,
         fallbacks=tuple(fallbacks),
-        named=other,
+        named=reach_model,
         is_local=is_local,
-        retry=Patience(asked.retry.attempts, longest=asked.retry.max_wait),
+        retry=RetryPolicy(asked.retry.attempts, longest=asked.retry.max_wait),
     )
     return models, tuple(unreachable)
 
 
 def fallback_notices(
-    session: Session, unreachable: tuple[tuple[str, Fault], ...]
+    session: Session, unreachable: tuple[tuple[str, UserError], ...]
 ) -> tuple[str, ...]:
     """Return notices about fallbacks that cannot be used."""
     name = epoch.model.name if (epoch := session.view.epoch) else "the model"
     return tuple(f"{one} is no fallback for {name}: {fault.what}" for one, fault in unreachable)
 
 
-def _no_model() -> Small | None:
+def _no_model() -> SmallModel | None:
     return None
 
 
-def _small_beside(session: Session, serve: Callable[[Card], Model], among: Catalog) -> Small | None:
+def _small_model_of_session(
+    session: Session, serve: Callable[[Card], ModelClient], among: Catalog
+) -> SmallModel | None:
     """Return a cheaper model of the session's current provider."""
     epoch = session.view.epoch
     assert epoch is not None
-    return small(epoch.model, serve, among=among)
+    return find_small_model(epoch.model, serve, among=among)
 
 
-def unpriced(loaded: Loaded, card: Card) -> tuple[str, ...]:
+def missing_price_notices(loaded: Loaded, card: Card) -> tuple[str, ...]:
     """Return a notice if the cost of a model cannot be counted."""
     if not loaded.settings.max_budget_usd or card.price != Price():
         return ()
     return (f"the price of {card.name} is unknown, so maxBudgetUsd has no effect; use maxTokens",)
 
 
-def small(served: Card, serve: Callable[[Card], Model], *, among: Catalog) -> Small | None:
+def find_small_model(
+    served: Card, serve: Callable[[Card], ModelClient], *, among: Catalog
+) -> SmallModel | None:
     """Return a cheaper model of the same provider; none if there is none."""
     name = catalog.small(served, among=among)
     try:
         found = catalog.resolve(name, os.environ, among=among) if name else None
-        return Small(found, serve(found)) if found else None
-    except Fault:
+        return SmallModel(found, serve(found)) if found else None
+    except UserError:
         return None
 
 
-def naming(session: Session, loaded: Loaded, *, serve: Callable[[Card], Model]) -> Naming | None:
+def compose_naming(
+    session: Session, loaded: Loaded, *, serve: Callable[[Card], ModelClient]
+) -> ActivityNaming | None:
     """Compose the naming of subagent activities; none if the user disabled it."""
     seconds = loaded.settings.agent_progress_seconds
     if not seconds:
         return None
-    return Naming(seconds, partial(_small_beside, session, serve, known(loaded)))
+    return ActivityNaming(
+        seconds, partial(_small_model_of_session, session, serve, model_catalog(loaded))
+    )
 
 
-def _patience(loaded: Loaded, card: Card) -> Timeouts:
+def _request_timeouts(loaded: Loaded, card: Card) -> Timeouts:
     """Return the timeouts; a server with Anthropic's protocol sends keep-alives."""
     waits = loaded.settings.timeouts
     local = waits.first_byte if card.protocol == "anthropic" else waits.local
@@ -412,16 +433,16 @@ def _patience(loaded: Loaded, card: Card) -> Timeouts:
 
 
 def compose_context(
-    place: Place, loaded: Loaded, session: Session, *, persist: bool
+    place: Workspace, loaded: Loaded, session: Session, *, persist: bool
 ) -> AgentContext:
     """Compose the context settings; sessions with a trace may share summaries."""
     if not persist or place.home.passing:
-        return AgentContext(layers(loaded, session))
+        return AgentContext(context_layers(loaded, session))
     shared = place.home.summaries / place.project.key / loaded.trust
-    return AgentContext(layers(loaded, session), cache(partial(open_summaries, shared)))
+    return AgentContext(context_layers(loaded, session), cache(partial(open_summaries, shared)))
 
 
-def open_summaries(folder: Path) -> Summaries:
+def open_summaries(folder: Path) -> SharedSummaries:
     """Open the summaries that the sessions of one project share."""
     from travois.context.compaction.summary_store import FolderSummaries
 

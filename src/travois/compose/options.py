@@ -11,9 +11,9 @@ from travois.prompt.style_text import DEFAULT
 if TYPE_CHECKING:
     from travois.settings.load import Value
 
-NAMED = ("Bash", "BashInput", "BashOutput", "KillShell", "WebFetch", "WebSearch")
+NAMED_ONLY_TOOLS = ("Bash", "BashInput", "BashOutput", "KillShell", "WebFetch", "WebSearch")
 """Tools that run commands or reach the web: a restricted session has them only by name."""
-PICK = "?"
+PICK_SESSION = "?"
 """In place of a session: let the person choose one."""
 
 
@@ -88,13 +88,13 @@ class Options(msgspec.Struct, frozen=True):
         return "none" if self.bare else self.sources
 
 
-def _barred(options: Options) -> tuple[str, ...]:
+def _restricted_tools(options: Options) -> tuple[str, ...]:
     """Return the tools that a restricted session may not use."""
     named = options.tools or ()
-    return tuple(one for one in NAMED if one not in named) if options.restricted else ()
+    return tuple(one for one in NAMED_ONLY_TOOLS if one not in named) if options.restricted else ()
 
 
-def settings(options: Options) -> dict[str, Value]:
+def settings_from_options(options: Options) -> dict[str, Value]:
     """Return the options as settings, without those left open."""
     flags: dict[str, Value] = {
         "model": options.model,
@@ -102,7 +102,7 @@ def settings(options: Options) -> dict[str, Value]:
         "effortLevel": options.effort,
         "permissions.defaultMode": options.mode,
         "permissions.allow": options.allowed,
-        "permissions.deny": (*options.disallowed, *_barred(options)),
+        "permissions.deny": (*options.disallowed, *_restricted_tools(options)),
         "permissions.additionalDirectories": options.folders,
         "plugins": options.plugins,
         "outputStyle": options.style or (DEFAULT if options.bare else ""),

@@ -9,11 +9,11 @@ from time import time
 
 from msgspec.structs import replace
 
-from travois.compose.models import known
-from travois.core.errors import Fault
+from travois.compose.models import model_catalog
+from travois.core.errors import UserError
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.process.environment import secret
 from travois.providers import catalog
 from travois.sessions.home import Home
@@ -22,14 +22,16 @@ from travois.settings import trust
 from travois.settings.load import FLAGS
 from travois.settings.schema import Loaded
 
-FOLDERS = "permissions.additionalDirectories"
-DAY = 24 * 3_600
+FOLDERS_KEY = "permissions.additionalDirectories"
+DAY_SECONDS = 24 * 3_600
 
 
-def guard(loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ()) -> Guard:
+def compose_permissions(
+    loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ()
+) -> Guard:
     """Compose the permissions that these settings give a session in this folder."""
     asked = loaded.settings.permissions
-    folders = tuple(path for path in _folders(loaded, cwd).values() if path)
+    folders = tuple(path for path in _find_more_folders(loaded, cwd).values() if path)
     reads = asked.block_reads_outside_working_directories
     writes = asked.block_writes_outside_working_directories
     return Guard(
@@ -50,7 +52,7 @@ def guard(loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ())
     )
 
 
-def inherit(loaded: Loaded) -> None:
+def apply_settings_env(loaded: Loaded) -> None:
     """Set the environment variables of the user's settings, as other agents do.
 
     They say where requests go and with which key, and everything that asks looks there.
@@ -58,54 +60,57 @@ def inherit(loaded: Loaded) -> None:
     os.environ.update(loaded.environ)
 
 
-def remarks(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
+def startup_notices(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
     """Return notices about missing folders, and the announcement of the day."""
-    missing = (name for name, path in _folders(loaded, cwd).items() if not path)
+    missing = (name for name, path in _find_more_folders(loaded, cwd).items() if not path)
     told = loaded.settings.company_announcements if sys.stderr.isatty() else ()
-    today = (told[int(time() // DAY) % len(told)],) if told else ()
-    return (*today, *(f"{loaded.origin(FOLDERS, one)}: {one} is not a folder" for one in missing))
+    today = (told[int(time() // DAY_SECONDS) % len(told)],) if told else ()
+    return (
+        *today,
+        *(f"{loaded.origin(FOLDERS_KEY, one)}: {one} is not a folder" for one in missing),
+    )
 
 
-def usable(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
+def drop_unusable_settings(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
     """Drop settings for other agents that do not work or belong here.
 
     Its keys are not for the programs that we start, and its model may be one that we cannot reach.
     """
 
-    def kept(name: str) -> bool:
+    def can_pass_on(name: str) -> bool:
         return not secret(name) or f"env.{name}" not in loaded.borrowed
 
     settings = loaded.settings
-    env = {name: value for name, value in settings.env.items() if kept(name)}
+    env = {name: value for name, value in settings.env.items() if can_pass_on(name)}
     loaded = replace(loaded, settings=replace(settings, env=env))
     if "model" not in loaded.borrowed:
         return loaded
     try:
-        among = known(loaded)
+        among = model_catalog(loaded)
         model = catalog.resolve(settings.model, environ, among=among)
         catalog.endpoint(model, environ, among=among)
-    except Fault as fault:
+    except UserError as fault:
         why = f"{loaded.origin('model')}: model {settings.model} is ignored: {fault.what}"
         settings = replace(loaded.settings, model="")
         return replace(loaded, settings=settings, notices=(*loaded.notices, why))
     return loaded
 
 
-def _folders(loaded: Loaded, cwd: str) -> dict[str, str]:
+def _find_more_folders(loaded: Loaded, cwd: str) -> dict[str, str]:
     """Return the additional folders by name; empty for missing ones."""
     found: dict[str, str] = {}
     for name in loaded.settings.permissions.additional_directories:
         path = os.path.realpath(os.path.join(cwd, os.path.expanduser(name)))
         found[name] = path if os.path.isdir(path) else ""
-        if not found[name] and loaded.origin(FOLDERS, name) == FLAGS:
-            raise Fault(f"{name} is not a folder", fix="--add-dir needs existing folders.")
+        if not found[name] and loaded.origin(FOLDERS_KEY, name) == FLAGS:
+            raise UserError(f"{name} is not a folder", fix="--add-dir needs existing folders.")
     return found
 
 
-def keep_answer(session: Session, home: Home, root: str, update: Update) -> None:
+def save_answer(session: Session, home: Home, root: str, update: Update) -> None:
     """Save the rules of an answer; if the disk fails, they hold for this session."""
     try:
         trust.keep(home, root, update)
-    except Fault as fault:
+    except UserError as fault:
         why = f"{fault.what}: {fault.why}" if fault.why else fault.what
-        session.emit(Warned(f"{why}. It applies until this session ends."))
+        session.emit(UserWarned(f"{why}. It applies until this session ends."))

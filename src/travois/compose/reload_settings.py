@@ -14,83 +14,83 @@ from msgspec.structs import replace
 from travois.compat.foreign_agent import CLAUDE
 from travois.compose import hooks as hooking
 from travois.compose import permissions
-from travois.compose.open_session import Place
-from travois.core.errors import Fault
+from travois.compose.open_session import Workspace
+from travois.core.errors import UserError
 from travois.engine.agent import Agent
 from travois.hooks.events import ConfigChange
 from travois.hooks.fire import fire
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.settings.schema import Loaded
 
 T = TypeVar("T")
-Stamps = dict[str, tuple[int, int]]
+FileStamps = dict[str, tuple[int, int]]
 """When each file was written last, and its size; those that are not there are not in it."""
 
 
-class Reload:
+class SettingsReload:
     """A watcher that applies changed settings files to a running session."""
 
-    def __init__(self, place: Place, loaded: Loaded, *, again: Callable[[], Loaded]) -> None:
+    def __init__(self, place: Workspace, loaded: Loaded, *, again: Callable[[], Loaded]) -> None:
         self._place, self._loaded, self._again = place, loaded, again
-        self._seen = _stamps(_watched(place, loaded))
+        self._seen = _read_file_stamps(_list_settings_files(place, loaded))
 
     async def __call__(self, agent: Agent) -> None:
         """Apply changed settings; called at every safe boundary."""
-        seen = _stamps(_watched(self._place, self._loaded))
+        seen = _read_file_stamps(_list_settings_files(self._place, self._loaded))
         changed = sorted(dict(set(seen.items()) ^ set(self._seen.items())))
         self._seen = seen
         if changed:
-            await self._reload(agent, changed[0])
+            await self._reload_settings(agent, changed[0])
 
-    async def _reload(self, agent: Agent, path: str) -> None:
+    async def _reload_settings(self, agent: Agent, path: str) -> None:
         try:
             fresh = self._again()
-        except Fault as fault:
-            agent.session.emit(Warned(f"{path} changed, but was not applied: {fault.what}"))
+        except UserError as fault:
+            agent.session.emit(UserWarned(f"{path} changed, but was not applied: {fault.what}"))
             return
-        if _same(self._loaded, fresh):
+        if _is_unchanged(self._loaded, fresh):
             return
-        heard = await fire(agent, ConfigChange(_source(path, self._place), path))
+        heard = await fire(agent, ConfigChange(_settings_source(path, self._place), path))
         if heard.block:
-            agent.session.emit(Warned(f"{path} changed, but a hook rejected it: {heard.block}"))
+            agent.session.emit(UserWarned(f"{path} changed, but a hook rejected it: {heard.block}"))
             return
-        self._take(agent, fresh)
-        agent.session.emit(Warned(f"{path} changed: its rules and hooks apply from now on"))
+        self._apply_settings(agent, fresh)
+        agent.session.emit(UserWarned(f"{path} changed: its rules and hooks apply from now on"))
 
-    def _take(self, agent: Agent, fresh: Loaded) -> None:
+    def _apply_settings(self, agent: Agent, fresh: Loaded) -> None:
         cwd, own = self._place.cwd, str(self._place.home.path)
         held, old = (
             agent.permissions.guard,
-            permissions.guard(self._loaded, self._place.cwd, own=own),
+            permissions.compose_permissions(self._loaded, self._place.cwd, own=own),
         )
-        new = permissions.guard(fresh, cwd, own=own)
+        new = permissions.compose_permissions(fresh, cwd, own=own)
         agent.permissions.guard = replace(
             held,
-            rules=_exchanged(held.rules, old.rules, new.rules),
-            folders=_exchanged(held.folders, old.folders, new.folders),
-            blocked=_exchanged(held.blocked, old.blocked, new.blocked),
+            rules=_exchange_entries(held.rules, old.rules, new.rules),
+            folders=_exchange_entries(held.folders, old.folders, new.folders),
+            blocked=_exchange_entries(held.blocked, old.blocked, new.blocked),
             barred=new.barred,
             silent=new.silent,
         )
         agent.runtime.relocate(agent)
-        gone, hooks = hooking.known(self._loaded)[0], hooking.known(fresh)[0]
+        gone, hooks = hooking.load_hooks(self._loaded)[0], hooking.load_hooks(fresh)[0]
         if gone != hooks and agent.hooks.make is not None:
             agent.hooks.active = agent.hooks.active or agent.hooks.make()
             agent.hooks.active.join(hooks, gone=gone)
         self._loaded = fresh
 
 
-def _same(old: Loaded, new: Loaded) -> bool:
+def _is_unchanged(old: Loaded, new: Loaded) -> bool:
     rights_of = (old.settings.permissions, new.settings.permissions)
     return old.rules == new.rules and old.hooks == new.hooks and rights_of[0] == rights_of[1]
 
 
-def _exchanged(held: tuple[T, ...], old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
+def _exchange_entries(held: tuple[T, ...], old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:
     """Replace the entries of the old settings by the new, and keep those added since."""
     return (*new, *(one for one in held if one not in old and one not in new))
 
 
-def _watched(place: Place, loaded: Loaded) -> tuple[str, ...]:
+def _list_settings_files(place: Workspace, loaded: Loaded) -> tuple[str, ...]:
     usual = [
         str(place.home.settings),
         *CLAUDE.within_home(os.environ, "settings.json"),
@@ -102,8 +102,8 @@ def _watched(place: Place, loaded: Loaded) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*usual, *loaded.files)))
 
 
-def _stamps(paths: tuple[str, ...]) -> Stamps:
-    found: Stamps = {}
+def _read_file_stamps(paths: tuple[str, ...]) -> FileStamps:
+    found: FileStamps = {}
     for path in paths:
         try:
             about = os.stat(path)
@@ -113,7 +113,7 @@ def _stamps(paths: tuple[str, ...]) -> Stamps:
     return found
 
 
-def _source(path: str, place: Place) -> str:
+def _settings_source(path: str, place: Workspace) -> str:
     """Return the level of a settings file, in the words of other agents' hooks."""
     if path.startswith("/etc/"):
         return "policy_settings"

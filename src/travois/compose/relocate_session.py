@@ -10,30 +10,30 @@ from msgspec.structs import replace
 from travois.compose import sandbox
 from travois.core.facts import Changed
 from travois.engine.agent import Agent
-from travois.ports.agents import WORKTREE, Moved, where_moved
-from travois.ports.tool import Refusal
-from travois.ports.world import Keeper
+from travois.ports.agents import WORKTREE_STATE, WorktreeMove, decode_worktree_move
+from travois.ports.tool import ToolError
+from travois.ports.world import WorkspaceSnapshots
 from travois.sandbox.policy import Bounds
 from travois.sessions.home import repository
 from travois.sessions.session import Session
 
-MakeKeeper = Callable[[Keeper, tuple[str, ...]], Keeper | None]
+MakeSnapshots = Callable[[WorkspaceSnapshots, tuple[str, ...]], WorkspaceSnapshots | None]
 """Makes snapshots of other folders in the place of those so far."""
 
 
-class Relocation:
+class SessionRelocation:
     """Keeps root, permissions, sandbox and snapshots of a session where its log says it works.
 
     Everything is derived from the state of the session, so that a resume, a rewind or a crash
     finds the session in the right folder.
     """
 
-    def __init__(self, root: str, bounds: Bounds | None, keeper: MakeKeeper) -> None:
+    def __init__(self, root: str, bounds: Bounds | None, keeper: MakeSnapshots) -> None:
         self._root, self._bounds, self._keeper = root, bounds, keeper
 
     def __call__(self, agent: Agent) -> None:
         """Move to where the log says; do nothing if already there."""
-        moved = where_moved(agent.session.state.get(WORKTREE, ""))
+        moved = decode_worktree_move(agent.session.state.get(WORKTREE_STATE, ""))
         if moved is None and agent.world.root == self._root:
             return
         root = moved.root if moved else self._root
@@ -49,22 +49,22 @@ class Relocation:
         held.guard = replace(held.guard, folders=folders)
         if self._bounds is not None and held.sandbox is not None:
             bounds = replace(self._bounds, free=held.sandbox.free)
-            held.sandbox = sandbox.elsewhere(bounds, root) if moved else bounds
+            held.sandbox = sandbox.move_sandbox_policy(bounds, root) if moved else bounds
 
 
-def return_if_gone(session: Session, root: str) -> str:
+def leave_missing_worktree(session: Session, root: str) -> str:
     """Return to `root` if the worktree was removed; return a notice if so."""
-    moved = where_moved(session.state.get(WORKTREE, ""))
+    moved = decode_worktree_move(session.state.get(WORKTREE_STATE, ""))
     if moved is None or os.path.isdir(moved.root):
         return ""
-    session.append(Changed(WORKTREE, ""))
+    session.append(Changed(WORKTREE_STATE, ""))
     session.append(Changed("cwd", root))
     return f"the worktree {moved.path} no longer exists; the session is back in {root}"
 
 
-def worktree_of(session: Session) -> str:
+def current_worktree(session: Session) -> str:
     """Return the worktree that a session works in; empty if it is where it began."""
-    moved = where_moved(session.state.get(WORKTREE, ""))
+    moved = decode_worktree_move(session.state.get(WORKTREE_STATE, ""))
     return moved.path if moved else ""
 
 
@@ -74,36 +74,38 @@ class SessionWorktrees:
     def __init__(self, agent: Agent, session: str, shared: tuple[str, ...]) -> None:
         self._agent, self._session, self._shared = agent, session, shared
 
-    async def enter(self, name: str, *, path: str) -> Moved:
+    async def enter(self, name: str, *, path: str) -> WorktreeMove:
         """Make a worktree of that name, or find the one at that path."""
         from travois.compose import worktree
 
         agent = self._agent
         back = agent.world.root
         if path:
-            found = await worktree.existing(agent, os.path.join(back, os.path.expanduser(path)))
-            return Moved(found.root, found.path, found.branch, back, own=False)
-        if name and not worktree.NAME.fullmatch(name):
-            raise Refusal(f"{name!r} is not a valid name. Use letters, digits, dots and dashes.")
+            found = await worktree.find_worktree(
+                agent, os.path.join(back, os.path.expanduser(path))
+            )
+            return WorktreeMove(found.root, found.path, found.branch, back, own=False)
+        if name and not worktree.WORKTREE_NAME.fullmatch(name):
+            raise ToolError(f"{name!r} is not a valid name. Use letters, digits, dots and dashes.")
         name = name or self._session[:8]
-        folder = os.path.join(repository(back)[0], worktree.FOLDER, name)
+        folder = os.path.join(repository(back)[0], worktree.WORKTREES_FOLDER, name)
         if os.path.isdir(folder):
-            tree = await worktree.existing(agent, folder)
+            tree = await worktree.find_worktree(agent, folder)
         else:
-            tree = await worktree.add(agent, name, shared=self._shared)
+            tree = await worktree.add_worktree(agent, name, shared=self._shared)
         # A folder in which nothing was committed is not in the worktree.
         root = tree.root if os.path.isdir(tree.root) else tree.path
-        return Moved(root, tree.path, tree.branch, back)
+        return WorktreeMove(root, tree.path, tree.branch, back)
 
-    async def remove(self, moved: Moved, *, discard: bool) -> None:
+    async def remove(self, moved: WorktreeMove, *, discard: bool) -> None:
         """Remove a worktree with its branch; refuses to lose work unless that is said."""
         from travois.compose import worktree
 
-        tree = await worktree.at(self._agent, moved.back, moved.path, branch=moved.branch)
+        tree = await worktree.worktree_at(self._agent, moved.back, moved.path, branch=moved.branch)
         lost = "" if discard else await worktree.unsaved_work(replace(tree, shared=self._shared))
         if lost:
-            raise Refusal(
+            raise ToolError(
                 f"The worktree was kept: {lost}. Commit or merge first, or ask the user and "
                 "call again with discard_changes: true."
             )
-        await worktree.discard(tree)
+        await worktree.discard_worktree(tree)

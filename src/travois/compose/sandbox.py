@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from travois.compose.open_session import Found, Place
-from travois.core.content import words
-from travois.core.errors import Fault
+from travois.compose.open_session import OpenedSession, Workspace
+from travois.core.content import extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Result
 from travois.permissions.decide import Guard
 from travois.permissions.paths import inside
@@ -36,18 +36,18 @@ from travois.settings.schema import Loaded
 from travois.settings.sources import UNASKED_COMMANDS
 from travois.skills.skill_files import personal_folders
 
-OFF = (
+SANDBOX_OFF_NOTICE = (
     "Sandbox: off, as the settings say. Commands have all your permissions: nothing protects "
     "settings, hooks, keys and other folders from the programs they run"
 )
-DEEP = 4
+MAX_SEARCH_DEPTH = 4
 """The depth to which files that rules name anywhere are looked for."""
-WIDE = 5_000
+MAX_SEARCHED_FOLDERS = 5_000
 """The number of folders in which they are looked for."""
-SKIPPED = frozenset((".git", "node_modules", ".venv", "__pycache__", "target"))
+SKIPPED_FOLDERS = frozenset((".git", "node_modules", ".venv", "__pycache__", "target"))
 
 
-class Fence(msgspec.Struct, frozen=True):
+class SandboxSetup(msgspec.Struct, frozen=True):
     """The sandbox of a session, and notices about it."""
 
     walls: Walls | None = None
@@ -58,32 +58,36 @@ class Fence(msgspec.Struct, frozen=True):
     """The reason why unproven commands do not run unattended."""
 
 
-def build(
+def compose_sandbox(
     loaded: Loaded,
-    place: Place,
+    place: Workspace,
     stack: AsyncExitStack,
     *,
     attended: bool,
-    session: Found | None = None,
-) -> Fence:
+    session: OpenedSession | None = None,
+) -> SandboxSetup:
     """Compose the sandbox of a session; raises `UserError` if one is required and missing.
 
     Without a session that is kept, its folder for temporary files goes when the stack unwinds.
     """
     wanted = loaded.settings.sandbox
     if not wanted.enabled:
-        return Fence(line=OFF)
+        return SandboxSetup(line=SANDBOX_OFF_NOTICE)
     walls = look(place.home.path / "walls.json", workspace=place.cwd)
     if walls.kind == "none" and wanted.required:
-        raise Fault("The settings require a sandbox, and there is none", why=walls.line)
+        raise UserError("The settings require a sandbox, and there is none", why=walls.line)
     if walls.kind == "none":
         why = f"{walls.line}; with no one there to approve it, it needs --no-sandbox"
-        return Fence(line=walls.line, unwalled="" if attended else why)
+        return SandboxSetup(line=walls.line, unwalled="" if attended else why)
     _check_place(loaded, place)
     kept = session is not None and _is_kept(session, place)
-    temp = _session_tmp(session, place, stack) if session and kept else _temporary(stack)
+    temp = (
+        _use_session_tmp(session, place, stack)
+        if session and kept
+        else _make_temporary_folder(stack)
+    )
     spill = session.spill if session is not None else place.home.path / "none"
-    bounds = _bounds(loaded, place, temp=temp, spill=spill)
+    bounds = _build_policy(loaded, place, temp=temp, spill=spill)
     bounds = msgspec.structs.replace(
         bounds,
         backend="full" if walls.kind == "full" else "partial",
@@ -93,46 +97,60 @@ def build(
         programs=find_programs_below_tmp() if walls.kind == "full" else (),
     )
     if walls.bwrap == bundled_bwrap():
-        bounds = msgspec.structs.replace(bounds, pinned=(*bounds.pinned, *_bundle(walls.bwrap)))
-    return Fence(walls, bounds, "" if walls.kind == "full" else walls.line)
+        bounds = msgspec.structs.replace(
+            bounds, pinned=(*bounds.pinned, *_bwrap_package_folders(walls.bwrap))
+        )
+    return SandboxSetup(walls, bounds, "" if walls.kind == "full" else walls.line)
 
 
-def _check_place(loaded: Loaded, place: Place) -> None:
+def _check_place(loaded: Loaded, place: Workspace) -> None:
     """Refuse unasked commands where the workspace would be the whole home."""
     mode = loaded.settings.permissions.mode
     if place.cwd not in ("/", home()) or mode not in ("bypass", "auto", "accept-edits"):
         return
-    raise Fault(
+    raise UserError(
         f"Mode {mode} cannot be used in {place.cwd}",
         why="the workspace would be all of your files, and nothing would restrict commands",
         fix="Start in a project folder, or use --no-sandbox on a disposable machine.",
     )
 
 
-def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
+def _build_policy(loaded: Loaded, place: Workspace, *, temp: str, spill: Path) -> Bounds:
     wanted = loaded.settings.sandbox
     own = os.path.realpath(place.home.path)
-    hidden = tuple(_denied(loaded, place.cwd))
-    git = _history(place.cwd)
+    hidden = tuple(_find_denied_reads(loaded, place.cwd))
+    git = _shared_git_history(place.cwd)
     barred = loaded.settings.permissions.disable_auto_mode == "disable"
     covered = LazyPaths(find_covered)
-    needed = _needed(wanted.hidden_tool_chains)
+    needed = _list_tool_chain_paths(wanted.hidden_tool_chains)
     settings = find_settings(needed.settings)
     shared = (*settings, *find_git_files(settings, home()))
-    secret = (*_at_home(SECRET), *needed.withheld, *_outside(needed.settings, settings))
+    secret = (
+        *_paths_in_homes(SECRET),
+        *needed.withheld,
+        *_exclude_paths(needed.settings, settings),
+    )
     return Bounds(
         temp=temp,
-        hidden=(*secret, own, *_paths(wanted.filesystem.deny_read), *hidden),
+        hidden=(*secret, own, *_expand_paths(wanted.filesystem.deny_read), *hidden),
         covered=covered,
         home=home(),
         tools=LazyPaths(lambda: (*needed.reads, *shared, *find_programs(covered.found))),
         caches=needed.caches,
         shown=(
-            *(str(spill), *_paths(wanted.filesystem.allow_read), *_brought(loaded, place)),
-            *_repository(place.cwd),
+            *(
+                str(spill),
+                *_expand_paths(wanted.filesystem.allow_read),
+                *_skill_and_plugin_folders(loaded, place),
+            ),
+            *_enclosing_repository(place.cwd),
         ),
-        writable=(*_paths(wanted.filesystem.allow_write), *git),
-        pinned=(*_paths(wanted.filesystem.deny_write), *loaded.scripts, *_way(place.cwd)),
+        writable=(*_expand_paths(wanted.filesystem.allow_write), *git),
+        pinned=(
+            *_expand_paths(wanted.filesystem.deny_write),
+            *loaded.scripts,
+            *_worktree_git_file(place.cwd),
+        ),
         git=git,
         network=wanted.network.mode,
         hosts=wanted.network.allowed_domains,
@@ -145,7 +163,7 @@ def _bounds(loaded: Loaded, place: Place, *, temp: str, spill: Path) -> Bounds:
     )
 
 
-def _needed(hidden: tuple[ToolChainName, ...]) -> Shown:
+def _list_tool_chain_paths(hidden: tuple[ToolChainName, ...]) -> Shown:
     """Return the paths that tool chains need in each home."""
     homes = dict.fromkeys((home(), *find_homes()))
     each = [list_shown(one, os.environ, hidden=hidden) for one in homes]
@@ -157,17 +175,17 @@ def _needed(hidden: tuple[ToolChainName, ...]) -> Shown:
     )
 
 
-def _outside(paths: tuple[str, ...], shown: tuple[str, ...]) -> tuple[str, ...]:
+def _exclude_paths(paths: tuple[str, ...], shown: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(path for path in paths if path not in shown)
 
 
-def _bundle(bwrap: str) -> tuple[str, ...]:
+def _bwrap_package_folders(bwrap: str) -> tuple[str, ...]:
     """Return the folders of the bundled bwrap, which no command may change."""
     package = os.path.dirname(os.path.dirname(bwrap))
     return (package, f"{package}.libs")
 
 
-def _brought(loaded: Loaded, place: Place) -> tuple[str, ...]:
+def _skill_and_plugin_folders(loaded: Loaded, place: Workspace) -> tuple[str, ...]:
     """Return the folders of skills and plugins that the model may use."""
     skills = map(os.path.realpath, personal_folders(place.home, os.environ))
     # What is only shown cannot be written: links may lead to skills that are worked on here.
@@ -176,16 +194,16 @@ def _brought(loaded: Loaded, place: Place) -> tuple[str, ...]:
     return tuple(filter(os.path.isdir, folders))
 
 
-def elsewhere(bounds: Bounds, root: str) -> Bounds:
+def move_sandbox_policy(bounds: Bounds, root: str) -> Bounds:
     """Return the same sandbox for an agent in another folder of the repository."""
-    git = _history(root)
-    pinned, all_git = (*bounds.pinned, *_way(root)), (*bounds.git, *git)
-    writable, shown = (*bounds.writable, *git), (*bounds.shown, *_repository(root))
+    git = _shared_git_history(root)
+    pinned, all_git = (*bounds.pinned, *_worktree_git_file(root)), (*bounds.git, *git)
+    writable, shown = (*bounds.writable, *git), (*bounds.shown, *_enclosing_repository(root))
     changes = {"writable": writable, "pinned": pinned, "git": all_git, "shown": shown}
     return msgspec.structs.replace(bounds, **changes)
 
 
-def _history(cwd: str) -> tuple[str, ...]:
+def _shared_git_history(cwd: str) -> tuple[str, ...]:
     """Return the folder of git's history, if it lies outside the workspace."""
     _, common = verified_repository(cwd)
     real = all(os.path.isdir(f"{common}/{name}") for name in ("objects", "refs"))
@@ -193,7 +211,7 @@ def _history(cwd: str) -> tuple[str, ...]:
     return (common,) if apart and real else ()
 
 
-def _repository(cwd: str) -> tuple[str, ...]:
+def _enclosing_repository(cwd: str) -> tuple[str, ...]:
     """Return the repository around a folder: git compares all of its files.
 
     Not one that holds the home: it would show all of that.
@@ -203,24 +221,24 @@ def _repository(cwd: str) -> tuple[str, ...]:
     return (top,) if above else ()
 
 
-def _way(cwd: str) -> tuple[str, ...]:
+def _worktree_git_file(cwd: str) -> tuple[str, ...]:
     """Return the file by which git finds the repository of a worktree."""
     return (f"{cwd}/.git",) if os.path.isfile(f"{cwd}/.git") else ()
 
 
-def _temporary(stack: AsyncExitStack) -> str:
+def _make_temporary_folder(stack: AsyncExitStack) -> str:
     """Make a private folder with an unguessable name; removed when the stack unwinds."""
     path = os.path.join(os.environ.get("TMPDIR") or TMP[0], f"travois-{os.urandom(8).hex()}")
     os.mkdir(path, 0o700)
-    stack.callback(_remove, path)
+    stack.callback(_remove_folder, path)
     return os.path.realpath(path)
 
 
-def _is_kept(session: Found, place: Place) -> bool:
+def _is_kept(session: OpenedSession, place: Workspace) -> bool:
     return session.log.folder.is_relative_to(place.home.sessions)
 
 
-def _session_tmp(session: Found, place: Place, stack: AsyncExitStack) -> str:
+def _use_session_tmp(session: OpenedSession, place: Workspace, stack: AsyncExitStack) -> str:
     """Return the folder that stays with a session; an empty one is removed."""
     folder, parent = session.log.folder, session.parent
     path = open_session_tmp(place.home, session.id, folder=folder, parent=parent)
@@ -228,7 +246,7 @@ def _session_tmp(session: Found, place: Place, stack: AsyncExitStack) -> str:
     return os.path.realpath(path)
 
 
-def find_old_tmp(bounds: Bounds | None, place: Place, *, id: str, session: Session) -> str:
+def find_old_tmp(bounds: Bounds | None, place: Workspace, *, id: str, session: Session) -> str:
     """Return where files are that the session made in /tmp while that was private; empty if none.
 
     A session may go on where there is no full sandbox: there /tmp is the machine's own.
@@ -238,45 +256,47 @@ def find_old_tmp(bounds: Bounds | None, place: Place, *, id: str, session: Sessi
     if private or not path.is_dir() or is_hollow(path):
         return ""
     results = (entry.fact for entry in session.history() if isinstance(entry.fact, Result))
-    return str(path) if any(PRIVATE_TMP in words(one.content) for one in results) else ""
+    return str(path) if any(PRIVATE_TMP in extract_text(one.content) for one in results) else ""
 
 
-def _remove(path: str) -> None:
+def _remove_folder(path: str) -> None:
     from shutil import rmtree
 
     rmtree(path, ignore_errors=True)
 
 
-def _at_home(names: tuple[str, ...]) -> tuple[str, ...]:
+def _paths_in_homes(names: tuple[str, ...]) -> tuple[str, ...]:
     homes = dict.fromkeys((home(), *find_homes()))
     return tuple(os.path.join(one, name) for one in homes for name in names)
 
 
-def _paths(texts: tuple[str, ...]) -> tuple[str, ...]:
+def _expand_paths(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(os.path.realpath(os.path.expanduser(text)) for text in texts)
 
 
-def _denied(loaded: Loaded, root: str) -> Iterator[str]:
+def _find_denied_reads(loaded: Loaded, root: str) -> Iterator[str]:
     """Yield existing files that rules keep from being read."""
     rules = tuple(
         rule for rule in loaded.rules if rule.effect == "deny" and rule.tool == "Read" and rule.what
     )
-    yield from (path for rule in rules for path in _fixed(rule))
+    yield from (path for rule in rules for path in _fixed_rule_path(rule))
     if rules:
-        yield from _matching(hiding(Guard(rules=rules), "Read", root=root), root)
+        yield from _find_hidden_files(hiding(Guard(rules=rules), "Read", root=root), root)
 
 
-def _fixed(rule: Rule) -> Iterator[str]:
+def _fixed_rule_path(rule: Rule) -> Iterator[str]:
     """Yield the path of a rule that names one outside the workspace without a pattern."""
     what = rule.what.removesuffix("/**")
     if what.startswith(("//", "~/")) and not any(char in what for char in "*?["):
         yield what[1:] if what.startswith("//") else os.path.join(home(), what[2:])
 
 
-def _matching(hidden: Callable[[str], bool], root: str) -> Iterator[str]:
+def _find_hidden_files(hidden: Callable[[str], bool], root: str) -> Iterator[str]:
     """Yield files near the top of the workspace that rules hide, or their folders."""
     for number, (folder, folders, files) in enumerate(os.walk(root)):
         found = [name for name in (*files, *folders) if hidden(f"{folder}/{name}")]
         yield from (f"{folder}/{name}" for name in found)
-        over = folder[len(root) :].count("/") >= DEEP or number > WIDE
-        folders[:] = [] if over else [f for f in folders if f not in SKIPPED and f not in found]
+        over = folder[len(root) :].count("/") >= MAX_SEARCH_DEPTH or number > MAX_SEARCHED_FOLDERS
+        folders[:] = (
+            [] if over else [f for f in folders if f not in SKIPPED_FOLDERS and f not in found]
+        )

@@ -24,39 +24,47 @@ from travois.compose import models as serving
 from travois.compose import permissions as rights
 from travois.compose import skills as skilled
 from travois.compose import web as searching
-from travois.compose.instructions import library
-from travois.compose.mail import Office
-from travois.compose.mcp import Loan
-from travois.compose.open_session import Found, Place, around, damage, open_log, renewed, settle
-from travois.compose.options import Options, settings
-from travois.compose.reload_settings import Reload
+from travois.compose.instructions import compose_instructions
+from travois.compose.mail import SessionMail
+from travois.compose.mcp import McpServers
+from travois.compose.open_session import (
+    OpenedSession,
+    Workspace,
+    build_requested_head,
+    describe_log_damage,
+    describe_surroundings,
+    open_log,
+    settle_session_log,
+)
+from travois.compose.options import Options, settings_from_options
+from travois.compose.reload_settings import SettingsReload
 from travois.compose.relocate_session import (
-    Relocation,
+    SessionRelocation,
     SessionWorktrees,
-    return_if_gone,
-    worktree_of,
+    current_worktree,
+    leave_missing_worktree,
 )
 from travois.context.switch_model import switch, switch_with_summary
 from travois.context.window import model as current_card
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
-from travois.core.models import Model as Card
-from travois.core.spending import Amount, Limits, Purse
+from travois.core.models import ModelCard as Card
+from travois.core.spending import Amount, Budget, Limits
 from travois.engine.agent import (
     Agent,
     AgentModels,
     AgentPermissions,
     AgentPrompt,
+    AgentRuntime,
+    AgentTeam,
     AgentTools,
-    Runtime,
-    Small,
-    Team,
+    SmallModel,
     World,
 )
-from travois.engine.fallback import HOME
+from travois.engine.fallback import CHOSEN_MODEL_STATE
 from travois.engine.overflow import restore_window
-from travois.engine.permission_modes import MODE
+from travois.engine.permission_modes import MODE_STATE
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.hooks.config import Hook, Listener
@@ -64,7 +72,15 @@ from travois.permissions.decide import Guard
 from travois.permissions.rules import withheld
 from travois.permissions.secrets import Secrets, secrets
 from travois.ports.tool import AnyTool
-from travois.ports.world import Answer, Inquiry, Keeper, Model, Person, Question, Warned
+from travois.ports.world import (
+    ChoiceRequest,
+    ModelClient,
+    PermissionQuestion,
+    Person,
+    PersonAnswer,
+    UserWarned,
+    WorkspaceSnapshots,
+)
 from travois.process.run import LocalProcesses
 from travois.prompt.briefing import again
 from travois.prompt.environment import Surroundings
@@ -88,10 +104,10 @@ from travois.tools import interaction
 from travois.tools.catalog import TOOLS
 
 if TYPE_CHECKING:
-    from travois.compose.dreaming import Nights
+    from travois.compose.dreaming import ProjectDreams
 
 
-class Crew(msgspec.Struct):
+class SessionRuntime(msgspec.Struct):
     """A running agent and everything that must be closed after it."""
 
     id: str
@@ -99,13 +115,13 @@ class Crew(msgspec.Struct):
     key_source: str
     notices: tuple[str, ...]
     stack: AsyncExitStack
-    serve: Callable[[Card], Model]
+    serve: Callable[[Card], ModelClient]
     """Returns a client for a model."""
-    office: Office | None
+    office: SessionMail | None
     """Its mail; none without persistence."""
-    nights: Nights | None = None
+    nights: ProjectDreams | None = None
     """The memory consolidations; none without a person or without memories."""
-    loan: Loan = Loan()
+    loan: McpServers = McpServers()
     """The MCP servers of the session."""
     plugins: tuple[Plugin, ...] = ()
     telemetry: Wish | None = None
@@ -120,34 +136,34 @@ class Crew(msgspec.Struct):
         assert epoch is not None
         return epoch.model
 
-    def change(self, name: str) -> None:
+    def change_model(self, name: str) -> None:
         """Switch to another model, if the conversation fits into its window."""
-        if chosen := self._chosen(name):
+        if chosen := self._find_other_model(name):
             other, epoch = chosen
             switch(self.agent, epoch)
             self.agent.use_model(other.model)
 
-    async def change_with_summary(self, name: str) -> None:
+    async def change_model_with_summary(self, name: str) -> None:
         """Switch to another model; the current one summarises what does not fit."""
-        if chosen := self._chosen(name):
+        if chosen := self._find_other_model(name):
             other, epoch = chosen
             await switch_with_summary(self.agent, epoch)
             self.agent.use_model(other.model)
 
-    def _chosen(self, name: str) -> tuple[Small, Epoch] | None:
+    def _find_other_model(self, name: str) -> tuple[SmallModel, Epoch] | None:
         """Find another model and the head that it would have; none if it is the same."""
         epoch = self.agent.session.view.epoch
         assert epoch is not None
         assert self.agent.models.named is not None
         other = self.agent.models.named(name)
-        if self.agent.session.state.get(HOME):
-            self.agent.session.append(Changed(HOME, ""))
+        if self.agent.session.state.get(CHOSEN_MODEL_STATE):
+            self.agent.session.append(Changed(CHOSEN_MODEL_STATE, ""))
         if (other.card.name, other.card.window) == (epoch.model.name, epoch.model.window):
             return None
         card = replace(other.card, effort=epoch.model.effort)
         return other, replace(epoch, model=card, why="asked for", unbind=False)
 
-    def exert(self, effort: Effort) -> None:
+    def set_effort(self, effort: Effort) -> None:
         """Change the model's effort; the cached conversation is read again once."""
         epoch = self.agent.session.view.epoch
         assert epoch is not None
@@ -160,7 +176,7 @@ class Crew(msgspec.Struct):
         await self.stack.aclose()
 
 
-class Guests(msgspec.Struct, frozen=True):
+class HostExtensions(msgspec.Struct, frozen=True):
     """The additions of a caller: a person who answers, tools, and hooks."""
 
     person: Person | None = None
@@ -168,138 +184,156 @@ class Guests(msgspec.Struct, frozen=True):
     listeners: tuple[Listener, ...] = ()
 
     @property
-    def attended(self) -> bool:
+    def is_attended(self) -> bool:
         """True if a person is there to answer."""
         return self.person is not None
 
 
-ALONE = Guests()
+NO_EXTENSIONS = HostExtensions()
 
 
-class Nobody:
+class NoUser:
     """A person who is not there: every question is answered with no."""
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Deny, with what the user can do about it."""
         way = f"no one is there to ask; the user can allow it with --allowedTools {question.tool}"
-        return Answer(allow=False, reason=f"{question.because}, and {way}")
+        return PersonAnswer(allow=False, reason=f"{question.because}, and {way}")
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Nobody chooses."""
         return None
 
 
-def _secrets(loaded: Loaded) -> Secrets:
+def _collect_secrets(loaded: Loaded) -> Secrets:
     """Collect the values that are kept out of a session's files."""
-    given = serving.given_variables(loaded)
+    given = serving.list_hook_variables(loaded)
     return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
 
-class Start(msgspec.Struct, frozen=True):
+class SessionParts(msgspec.Struct, frozen=True):
     """The inputs that all parts of a session are composed from."""
 
-    place: Place
+    place: Workspace
     loaded: Loaded
     options: Options
-    opened: Found
+    opened: OpenedSession
     session: Session
-    guests: Guests
+    guests: HostExtensions
     card: Card
-    fence: sandbox.Fence
-    serve: serving.Reach
+    fence: sandbox.SandboxSetup
+    serve: serving.ModelFactory
 
 
-async def gather(options: Options, *, model: Model | None = None, guests: Guests = ALONE) -> Crew:
+async def compose_session(
+    options: Options, *, model: ModelClient | None = None, guests: HostExtensions = NO_EXTENSIONS
+) -> SessionRuntime:
     """Compose a session, open and ready for its first turn."""
-    place, loaded = prepare(options)
+    place, loaded = load_workspace(options)
     async with AsyncExitStack() as stack:
         opened = open_log(place, options, stack)
-        session = Session(opened.log, secrets=_secrets(loaded))
-        kinds, flaws = agents_here(place, loaded, options)
-        lead, loaded = agents.chosen(loaded, kinds, session)
-        card, unchosen = await serving.card(loaded, session, scripted=model is not None)
-        fence = sandbox.build(loaded, place, stack, attended=guests.attended, session=opened)
-        serve = serving.Reach(loaded, stack, session=session, given=model)
-        start = Start(place, loaded, options, opened, session, guests, card, fence, serve)
-        world = _world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
-        loan, tools, remarks = await _equipment(start, kinds, lead, world=world, stack=stack)
-        crew.recover(session, opened)
-        dressed, unstyled = skilled.dressed(place, loaded, agents.told(options, lead))
-        settle(session, place, card=card, tools=tuple(tools.values()), options=dressed)
+        session = Session(opened.log, secrets=_collect_secrets(loaded))
+        kinds, flaws = load_agent_types(place, loaded, options)
+        lead, loaded = agents.choose_main_agent(loaded, kinds, session)
+        card, unchosen = await serving.choose_model(loaded, session, scripted=model is not None)
+        fence = sandbox.compose_sandbox(
+            loaded, place, stack, attended=guests.is_attended, session=opened
+        )
+        serve = serving.ModelFactory(loaded, stack, session=session, given=model)
+        start = SessionParts(place, loaded, options, opened, session, guests, card, fence, serve)
+        world = _build_world(place, loaded, stack, spill=opened.spill, walls=fence.walls)
+        loan, tools, remarks = await _compose_tools(start, kinds, lead, world=world, stack=stack)
+        crew.report_lost_children(session, opened)
+        dressed, unstyled = skilled.apply_prompt_settings(
+            place, loaded, agents.apply_agent_prompt(options, lead)
+        )
+        settle_session_log(session, place, card=card, tools=tuple(tools.values()), options=dressed)
         mail = loaded.settings.mail if options.persist else None
         office = posting.compose_mail(
             place, opened, session, world=world, settings=mail, stack=stack
         )
-        answers, key_source = serve.served(card)
+        answers, key_source = serve.connect(card)
         models, unreachable = serving.compose_models(
             loaded, session, serve=serve, chain=options.fallback
         )
-        hooks, unusable = hooking.known(loaded)
-        parts = Parts(answers, tools, world, models, hooks, loan, lead, office)
+        hooks, unusable = hooking.load_hooks(loaded)
+        parts = AgentParts(answers, tools, world, models, hooks, loan, lead, office)
         agent = await _compose_agent(start, parts, stack)
-        gone = _settle_in(agent, start, stack)
-        cut = await _renew(agent, card, options, guests=guests, serve=serve)
+        gone = _enter_work_folder(agent, start, stack)
+        cut = await _apply_requested_head(agent, card, options, guests=guests, serve=serve)
         notices = (*filter(None, (unchosen, fence.line, cut)), *loaded.notices, *unusable, *remarks)
-        notices += (*serving.unpriced(loaded, card), *gone, *flaws, *unstyled, *damage(opened.log))
-        notices += (*rights.remarks(loaded, place.cwd), *loan.notices, *world.processes.notices())
+        notices += (
+            *serving.missing_price_notices(loaded, card),
+            *gone,
+            *flaws,
+            *unstyled,
+            *describe_log_damage(opened.log),
+        )
+        notices += (
+            *rights.startup_notices(loaded, place.cwd),
+            *loan.notices,
+            *world.processes.take_notices(),
+        )
         kept = stack.pop_all()
         mcp.pin_definitions(session, loan)
         notices += searching.search_notices(loaded, current_card(agent))
         notices += (*filter(None, (restore_window(agent),)),)
         notices += serving.fallback_notices(session, unreachable)
-        await agents.begin(agent, lead, _yard(start, kinds))
-        done = Crew(opened.id, agent, key_source, notices, kept, serve, office, loan=loan)
-        return _with_settings(done, start)
+        await agents.start_main_agent(agent, lead, _compose_subagents(start, kinds))
+        done = SessionRuntime(opened.id, agent, key_source, notices, kept, serve, office, loan=loan)
+        return _add_settings_parts(done, start)
 
 
-def _with_settings(crew: Crew, start: Start) -> Crew:
+def _add_settings_parts(crew: SessionRuntime, start: SessionParts) -> SessionRuntime:
     """Add the parts that only settings decide: consolidation, telemetry, style."""
     asked, driven = start.loaded.settings, start.options.driven
-    nights = _nights(start) if start.guests.attended and not driven else None
+    nights = _open_dreams(start) if start.guests.is_attended and not driven else None
     wish, style = wished(asked, os.environ), asked.output_style or DEFAULT
     plugins = start.loaded.plugins
     return replace(crew, nights=nights, plugins=plugins, style=style, telemetry=wish)
 
 
-async def _equipment(
-    start: Start,
+async def _compose_tools(
+    start: SessionParts,
     kinds: tuple[Kind, ...],
     lead: Kind | None,
     *,
     world: World,
     stack: AsyncExitStack,
-) -> tuple[Loan, dict[str, AnyTool], tuple[str, ...]]:
+) -> tuple[McpServers, dict[str, AnyTool], tuple[str, ...]]:
     """Compose the MCP servers and tools of a session, and notices about its browser."""
     place, loaded, options = start.place, start.loaded, start.options
     session, card = start.session, start.card
-    window, remarks = web.opened(loaded, options, stack, session=session, world=world)
-    every = _tools(loaded, options, (*window, *start.guests.tools), card=card)
-    tools = crew.described(agents.given(every, lead), kinds)
-    opened = partial(mcp.opened, place, loaded, options, bounds=start.fence.bounds)
+    window, remarks = web.compose_browser(loaded, options, stack, session=session, world=world)
+    every = _select_tools(loaded, options, (*window, *start.guests.tools), card=card)
+    tools = crew.describe_agent_types(agents.select_main_agent_tools(every, lead), kinds)
+    opened = partial(mcp.compose_mcp, place, loaded, options, bounds=start.fence.bounds)
     loan = await opened(world=world, session=session, card=card)
-    tools |= loan.tools(loaded, tools.values())
-    fitting = skilled.fitting(tools, session, place, loaded=loaded, options=options)
+    tools |= loan.head_tools(loaded, tools.values())
+    fitting = skilled.drop_skill_tool_if_unused(
+        tools, session, place, loaded=loaded, options=options
+    )
     return loan, fitting, remarks
 
 
-class Parts(msgspec.Struct, frozen=True):
+class AgentParts(msgspec.Struct, frozen=True):
     """The parts of an agent that are opened before it."""
 
-    model: Model
+    model: ModelClient
     tools: dict[str, AnyTool]
     world: World
     models: AgentModels
     hooks: tuple[Hook, ...]
-    loan: Loan
+    loan: McpServers
     lead: Kind | None
-    office: Office | None
+    office: SessionMail | None
 
 
-async def _compose_agent(start: Start, parts: Parts, stack: AsyncExitStack) -> Agent:
+async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExitStack) -> Agent:
     """Compose the agent; afterwards only its children are added."""
     place, loaded, options, session = start.place, start.loaded, start.options, start.session
-    permissions = _permissions(start, parts.loan)
-    runtime = _runtime(start)
+    permissions = _agent_permissions(start, parts.loan)
+    runtime = _agent_runtime(start)
     snapshots = _open_snapshots(start, permissions.guard.folders)
     # Hooks open more while the session goes on, which must be closed with it.
     later = await stack.enter_async_context(AsyncExitStack())
@@ -323,69 +357,77 @@ async def _compose_agent(start: Start, parts: Parts, stack: AsyncExitStack) -> A
         memory=memory.compose_memory(
             place, loaded, world=parts.world, runtime=runtime, persist=options.persist
         ),
-        prompt=_prompt(start, permissions, parts.lead),
-        team=_team(start, parts.office),
-        budget=_purse(loaded.settings, session),
+        prompt=_agent_prompt(start, permissions, parts.lead),
+        team=_agent_team(start, parts.office),
+        budget=_session_budget(loaded.settings, session),
         models=parts.models,
         runtime=runtime,
     )
 
 
-def _agent_tools(start: Start, parts: Parts) -> AgentTools:
+def _agent_tools(start: SessionParts, parts: AgentParts) -> AgentTools:
     search = searching.compose_web_search(start.loaded, serve=start.serve)
     tools = AgentTools(parts.tools, toolset=start.loaded.settings.toolset, search_web=search)
     return mcp.compose_mcp_tools(tools, parts.loan, start.session)
 
 
-def _permissions(start: Start, loan: Loan) -> AgentPermissions:
+def _agent_permissions(start: SessionParts, loan: McpServers) -> AgentPermissions:
     """Compose the agent's permissions; a session left in plan mode stays in it."""
     place, loaded, fence = start.place, start.loaded, start.fence
-    guard = _guard(place, loaded, start.options, spill=start.opened.spill, fence=fence)
-    if start.session.state.get(MODE) == "plan" and not start.options.mode:
+    guard = _build_permissions(place, loaded, start.options, spill=start.opened.spill, fence=fence)
+    if start.session.state.get(MODE_STATE) == "plan" and not start.options.mode:
         guard = replace(guard, mode="plan")
     return AgentPermissions(
-        mcp.allow_tools(guard, loan),
-        start.guests.person or Nobody(),
+        mcp.allow_server_tools(guard, loan),
+        start.guests.person or NoUser(),
         sandbox=fence.bounds,
         sandbox_missing=fence.unwalled,
-        save_rules=partial(rights.keep_answer, start.session, place.home, loaded.root),
-        is_attended=start.guests.attended,
+        save_rules=partial(rights.save_answer, start.session, place.home, loaded.root),
+        is_attended=start.guests.is_attended,
     )
 
 
-def _runtime(start: Start) -> Runtime:
+def _agent_runtime(start: SessionParts) -> AgentRuntime:
     place, loaded, options = start.place, start.loaded, start.options
     shared, id = loaded.settings.worktree.symlink_directories, start.opened.id
-    return Runtime(
+    return AgentRuntime(
         jitter=random,
-        reload_settings=Reload(place, loaded, again=lambda: prepare(options)[1]),
-        relocate=Relocation(place.cwd, start.fence.bounds, partial(_reopen_snapshots, start)),
+        reload_settings=SettingsReload(place, loaded, again=lambda: load_workspace(options)[1]),
+        relocate=SessionRelocation(
+            place.cwd, start.fence.bounds, partial(_reopen_snapshots, start)
+        ),
         worktrees=lambda agent: SessionWorktrees(agent, id, shared),
     )
 
 
-def _prompt(start: Start, permissions: AgentPermissions, lead: Kind | None) -> AgentPrompt:
+def _agent_prompt(
+    start: SessionParts, permissions: AgentPermissions, lead: Kind | None
+) -> AgentPrompt:
     """Compose the parts of the prompt besides the conversation."""
     place, loaded, options, session = start.place, start.loaded, start.options, start.session
     bounds, id = start.fence.bounds, start.opened.id
     old_tmp = sandbox.find_old_tmp(bounds, place, id=id, session=session)
 
     def environment() -> Surroundings:
-        cwd, worktree = session.state.get("cwd", ""), worktree_of(session)
-        here = around(place, options, cwd=cwd, worktree=worktree)
+        cwd, worktree = session.state.get("cwd", ""), current_worktree(session)
+        here = describe_surroundings(place, options, cwd=cwd, worktree=worktree)
         return replace(here, planning=permissions.guard.mode == "plan", old_tmp=old_tmp)
 
     reads = lead is None or lead.instructions
-    files = library(place, loaded, permissions.guard, sources=options.shelves) if reads else None
-    skills = skilled.skills(place, loaded, options)
+    files = (
+        compose_instructions(place, loaded, permissions.guard, sources=options.shelves)
+        if reads
+        else None
+    )
+    skills = skilled.compose_skills(place, loaded, options)
     return AgentPrompt(environment, files, skills, use_skills=Practitioner, restate=again)
 
 
-def _team(start: Start, office: Office | None) -> Team:
-    naming = serving.naming(start.session, start.loaded, serve=start.serve)
+def _agent_team(start: SessionParts, office: SessionMail | None) -> AgentTeam:
+    naming = serving.compose_naming(start.session, start.loaded, serve=start.serve)
     if office is None:
-        return Team(naming=naming)
-    return Team(
+        return AgentTeam(naming=naming)
+    return AgentTeam(
         naming=naming,
         tasks=office.tasks,
         courier=office,
@@ -393,24 +435,29 @@ def _team(start: Start, office: Office | None) -> Team:
     )
 
 
-def _settle_in(agent: Agent, start: Start, stack: AsyncExitStack) -> tuple[str, ...]:
+def _enter_work_folder(agent: Agent, start: SessionParts, stack: AsyncExitStack) -> tuple[str, ...]:
     """Move to where the log says; return notices if that is gone."""
     stack.callback(_end_snapshots, agent)
     if days := start.loaded.settings.cleanup_period_days:
         tidy(start.place.home, days=days, now=time())
-    gone = return_if_gone(start.session, start.place.cwd)
+    gone = leave_missing_worktree(start.session, start.place.cwd)
     agent.runtime.relocate(agent)
     return (gone,) if gone else ()
 
 
-def _yard(start: Start, kinds: tuple[Kind, ...]) -> crew.Yard:
-    folder, among = start.opened.log.folder, serving.known(start.loaded)
+def _compose_subagents(start: SessionParts, kinds: tuple[Kind, ...]) -> crew.SubagentFactory:
+    folder, among = start.opened.log.folder, serving.model_catalog(start.loaded)
     shared = start.loaded.settings.worktree.symlink_directories
-    return crew.Yard(start.place, folder, kinds, start.serve, among, shared)
+    return crew.SubagentFactory(start.place, folder, kinds, start.serve, among, shared)
 
 
-async def _renew(
-    agent: Agent, card: Card, options: Options, *, guests: Guests, serve: serving.Reach
+async def _apply_requested_head(
+    agent: Agent,
+    card: Card,
+    options: Options,
+    *,
+    guests: HostExtensions,
+    serve: serving.ModelFactory,
 ) -> str:
     """Apply the requested head to a resumed session; return a notice of what gave way.
 
@@ -418,24 +465,26 @@ async def _renew(
     """
     if options.name:
         agent.session.append(Changed("name", options.name))
-    epoch = renewed(agent.session, card, options, brought=guests.tools)
+    epoch = build_requested_head(agent.session, card, options, brought=guests.tools)
     if epoch is None:
         return ""
-    return await switch_with_summary(agent, epoch, former=lambda before: serve.served(before)[0])
+    return await switch_with_summary(agent, epoch, former=lambda before: serve.connect(before)[0])
 
 
-def _nights(start: Start) -> Nights | None:
+def _open_dreams(start: SessionParts) -> ProjectDreams | None:
     if not start.options.persist or not (start.place.home.path / "memory").is_dir():
         return None
     from travois.compose import dreaming
 
-    return dreaming.opened(start.place, start.loaded)
+    return dreaming.compose_dreaming(start.place, start.loaded)
 
 
-def _guard(
-    place: Place, loaded: Loaded, options: Options, *, spill: Path, fence: sandbox.Fence
+def _build_permissions(
+    place: Workspace, loaded: Loaded, options: Options, *, spill: Path, fence: sandbox.SandboxSetup
 ) -> Guard:
-    guard = rights.guard(loaded, place.cwd, own=str(place.home.path), readable=(str(spill),))
+    guard = rights.compose_permissions(
+        loaded, place.cwd, own=str(place.home.path), readable=(str(spill),)
+    )
     guard = replace(guard, blocked=("read", "write")) if options.restricted else guard
     if fence.bounds is None:
         return guard
@@ -443,20 +492,20 @@ def _guard(
     return replace(guard, scratch=fence.bounds.temp, writable=writable)
 
 
-def prepare(options: Options) -> tuple[Place, Loaded]:
+def load_workspace(options: Options) -> tuple[Workspace, Loaded]:
     """Load the place of a session and the settings that apply there."""
-    cwd = _existing_folder(options.cwd)
+    cwd = _resolve_work_folder(options.cwd)
     home, kept = homes.prepare_or_pass(os.environ)
     if kept.passing and (options.latest or options.resume):
         homes.locate(os.environ).prepare()  # raises why no session can go on
-    place = Place(kept, projects.identify(kept, cwd), cwd)
+    place = Workspace(kept, projects.identify(kept, cwd), cwd)
     loaded = load(
         home,
         place.project.root,
         cwd=cwd,
         environ=os.environ,
         given=options.settings,
-        chosen=settings(options),
+        chosen=settings_from_options(options),
         sources="none" if options.restricted else options.sources,
     )
     if kept.passing:
@@ -464,29 +513,29 @@ def prepare(options: Options) -> tuple[Place, Loaded]:
     if options.bare:
         given = tuple(one for one in loaded.plugins if one.folder in options.plugins)
         loaded = replace(loaded, plugins=given)
-    rights.inherit(loaded)
-    return place, rights.usable(loaded, os.environ)
+    rights.apply_settings_env(loaded)
+    return place, rights.drop_unusable_settings(loaded, os.environ)
 
 
-def _existing_folder(path: str) -> str:
+def _resolve_work_folder(path: str) -> str:
     """Return the real path of the folder to work in: the one named, else the current one."""
     if not path:
         try:
             return os.getcwd()
         except FileNotFoundError:
             fix = "Change to another one, or name one with cwd."
-            raise Fault("The current folder no longer exists", fix=fix) from None
+            raise UserError("The current folder no longer exists", fix=fix) from None
     if "\0" in path:
         shown = path.replace("\0", "\\0")
-        raise Fault(f"Cannot work in {shown}", why="a path cannot contain a NUL character")
+        raise UserError(f"Cannot work in {shown}", why="a path cannot contain a NUL character")
     real = os.path.realpath(path)
     if not os.path.isdir(real):
         why = "it is not a folder" if os.path.exists(real) else "it does not exist"
-        raise Fault(f"Cannot work in {path}", why=why, fix="Create it, or name another cwd.")
+        raise UserError(f"Cannot work in {path}", why=why, fix="Create it, or name another cwd.")
     return real
 
 
-def _open_snapshots(start: Start, folders: tuple[str, ...]) -> Snapshots | None:
+def _open_snapshots(start: SessionParts, folders: tuple[str, ...]) -> Snapshots | None:
     """Open snapshots of the writable folders; none without a trace."""
     if not start.options.persist or not start.loaded.settings.file_checkpointing_enabled:
         return None
@@ -495,11 +544,13 @@ def _open_snapshots(start: Start, folders: tuple[str, ...]) -> Snapshots | None:
         place.home.path,
         place.project.key,
         folders=folders,
-        tell=lambda text: session.emit(Warned(text)),
+        tell=lambda text: session.emit(UserWarned(text)),
     )
 
 
-def _reopen_snapshots(start: Start, former: Keeper, folders: tuple[str, ...]) -> Snapshots | None:
+def _reopen_snapshots(
+    start: SessionParts, former: WorkspaceSnapshots, folders: tuple[str, ...]
+) -> Snapshots | None:
     if isinstance(former, Snapshots):
         former.close()
     return _open_snapshots(start, folders)
@@ -510,7 +561,7 @@ def _end_snapshots(agent: Agent) -> None:
         agent.world.snapshots.close()
 
 
-def _purse(asked: Settings, session: Session) -> Purse:
+def _session_budget(asked: Settings, session: Session) -> Budget:
     """Return the budget of the session, less what it has used before."""
     limits = Limits(
         turns=asked.max_turns,
@@ -521,11 +572,11 @@ def _purse(asked: Settings, session: Session) -> Purse:
         agents=asked.max_agents,
     )
     spent = Amount(tokens=session.usage.context, dollars=session.dollars)
-    return Purse(limits, spent=spent)
+    return Budget(limits, spent=spent)
 
 
-def agents_here(
-    place: Place, loaded: Loaded, options: Options
+def load_agent_types(
+    place: Workspace, loaded: Loaded, options: Options
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Load the agent types, and notices about broken files."""
     return agent_files.kinds(
@@ -540,7 +591,7 @@ def agents_here(
     )
 
 
-def _tools(
+def _select_tools(
     loaded: Loaded, options: Options, also: tuple[AnyTool, ...], *, card: Card
 ) -> dict[str, AnyTool]:
     """Select the tools; those that rules deny altogether are left out."""
@@ -549,7 +600,7 @@ def _tools(
         one for one in TOOLS if (one.room <= card.window if chosen is None else one.name in chosen)
     )
     idle = set[str]() if loaded.settings.memory.enabled else {"Remember"}
-    idle |= set[str]() if searching.offered(loaded, card) else {"WebSearch"}
+    idle |= set[str]() if searching.is_search_offered(loaded, card) else {"WebSearch"}
     told = (tool for tool in (*own, *also) if not withheld(loaded.rules, tool.name))
     kept = {tool.name: tool for tool in told if tool.name not in idle}
     if (folder := loaded.settings.plans_directory) and interaction.PLAN.name in kept:
@@ -557,15 +608,15 @@ def _tools(
     return kept
 
 
-def _world(
-    place: Place, loaded: Loaded, stack: AsyncExitStack, *, spill: Path, walls: Walls | None
+def _build_world(
+    place: Workspace, loaded: Loaded, stack: AsyncExitStack, *, spill: Path, walls: Walls | None
 ) -> World:
-    settings, extra = loaded.settings, skilled.variables(loaded)
+    settings, extra = loaded.settings, skilled.environment_for_tools(loaded)
     passed, journal = settings.env_passthrough, str(place.home.path / "guards")
     processes = LocalProcesses(passed=passed, extra=extra, walls=walls, journal=journal)
     processes.recover()
     stack.push_async_callback(processes.aclose)
-    keep = partial(crew.keep, spill)
+    keep = partial(crew.save_large_output, spill)
     blobs = Blobs(place.home.blobs)
-    files = ReadCache(DiskFiles(processes.accept))
+    files = ReadCache(DiskFiles(processes.accept_change))
     return World(place.cwd, files, processes, HttpxWeb(), blobs, keep, kept=str(spill))

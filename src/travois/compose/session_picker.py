@@ -9,20 +9,20 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from travois.compose.options import Options
-from travois.core.content import words
-from travois.core.errors import Fault
+from travois.core.content import extract_text
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Assistant, User
-from travois.sdk import typed
+from travois.sdk import typed_text
 from travois.sessions import lock, log_line
 from travois.sessions.catalog import Summary, summaries
 from travois.sessions.home import Home, Project
 from travois.sessions.log_file import NAME
 
-GLANCE = 1 << 18
+LOG_TAIL_BYTES = 1 << 18
 """The bytes at the end of a log that are searched for its last words."""
 
 
-class Shelf:
+class SessionPicker:
     """All sessions but one, the newest first."""
 
     def __init__(self, home: Home, project: Project, *, but: str = "") -> None:
@@ -30,34 +30,34 @@ class Shelf:
         self._told: dict[bool, list[tuple[str, Summary]]] = {}
         self._endings: dict[str, tuple[str, str]] = {}
 
-    def found(self, text: str, *, everywhere: bool) -> list[Summary]:
+    def search(self, text: str, *, everywhere: bool) -> list[Summary]:
         """Return the sessions whose title, folder or id matches the text."""
         wanted = text.casefold().split()
-        told = self._listed(everywhere=everywhere)
+        told = self._list_summaries(everywhere=everywhere)
         return [
             one
             for known, one in told
             if all(word in known or one.id.startswith(word) for word in wanted)
         ]
 
-    def ending(self, summary: Summary) -> tuple[str, str]:
+    def last_words(self, summary: Summary) -> tuple[str, str]:
         """Return the last words of the person and of the model."""
         if summary.id not in self._endings:
             path = self._home.session(summary.project, summary.id) / NAME
-            self._endings[summary.id] = _ending(str(path))
+            self._endings[summary.id] = _read_last_words(str(path))
         return self._endings[summary.id]
 
-    def options(self, summary: Summary, options: Options) -> Options:
+    def resume_options(self, summary: Summary, options: Options) -> Options:
         """Return the options to resume a session; raises `UserError` if it is open elsewhere."""
         if lock.holder(self._home.session(summary.project, summary.id)) is not None:
-            raise Fault(
+            raise UserError(
                 "That session is open elsewhere", fix="Close it there, or use --fork-session."
             )
         stays = summary.project in self._project.keys or not os.path.isdir(summary.cwd)
         cwd = options.cwd if stays else summary.cwd
         return replace(options, cwd=cwd, resume=summary.id, latest=False, fork=False, session_id="")
 
-    def _listed(self, *, everywhere: bool) -> list[tuple[str, Summary]]:
+    def _list_summaries(self, *, everywhere: bool) -> list[tuple[str, Summary]]:
         if everywhere not in self._told:
             keys = None if everywhere else self._project.keys
             found = (s for s in summaries(self._home, keys) if s.cwd and s.id != self._but)
@@ -65,21 +65,21 @@ class Shelf:
         return self._told[everywhere]
 
 
-def _ending(path: str) -> tuple[str, str]:
+def _read_last_words(path: str) -> tuple[str, str]:
     answered = ""
-    for fact in _backwards(path):
+    for fact in _read_facts_backwards(path):
         if isinstance(fact, Assistant):
-            answered = answered or " ".join(words(fact.content).split())
+            answered = answered or " ".join(extract_text(fact.content).split())
         elif isinstance(fact, User) and fact.origin == "human":
-            return " ".join(typed(fact.content).split()), answered
+            return " ".join(typed_text(fact.content).split()), answered
     return "", answered
 
 
-def _backwards(path: str) -> Iterator[AnyFact]:
+def _read_facts_backwards(path: str) -> Iterator[AnyFact]:
     """Yield the last facts of a log in reverse, skipping unreadable ones."""
     lines = list[bytes]()
     with suppress(OSError), open(path, "rb") as file:
-        file.seek(max(0, file.seek(0, 2) - GLANCE))
+        file.seek(max(0, file.seek(0, 2) - LOG_TAIL_BYTES))
         lines = file.read().splitlines(keepends=True)
     for record in (one for text in reversed(lines) for one in log_line.records(text)[0]):
         with suppress(log_line.Foreign):

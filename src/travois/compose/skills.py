@@ -6,10 +6,10 @@ import os
 
 from msgspec.structs import replace
 
-from travois.compose.open_session import PROMPT, Place
+from travois.compose.open_session import SYSTEM_PROMPT_FILE, Workspace
 from travois.compose.options import Options
-from travois.core.toolsets import DEFAULT as DEFAULT_TOOLS
-from travois.engine.tool_definitions import shown_names
+from travois.core.toolsets import DEFAULT_TOOLSET as DEFAULT_TOOLS
+from travois.engine.tool_definitions import list_shown_names
 from travois.ports.tool import AnyTool
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT, styled, wishes
@@ -20,7 +20,7 @@ from travois.settings.sources import levels
 from travois.skills.skill_files import DiskSkills, Places
 
 
-def places(place: Place, loaded: Loaded, options: Options) -> Places:
+def skill_folders(place: Workspace, loaded: Loaded, options: Options) -> Places:
     """Return the folders of skills, with the settings for them."""
     asked = loaded.settings
     return Places(
@@ -40,7 +40,7 @@ def places(place: Place, loaded: Loaded, options: Options) -> Places:
     )
 
 
-def variables(loaded: Loaded) -> dict[str, str]:
+def environment_for_tools(loaded: Loaded) -> dict[str, str]:
     """Return the environment for programs of tools, with plugins' programs on PATH."""
     env = loaded.settings.env
     bins = [path for one in loaded.plugins if os.path.isdir(path := f"{one.folder}/bin")]
@@ -48,37 +48,48 @@ def variables(loaded: Loaded) -> dict[str, str]:
     return env | {"PATH": os.pathsep.join((usual, *bins))} if bins else env
 
 
-def skills(place: Place, loaded: Loaded, options: Options) -> DiskSkills:
+def compose_skills(place: Workspace, loaded: Loaded, options: Options) -> DiskSkills:
     """Compose the skills of a session."""
-    return DiskSkills(places(place, loaded, options))
+    return DiskSkills(skill_folders(place, loaded, options))
 
 
-def fitting(
-    tools: dict[str, AnyTool], session: Session, place: Place, *, loaded: Loaded, options: Options
+def drop_skill_tool_if_unused(
+    tools: dict[str, AnyTool],
+    session: Session,
+    place: Workspace,
+    *,
+    loaded: Loaded,
+    options: Options,
 ) -> dict[str, AnyTool]:
     """Drop the Skill tool if there are no skills and the head does not name it."""
     if epoch := session.view.epoch:
-        names = shown_names(("Skill",), toolset=epoch.toolset or DEFAULT_TOOLS)
+        names = list_shown_names(("Skill",), toolset=epoch.toolset or DEFAULT_TOOLS)
         needed = any(spec.name in names for spec in epoch.tools)
     else:
-        needed = bool(skills(place, loaded, options).standing().skills)
+        needed = bool(compose_skills(place, loaded, options).load_always().skills)
     return {name: tool for name, tool in tools.items() if needed or name != "Skill"}
 
 
-def dressed(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:
+def apply_prompt_settings(
+    place: Workspace, loaded: Loaded, options: Options
+) -> tuple[Options, tuple[str, ...]]:
     """Apply language, attribution and output style to the system prompt; and notices."""
     asked = loaded.settings
     told = wishes(language=asked.language, commit=asked.attribution.commit, pr=asked.attribution.pr)
     more = "\n\n".join(filter(None, (told, options.append_system)))
-    return _in_style(place, loaded, replace(options, append_system=more, toolset=asked.toolset))
+    return _apply_output_style(
+        place, loaded, replace(options, append_system=more, toolset=asked.toolset)
+    )
 
 
-def _in_style(place: Place, loaded: Loaded, options: Options) -> tuple[Options, tuple[str, ...]]:
+def _apply_output_style(
+    place: Workspace, loaded: Loaded, options: Options
+) -> tuple[Options, tuple[str, ...]]:
     wanted = loaded.settings.output_style
     plain, plugged = wanted.casefold() in ("", DEFAULT), any(one.styles for one in loaded.plugins)
     if plain and not plugged:
         return options, ()
-    known, notices = styles(places(place, loaded, options))
+    known, notices = styles(skill_folders(place, loaded, options))
     style = next((one for one in known.values() if one.forced), known.get(wanted.casefold()))
     if style is None and plain:
         return options, notices
@@ -86,5 +97,5 @@ def _in_style(place: Place, loaded: Loaded, options: Options) -> tuple[Options, 
         there = ", ".join(one.name for one in known.values()) or "none"
         missing = f"{loaded.origin('outputStyle')}: unknown output style {wanted!r}"
         return options, (*notices, f"{missing}; available: {there}")
-    text = options.system or PROMPT.read_text("utf-8").strip()
+    text = options.system or SYSTEM_PROMPT_FILE.read_text("utf-8").strip()
     return replace(options, system=styled(text, style)), notices

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from travois.agents.team_tasks import TeamTaskFile
 from travois.core.facts import Changed
-from travois.core.tasks import TODOS, Task, Tasks, add_task, read_tasks
-from travois.ports.agents import Edit
+from travois.core.tasks import TODOS_STATE, Task, TaskList, add_task, read_tasks
+from travois.ports.agents import TaskListEdit
 from travois.sessions.session import Session
 
-TEAM = "team"
+TEAM_STATE = "team"
 """State of a session: the team whose task list `todos` is a copy of."""
 
 
@@ -17,36 +17,36 @@ class TeamTasks:
 
     def __init__(self, session: Session, file: TeamTaskFile, *, team: str, member: str) -> None:
         self._session, self._file, self._member = session, file, member
-        if session.state.get(TEAM) != team:
-            self._bring(read_tasks(session.state.get(TODOS, "")))
-            session.append(Changed(TEAM, team))
+        if session.state.get(TEAM_STATE) != team:
+            self._contribute_tasks(read_tasks(session.state.get(TODOS_STATE, "")))
+            session.append(Changed(TEAM_STATE, team))
 
     @property
-    def member(self) -> str:
+    def member_name(self) -> str:
         """The name of the session in its team."""
         return self._member
 
     def read(self) -> str:
         """Return the team's list."""
-        return self._note(self._file.read())
+        return self._record_list(self._file.read())
 
-    def change(self, edit: Edit) -> str:
+    def change(self, edit: TaskListEdit) -> str:
         """Change the team's list."""
-        return self._note(self._file.change(edit))
+        return self._record_list(self._file.change(edit))
 
-    def _note(self, value: str) -> str:
-        if (value or "[]") != self._session.state.get(TODOS, "[]"):
-            self._session.append(Changed(TODOS, value))
+    def _record_list(self, value: str) -> str:
+        if (value or "[]") != self._session.state.get(TODOS_STATE, "[]"):
+            self._session.append(Changed(TODOS_STATE, value))
         return value
 
-    def _bring(self, own: Tasks) -> None:
+    def _contribute_tasks(self, own: TaskList) -> None:
         """Add the session's open tasks to the team's list when it joins."""
-        wanted = [task for task in own if task.open]
+        wanted = [task for task in own if task.is_open]
         if wanted:
-            self._file.change(lambda tasks: _joined(tasks, wanted))
+            self._file.change(lambda tasks: _append_tasks(tasks, wanted))
 
 
-def _joined(tasks: Tasks, more: list[Task]) -> Tasks:
+def _append_tasks(tasks: TaskList, more: list[Task]) -> TaskList:
     for task in more:
         fresh = Task(
             content=task.content,

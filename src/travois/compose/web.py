@@ -11,28 +11,28 @@ import msgspec
 from travois.compose import models
 from travois.compose.options import Options
 from travois.context.window import model
-from travois.core.errors import Fault
-from travois.core.models import Model as Card
-from travois.engine.agent import Agent, Small, World
+from travois.core.errors import UserError
+from travois.core.models import ModelCard as Card
+from travois.engine.agent import Agent, SmallModel, World
 from travois.ports.tool import AnyTool
-from travois.ports.web_search import Found, Wanted
-from travois.ports.world import Model
+from travois.ports.web_search import SearchQuery, SearchResults
+from travois.ports.world import ModelClient
 from travois.providers.catalog import Catalog
 from travois.sessions.session import Session
 from travois.settings.schema import Loaded
 from travois.tools.web.search_requests import Searcher, searched
 
-SearchWeb = Callable[[Agent, Wanted], Awaitable[Found]]
+SearchWeb = Callable[[Agent, SearchQuery], Awaitable[SearchResults]]
 
 
-def offered(loaded: Loaded, card: Card) -> bool:
+def is_search_offered(loaded: Loaded, card: Card) -> bool:
     """Return whether the model gets a web search tool."""
     use = loaded.settings.web_search.use
-    known = models.known(loaded).providers.get(card.provider)
+    known = models.model_catalog(loaded).providers.get(card.provider)
     return use == "endpoint" or (use == "provider" and known is not None and bool(known.search))
 
 
-def compose_web_search(loaded: Loaded, *, serve: Callable[[Card], Model]) -> SearchWeb | None:
+def compose_web_search(loaded: Loaded, *, serve: Callable[[Card], ModelClient]) -> SearchWeb | None:
     """Compose the web search; none if it is off. Raises `UserError` for bad settings."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
@@ -41,34 +41,34 @@ def compose_web_search(loaded: Loaded, *, serve: Callable[[Card], Model]) -> Sea
         desk = EndpointSearch(endpoint(asked.kind, msgspec.structs.asdict(asked)), os.environ)
         return lambda agent, wanted: desk.search(wanted)
     if asked.use == "provider":
-        among = models.known(loaded)
-        return lambda agent, wanted: _asked(agent, wanted, serve, among)
+        among = models.model_catalog(loaded)
+        return lambda agent, wanted: _search_with_provider(agent, wanted, serve, among)
     return None
 
 
 def search_notices(loaded: Loaded, card: Card) -> tuple[str, ...]:
     """Return a notice if the provider should search and cannot."""
-    if loaded.settings.web_search.use != "provider" or offered(loaded, card):
+    if loaded.settings.web_search.use != "provider" or is_search_offered(loaded, card):
         return ()
     return (f"webSearch.use is provider, but the provider of {card.name} has no web search",)
 
 
-async def _asked(
-    agent: Agent, wanted: Wanted, serve: Callable[[Card], Model], among: Catalog
-) -> Found:
+async def _search_with_provider(
+    agent: Agent, wanted: SearchQuery, serve: Callable[[Card], ModelClient], among: Catalog
+) -> SearchResults:
     """Search with the provider of the current model, by its cheapest model."""
     card = model(agent)
     known = among.providers.get(card.provider)
     if known is None or not known.search:
         raise OSError(f"the provider of {card.name} has no web search")
-    small = models.small(card, serve, among=among) or Small(card, agent.model)
+    small = models.find_small_model(card, serve, among=among) or SmallModel(card, agent.model)
     return await searched(agent, wanted, Searcher(small, known.search, known.search_price))
 
 
 # The browser of a session, where the user wants one.
 
 
-def opened(
+def compose_browser(
     loaded: Loaded, options: Options, stack: AsyncExitStack, *, session: Session, world: World
 ) -> tuple[tuple[AnyTool, ...], tuple[str, ...]]:
     """Compose the browser tool, and notices; the browser starts on its first use."""
@@ -81,13 +81,13 @@ def opened(
     try:
         path = program(asked.path)
         window = Chromium(path, visible=asked.visible, session=world.processes.session_socket)
-    except Fault as fault:
+    except UserError as fault:
         return (), (f"{fault.what}. {fault.fix}",)
     stack.push_async_callback(window.aclose)
-    tool = browser(window, images=lambda: _sees(session))
+    tool = browser(window, images=lambda: _accepts_images(session))
     return (tool,), (ROOT,) if os.geteuid() == 0 else ()
 
 
-def _sees(session: Session) -> bool:
+def _accepts_images(session: Session) -> bool:
     epoch = session.view.epoch
     return epoch is None or epoch.model.images

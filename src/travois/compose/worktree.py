@@ -11,14 +11,14 @@ from shutil import copy2
 import anyio
 import msgspec
 
-from travois.core.display_text import complain
-from travois.core.errors import Fault
+from travois.core.display_text import write_stderr
+from travois.core.errors import UserError
 from travois.engine.agent import Agent
-from travois.engine.permission_gate import wary
+from travois.engine.permission_gate import sandbox_for_git
 from travois.files.disk import DiskFiles
 from travois.permissions.paths import inside
 from travois.permissions.sandbox_profile import Cage
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.ports.world import Files, Processes
 from travois.process.run import LocalProcesses
 from travois.sessions.home import identify, locate
@@ -27,15 +27,15 @@ from travois.settings.load import load
 from travois.tools import git as repository
 from travois.tools.git import Repository
 
-FOLDER = ".travois/worktrees"
-INCLUDED = ".worktreeinclude"
-IGNORED = ("ls-files", "-z", "--others", "--ignored")
-NAME = re.compile(r"[\w.-]+")
-LEAVING = 30.0
+WORKTREES_FOLDER = ".travois/worktrees"
+INCLUDE_FILE = ".worktreeinclude"
+LIST_IGNORED_COMMAND = ("ls-files", "-z", "--others", "--ignored")
+WORKTREE_NAME = re.compile(r"[\w.-]+")
+REMOVAL_SECONDS = 30.0
 """The seconds that removing a worktree may take when its subagent has ended."""
 
 
-class Ground(msgspec.Struct, frozen=True):
+class GitContext(msgspec.Struct, frozen=True):
     """The folder, files and processes that git runs with."""
 
     cwd: str
@@ -47,7 +47,7 @@ class Ground(msgspec.Struct, frozen=True):
 class Worktree(msgspec.Struct, frozen=True):
     """A git worktree: a folder with the files of a commit."""
 
-    ground: Ground
+    ground: GitContext
     repo: Repository
     path: str
     branch: str
@@ -65,26 +65,26 @@ class Worktree(msgspec.Struct, frozen=True):
         """The location and branch, in words."""
         return f"Its changes are in the git worktree {self.path}, on the branch {self.branch}."
 
-    async def left(self) -> bool:
+    async def remove_if_unused(self) -> bool:
         """Remove the worktree if it is unchanged; return whether it was removed."""
-        with anyio.move_on_after(LEAVING, shield=True):
-            return await _removed(self)
+        with anyio.move_on_after(REMOVAL_SECONDS, shield=True):
+            return await _try_remove(self)
         return False
 
 
-async def add(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
+async def add_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
     """Create a worktree of the last commit; `shared` folders are linked."""
-    return await _added(_ground(agent), name, shared=shared)
+    return await _create_worktree(_git_context(agent), name, shared=shared)
 
 
-async def reopen(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
+async def reopen_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = ()) -> Worktree:
     """Return the worktree of that name; create it again if it was removed."""
-    return await _found(_ground(agent), name, shared)
+    return await _find_or_create(_git_context(agent), name, shared)
 
 
-async def existing(agent: Agent, path: str) -> Worktree:
+async def find_worktree(agent: Agent, path: str) -> Worktree:
     """Return the worktree at a path, if it belongs to the agent's repository."""
-    ground = _ground(agent)
+    ground = _git_context(agent)
     repo = await repository.find(ground)
     listed = repository.text(
         await repository.ask(ground, repo, ("worktree", "list", "--porcelain"))
@@ -96,46 +96,50 @@ async def existing(agent: Agent, path: str) -> Worktree:
             branches = (line.removeprefix("branch refs/heads/") for line in lines)
             branch = next((b for b, line in zip(branches, lines, strict=True) if b != line), "")
             return Worktree(ground, repo, wanted, branch or "(detached)")
-    raise Refusal(f"{path} is not a worktree of {repo.top}. `git worktree list` shows them.")
+    raise ToolError(f"{path} is not a worktree of {repo.top}. `git worktree list` shows them.")
 
 
-async def at(agent: Agent, root: str, path: str, *, branch: str) -> Worktree:
+async def worktree_at(agent: Agent, root: str, path: str, *, branch: str) -> Worktree:
     """Return a worktree that was created from another folder of the repository."""
-    ground = _ground(agent, root)
+    ground = _git_context(agent, root)
     return Worktree(ground, await repository.find(ground), path, branch)
 
 
-def _ground(agent: Agent, root: str = "") -> Ground:
+def _git_context(agent: Agent, root: str = "") -> GitContext:
     world, root = agent.world, root or agent.world.root
     top, git = repository_of(root)
-    around = wary(agent, writes=(os.path.join(top, FOLDER), git)) if top else None
-    return Ground(root, world.files, world.processes, around)
+    around = (
+        sandbox_for_git(agent, writes=(os.path.join(top, WORKTREES_FOLDER), git)) if top else None
+    )
+    return GitContext(root, world.files, world.processes, around)
 
 
-async def _added(ground: Ground, name: str, *, shared: tuple[str, ...]) -> Worktree:
+async def _create_worktree(ground: GitContext, name: str, *, shared: tuple[str, ...]) -> Worktree:
     repo = await repository.find(ground)
-    path = os.path.join(repo.top, FOLDER, name)
+    path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     tree = Worktree(ground, repo, path, f"travois/{name}", shared)
-    _hide(Path(repo.top, FOLDER))
+    _ignore_worktrees(Path(repo.top, WORKTREES_FOLDER))
     words = ("worktree", "add", "-q", "-b", tree.branch, tree.path, "HEAD")
     await repository.ask(ground, repo, words)
-    included = await _included(msgspec.structs.replace(ground, cwd=repo.top), repo)
-    await anyio.to_thread.run_sync(_furnish, tree, included)
+    included = await _list_included_files(msgspec.structs.replace(ground, cwd=repo.top), repo)
+    await anyio.to_thread.run_sync(_copy_included_files, tree, included)
     return tree
 
 
-async def _included(ground: Ground, repo: Repository) -> tuple[str, ...]:
+async def _list_included_files(ground: GitContext, repo: Repository) -> tuple[str, ...]:
     """Return ignored files that the repository wants in its worktrees."""
-    if not os.path.isfile(os.path.join(repo.top, INCLUDED)):
+    if not os.path.isfile(os.path.join(repo.top, INCLUDE_FILE)):
         return ()
     listed = [
-        repository.text(await repository.ask(ground, repo, (*IGNORED, how))).split("\0")
-        for how in (f"--exclude-from={INCLUDED}", "--exclude-standard")
+        repository.text(await repository.ask(ground, repo, (*LIST_IGNORED_COMMAND, how))).split(
+            "\0"
+        )
+        for how in (f"--exclude-from={INCLUDE_FILE}", "--exclude-standard")
     ]
     return tuple(path for path in listed[0] if path and path in listed[1])
 
 
-def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
+def _copy_included_files(tree: Worktree, included: tuple[str, ...]) -> None:
     """Copy files into a worktree and link folders; existing ones stay."""
     for name in (*included, *tree.shared):
         old, new = Path(tree.repo.top, name), Path(tree.path, name)
@@ -148,43 +152,45 @@ def _furnish(tree: Worktree, included: tuple[str, ...]) -> None:
             copy2(old, new)
 
 
-def within(name: str, work: Callable[[], int]) -> int:
+def run_in_worktree(name: str, work: Callable[[], int]) -> int:
     """Run work in a worktree that is removed if unchanged; return the exit code."""
-    if name and not NAME.fullmatch(name):
-        raise Fault(
+    if name and not WORKTREE_NAME.fullmatch(name):
+        raise UserError(
             f"--worktree {name} is not a valid name", fix="Use letters, digits, dots and dashes."
         )
     before = os.getcwd()
-    ground = Ground(before, DiskFiles(), LocalProcesses())
+    ground = GitContext(before, DiskFiles(), LocalProcesses())
     try:
-        tree = anyio.run(_found, ground, name or f"{os.urandom(4).hex()}", _shared())
-    except Refusal as refusal:
-        raise Fault("A worktree cannot be created here", why=str(refusal)) from None
+        tree = anyio.run(
+            _find_or_create, ground, name or f"{os.urandom(4).hex()}", _shared_folders()
+        )
+    except ToolError as refusal:
+        raise UserError("A worktree cannot be created here", why=str(refusal)) from None
     os.chdir(tree.root)
     try:
         return work()
     finally:
         os.chdir(before)
-        if not anyio.run(tree.left):
-            complain(f"travois: {tree.note}\n")
+        if not anyio.run(tree.remove_if_unused):
+            write_stderr(f"travois: {tree.note}\n")
 
 
-def _shared() -> tuple[str, ...]:
+def _shared_folders() -> tuple[str, ...]:
     home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
     loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
     return loaded.settings.worktree.symlink_directories
 
 
-async def _found(ground: Ground, name: str, shared: tuple[str, ...]) -> Worktree:
+async def _find_or_create(ground: GitContext, name: str, shared: tuple[str, ...]) -> Worktree:
     """Return the worktree of that name; create it if there is none."""
     repo = await repository.find(ground)
-    path = os.path.join(repo.top, FOLDER, name)
+    path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     if os.path.isdir(path):
         return Worktree(ground, repo, path, f"travois/{name}", shared)
-    return await _added(ground, name, shared=shared)
+    return await _create_worktree(ground, name, shared=shared)
 
 
-def _hide(folder: Path) -> None:
+def _ignore_worktrees(folder: Path) -> None:
     """Keep worktrees out of what git shows of the workspace."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ".gitignore").write_text("*\n", "utf-8")
@@ -205,18 +211,18 @@ async def unsaved_work(tree: Worktree) -> str:
     return ""
 
 
-async def discard(tree: Worktree) -> None:
+async def discard_worktree(tree: Worktree) -> None:
     """Remove a worktree and its branch, with everything in them."""
     ground, repo = tree.ground, tree.repo
     await repository.ask(ground, repo, ("worktree", "remove", "--force", tree.path))
     await repository.ask(ground, repo, ("branch", "-q", "-D", tree.branch))
 
 
-async def _removed(tree: Worktree) -> bool:
+async def _try_remove(tree: Worktree) -> bool:
     try:
         if await unsaved_work(tree):
             return False
-        await discard(tree)
-    except (Refusal, OSError):
+        await discard_worktree(tree)
+    except (ToolError, OSError):
         return False
     return True

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from travois.context.cache_lifetime import choose, steps
 from travois.context.window import limit, model
 from travois.core.facts import Sent
-from travois.core.view import View, project
+from travois.core.view import View, project_view
 from travois.engine.agent import Agent
-from travois.engine.fork import aside
-from travois.ports.world import Warned
+from travois.engine.fork import ask_quietly
+from travois.ports.world import UserWarned
 from travois.providers.anthropic_extras import warming
 
 MARGIN = 30.0
@@ -23,7 +23,7 @@ async def keep_warm(agent: Agent) -> None:
     while left > 0:
         used = agent.session.cache.used
         await agent.runtime.sleep(
-            max(0.0, used + model(agent).lifetime - MARGIN - agent.runtime.clock())
+            max(0.0, used + model(agent).cache_seconds - MARGIN - agent.runtime.clock())
         )
         if agent.session.cache.used > used:
             continue
@@ -37,13 +37,13 @@ async def warm(agent: Agent) -> bool:
     view, card = _last(agent), model(agent)
     if view is None or card.protocol != "anthropic" or '"type":"enabled"' in card.params:
         return False
-    return await aside(agent, view, what="cache kept", change=warming) is not None
+    return await ask_quietly(agent, view, what="cache kept", change=warming) is not None
 
 
 def _last(agent: Agent) -> View | None:
     """Return the conversation as it was last sent; None if it has changed or left the cache."""
     session = agent.session
-    if session.view.sent_moves != session.view.moves or not session.cache.left(
+    if session.view.sent_moves != session.view.moves or not session.cache.seconds_left(
         agent.runtime.clock()
     ):
         return None
@@ -53,7 +53,7 @@ def _last(agent: Agent) -> View | None:
         return view
     entries = session.history()
     sent = [index for index, entry in enumerate(entries) if isinstance(entry.fact, Sent)]
-    return project(entries[: sent[-1]]) if sent else None
+    return project_view(entries[: sent[-1]]) if sent else None
 
 
 def suit(agent: Agent) -> None:
@@ -67,6 +67,6 @@ def suit(agent: Agent) -> None:
         return
     why = f"prompt cache lifetime set to {found.life} after {found.pauses} pauses of 5–60 minutes"
     saved = f"it would have saved ${found.saved:.2f} so far"
-    agent.session.emit(Warned(f"{why[0].upper()}{why[1:]}: {saved}"))
+    agent.session.emit(UserWarned(f"{why[0].upper()}{why[1:]}: {saved}"))
     longer = replace(card, cache_ttl=found.life)
     agent.session.append(replace(epoch, model=longer, why=why, unbind=False))

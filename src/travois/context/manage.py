@@ -18,10 +18,10 @@ from travois.context.window import (
 )
 from travois.core.content import Call
 from travois.core.facts import Failed, Offloaded, Result
-from travois.core.tokens import context_tokens, estimate, fact_tokens
+from travois.core.tokens import context_tokens, estimate_tokens, fact_tokens
 from travois.core.tool_names import canonical_name
 from travois.engine.agent import Agent
-from travois.engine.overflow import lighten
+from travois.engine.overflow import drop_old_media
 from travois.ports.tool import AnyTool
 
 EARLY = 0.75
@@ -35,7 +35,7 @@ async def relieve(agent: Agent) -> str:
     """
     if agent.context.layers.offload:
         offload(agent)
-    lighten(agent)
+    drop_old_media(agent)
     if agent.context.layers.lifetime and cold(agent):
         from travois.context.keep_warm import suit
 
@@ -117,7 +117,7 @@ def _tool(agent: Agent, call: Call) -> AnyTool | None:
 def wanted(agent: Agent) -> Trigger | None:
     """Return why to compact the conversation before the next request; None if it is not needed."""
     size, threshold = context_tokens(agent.session.view), limit(agent)
-    if agent.session.strikes.out:
+    if agent.session.strikes.is_out:
         return None
     if not agent.context.layers.automatic:
         return None
@@ -136,5 +136,5 @@ def _prepared(agent: Agent) -> bool:
         return True
     session, room = agent.session, fitted(agent)
     since = (item.fact for item in session.view.items if item.seq > session.drafted_at)
-    short = bool(session.draft) and estimate(session.draft) <= room.ledger
+    short = bool(session.draft) and estimate_tokens(session.draft) <= room.ledger
     return agent.context.layers.draft and short and sum(map(fact_tokens, since)) <= room.tail

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.compaction.cut import is_summary
-from travois.core.cache_audit import Cache, Spent, Strikes
-from travois.core.content import AnyBlock, Text, calls, words
+from travois.core.cache_audit import CompactionStrikes, PromptCache, SessionSpending
+from travois.core.content import AnyBlock, Text, extract_calls, extract_text
 from travois.core.facts import (
     Assistant,
     Cleared,
@@ -25,8 +25,15 @@ from travois.core.facts import (
     Spawned,
 )
 from travois.core.models import Usage
-from travois.core.tokens import PER_RESULT, block_tokens, compact_at, estimate, fact_tokens, ratio
-from travois.core.view import Item, View, living, project
+from travois.core.tokens import (
+    TOKENS_PER_RESULT,
+    block_tokens,
+    compact_threshold,
+    estimate_tokens,
+    fact_tokens,
+    token_ratio,
+)
+from travois.core.view import View, ViewItem, keep_live_entries, project_view
 from travois.memory.recall_text import CHANGED, INDEX, RECALLED
 from travois.prompt import environment, instruction_text
 
@@ -77,9 +84,9 @@ def receipts(entries: Sequence[Entry]) -> list[Receipt]:
     book = _Book()
     for entry in entries:
         book.take(entry)
-    view = project(entries)
+    view = project_view(entries)
     undone = {entry.fact.compaction for entry in entries if isinstance(entry.fact, Restored)}
-    kept = living([entry for entry in entries if not isinstance(entry.fact, Restored)])
+    kept = keep_live_entries([entry for entry in entries if not isinstance(entry.fact, Restored)])
     alive = {entry.seq for entry in kept}
     return [replace(one, state=_state(one, view.summaries, undone, alive)) for one in book.found]
 
@@ -89,9 +96,9 @@ class _Book:
 
     def __init__(self) -> None:
         self.found: list[Receipt] = []
-        self._spent = Spent()
-        self._cache = Cache()
-        self._strikes = Strikes()
+        self._spent = SessionSpending()
+        self._cache = PromptCache()
+        self._strikes = CompactionStrikes()
         self._epoch: Epoch | None = None
         self._forks: set[str] = set()
         self._dollars = 0.0
@@ -99,8 +106,11 @@ class _Book:
     def take(self, entry: Entry) -> None:
         """Add one more entry."""
         before, misses = self._spent.dollars, len(self._cache.misses)
-        self._spent = self._spent.after(entry)
-        self._cache, self._strikes = self._cache.after(entry), self._strikes.after(entry.fact)
+        self._spent = self._spent.after_entry(entry)
+        self._cache, self._strikes = (
+            self._cache.after_entry(entry),
+            self._strikes.after_fact(entry.fact),
+        )
         match entry.fact:
             case Epoch() as fact:
                 self._epoch = fact
@@ -118,7 +128,7 @@ class _Book:
                 pass
 
     def _receipt(self, fact: Compacted, entry: Entry) -> Receipt:
-        own = compact_at(self._epoch.model) if self._epoch else 0
+        own = compact_threshold(self._epoch.model) if self._epoch else 0
         chosen = 0 < fact.limit < own
         return Receipt(
             number=len(self.found) + 1,
@@ -144,12 +154,12 @@ class _Book:
             measured=measured,
             rewritten=rewritten,
             useless=self._strikes.useless,
-            breaker=self._strikes.out,
+            breaker=self._strikes.is_out,
         )
 
 
 def _restored(fact: Compacted) -> tuple[str, ...]:
-    texts = (words((block,)) for block in fact.summary)
+    texts = (extract_text((block,)) for block in fact.summary)
     told = (text for text in texts if text.startswith((instruction_text.TAG, "<files>")))
     return tuple(dict.fromkeys(path for text in told for path in FILES.findall(text)))
 
@@ -215,7 +225,7 @@ class Window(msgspec.Struct, frozen=True):
         }
 
 
-def look(view: View, entries: Iterable[Entry], *, cache: Cache, now: float) -> Window:
+def look(view: View, entries: Iterable[Entry], *, cache: PromptCache, now: float) -> Window:
     """Break down what the next request would hold."""
     first, body = list(head(view.epoch)) if view.epoch else [], list(_body(view, entries))
     last = view.items[view.counted] if view.counted >= 0 else None
@@ -224,20 +234,23 @@ def look(view: View, entries: Iterable[Entry], *, cache: Cache, now: float) -> W
     known = [*first, *(one for _, one in body[:told])] if told else []
     later = [one for _, one in body[told:]] if told else [*first, *(one for _, one in body)]
     guessed = sum(one.tokens for one in known)
-    scale = usage.context / guessed if guessed else ratio(view)
-    sizes = (*_sized(known, scale), *_sized(later, ratio(view)))
+    scale = usage.context / guessed if guessed else token_ratio(view)
+    sizes = (*_sized(known, scale), *_sized(later, token_ratio(view)))
     sized = tuple(replace(o, tokens=n) for o, n in zip((*known, *later), sizes, strict=True))
-    alive = cache.left(now) > 0
+    alive = cache.seconds_left(now) > 0
     return Window(_cached(sized, usage if told else Usage(), alive=alive), usage.context, scale)
 
 
 def head(epoch: Epoch) -> Iterator[Portion]:
     """Yield the tools and the system prompt, in the order in which providers cache them."""
     for tool in epoch.tools:
-        size = estimate(tool.name + tool.description + tool.schema)
+        size = estimate_tokens(tool.name + tool.description + tool.schema)
         yield Portion("tools", tool.name, size, "tool definition")
     yield Portion(
-        "system", "system prompt", estimate(epoch.system), f"fixed prompt prefix ({epoch.why})"
+        "system",
+        "system prompt",
+        estimate_tokens(epoch.system),
+        f"fixed prompt prefix ({epoch.why})",
     )
 
 
@@ -249,7 +262,7 @@ def _body(view: View, entries: Iterable[Entry]) -> Iterator[tuple[int, Portion]]
         call.id: f"{call.name} {' '.join(call.args.split())[:SHOWN]}"
         for item in view.items
         if isinstance(item.fact, Assistant)
-        for call in calls(item.fact.content)
+        for call in extract_calls(item.fact.content)
     }
     for index, item in enumerate(view.items):
         for one in portions(item, cleared=view.cleared, shaped=shaped, asked=asked):
@@ -257,7 +270,7 @@ def _body(view: View, entries: Iterable[Entry]) -> Iterator[tuple[int, Portion]]
 
 
 def portions(
-    item: Item,
+    item: ViewItem,
     *,
     cleared: Collection[str] = (),
     shaped: Mapping[str, str] = NOTHING,
@@ -267,20 +280,22 @@ def portions(
     fact = item.fact
     if isinstance(fact, Result):
         size = fact_tokens(fact)
-        size = min(size, 2 * PER_RESULT) if fact.call in cleared else size
+        size = min(size, 2 * TOKENS_PER_RESULT) if fact.call in cleared else size
         why = shaped.get(fact.call, "tool result")
         yield Portion("results", asked.get(fact.call, fact.call), size, why, item.seq)
     elif isinstance(fact, Assistant):
-        said = words(fact.content) or ", ".join(call.name for call in calls(fact.content))
+        said = extract_text(fact.content) or ", ".join(
+            call.name for call in extract_calls(fact.content)
+        )
         source = f"reply: {_short(said)}"
         yield Portion("messages", source, fact_tokens(fact), "model reply", item.seq)
     else:
         yield from (_said(block, item, shaped) for block in fact.content)
 
 
-def _said(block: AnyBlock, item: Item, shaped: Mapping[str, str]) -> Portion:
+def _said(block: AnyBlock, item: ViewItem, shaped: Mapping[str, str]) -> Portion:
     """Classify a block from the user or from Travois."""
-    text, size = words((block,)), block_tokens(block)
+    text, size = extract_text((block,)), block_tokens(block)
     human = getattr(item.fact, "origin", "") == "human"
     if human:
         return Portion("messages", f"you: {_short(text)}", size, "your message", item.seq)

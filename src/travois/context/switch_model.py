@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from travois.context.window import fitted, limit, model
 from travois.core import models
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Compacted, Entry, Epoch
-from travois.core.tokens import context_tokens, family, head_tokens, stop_at
+from travois.core.tokens import context_tokens, family_ratio, head_tokens, stop_threshold
 from travois.engine.agent import Agent
-from travois.engine.tool_definitions import suited
-from travois.ports.world import Compacting, Model, Warned
+from travois.engine.tool_definitions import adapt_toolset
+from travois.ports.world import CompactionProgress, ModelClient, UserWarned
 from travois.prompt.briefing import again
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str
     `written` is the model's part of a summary that may be needed; without it, a prepared one is
     used. Returns a description of the compaction, or nothing if there was none.
     """
-    epoch = suited(epoch, agent.tools.by_name, wanted=agent.tools.toolset)
+    epoch = adapt_toolset(epoch, agent.tools.by_name, wanted=agent.tools.toolset)
     trial = _trial(agent, epoch)
     if not _is_too_large(trial):
         agent.session.append(epoch)
@@ -57,12 +57,12 @@ def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str
     fact = _shortened(trial, written)
     agent.session.append(fact)
     agent.session.append(epoch)
-    agent.session.emit(Warned(told := receipt(fact)))
+    agent.session.emit(UserWarned(told := receipt(fact)))
     return told
 
 
 async def switch_with_summary(
-    agent: Agent, epoch: Epoch, *, former: Callable[[models.Model], Model] | None = None
+    agent: Agent, epoch: Epoch, *, former: Callable[[models.ModelCard], ModelClient] | None = None
 ) -> str:
     """Switch, and let the current model write its part of a summary if one is needed.
 
@@ -70,7 +70,7 @@ async def switch_with_summary(
     """
     from travois.context.compaction.summary_call import Wish, Written, write_model_part
 
-    trial = _trial(agent, suited(epoch, agent.tools.by_name, wanted=agent.tools.toolset))
+    trial = _trial(agent, adapt_toolset(epoch, agent.tools.by_name, wanted=agent.tools.toolset))
     written = None
     if _is_too_large(trial):
         _shortened(trial, None)  # raises before anybody is asked, where nothing would help
@@ -78,10 +78,10 @@ async def switch_with_summary(
         try:
             answers = former(model(agent)) if former else agent.model
             written = await write_model_part(replace(agent, model=answers), wish)
-        except Fault as fault:
+        except UserError as fault:
             written = Written(why=fault.what)
         finally:
-            agent.session.emit(Compacting(over=True))
+            agent.session.emit(CompactionProgress(over=True))
     return switch(agent, epoch, written=written)
 
 
@@ -99,7 +99,7 @@ def _trial(agent: Agent, epoch: Epoch) -> Agent:
 
 
 def _is_too_large(trial: Agent) -> bool:
-    return context_tokens(trial.session.view) >= stop_at(model(trial))
+    return context_tokens(trial.session.view) >= stop_threshold(model(trial))
 
 
 def _shortened(trial: Agent, written: Written | None) -> Compacted:
@@ -107,7 +107,7 @@ def _shortened(trial: Agent, written: Written | None) -> Compacted:
     from travois.context.compaction.compact import rungs, shorter
     from travois.context.compaction.summary_call import Wish, Written, prepared
 
-    card, most = model(trial), stop_at(model(trial))
+    card, most = model(trial), stop_threshold(model(trial))
     goal, wish = min(limit(trial), most), Wish("switch")
     fact = None
     for part in (written or prepared(trial), Written(why="no room for a summary by the model")):
@@ -115,8 +115,8 @@ def _shortened(trial: Agent, written: Written | None) -> Compacted:
         if fact is not None and fact.after < most:
             return replace(fact, limit=limit(trial))
     epoch, size = trial.session.view.epoch, context_tokens(trial.session.view)
-    head = round(head_tokens(epoch) * family(card.id)) if epoch else 0
-    raise Fault(
+    head = round(head_tokens(epoch) * family_ratio(card.id)) if epoch else 0
+    raise UserError(
         f"Cannot switch to {card.name}",
         why=f"the conversation needs at least {fact.after if fact else size:,} tokens ({head:,} of "
         f"them for system prompt and tools); {most:,} of {card.window:,} are available",

@@ -15,9 +15,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import msgspec
 
 from travois.context.layers import LEAST, Layers
-from travois.core.content import Call, Text, calls, words
+from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result
-from travois.core.tokens import PER_RESULT, context_tokens, estimate, fact_tokens, ratio
+from travois.core.tokens import (
+    TOKENS_PER_RESULT,
+    context_tokens,
+    estimate_tokens,
+    fact_tokens,
+    token_ratio,
+)
 from travois.core.view import View
 
 SHARE = 0.5
@@ -48,7 +54,7 @@ class Room(msgspec.Struct, frozen=True):
     @property
     def tokens(self) -> int:
         """The smaller limit, without what is put around a result."""
-        return max(LEAST // 2, min(self.cap, self.share) - PER_RESULT)
+        return max(LEAST // 2, min(self.cap, self.share) - TOKENS_PER_RESULT)
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -92,7 +98,7 @@ def message_room(view: View, layers: Layers, *, window: Window) -> int:
     ample = AMPLE * window.room
     ample = ample if window.grows else min(free, ample)
     wanted = max(SHARE * free, ample, min(PAGE, PAGE_SHARE * window.room))
-    return max(LEAST, min(layers.reply, int(wanted / ratio(before))))
+    return max(LEAST, min(layers.reply, int(wanted / token_ratio(before))))
 
 
 def share_room(asked: Collection[Call], layers: Layers, *, room: int) -> dict[str, Room]:
@@ -109,7 +115,7 @@ def share_room(asked: Collection[Call], layers: Layers, *, room: int) -> dict[st
 def last_calls(view: View) -> tuple[Call, ...]:
     """Return the calls of the last reply, answered or not."""
     reply = view.items[view.replied].fact if view.replied >= 0 else None
-    return calls(reply.content) if isinstance(reply, Assistant) else ()
+    return extract_calls(reply.content) if isinstance(reply, Assistant) else ()
 
 
 def oversize(
@@ -133,7 +139,7 @@ def oversize(
             most = max(min(own, size - over), min(own, layers.shown, room // len(unseen)), LEAST)
         if size > most:
             over -= size - most
-            yield Oversize(result.call, words(result.content), most)
+            yield Oversize(result.call, extract_text(result.content), most)
 
 
 def _is_text(result: Result) -> bool:
@@ -142,7 +148,7 @@ def _is_text(result: Result) -> bool:
 
 def measure(text: str) -> int:
     """Estimate the tokens of a text, with a bound on how many characters one can stand for."""
-    return max(estimate(text), len(text) // MOST_CHARS)
+    return max(estimate_tokens(text), len(text) // MOST_CHARS)
 
 
 def most_that_fits(count: int, size: Callable[[int], int], *, tokens: int) -> int:
@@ -214,7 +220,7 @@ def preview(text: str, *, path: str, tokens: int, nonce: str) -> str:
     The nonce is unknown to the author of the text, so the text cannot fake our marker.
     """
     mark = f"stored {nonce}: " if nonce else ""
-    marker = tokens - estimate(path) - PER_RESULT - 80
+    marker = tokens - estimate_tokens(path) - TOKENS_PER_RESULT - 80
     clipped = clip(text, max(LEAST // 4, marker))
     missing = left_out(clipped, total=len(text), lines=count_lines(text))
     onward = f"All of it is in {path}; continue with Read offset={clipped.next}, or use Grep."

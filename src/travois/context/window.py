@@ -7,12 +7,18 @@ from msgspec.structs import replace
 from travois.context.layers import Layers
 from travois.context.tool_results import Room, Window, last_calls, message_room, share_room
 from travois.core.content import Call
-from travois.core.models import Model
-from travois.core.tokens import compact_at, context_tokens, effective_window, head_tokens, stop_at
+from travois.core.models import ModelCard
+from travois.core.tokens import (
+    compact_threshold,
+    context_tokens,
+    effective_window,
+    head_tokens,
+    stop_threshold,
+)
 from travois.engine.agent import Agent
 
 
-def model(agent: Agent) -> Model:
+def model(agent: Agent) -> ModelCard:
     """Return the model that answers."""
     epoch = agent.session.view.epoch
     assert epoch is not None
@@ -24,17 +30,17 @@ def limit(agent: Agent) -> int:
     return threshold(model(agent), agent.context.layers)
 
 
-def threshold(card: Model, layers: Layers) -> int:
+def threshold(card: ModelCard, layers: Layers) -> int:
     """Return the size at which a conversation with this model is compacted."""
     used = _used(card, layers)
-    own = compact_at(used)
+    own = compact_threshold(used)
     share = round(effective_window(used) * layers.percent / 100)
     return min(own, layers.threshold or own, share or own)
 
 
-def hard_stop(card: Model, layers: Layers) -> int:
+def hard_stop(card: ModelCard, layers: Layers) -> int:
     """Return the size beyond which nothing is sent to this model."""
-    own = stop_at(card)
+    own = stop_threshold(card)
     return min(own, layers.hard_limit or own)
 
 
@@ -51,7 +57,7 @@ def way_out(agent: Agent) -> str:
     return f"Compaction is off{by}. Turn it back on, {larger}, {smaller}."
 
 
-def _used(card: Model, layers: Layers) -> Model:
+def _used(card: ModelCard, layers: Layers) -> ModelCard:
     """Return the model with its window limited to the part that may be used."""
     return replace(card, window=min(card.window, layers.window or card.window))
 
@@ -70,8 +76,8 @@ def beside_head(agent: Agent) -> int:
 def results_room(agent: Agent) -> int:
     """Return how many tokens all results of the last reply may take together."""
     card = _used(model(agent), agent.context.layers)
-    kept = effective_window(card) - compact_at(card)
-    grows = agent.context.layers.automatic and not agent.session.strikes.out
+    kept = effective_window(card) - compact_threshold(card)
+    grows = agent.context.layers.automatic and not agent.session.strikes.is_out
     window = Window(limit(agent) + kept, beside_head(agent), grows=grows)
     return message_room(agent.session.view, agent.context.layers, window=window)
 
@@ -92,7 +98,7 @@ def cold(agent: Agent) -> bool:
     """
     cache = agent.session.cache
     asked = any(cause == "undo" for cause, _ in cache.moved)
-    return not asked and 0 < cache.used < agent.runtime.clock() - model(agent).lifetime
+    return not asked and 0 < cache.used < agent.runtime.clock() - model(agent).cache_seconds
 
 
 def idled(agent: Agent) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.facts import (
-    IMPORTED,
+    IMPORTED_DETAIL,
     AnyFact,
     Assistant,
     Cleared,
@@ -24,21 +24,21 @@ from travois.core.facts import (
     Spawned,
     User,
 )
-from travois.core.models import Price, Usage, cost, rates
+from travois.core.models import Price, Usage, compute_cost, price_for_size
 
-USELESS = 2
+MAX_USELESS_COMPACTIONS = 2
 """So many compactions in a row that freed little stop them from starting by themselves."""
-FAILURES = 3
-LEAST = 8_000
-SHARE = 0.1
-FALL = 0.05
+MAX_FAILED_COMPACTIONS = 3
+MIN_FREED_TOKENS = 8_000
+MIN_FREED_SHARE = 0.1
+MISS_SHARE = 0.05
 """A reply that leaves more than this share of the readable cache unread is a miss,"""
-FALLEN = 2_000
+MISS_TOKENS = 2_000
 """if it also leaves more than this number of tokens unread."""
-BROKEN = "prefix break: "
+PREFIX_BREAK = "prefix break: "
 """The prefix of an epoch's reason when a request did not begin with the last one."""
 
-Cause = Literal[
+MissCause = Literal[
     "tools",
     "system",
     "model",
@@ -51,7 +51,7 @@ Cause = Literal[
     "expiry",
     "provider",  # nothing of ours changed
 ]
-EXPECTED: tuple[Cause, ...] = (
+EXPECTED_CAUSES: tuple[MissCause, ...] = (
     "compaction",
     "clearing",
     "rewind",
@@ -62,7 +62,7 @@ EXPECTED: tuple[Cause, ...] = (
 )
 
 
-class Strikes(msgspec.Struct, frozen=True):
+class CompactionStrikes(msgspec.Struct, frozen=True):
     """The compactions since the last user message that failed or freed too little."""
 
     useless: int = 0
@@ -71,30 +71,32 @@ class Strikes(msgspec.Struct, frozen=True):
     """The size before a compaction whose outcome no reply has told yet."""
 
     @property
-    def out(self) -> bool:
+    def is_out(self) -> bool:
         """True if automatic compaction pauses until the user speaks again."""
-        return self.useless >= USELESS or self.failures >= FAILURES
+        return self.useless >= MAX_USELESS_COMPACTIONS or self.failures >= MAX_FAILED_COMPACTIONS
 
-    def after(self, fact: AnyFact) -> Strikes:
+    def after_fact(self, fact: AnyFact) -> CompactionStrikes:
         """Return the count after one more fact."""
         if isinstance(fact, Assistant) and not self.pending:
             return self
         match fact:
             case User(origin="human"):
-                return Strikes(pending=self.pending)
+                return CompactionStrikes(pending=self.pending)
             case Compacted():
                 return replace(self, pending=fact.before, failures=0)
             case Failed(kind="compaction"):
                 return replace(self, failures=self.failures + 1)
             case Assistant():
                 freed = self.pending - fact.usage.prompt
-                little = fact.usage.prompt > 0 and freed < min(LEAST, self.pending * SHARE)
+                little = fact.usage.prompt > 0 and freed < min(
+                    MIN_FREED_TOKENS, self.pending * MIN_FREED_SHARE
+                )
                 return replace(self, pending=0, useless=self.useless + 1 if little else 0)
             case _:
                 return self
 
 
-class Spent(msgspec.Struct, frozen=True):
+class SessionSpending(msgspec.Struct, frozen=True):
     """The cost of a session. A rewind keeps it; a fork starts at zero."""
 
     usage: Usage = Usage()
@@ -103,20 +105,20 @@ class Spent(msgspec.Struct, frozen=True):
     """Prices with the entry from which each applies."""
 
     @property
-    def price(self) -> Price:
+    def current_price(self) -> Price:
         """The price that holds."""
         return self.prices[-1][1]
 
-    def after(self, entry: Entry) -> Spent:
+    def after_entry(self, entry: Entry) -> SessionSpending:
         """Return the sum after one more entry."""
         match entry.fact:
             case Assistant() | Finished() as fact:
-                more = cost(fact.usage, self.price)
+                more = compute_cost(fact.usage, self.current_price)
                 if isinstance(fact, Finished) and fact.dollars is not None:
                     more = fact.dollars
-                return Spent(self.usage + fact.usage, self.dollars + more, self.prices)
+                return SessionSpending(self.usage + fact.usage, self.dollars + more, self.prices)
             case Opened():
-                return Spent(prices=self.prices)
+                return SessionSpending(prices=self.prices)
             case Epoch() as fact:
                 return replace(self, prices=(*self.prices, (entry.seq, fact.model.price)))
             case Rewound(to=to):
@@ -126,11 +128,11 @@ class Spent(msgspec.Struct, frozen=True):
                 return self
 
 
-class Miss(msgspec.Struct, frozen=True):
+class CacheMiss(msgspec.Struct, frozen=True):
     """A reply that read less from the provider's cache than it could have."""
 
     seq: int
-    cause: Cause
+    cause: MissCause
     detail: str
     tokens: int
     """The tokens that had to be sent again at the full price."""
@@ -138,17 +140,17 @@ class Miss(msgspec.Struct, frozen=True):
     """The extra cost compared with a cache read."""
 
     @property
-    def expected(self) -> bool:
+    def is_expected(self) -> bool:
         """True if a decision of ours or a pause explains the miss."""
-        return self.cause in EXPECTED
+        return self.cause in EXPECTED_CAUSES
 
     @property
-    def why(self) -> str:
+    def cause_text(self) -> str:
         """The cause in words."""
         return f"{self.cause} ({self.detail})" if self.detail else self.cause
 
 
-class Cache(msgspec.Struct, frozen=True):
+class PromptCache(msgspec.Struct, frozen=True):
     """The provider's prompt cache of a conversation, and the replies that missed it."""
 
     held: int = 0
@@ -157,78 +159,81 @@ class Cache(msgspec.Struct, frozen=True):
     """When it was last used: its life begins again then."""
     pause: float = 0.0
     """The longest time without a request since the last reply."""
-    moved: tuple[tuple[Cause, str], ...] = ()
+    moved: tuple[tuple[MissCause, str], ...] = ()
     """The changes to the request's prefix since the last reply."""
     epoch: Epoch | None = None
-    misses: tuple[Miss, ...] = ()
+    misses: tuple[CacheMiss, ...] = ()
 
-    def left(self, now: float) -> float:
+    def seconds_left(self, now: float) -> float:
         """Return the seconds until the cache expires; zero if it holds nothing."""
         if not self.held or self.epoch is None:
             return 0.0
-        return max(0.0, self.used + self.epoch.model.lifetime - now)
+        return max(0.0, self.used + self.epoch.model.cache_seconds - now)
 
-    def after(self, entry: Entry) -> Cache:
+    def after_entry(self, entry: Entry) -> PromptCache:
         """Return the state after one more entry."""
         match entry.fact:
-            case Assistant() as fact if fact.detail == IMPORTED:
+            case Assistant() as fact if fact.detail == IMPORTED_DETAIL:
                 return replace(self, used=entry.at)
             case Assistant() as fact:
-                return self._replied(fact, entry.seq)
+                return self._after_reply(fact, entry.seq)
             case Sent() | Spawned(kind="fork"):
                 pause = max(self.pause, entry.at - self.used if self.used else 0.0)
                 return replace(self, used=entry.at, pause=pause)
             case Opened():
                 return replace(self, misses=())
             case Epoch() as fact:
-                moved = (*self.moved, *_changed(self.epoch, fact))
+                moved = (*self.moved, *_compare_heads(self.epoch, fact))
                 return replace(self, epoch=fact, moved=moved)
             case Compacted() | Cleared() | Rewound() | Restored() as fact:
-                return replace(self, moved=(*self.moved, (_edited(fact), "")))
+                return replace(self, moved=(*self.moved, (_edit_cause(fact), "")))
             case _:
                 return self
 
-    def _replied(self, reply: Assistant, seq: int) -> Cache:
+    def _after_reply(self, reply: Assistant, seq: int) -> PromptCache:
         usage, prompt = reply.usage, reply.usage.prompt
         if not prompt or usage.estimated:
             return self
         held = usage.read + usage.write + usage.write_1h
-        fresh = Cache(held, self.used, epoch=self.epoch, misses=self.misses)
-        if not is_miss(min(self.held, prompt), usage.read):
+        fresh = PromptCache(held, self.used, epoch=self.epoch, misses=self.misses)
+        if not is_cache_miss(min(self.held, prompt), usage.read):
             return fresh
-        return replace(fresh, misses=(*self.misses, self.missed(usage, seq)))
+        return replace(fresh, misses=(*self.misses, self.build_miss(usage, seq)))
 
-    def missed(self, usage: Usage, seq: int) -> Miss:
+    def build_miss(self, usage: Usage, seq: int) -> CacheMiss:
         """Return the cache miss of a reply, with its cause and its cost."""
         lost = min(self.held, usage.prompt) - usage.read
-        cause, detail = self._cause()
-        price = rates(usage, self.epoch.model.price if self.epoch else Price())
+        cause, detail = self._find_cause()
+        price = price_for_size(usage, self.epoch.model.price if self.epoch else Price())
         held = usage.read + usage.write + usage.write_1h
         paid = (price.write if usage.write else price.write_1h) if held else price.input
         more = max(0.0, lost * (paid - price.read) / 1_000_000)
-        return Miss(seq, cause, detail, lost, more)
+        return CacheMiss(seq, cause, detail, lost, more)
 
-    def _cause(self) -> tuple[Cause, str]:
+    def _find_cause(self) -> tuple[MissCause, str]:
         """Return the cause: expiry, else the first change of the prefix, else the provider."""
-        lifetime = self.epoch.model.lifetime if self.epoch else 0.0
+        lifetime = self.epoch.model.cache_seconds if self.epoch else 0.0
         if self.pause > lifetime:
-            return "expiry", f"idle for {clock(self.pause)}, and the cache lives {clock(lifetime)}"
+            return (
+                "expiry",
+                f"idle for {format_duration(self.pause)}, and the cache lives {format_duration(lifetime)}",  # noqa: E501
+            )
         return self.moved[0] if self.moved else ("provider", "nothing changed on our side")
 
 
-def is_miss(readable: int, read: int) -> bool:
+def is_cache_miss(readable: int, read: int) -> bool:
     """Return whether a reply read clearly less from the cache than it could have."""
     lost = readable - read
-    return lost > FALLEN and lost > FALL * readable
+    return lost > MISS_TOKENS and lost > MISS_SHARE * readable
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration as minutes and seconds, or as hours."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02}" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def _edited(fact: Compacted | Cleared | Rewound | Restored) -> Cause:
+def _edit_cause(fact: Compacted | Cleared | Rewound | Restored) -> MissCause:
     match fact:
         case Compacted():
             return "compaction"
@@ -240,12 +245,12 @@ def _edited(fact: Compacted | Cleared | Rewound | Restored) -> Cause:
             return "undo"
 
 
-def _changed(old: Epoch | None, new: Epoch) -> tuple[tuple[Cause, str], ...]:
+def _compare_heads(old: Epoch | None, new: Epoch) -> tuple[tuple[MissCause, str], ...]:
     """Return the differences between two heads that matter to the cache."""
     if old is None:
         return ()
-    if new.why.startswith(BROKEN):
-        return (("message", new.why.removeprefix(BROKEN)),)
+    if new.why.startswith(PREFIX_BREAK):
+        return (("message", new.why.removeprefix(PREFIX_BREAK)),)
     if old.model.name != new.model.name:
         return (("model", f"{old.model.name} became {new.model.name}"),)
     if old.model.effort != new.model.effort:

@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 import msgspec
 
-LONG_INPUT = 400
+LONG_ARGUMENT_CHARS = 400
 """An argument of more characters is long."""
 
 
@@ -57,37 +57,37 @@ class Opaque(Block, frozen=True):
 
 
 AnyBlock = Text | Media | Call | Opaque
-Shown = Text | Media
+TextOrMedia = Text | Media
 """The blocks that tools and people may write."""
 
 
-def calls(content: tuple[AnyBlock, ...]) -> tuple[Call, ...]:
+def extract_calls(content: tuple[AnyBlock, ...]) -> tuple[Call, ...]:
     """Return the tool calls among these blocks, in order."""
     return tuple([block for block in content if isinstance(block, Call)])
 
 
-def words(content: tuple[AnyBlock, ...]) -> str:
+def extract_text(content: tuple[AnyBlock, ...]) -> str:
     """Return the plain text of these blocks, one line break between them."""
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
-def short_input(args: str, text: str) -> str:
+def shorten_arguments(args: str, text: str) -> str:
     """Replace each long argument by a text; return arguments that are not JSON unchanged."""
     try:
         value: object = msgspec.json.decode(args)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return args
-    return msgspec.json.encode(_shortened(value, text)).decode()
+    return msgspec.json.encode(_shorten_value(value, text)).decode()
 
 
-def _shortened(value: object, text: str) -> object:
+def _shorten_value(value: object, text: str) -> object:
     match value:
         case str():
-            return text if len(value) > LONG_INPUT else value
+            return text if len(value) > LONG_ARGUMENT_CHARS else value
         case dict():
             pairs = cast("dict[str, object]", value).items()
-            return {key: _shortened(one, text) for key, one in pairs}
+            return {key: _shorten_value(one, text) for key, one in pairs}
         case list():
-            return [_shortened(one, text) for one in cast("list[object]", value)]
+            return [_shorten_value(one, text) for one in cast("list[object]", value)]
         case _:
             return value

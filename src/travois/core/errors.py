@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Fault(Exception):
+class UserError(Exception):
     """A user's problem, shown without a traceback; `code` is the exit code."""
 
     def __init__(self, what: str, *, why: str = "", fix: str = "", code: int = 2) -> None:

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from travois.core.content import AnyBlock, Shown
-from travois.core.models import Model, Usage
+from travois.core.content import AnyBlock, TextOrMedia
+from travois.core.models import ModelCard, Usage
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, tag=str.lower):
@@ -34,7 +34,7 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 class Epoch(Fact, frozen=True):
     """The frozen head of every request until the next epoch."""
 
-    model: Model
+    model: ModelCard
     system: str
     tools: tuple[ToolSpec, ...] = ()
     why: str = "start"
@@ -44,19 +44,19 @@ class Epoch(Fact, frozen=True):
     """The toolset that names its tools; empty for our own."""
 
 
-Origin = Literal["human", "note", "hook", "mail", "task"]
+MessageOrigin = Literal["human", "note", "hook", "mail", "task"]
 
 
 class User(Fact, frozen=True):
     """Something said to the model, by a person or by the harness (`origin` tells who)."""
 
-    content: tuple[Shown, ...]
-    origin: Origin = "human"
+    content: tuple[TextOrMedia, ...]
+    origin: MessageOrigin = "human"
     mail: str = ""
     """The id of a mail message; one that is in the log is not delivered again."""
 
 
-Stop = Literal[
+StopReason = Literal[
     "end",  # the model has said its last word
     "calls",  # it waits for tool results
     "pause",  # the provider paused a long turn: send the history again
@@ -68,7 +68,7 @@ Stop = Literal[
 ]
 
 
-IMPORTED = "imported"
+IMPORTED_DETAIL = "imported"
 """The detail of a reply that was given elsewhere: no request of ours, and so no head, led to it."""
 
 
@@ -76,7 +76,7 @@ class Assistant(Fact, frozen=True):
     """One whole reply of the model."""
 
     content: tuple[AnyBlock, ...]
-    stop: Stop
+    stop: StopReason
     usage: Usage = Usage()
     model: str = ""
     id: str = ""
@@ -88,7 +88,7 @@ class Result(Fact, frozen=True):
     """The answer to one tool call. `detail` is structured JSON for programs, not for the model."""
 
     call: str
-    content: tuple[Shown, ...]
+    content: tuple[TextOrMedia, ...]
     error: bool = False
     detail: str = ""
     lines: int = -1
@@ -196,13 +196,13 @@ class Failed(Fact, frozen=True):
     request: str = ""
 
 
-EndedWhy = Literal["end", "failed", "aborted", "turns", "budget", "refusal", "hook", "crashed"]
+EndReason = Literal["end", "failed", "aborted", "turns", "budget", "refusal", "hook", "crashed"]
 
 
 class Ended(Fact, frozen=True):
     """A turn is over."""
 
-    why: EndedWhy
+    why: EndReason
     detail: str = ""
 
 
@@ -272,9 +272,11 @@ class Unknown(Fact, frozen=True):
     raw: str
 
 
-Shaping = Epoch | User | Assistant | Result | Offloaded | Cleared | Compacted | Rewound | Restored
+ShapingFact = (
+    Epoch | User | Assistant | Result | Offloaded | Cleared | Compacted | Rewound | Restored
+)
 AnyFact = (
-    Shaping
+    ShapingFact
     | Opened
     | Sent
     | Failed

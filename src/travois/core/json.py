@@ -7,22 +7,22 @@ from typing import Any, cast
 import msgspec
 
 
-def table(value: object) -> dict[str, Any]:
+def as_object(value: object) -> dict[str, Any]:
     """Return the value if it is an object, else an empty one."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def rows(value: object) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """Return the value if it is a list, else an empty one."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def string(value: object) -> str:
+def as_string(value: object) -> str:
     """Return the value if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
-def number(counts: dict[str, Any], name: str) -> int:
+def read_count(counts: dict[str, Any], name: str) -> int:
     """Return a named count, or zero if it is missing or not a number."""
     value = counts.get(name)
     return max(0, int(value)) if isinstance(value, int | float) else 0
@@ -31,14 +31,14 @@ def number(counts: dict[str, Any], name: str) -> int:
 # JSON as final bytes: what is written here is sent as it stands, today and on every replay.
 
 
-Members = dict[str, msgspec.Raw]
+JsonMembers = dict[str, msgspec.Raw]
 """The members of a JSON object, each as the text it came in."""
 
-_objects = msgspec.json.Decoder(dict[str, object])
-_members = msgspec.json.Decoder(Members)
+_object_decoder = msgspec.json.Decoder(dict[str, object])
+_member_decoder = msgspec.json.Decoder(JsonMembers)
 
 
-def utf8(text: str) -> bytes:
+def encode_utf8(text: str) -> bytes:
     """Encode text as valid UTF-8; a lone surrogate becomes the replacement character."""
     try:
         return text.encode()
@@ -46,15 +46,15 @@ def utf8(text: str) -> bytes:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
 
 
-def quote(text: str) -> bytes:
+def quote_json(text: str) -> bytes:
     """Encode text as a JSON string."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
-        return msgspec.json.encode(utf8(text).decode())
+        return msgspec.json.encode(encode_utf8(text).decode())
 
 
-def encoded(value: object) -> bytes:
+def encode_json(value: object) -> bytes:
     """Encode a value as JSON; lone surrogates, which come from file names, are replaced."""
     try:
         return msgspec.json.encode(value)
@@ -65,32 +65,32 @@ def encoded(value: object) -> bytes:
         return text.encode("utf-8", "replace")
 
 
-def is_object(text: str) -> bool:
+def is_json_object(text: str) -> bool:
     """Return whether the text is exactly one JSON object."""
     try:
-        _objects.decode(text)
+        _object_decoder.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     return True
 
 
-def object_text(text: str) -> bytes:
+def ensure_json_object(text: str) -> bytes:
     """Return the text if it is a JSON object, else an object that holds the text."""
-    if is_object(text):
+    if is_json_object(text):
         return text.encode()
-    return b'{"_invalid_arguments":' + quote(text) + b"}"
+    return b'{"_invalid_arguments":' + quote_json(text) + b"}"
 
 
-def members(text: str | bytes) -> Members:
+def split_members(text: str | bytes) -> JsonMembers:
     """Split a JSON object into its members, in order; raises `msgspec.DecodeError`."""
-    return _members.decode(text)
+    return _member_decoder.decode(text)
 
 
-def raw(value: object) -> msgspec.Raw:
+def to_raw_json(value: object) -> msgspec.Raw:
     """Encode a value as the raw text of a member."""
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def joined(inside: Members) -> str:
+def join_members(inside: JsonMembers) -> str:
     """Join members into the text of an object without braces."""
     return msgspec.json.encode(inside)[1:-1].decode("utf-8", "replace")

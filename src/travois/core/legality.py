@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from travois.core.content import calls
+from travois.core.content import extract_calls
 from travois.core.facts import (
-    IMPORTED,
+    IMPORTED_DETAIL,
     AnyFact,
     Assistant,
     Cleared,
@@ -15,26 +15,26 @@ from travois.core.facts import (
     Rewound,
     Sent,
 )
-from travois.core.view import View, open_calls, waiting
+from travois.core.view import View, awaits_model, open_calls
 
 
-def illegal(view: View, fact: AnyFact) -> str:
+def find_violation(view: View, fact: AnyFact) -> str:
     """Return why this fact may not follow this view; empty if it may."""
     match fact:
         case Assistant():
-            return _reply(view, fact)
+            return _check_reply(view, fact)
         case Result():
             pending = {call.id for call in open_calls(view)}
             return "" if fact.call in pending else f"no open call {fact.call}"
         case Sent():
-            return unsendable(view)
+            return find_send_blocker(view)
         case Offloaded():
-            return _offload(view, fact)
+            return _check_offload(view, fact)
         case Cleared():
             unknown = [call for call in fact.calls if call not in view.ids]
             return f"no such calls: {unknown}" if unknown else ""
         case Compacted():
-            return _compact(view, fact)
+            return _check_compaction(view, fact)
         case Rewound():
             return "" if fact.to > 0 else "nothing stands before the first entry"
         case Restored():
@@ -44,7 +44,7 @@ def illegal(view: View, fact: AnyFact) -> str:
             return ""
 
 
-def unsendable(view: View) -> str:
+def find_send_blocker(view: View) -> str:
     """Return why no request may be sent now; empty if one may."""
     if view.epoch is None:
         return "no epoch"
@@ -52,23 +52,23 @@ def unsendable(view: View) -> str:
         return "the conversation is larger than any window"
     if view.open:
         return f"calls without a result: {list(view.open)}"
-    if not waiting(view):
+    if not awaits_model(view):
         return "the last word is the model's"
     return ""
 
 
-def _reply(view: View, fact: Assistant) -> str:
-    if view.epoch is None and fact.detail != IMPORTED:
+def _check_reply(view: View, fact: Assistant) -> str:
+    if view.epoch is None and fact.detail != IMPORTED_DETAIL:
         return "a reply before the first epoch"
     if view.open:
         return f"a reply while calls are open: {list(view.open)}"
-    ids = [call.id for call in calls(fact.content)]
+    ids = [call.id for call in extract_calls(fact.content)]
     if len(set(ids)) < len(ids) or not view.ids.isdisjoint(ids):
         return f"call ids used twice: {ids}"
     return ""
 
 
-def _offload(view: View, fact: Offloaded) -> str:
+def _check_offload(view: View, fact: Offloaded) -> str:
     if view.open.get(fact.call) is not None:
         return ""
     unseen = (item.fact for item in view.items[view.seen :])
@@ -77,7 +77,7 @@ def _offload(view: View, fact: Offloaded) -> str:
     return f"the result of {fact.call} is not there or was already seen"
 
 
-def _compact(view: View, fact: Compacted) -> str:
+def _check_compaction(view: View, fact: Compacted) -> str:
     where = {item.seq: index for index, item in enumerate(view.items)}
     if fact.first not in where or fact.last not in where:
         return "the span's ends are not in the view"
@@ -85,6 +85,8 @@ def _compact(view: View, fact: Compacted) -> str:
     if first > last:
         return "the span ends before it begins"
     inside = view.items[first : last + 1]
-    asked = {c.id for i in inside if isinstance(i.fact, Assistant) for c in calls(i.fact.content)}
+    asked = {
+        c.id for i in inside if isinstance(i.fact, Assistant) for c in extract_calls(i.fact.content)
+    }
     answered = {i.fact.call for i in inside if isinstance(i.fact, Result)}
     return "" if asked == answered else f"the span splits calls: {sorted(asked ^ answered)}"

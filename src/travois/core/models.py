@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-Protocol = Literal["anthropic", "chat", "responses", "gemini", "ollama"]
+ApiProtocol = Literal["anthropic", "chat", "responses", "gemini", "ollama"]
 Effort = Literal["", "low", "medium", "high", "xhigh", "max"]
-Quirk = Literal[
+ModelQuirk = Literal[
     "no-stream-options",  # refuses stream_options
     "max-tokens",  # wants max_tokens, not max_completion_tokens
     "short-ids",  # tool ids must be nine alphanumerics (Mistral)
@@ -25,9 +25,9 @@ Quirk = Literal[
 ]
 
 
-EDITS = "context-management-2025-06-27"
+CONTEXT_EDITING_BETA = "context-management-2025-06-27"
 """The beta with which Anthropic leaves out old results at our word."""
-SUMMARIES = "compact-2026-09-04"
+COMPACTION_BETA = "compact-2026-09-04"
 """The beta with which it signs a summary, so that thinking after it stays valid."""
 
 
@@ -46,7 +46,7 @@ class Price(msgspec.Struct, frozen=True, omit_defaults=True):
     """For a thousand searches of the web."""
 
 
-class Model(msgspec.Struct, frozen=True, omit_defaults=True):
+class ModelCard(msgspec.Struct, frozen=True, omit_defaults=True):
     """One model behind one protocol: everything about it that shapes a request.
 
     Where it is served and with which key is not here: that belongs to the host and is never
@@ -55,11 +55,11 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
 
     provider: str
     id: str
-    protocol: Protocol
+    protocol: ApiProtocol
     window: int = 200_000
     output: int = 32_000
     price: Price = Price()
-    quirks: tuple[Quirk, ...] = ()
+    quirks: tuple[ModelQuirk, ...] = ()
     params: str = ""
     """Further members of the request body, as JSON text without braces."""
     betas: tuple[str, ...] = ()
@@ -74,17 +74,17 @@ class Model(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.provider}/{self.id}"
 
     @property
-    def frail(self) -> bool:
+    def is_frail(self) -> bool:
         """True if the model is too small to summarise, remember or choose."""
         return "frail" in self.quirks
 
     @property
-    def edits(self) -> bool:
+    def has_context_editing(self) -> bool:
         """True if its provider can clear old tool results on request."""
-        return self.protocol == "anthropic" and EDITS in self.betas
+        return self.protocol == "anthropic" and CONTEXT_EDITING_BETA in self.betas
 
     @property
-    def lifetime(self) -> float:
+    def cache_seconds(self) -> float:
         """The seconds for which the provider keeps an unused prompt cached."""
         return 3_600.0 if self.cache_ttl == "1h" else 300.0
 
@@ -130,16 +130,16 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-def rates(usage: Usage, price: Price) -> Price:
+def price_for_size(usage: Usage, price: Price) -> Price:
     """Return the prices for a request of this size."""
     return price.above if price.above is not None and usage.prompt > price.over else price
 
 
-def cost(usage: Usage, price: Price) -> float:
+def compute_cost(usage: Usage, price: Price) -> float:
     """Compute the cost of one reply in US dollars."""
-    more = cost(usage.beside, price) if usage.beside else 0.0
+    more = compute_cost(usage.beside, price) if usage.beside else 0.0
     more += usage.searches * price.search / 1_000
-    price = rates(usage, price)
+    price = price_for_size(usage, price)
     millionths = (
         usage.input * price.input
         + usage.read * price.read

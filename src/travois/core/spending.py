@@ -16,10 +16,10 @@ from msgspec.structs import replace
 
 from travois.core.models import Usage
 
-NEAR = 0.8
+WARNING_SHARE = 0.8
 """The share of a limit from which on an agent should come to its end."""
 
-What = Literal["turns", "tokens", "dollars", "seconds", "depth", "agents"]
+LimitName = Literal["turns", "tokens", "dollars", "seconds", "depth", "agents"]
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -52,18 +52,18 @@ class Amount(msgspec.Struct, frozen=True):
         return self + Amount(-less.turns, -less.tokens, -less.dollars)
 
 
-class Reached(msgspec.Struct, frozen=True):
+class ReachedLimit(msgspec.Struct, frozen=True):
     """A limit that ends a run, and a text that names it."""
 
-    what: What
+    what: LimitName
     text: str
 
 
-class Purse(msgspec.Struct):
+class Budget(msgspec.Struct):
     """The limits and the spending of one agent and all that it started."""
 
     limits: Limits = Limits()
-    parent: Purse | None = None
+    parent: Budget | None = None
     whose: str = "the session"
     spent: Amount = Amount()
     held: Amount = Amount()
@@ -75,74 +75,83 @@ class Purse(msgspec.Struct):
     warned: bool = False
     """True if the agent was asked in this run to finish."""
 
-    def begin(self, now: float) -> None:
+    def begin_run(self, now: float) -> None:
         """Begin a run: turns and seconds count from here."""
         self.began, self.warned, self.spent = now, False, replace(self.spent, turns=0)
 
     def spend(self, usage: Usage, dollars: float = 0.0, *, turns: int = 0) -> None:
         """Charge a reply to this budget and to those above it."""
-        for purse in self._line():
+        for purse in self._chain():
             purse.spent += Amount(turns, usage.context, dollars)
 
-    def hold(self, amount: Amount) -> None:
+    def reserve(self, amount: Amount) -> None:
         """Reserve the most that a request may cost; a negative amount releases it."""
-        for purse in self._line():
+        for purse in self._chain():
             purse.held += amount
 
-    def left(self) -> Amount:
+    def remaining(self) -> Amount:
         """Return the amount that is neither spent nor reserved; infinite without a limit."""
-        rooms = [purse._room() for purse in self._line()]
+        rooms = [purse._own_remaining() for purse in self._chain()]
         return Amount(
             min(room.turns for room in rooms),
             min(room.tokens for room in rooms),
             min(room.dollars for room in rooms),
         )
 
-    def waits(self) -> bool:
+    def has_reservations(self) -> bool:
         """Return whether running requests may release some of their reservations."""
-        return any(purse.held.turns or purse.held.tokens for purse in self._line())
+        return any(purse.held.turns or purse.held.tokens for purse in self._chain())
 
-    def time(self, now: float) -> float:
+    def seconds_left(self, now: float) -> float:
         """Return the seconds that the run may still take; infinite without a limit."""
-        return min(purse._clock() - now for purse in self._line())
+        return min(purse._own_deadline() - now for purse in self._chain())
 
-    def reached(self, now: float = 0.0) -> Reached | None:
+    def reached_limit(self, now: float = 0.0) -> ReachedLimit | None:
         """Return the limit that lets no request be sent; none if one may."""
-        return next((found for purse in self._line() for found in purse._reached(now, 1.0)), None)
+        return next(
+            (found for purse in self._chain() for found in purse._limits_at_share(now, 1.0)), None
+        )
 
-    def exhausted(self, now: float = 0.0) -> str:
+    def exhausted_text(self, now: float = 0.0) -> str:
         """Return the reached limit in words; empty if there is none."""
-        found = self.reached(now)
+        found = self.reached_limit(now)
         return found.text if found else ""
 
-    def near(self, now: float = 0.0) -> str:
+    def near_limit_text(self, now: float = 0.0) -> str:
         """Return a limit that is nearly reached, in words; empty if there is none."""
-        return next((at.text for purse in self._line() for at in purse._reached(now, NEAR)), "")
+        return next(
+            (
+                at.text
+                for purse in self._chain()
+                for at in purse._limits_at_share(now, WARNING_SHARE)
+            ),
+            "",
+        )
 
-    def barren(self) -> str:
+    def spawn_blocker(self) -> str:
         """Return why no subagent may be started; empty if one may."""
-        for level, purse in enumerate(self._line(), 1):
+        for level, purse in enumerate(self._chain(), 1):
             if 0 < purse.limits.depth < level:
-                return _told(purse, "depth", purse.limits.depth)
+                return _limit_text(purse, "depth", purse.limits.depth)
             if 0 < purse.limits.agents <= purse.agents:
-                return _told(purse, "agents", purse.limits.agents)
+                return _limit_text(purse, "agents", purse.limits.agents)
         return ""
 
-    def child(self, limits: Limits, *, whose: str = "the agent") -> Purse:
+    def create_child(self, limits: Limits, *, whose: str = "the agent") -> Budget:
         """Create the budget of a subagent."""
-        assert not self.barren(), self.barren()
-        for purse in self._line():
+        assert not self.spawn_blocker(), self.spawn_blocker()
+        for purse in self._chain():
             purse.agents += 1
-        return Purse(limits, self, whose)
+        return Budget(limits, self, whose)
 
-    def _line(self) -> Iterator[Purse]:
+    def _chain(self) -> Iterator[Budget]:
         """Yield this budget and all budgets above it."""
-        purse: Purse | None = self
+        purse: Budget | None = self
         while purse is not None:
             yield purse
             purse = purse.parent
 
-    def _room(self) -> Amount:
+    def _own_remaining(self) -> Amount:
         limits, used = self.limits, self.spent + self.held
         return Amount(
             (limits.turns or inf) - used.turns,
@@ -150,14 +159,14 @@ class Purse(msgspec.Struct):
             (limits.dollars or inf) - used.dollars,
         )
 
-    def _clock(self) -> float:
+    def _own_deadline(self) -> float:
         return inf if self.began is None else self.began + (self.limits.seconds or inf)
 
-    def _reached(self, now: float, share: float) -> Iterator[Reached]:
+    def _limits_at_share(self, now: float, share: float) -> Iterator[ReachedLimit]:
         """Yield the limits of which this share is used; of few turns, the last is always left."""
         limits, spent = self.limits, self.spent
         passed = 0.0 if self.began is None else now - self.began
-        rows: tuple[tuple[What, float, float], ...] = (
+        rows: tuple[tuple[LimitName, float, float], ...] = (
             ("turns", spent.turns, int(limits.turns * share)),
             ("tokens", spent.tokens, limits.tokens * share),
             ("dollars", spent.dollars, limits.dollars * share),
@@ -165,10 +174,10 @@ class Purse(msgspec.Struct):
         )
         for what, used, most in rows:
             if 0 < most <= used:
-                yield Reached(what, _told(self, what, getattr(limits, what)))
+                yield ReachedLimit(what, _limit_text(self, what, getattr(limits, what)))
 
 
-def amount(what: What, number: float) -> str:
+def format_amount(what: LimitName, number: float) -> str:
     """Format an amount with its unit."""
     match what:
         case "dollars":
@@ -179,5 +188,5 @@ def amount(what: What, number: float) -> str:
             return f"{number:,.12g} {what}"
 
 
-def _told(purse: Purse, what: What, most: float) -> str:
-    return f"{purse.whose}'s limit of {amount(what, most)}"
+def _limit_text(purse: Budget, what: LimitName, most: float) -> str:
+    return f"{purse.whose}'s limit of {format_amount(what, most)}"

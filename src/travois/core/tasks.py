@@ -13,12 +13,12 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-TODOS = "todos"
+TODOS_STATE = "todos"
 """The state of a session that holds its list."""
-Status = Literal["pending", "in_progress", "completed", "deleted"]
-MAX_SUBJECT = 2_000
+TaskStatus = Literal["pending", "in_progress", "completed", "deleted"]
+MAX_SUBJECT_CHARS = 2_000
 MAX_TASKS = 500
-MAX_BYTES = 512 * 1024
+MAX_LIST_BYTES = 512 * 1024
 """The size of a stored list: each change writes all of it."""
 
 
@@ -28,7 +28,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     id: str = ""
     """Empty only in logs written before tasks had ids: there its place in the list is its id."""
     content: str
-    status: Status
+    status: TaskStatus
     active: str = msgspec.field(default="", name="activeForm")
     description: str = ""
     owner: str = ""
@@ -37,7 +37,7 @@ class Task(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     metadata: dict[str, Any] = {}
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """True if the task is pending or in progress."""
         return self.status in ("pending", "in_progress")
 
@@ -50,7 +50,7 @@ class TaskEdit(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to one task; `None` leaves a field as it is."""
 
     content: str | None = None
-    status: Status | None = None
+    status: TaskStatus | None = None
     active: str | None = None
     description: str | None = None
     owner: str | None = None
@@ -61,49 +61,49 @@ class TaskEdit(msgspec.Struct, frozen=True, kw_only=True):
     """Keys to set; a key whose value is null is removed."""
 
 
-Tasks = tuple[Task, ...]
+TaskList = tuple[Task, ...]
 
 
 # --- stored values --------------------------------------------------------------------------------
 
 
-def read_stored(value: str) -> Tasks:
+def read_stored(value: str) -> TaskList:
     """Decode a stored list with the deleted task that may end it."""
     found = msgspec.json.decode(value, type=tuple[Task, ...]) if value else ()
     return tuple(task if task.id else replace(task, id=str(n)) for n, task in enumerate(found, 1))
 
 
-def read_tasks(value: str) -> Tasks:
+def read_tasks(value: str) -> TaskList:
     """Decode a stored list as people and models see it."""
     return tuple(task for task in read_stored(value) if task.status != "deleted")
 
 
-def store_tasks(tasks: Tasks) -> str:
+def store_tasks(tasks: TaskList) -> str:
     """Encode a list; of the deleted tasks only one with the highest id of all is kept."""
     highest = max((int(task.id) for task in tasks), default=0)
     kept = [task for task in tasks if task.status != "deleted"]
     gone = [task for task in tasks if task.status == "deleted" and int(task.id) == highest]
-    value = msgspec.json.encode([*kept, *map(_tombstone, gone)])
-    long = next((task for task in kept if len(task.content) > MAX_SUBJECT), None)
+    value = msgspec.json.encode([*kept, *map(_make_tombstone, gone)])
+    long = next((task for task in kept if len(task.content) > MAX_SUBJECT_CHARS), None)
     if long is not None:
         raise TaskError(
-            f"The subject of task #{long.id} is longer than {MAX_SUBJECT} characters. "
+            f"The subject of task #{long.id} is longer than {MAX_SUBJECT_CHARS} characters. "
             "Put the details into the description."
         )
-    if len(kept) > MAX_TASKS or len(value) > MAX_BYTES:
-        limit = f"{MAX_TASKS} tasks and {MAX_BYTES // 1024} KB"
+    if len(kept) > MAX_TASKS or len(value) > MAX_LIST_BYTES:
+        limit = f"{MAX_TASKS} tasks and {MAX_LIST_BYTES // 1024} KB"
         raise TaskError(f"The task list is full ({limit} at most). Delete completed tasks first.")
     return value.decode()
 
 
-def _tombstone(task: Task) -> Task:
+def _make_tombstone(task: Task) -> Task:
     return Task(id=task.id, content="", status="deleted")
 
 
 # --- looking --------------------------------------------------------------------------------------
 
 
-def find_task(tasks: Tasks, id: str) -> Task:
+def find_task(tasks: TaskList, id: str) -> Task:
     """Return the task of that id; raises `TaskError`."""
     for task in tasks:
         if task.id == id and task.status != "deleted":
@@ -115,15 +115,15 @@ def find_task(tasks: Tasks, id: str) -> Task:
     raise TaskError(f"Task #{id} not found. Tasks: {live or 'none'}.")
 
 
-def open_blockers(tasks: Tasks, task: Task) -> tuple[str, ...]:
+def open_blockers(tasks: TaskList, task: Task) -> tuple[str, ...]:
     """Return the ids of the tasks that must be completed before this one."""
-    waiting = {other.id for other in tasks if other.open}
+    waiting = {other.id for other in tasks if other.is_open}
     return tuple(id for id in task.blocked_by if id in waiting)
 
 
-def task_remark(tasks: Tasks, task: Task) -> str:
+def task_remark(tasks: TaskList, task: Task) -> str:
     """Return who works on a task and what it waits for, for people; empty if neither is known."""
-    waits = open_blockers(tasks, task) if task.open else ()
+    waits = open_blockers(tasks, task) if task.is_open else ()
     parts = (task.owner, f"blocked by {', '.join(f'#{id}' for id in waits)}" if waits else "")
     text = ", ".join(filter(None, parts))
     return f" ({text})" if text else ""
@@ -132,18 +132,18 @@ def task_remark(tasks: Tasks, task: Task) -> str:
 # --- edits ----------------------------------------------------------------------------------------
 
 
-def add_task(tasks: Tasks, task: Task) -> tuple[Tasks, Task]:
+def add_task(tasks: TaskList, task: Task) -> tuple[TaskList, Task]:
     """Put a task at the end of the list, under an id that no task ever had."""
     number = max((int(each.id) for each in tasks), default=0) + 1
     added = replace(task, id=str(number))
     return (*tasks, added), added
 
 
-def edit_task(tasks: Tasks, id: str, edit: TaskEdit) -> Tasks:
+def edit_task(tasks: TaskList, id: str, edit: TaskEdit) -> TaskList:
     """Return the list with one task changed; raises `TaskError`."""
     old = find_task(tasks, id)
     if edit.status == "deleted":
-        return _without(tasks, id)
+        return _delete_task(tasks, id)
     new = replace(
         old,
         content=old.content if edit.content is None else edit.content,
@@ -151,15 +151,15 @@ def edit_task(tasks: Tasks, id: str, edit: TaskEdit) -> Tasks:
         active=old.active if edit.active is None else edit.active,
         description=old.description if edit.description is None else edit.description,
         owner=old.owner if edit.owner is None else edit.owner,
-        metadata=_merged(old.metadata, edit.metadata),
+        metadata=_merge_metadata(old.metadata, edit.metadata),
     )
     edited = tuple(new if task.id == id else task for task in tasks)
     for blocker, blocked in [*((b, id) for b in edit.blocked_by), *((id, b) for b in edit.blocks)]:
-        edited = _block(edited, blocker=blocker, blocked=blocked)
+        edited = _add_blocker(edited, blocker=blocker, blocked=blocked)
     return edited
 
 
-def claim_task(tasks: Tasks, id: str, *, by: str) -> Tasks:
+def claim_task(tasks: TaskList, id: str, *, by: str) -> TaskList:
     """Let an agent begin a task; refuses one that another agent is working on."""
     task = find_task(tasks, id)
     if task.status == "in_progress" and task.owner not in ("", by):
@@ -171,7 +171,7 @@ def claim_task(tasks: Tasks, id: str, *, by: str) -> Tasks:
     return edit_task(tasks, id, TaskEdit(status="in_progress", owner=owner))
 
 
-def replace_tasks(tasks: Tasks, wanted: Iterable[Task], *, by: str) -> Tasks:
+def replace_tasks(tasks: TaskList, wanted: Iterable[Task], *, by: str) -> TaskList:
     """Return the list after an agent wrote its part anew: same words mean the same task.
 
     Of what it leaves out, its own tasks are deleted and those of other agents stay.
@@ -192,30 +192,30 @@ def replace_tasks(tasks: Tasks, wanted: Iterable[Task], *, by: str) -> Tasks:
         order.append(known.id)
     for task in left:
         if task.owner == by:
-            result = _without(result, task.id)
+            result = _delete_task(result, task.id)
     place = {id: n for n, id in enumerate(order)}
     return tuple(sorted(result, key=lambda task: place.get(task.id, len(order))))
 
 
-def _without(tasks: Tasks, id: str) -> Tasks:
+def _delete_task(tasks: TaskList, id: str) -> TaskList:
     """Return the list with one task deleted, which no longer blocks any."""
-    cleared = (_unblock(task, id) for task in tasks)
-    return tuple(_tombstone(task) if task.id == id else task for task in cleared)
+    cleared = (_remove_blocker(task, id) for task in tasks)
+    return tuple(_make_tombstone(task) if task.id == id else task for task in cleared)
 
 
-def _unblock(task: Task, id: str) -> Task:
+def _remove_blocker(task: Task, id: str) -> Task:
     if id not in task.blocked_by:
         return task
     return replace(task, blocked_by=tuple(each for each in task.blocked_by if each != id))
 
 
-def _block(tasks: Tasks, *, blocker: str, blocked: str) -> Tasks:
+def _add_blocker(tasks: TaskList, *, blocker: str, blocked: str) -> TaskList:
     """Make one task wait for another; refuse a cycle, in which none could start."""
     find_task(tasks, blocker)
     task = find_task(tasks, blocked)
     if blocker in task.blocked_by:
         return tasks
-    if blocker == blocked or blocked in _upstream(tasks, blocker):
+    if blocker == blocked or blocked in _collect_blockers(tasks, blocker):
         same = blocker == blocked
         why = "it is the same task" if same else f"#{blocker} waits for #{blocked}"
         raise TaskError(f"Task #{blocked} cannot wait for #{blocker}: {why}.")
@@ -223,7 +223,7 @@ def _block(tasks: Tasks, *, blocker: str, blocked: str) -> Tasks:
     return tuple(waits if each.id == blocked else each for each in tasks)
 
 
-def _upstream(tasks: Tasks, id: str) -> set[str]:
+def _collect_blockers(tasks: TaskList, id: str) -> set[str]:
     """Return the ids of all tasks that this one waits for, directly or not."""
     waits = {task.id: task.blocked_by for task in tasks}
     found: set[str] = set()
@@ -236,5 +236,5 @@ def _upstream(tasks: Tasks, id: str) -> set[str]:
     return found
 
 
-def _merged(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:
+def _merge_metadata(old: Mapping[str, object], new: Mapping[str, object]) -> dict[str, object]:
     return {key: value for key, value in {**old, **new}.items() if value is not None}

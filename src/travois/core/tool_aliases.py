@@ -12,24 +12,24 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from travois.core.tool_conversions import (
-    editor,
-    file_name,
-    list_folder,
-    many_files,
-    one_question,
-    page_address,
-    power_shell,
-    shell_command,
-    spawned_agent,
-    symbol_lookup,
-    todo_list,
-    typed_input,
+    convert_editor,
+    convert_find_file,
+    convert_list_folder,
+    convert_powershell,
+    convert_questions,
+    convert_read_many,
+    convert_shell_command,
+    convert_spawn_agent,
+    convert_symbol_lookup,
+    convert_todo_list,
+    convert_typed_input,
+    convert_web_fetch,
 )
 
-Args = dict[str, object]
+ToolArgs = dict[str, object]
 
 
-class Alias(msgspec.Struct, frozen=True):
+class ToolAlias(msgspec.Struct, frozen=True):
     """One of our tools under another agent's name."""
 
     tool: str
@@ -37,79 +37,93 @@ class Alias(msgspec.Struct, frozen=True):
     """Its arguments and ours, where `ARGUMENT_ALIASES` does not say the same."""
     fixed: Mapping[str, object] = {}
     """Arguments that the name implies, unless the call sets them."""
-    convert: Callable[[Args], tuple[str, Args]] | None = None
+    convert: Callable[[ToolArgs], tuple[str, ToolArgs]] | None = None
     """Rewrites the call where renaming is not enough; returns the tool and its arguments."""
 
 
-def fold(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name without case, underscores and hyphens, which agents spell differently."""
     return name.replace("_", "").replace("-", "").casefold()
 
 
-def _named(*names: str, alias: Alias) -> dict[str, Alias]:
+def _alias_each(*names: str, alias: ToolAlias) -> dict[str, ToolAlias]:
     return dict.fromkeys(names, alias)
 
 
-SHELL = Alias("Bash", convert=shell_command)
-SEARCH = Alias("Grep", fixed={"output_mode": "content"})
-TODO = Alias("TodoWrite", convert=todo_list)
+SHELL_ALIAS = ToolAlias("Bash", convert=convert_shell_command)
+SEARCH_ALIAS = ToolAlias("Grep", fixed={"output_mode": "content"})
+TODO_ALIAS = ToolAlias("TodoWrite", convert=convert_todo_list)
 
-TOOL_ALIASES: dict[str, Alias] = {
+TOOL_ALIASES: dict[str, ToolAlias] = {
     # files
-    **_named(
+    **_alias_each(
         *("readfile", "viewfile", "openfile", "view", "open", "viewimage", "notebookread"),
-        alias=Alias("Read"),
+        alias=ToolAlias("Read"),
     ),
-    "readmanyfiles": Alias("Grep", convert=many_files),
-    **_named("writefile", "createfile", "create", "savefile", alias=Alias("Write")),
-    **_named("replace", "strreplace", "searchreplace", "editfile", alias=Alias("Edit")),
-    **_named("strreplaceeditor", "strreplacebasededittool", alias=Alias("Edit", convert=editor)),
-    **_named(
-        "ls", "listdirectory", "listdir", "listfiles", alias=Alias("Bash", convert=list_folder)
+    "readmanyfiles": ToolAlias("Grep", convert=convert_read_many),
+    **_alias_each("writefile", "createfile", "create", "savefile", alias=ToolAlias("Write")),
+    **_alias_each("replace", "strreplace", "searchreplace", "editfile", alias=ToolAlias("Edit")),
+    **_alias_each(
+        "strreplaceeditor",
+        "strreplacebasededittool",
+        alias=ToolAlias("Edit", convert=convert_editor),
+    ),
+    **_alias_each(
+        "ls",
+        "listdirectory",
+        "listdir",
+        "listfiles",
+        alias=ToolAlias("Bash", convert=convert_list_folder),
     ),
     # search
-    **_named("grepsearch", "searchfilecontent", "ripgrep", "rg", alias=SEARCH),
-    **_named("findfile", "findfiles", "filesearch", alias=Alias("Glob", convert=file_name)),
-    "lsp": Alias("Symbols", convert=symbol_lookup),
+    **_alias_each("grepsearch", "searchfilecontent", "ripgrep", "rg", alias=SEARCH_ALIAS),
+    **_alias_each(
+        "findfile", "findfiles", "filesearch", alias=ToolAlias("Glob", convert=convert_find_file)
+    ),
+    "lsp": ToolAlias("Symbols", convert=convert_symbol_lookup),
     # commands
-    **_named(
+    **_alias_each(
         *("shell", "localshell", "localshellcall", "shellcommand", "execcommand", "containerexec"),
         *("runshellcommand", "runcommand", "runterminalcmd", "executecommand", "terminal"),
-        alias=SHELL,
+        alias=SHELL_ALIAS,
     ),
-    "powershell": Alias("Bash", convert=power_shell),
-    "readbash": Alias("BashOutput"),
-    **_named("agentoutput", "bashoutputtool", alias=Alias("TaskOutput")),
-    **_named("stopbash", "killbash", alias=Alias("KillShell")),
-    "killtask": Alias("TaskStop"),
-    **_named("writestdin", "writebash", alias=Alias("BashInput", convert=typed_input)),
+    "powershell": ToolAlias("Bash", convert=convert_powershell),
+    "readbash": ToolAlias("BashOutput"),
+    **_alias_each("agentoutput", "bashoutputtool", alias=ToolAlias("TaskOutput")),
+    **_alias_each("stopbash", "killbash", alias=ToolAlias("KillShell")),
+    "killtask": ToolAlias("TaskStop"),
+    **_alias_each(
+        "writestdin", "writebash", alias=ToolAlias("BashInput", convert=convert_typed_input)
+    ),
     # lists, agents, people
-    **_named("updateplan", "writetodos", "updatetodolist", "managetodolist", alias=TODO),
-    "todowrite": TODO,
-    **_named("task", "delegate", "runsubagent", alias=Alias("Agent")),
-    "spawnagent": Alias("Agent", fixed={"run_in_background": True}, convert=spawned_agent),
-    **_named(
-        *("askuser", "requestuserinput", "question", "askfollowupquestion"),
-        alias=Alias("AskUserQuestion", convert=one_question),
+    **_alias_each("updateplan", "writetodos", "updatetodolist", "managetodolist", alias=TODO_ALIAS),
+    "todowrite": TODO_ALIAS,
+    **_alias_each("task", "delegate", "runsubagent", alias=ToolAlias("Agent")),
+    "spawnagent": ToolAlias(
+        "Agent", fixed={"run_in_background": True}, convert=convert_spawn_agent
     ),
-    "activateskill": Alias("Skill"),
+    **_alias_each(
+        *("askuser", "requestuserinput", "question", "askfollowupquestion"),
+        alias=ToolAlias("AskUserQuestion", convert=convert_questions),
+    ),
+    "activateskill": ToolAlias("Skill"),
     # the rest
-    **_named("googlewebsearch", "searchweb", "websearchpreview", alias=Alias("WebSearch")),
-    **_named("fetch", "fetchurl", alias=Alias("WebFetch")),
-    "webfetch": Alias("WebFetch", convert=page_address),
-    "savememory": Alias("Remember"),
-    **_named("toolsearchcall", "searchtools", alias=Alias("ToolSearch")),
-    **_named("calltool", "usemcptool", alias=Alias("McpCall")),
-    "listmcpresourcestool": Alias("ListMcpResources"),
-    "readmcpresourcetool": Alias("ReadMcpResource"),
+    **_alias_each("googlewebsearch", "searchweb", "websearchpreview", alias=ToolAlias("WebSearch")),
+    **_alias_each("fetch", "fetchurl", alias=ToolAlias("WebFetch")),
+    "webfetch": ToolAlias("WebFetch", convert=convert_web_fetch),
+    "savememory": ToolAlias("Remember"),
+    **_alias_each("toolsearchcall", "searchtools", alias=ToolAlias("ToolSearch")),
+    **_alias_each("calltool", "usemcptool", alias=ToolAlias("McpCall")),
+    "listmcpresourcestool": ToolAlias("ListMcpResources"),
+    "readmcpresourcetool": ToolAlias("ReadMcpResource"),
 }
 """Folded names that are not those of our own tools."""
 
-PARTIAL = frozenset(
+PARTIAL_ALIASES = frozenset(
     ("readmanyfiles", "ls", "listdirectory", "listdir", "listfiles", "powershell", "lsp")
 )
 """Names that mean some calls of our tool, not the tool as such."""
-SPELLINGS: dict[str, tuple[str, ...]] = {
+PATTERN_SPELLINGS: dict[str, tuple[str, ...]] = {
     "Agent": ("Task",),
     "Bash": ("shell", "local_shell", "exec_command", "run_shell_command"),
     "KillShell": ("KillBash",),
@@ -121,110 +135,128 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
 """Our tools as others write them, for patterns: those cannot be looked up."""
 
 
-def renamed_tool(name: str) -> str:
+def find_renamed_tool(name: str) -> str:
     """Return our tool that another agent calls by this name as a whole; empty if there is none."""
-    found = TOOL_ALIASES.get(fold(name))
-    return found.tool if found and fold(name) not in PARTIAL else ""
+    found = TOOL_ALIASES.get(fold_name(name))
+    return found.tool if found and fold_name(name) not in PARTIAL_ALIASES else ""
 
 
-ZERO_BASED = frozenset(("readfile",))
+ZERO_BASED_TOOLS = frozenset(("readfile",))
 """Tools of others whose `offset` counts lines from 0 where ours counts from 1."""
 
-PATHS = ("path", "filepath", "absolutepath", "filename", "file", "targetfile", "notebookpath")
-FOLDERS = ("dirpath", "directory", "dir", "folder", "targetdirectory", "searchpath")
+PATH_ARGUMENTS = (
+    "path",
+    "filepath",
+    "absolutepath",
+    "filename",
+    "file",
+    "targetfile",
+    "notebookpath",
+)
+FOLDER_ARGUMENTS = ("dirpath", "directory", "dir", "folder", "targetdirectory", "searchpath")
 
 
-def _to(target: str, *names: str) -> dict[str, str]:
+def _map_to(target: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, target)
 
 
-ARGUMENTS: dict[str, dict[str, str]] = {
+ARGUMENT_ALIASES: dict[str, dict[str, str]] = {
     "Bash": {
-        **_to("command", "cmd", "script", "commandline"),
-        **_to("workdir", "cwd", "workingdirectory", *FOLDERS),
-        **_to("timeout", "timeoutms", "yieldtimems"),
-        **_to("run_in_background", "isbackground", "background"),
-        **_to("description", "justification", "explanation"),
+        **_map_to("command", "cmd", "script", "commandline"),
+        **_map_to("workdir", "cwd", "workingdirectory", *FOLDER_ARGUMENTS),
+        **_map_to("timeout", "timeoutms", "yieldtimems"),
+        **_map_to("run_in_background", "isbackground", "background"),
+        **_map_to("description", "justification", "explanation"),
     },
     "BashOutput": {
-        **_to("bash_id", "shellid", "taskid", "jobid", "sessionid", "id"),
-        **_to("filter", "pattern", "regex"),
+        **_map_to("bash_id", "shellid", "taskid", "jobid", "sessionid", "id"),
+        **_map_to("filter", "pattern", "regex"),
     },
     "BashInput": {
-        **_to("id", "sessionid", "bashid", "shellid", "taskid"),
-        **_to("text", "chars", "input"),
-        **_to("wait_ms", "yieldtimems", "timeout"),
+        **_map_to("id", "sessionid", "bashid", "shellid", "taskid"),
+        **_map_to("text", "chars", "input"),
+        **_map_to("wait_ms", "yieldtimems", "timeout"),
     },
-    "TaskOutput": _to("task_id", "agentid", "bashid", "shellid", "id"),
-    "TaskStop": _to("task_id", "agentid", "bashid", "shellid", "id"),
-    "Monitor": _to("task_id", "bashid", "shellid", "id"),
-    "KillShell": _to("shell_id", "bashid", "taskid", "jobid", "sessionid", "id"),
+    "TaskOutput": _map_to("task_id", "agentid", "bashid", "shellid", "id"),
+    "TaskStop": _map_to("task_id", "agentid", "bashid", "shellid", "id"),
+    "Monitor": _map_to("task_id", "bashid", "shellid", "id"),
+    "KillShell": _map_to("shell_id", "bashid", "taskid", "jobid", "sessionid", "id"),
     "Read": {
-        **_to("file_path", *PATHS),
-        **_to("offset", "startline", "linenumber", "line", "startlineoneindexed"),
-        **_to("limit", "numlines", "linecount", "maxlines"),
+        **_map_to("file_path", *PATH_ARGUMENTS),
+        **_map_to("offset", "startline", "linenumber", "line", "startlineoneindexed"),
+        **_map_to("limit", "numlines", "linecount", "maxlines"),
     },
     "Write": {
-        **_to("file_path", *PATHS),
-        **_to("content", "filetext", "contents", "text"),
+        **_map_to("file_path", *PATH_ARGUMENTS),
+        **_map_to("content", "filetext", "contents", "text"),
     },
     "Edit": {
-        **_to("file_path", *PATHS),
-        **_to("old_string", "oldstr", "oldtext", "search"),
-        **_to("new_string", "newstr", "newtext", "replace", "replacement"),
-        **_to("replace_all", "allowmultiple"),
+        **_map_to("file_path", *PATH_ARGUMENTS),
+        **_map_to("old_string", "oldstr", "oldtext", "search"),
+        **_map_to("new_string", "newstr", "newtext", "replace", "replacement"),
+        **_map_to("replace_all", "allowmultiple"),
     },
-    "MultiEdit": _to("file_path", *PATHS),
+    "MultiEdit": _map_to("file_path", *PATH_ARGUMENTS),
     "NotebookEdit": {
-        **_to("notebook_path", *(name for name in PATHS if name != "notebookpath"), "filepath"),
-        **_to("new_source", "source", "content"),
+        **_map_to(
+            "notebook_path",
+            *(name for name in PATH_ARGUMENTS if name != "notebookpath"),
+            "filepath",
+        ),
+        **_map_to("new_source", "source", "content"),
     },
-    "ApplyPatch": _to("input", "patch", "patchtext"),
+    "ApplyPatch": _map_to("input", "patch", "patchtext"),
     "Grep": {
-        **_to("pattern", "query", "regex", "search"),
-        **_to("path", *FOLDERS, "filepath"),
-        **_to("glob", "include", "includepattern", "fileglob", "globpattern"),
-        **_to("type", "filetype"),
-        **_to("-C", "context", "contextlines"),
-        **_to("-A", "after", "aftercontext", "aftercontextlines"),
-        **_to("-B", "before", "beforecontext", "beforecontextlines"),
-        **_to("-i", "ignorecase", "caseinsensitive"),
-        **_to("-n", "linenumbers", "showlinenumbers"),
-        **_to("head_limit", "limit", "maxresults", "maxcount", "totalmaxmatches"),
+        **_map_to("pattern", "query", "regex", "search"),
+        **_map_to("path", *FOLDER_ARGUMENTS, "filepath"),
+        **_map_to("glob", "include", "includepattern", "fileglob", "globpattern"),
+        **_map_to("type", "filetype"),
+        **_map_to("-C", "context", "contextlines"),
+        **_map_to("-A", "after", "aftercontext", "aftercontextlines"),
+        **_map_to("-B", "before", "beforecontext", "beforecontextlines"),
+        **_map_to("-i", "ignorecase", "caseinsensitive"),
+        **_map_to("-n", "linenumbers", "showlinenumbers"),
+        **_map_to("head_limit", "limit", "maxresults", "maxcount", "totalmaxmatches"),
     },
     "Glob": {
-        **_to("pattern", "globpattern", "query"),
-        **_to("path", *FOLDERS),
+        **_map_to("pattern", "globpattern", "query"),
+        **_map_to("path", *FOLDER_ARGUMENTS),
     },
-    "Symbols": {**_to("name", "symbol", "query"), **_to("path", *FOLDERS, "filepath")},
-    "Skill": {**_to("name", "skill", "skillname", "command"), **_to("args", "arguments", "input")},
+    "Symbols": {
+        **_map_to("name", "symbol", "query"),
+        **_map_to("path", *FOLDER_ARGUMENTS, "filepath"),
+    },
+    "Skill": {
+        **_map_to("name", "skill", "skillname", "command"),
+        **_map_to("args", "arguments", "input"),
+    },
     "Agent": {
-        **_to("prompt", "task", "instructions", "message"),
-        **_to("description", "title", "summary"),
-        **_to("subagent_type", "agenttype", "subagent", "agent", "subagentname", "agentname"),
-        **_to("effort", "reasoningeffort"),
+        **_map_to("prompt", "task", "instructions", "message"),
+        **_map_to("description", "title", "summary"),
+        **_map_to("subagent_type", "agenttype", "subagent", "agent", "subagentname", "agentname"),
+        **_map_to("effort", "reasoningeffort"),
     },
-    "AgentStop": _to("agent_id", "id", "taskid"),
+    "AgentStop": _map_to("agent_id", "id", "taskid"),
     "SendMessage": {
-        **_to("to", "recipient", "target", "agentid"),
-        **_to("message", "content", "text"),
+        **_map_to("to", "recipient", "target", "agentid"),
+        **_map_to("message", "content", "text"),
     },
-    "TodoWrite": _to("todos", "items", "tasks", "plan", "todolist"),
+    "TodoWrite": _map_to("todos", "items", "tasks", "plan", "todolist"),
     "AskUserQuestion": {},
-    "ToolSearch": _to("max_results", "limit"),
-    "McpCall": {**_to("tool", "name", "toolname"), **_to("arguments", "args", "input")},
-    "WebFetch": _to("url", "uri", "link"),
-    "WebSearch": _to("query", "q", "searchquery", "searchterm"),
-    "Remember": _to("text", "fact", "memory", "content"),
-    "Recall": _to("query", "q", "search"),
+    "ToolSearch": _map_to("max_results", "limit"),
+    "McpCall": {**_map_to("tool", "name", "toolname"), **_map_to("arguments", "args", "input")},
+    "WebFetch": _map_to("url", "uri", "link"),
+    "WebSearch": _map_to("query", "q", "searchquery", "searchterm"),
+    "Remember": _map_to("text", "fact", "memory", "content"),
+    "Recall": _map_to("query", "q", "search"),
     "ExitPlanMode": {},
 }
 """Folded names of arguments that mean one of ours, by tool."""
 
-OWN = {fold(name): name for name in ARGUMENTS}
+OWN_TOOLS = {fold_name(name): name for name in ARGUMENT_ALIASES}
 """Our own tools by their folded names, for calls in another case."""
 
-SHARED: dict[str, tuple[str, ...]] = {
+CALL_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "Bash": ("workdir", "max_output_tokens"),
     "ApplyPatch": ("workdir",),
     "BashOutput": ("max_output_tokens",),
@@ -233,7 +265,7 @@ SHARED: dict[str, tuple[str, ...]] = {
 """Arguments that hold for a whole call, whatever its tool does: the folder that it runs in, and the
 most tokens that its result may take. Schemas do not mention them."""
 
-ANSWERED: dict[str, dict[str, str]] = {
+IGNORED_ARGUMENTS: dict[str, dict[str, str]] = {
     "Bash": {
         "tty": "the command has no terminal",
         "login": "the shell is not a login shell",
@@ -292,23 +324,25 @@ ANSWERED: dict[str, dict[str, str]] = {
 }
 """Folded names of arguments that change nothing here, and why: the model is told so."""
 
-COMMENTS = frozenset(("description", "explanation", "reason", "rationale", "thought", "purpose"))
+COMMENT_ARGUMENTS = frozenset(
+    ("description", "explanation", "reason", "rationale", "thought", "purpose")
+)
 """Arguments with which models comment on a call; a tool without such a field says that it changes
 nothing."""
 
-ITEMS: dict[str, dict[str, str]] = {
+ITEM_ALIASES: dict[str, dict[str, str]] = {
     "TodoWrite": {
-        **_to("content", "step", "description", "task", "title", "text", "name", "subject"),
-        **_to("activeForm", "activeform"),
-        **_to("", "id", "priority"),
+        **_map_to("content", "step", "description", "task", "title", "text", "name", "subject"),
+        **_map_to("activeForm", "activeform"),
+        **_map_to("", "id", "priority"),
     },
     "MultiEdit": {
-        **_to("old_string", "oldstr", "oldtext"),
-        **_to("new_string", "newstr", "newtext"),
+        **_map_to("old_string", "oldstr", "oldtext"),
+        **_map_to("new_string", "newstr", "newtext"),
     },
     "AskUserQuestion": {
-        **_to("label", "name", "title", "value"),
-        **_to("", "id", "type", "preview", "placeholder"),
+        **_map_to("label", "name", "title", "value"),
+        **_map_to("", "id", "type", "preview", "placeholder"),
     },
 }
 """The same for the objects inside a list; an empty name for what changes nothing there."""

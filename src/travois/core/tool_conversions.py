@@ -11,17 +11,17 @@ import re
 import shlex
 from typing import cast
 
-Args = dict[str, object]
-SHELLS = ("bash", "sh", "zsh")
-HEREDOC = re.compile(
+ToolArgs = dict[str, object]
+SHELL_PROGRAMS = ("bash", "sh", "zsh")
+PATCH_HEREDOC = re.compile(
     r"\s*(?:cd\s+(?P<folder>'[^']+'|\"[^\"$`]+\"|[\w./~-]+)\s*&&\s*)?"
     r"(?:apply_patch|applypatch)\s*<<-?\s*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote)[ \t]*\n"
     r"(?P<patch>.*?\n)[ \t]*(?P=end)\s*",
     re.DOTALL,
 )
 """A command that does nothing but feed a patch to `apply_patch`."""
-ADDRESS = re.compile(r"https?://[^\s'\"<>)\]]+")
-STATUSES = {
+URL_PATTERN = re.compile(r"https?://[^\s'\"<>)\]]+")
+TODO_STATUSES = {
     "done": "completed",
     "complete": "completed",
     "inprogress": "in_progress",
@@ -33,7 +33,7 @@ STATUSES = {
     "not-started": "pending",
     "blocked": "pending",
 }
-OPERATIONS: dict[str, Args] = {
+LSP_OPERATIONS: dict[str, ToolArgs] = {
     "documentsymbol": {},
     "workspacesymbol": {},
     "gotodefinition": {},
@@ -42,31 +42,31 @@ OPERATIONS: dict[str, Args] = {
 """Language server operations as arguments of Symbols."""
 
 
-class Unanswerable(Exception):
+class NoEquivalentTool(Exception):
     """No tool of ours does what the call asks for; the message names the nearest one."""
 
 
-def shell_command(args: Args) -> tuple[str, Args]:
+def convert_shell_command(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a shell call; a command that only applies a patch becomes ApplyPatch."""
-    said = {**args, **escalation(args)}
+    said = {**args, **extract_escalation(args)}
     for name in ("with_escalated_permissions", "sandbox_permissions", "dangerouslyDisableSandbox"):
         said.pop(name, None)
     for name in ("command", "cmd"):
         if isinstance(words := said.get(name), list):
-            said[name] = command_line(cast("list[object]", words))
+            said[name] = join_command_line(cast("list[object]", words))
     line = said.get("command", said.get("cmd"))
-    found = HEREDOC.fullmatch(line) if isinstance(line, str) and "patch" in line else None
-    return ("ApplyPatch", _patch(said, found)) if found else ("Bash", said)
+    found = PATCH_HEREDOC.fullmatch(line) if isinstance(line, str) and "patch" in line else None
+    return ("ApplyPatch", _build_patch_args(said, found)) if found else ("Bash", said)
 
 
-def _patch(args: Args, found: re.Match[str]) -> Args:
+def _build_patch_args(args: ToolArgs, found: re.Match[str]) -> ToolArgs:
     folder = (found["folder"] or "").strip("'\"")
     place = {"workdir": folder} if folder else {}
     given = {name: args[name] for name in ("workdir", "cwd", "directory") if name in args}
     return {"input": found["patch"], **(given | place)}
 
 
-def escalation(args: Args) -> Args:
+def extract_escalation(args: ToolArgs) -> ToolArgs:
     """Return the request to run outside the sandbox, if the arguments contain one."""
     wished = args.get("with_escalated_permissions") is True
     wished |= args.get("sandbox_permissions") == "require_escalated"
@@ -74,15 +74,15 @@ def escalation(args: Args) -> Args:
     return {"sandbox": "off"} if wished else {}
 
 
-def command_line(words: list[object]) -> str:
+def join_command_line(words: list[object]) -> str:
     """Return the command line that a list of words stands for."""
     argv = [str(word) for word in words]
-    if len(argv) == 3 and argv[0].rpartition("/")[2] in SHELLS and argv[1] in ("-c", "-lc"):
+    if len(argv) == 3 and argv[0].rpartition("/")[2] in SHELL_PROGRAMS and argv[1] in ("-c", "-lc"):
         return argv[2]
     return shlex.join(argv)
 
 
-def power_shell(args: Args) -> tuple[str, Args]:
+def convert_powershell(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a PowerShell call to one of `pwsh`, where that is installed."""
     command = args.get("command")
     if not isinstance(command, str):
@@ -91,7 +91,7 @@ def power_shell(args: Args) -> tuple[str, Args]:
     return "Bash", {**args, "command": line}
 
 
-def list_folder(args: Args) -> tuple[str, Args]:
+def convert_list_folder(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a folder listing to `ls`."""
     left = dict(args)
     folder = next((left.pop(n) for n in ("path", "dir_path", "directory") if n in left), ".")
@@ -101,7 +101,7 @@ def list_folder(args: Args) -> tuple[str, Args]:
     return "Bash", {**left, "command": f"ls -Ap{options} -- {shlex.quote(str(folder))}"}
 
 
-def many_files(args: Args) -> tuple[str, Args]:
+def convert_read_many(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a read of many files to a search for every line in them."""
     left, patterns = dict(args), list[str]()
     for name in ("paths", "include"):
@@ -113,7 +113,7 @@ def many_files(args: Args) -> tuple[str, Args]:
     return "Grep", {"pattern": "", "output_mode": "content", "glob": " ".join(patterns), **left}
 
 
-def editor(args: Args) -> tuple[str, Args]:
+def convert_editor(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert an editor with subcommands: view, create, str_replace."""
     left = dict(args)
     match left.pop("command", None):
@@ -127,66 +127,68 @@ def editor(args: Args) -> tuple[str, Args]:
             return "Edit", args
 
 
-def file_name(args: Args) -> tuple[str, Args]:
+def convert_find_file(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a search for a file name to a glob."""
     left = dict(args)
     name = next((left.pop(n) for n in ("file_name", "name", "query") if n in left), None)
     return "Glob", {**left, "pattern": f"**/{name}"} if isinstance(name, str) else left
 
 
-def symbol_lookup(args: Args) -> tuple[str, Args]:
+def convert_symbol_lookup(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a language server query; raises `NoEquivalentTool` if syntax cannot answer it."""
     left = dict(args)
     asked = str(left.pop("operation", ""))
-    known = OPERATIONS.get(asked.casefold())
+    known = LSP_OPERATIONS.get(asked.casefold())
     if known is None:
-        raise Unanswerable(
+        raise NoEquivalentTool(
             f"there is no language server, and {asked!r} needs one. Symbols finds definitions and "
             "references by name; Grep finds any text"
         )
     return "Symbols", {**left, **known}
 
 
-def todo_list(args: Args) -> tuple[str, Args]:
+def convert_todo_list(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a todo list with other field names; cancelled todos are dropped."""
     left = dict(args)
     name = next((n for n in ("todos", "plan", "items", "tasks", "todoList") if n in left), "todos")
     if isinstance(given := left.get(name), list):
-        left[name] = [_todo(one) for one in cast("list[object]", given) if not _cancelled(one)]
+        left[name] = [
+            _convert_todo_item(one) for one in cast("list[object]", given) if not _is_cancelled(one)
+        ]
     return "TodoWrite", left
 
 
-def _cancelled(item: object) -> bool:
-    status = cast("Args", item).get("status") if isinstance(item, dict) else None
+def _is_cancelled(item: object) -> bool:
+    status = cast("ToolArgs", item).get("status") if isinstance(item, dict) else None
     return status in ("cancelled", "canceled")
 
 
-def _todo(item: object) -> object:
+def _convert_todo_item(item: object) -> object:
     if isinstance(item, str):
         return {"content": item, "status": "pending"}
     if not isinstance(item, dict):
         return item
-    said = cast("Args", item)
+    said = cast("ToolArgs", item)
     if not isinstance(status := said.get("status"), str):
         return said
-    return {**said, "status": STATUSES.get(status.casefold(), status)}
+    return {**said, "status": TODO_STATUSES.get(status.casefold(), status)}
 
 
-def one_question(args: Args) -> tuple[str, Args]:
+def convert_questions(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a question whose choices are plain strings, or a list of such questions."""
     left = dict(args)
     if "questions" not in left and "question" in left:
         names = ("question", "header", "choices", "options", "multiSelect", "follow_up")
         left = {"questions": [{n: left.pop(n) for n in names if n in left}], **left}
     if isinstance(asked := left.get("questions"), list):
-        left["questions"] = [_question(one) for one in cast("list[object]", asked)]
+        left["questions"] = [_convert_question(one) for one in cast("list[object]", asked)]
     return "AskUserQuestion", left
 
 
-def _question(asked: object) -> object:
+def _convert_question(asked: object) -> object:
     if not isinstance(asked, dict):
         return asked
-    said = dict(cast("Args", asked))
+    said = dict(cast("ToolArgs", asked))
     for name in ("choices", "follow_up"):
         if name in said:
             said.setdefault("options", said.pop(name))
@@ -196,21 +198,21 @@ def _question(asked: object) -> object:
     return said
 
 
-def page_address(args: Args) -> tuple[str, Args]:
+def convert_web_fetch(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert a prompt that contains a URL to a fetch of the first one."""
     prompt = args.get("prompt")
-    if "url" in args or not isinstance(prompt, str) or not (found := ADDRESS.search(prompt)):
+    if "url" in args or not isinstance(prompt, str) or not (found := URL_PATTERN.search(prompt)):
         return "WebFetch", args
     return "WebFetch", {**args, "url": found[0].rstrip(".,;:")}
 
 
-def spawned_agent(args: Args) -> tuple[str, Args]:
+def convert_spawn_agent(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert the start of an agent that takes one message."""
     said = str(args.get("message") or args.get("prompt") or "")
     return "Agent", {"description": " ".join(said.split()[:5]), **args}
 
 
-def typed_input(args: Args) -> tuple[str, Args]:
+def convert_typed_input(args: ToolArgs) -> tuple[str, ToolArgs]:
     """Convert input for a command whose session id is a number."""
     left = dict(args)
     if isinstance(id := left.get("session_id"), int):
@@ -218,14 +220,14 @@ def typed_input(args: Args) -> tuple[str, Args]:
     return "BashInput", left
 
 
-def patched_files(patch: str) -> tuple[tuple[str, str], ...]:
+def list_patched_files(patch: str) -> tuple[tuple[str, str], ...]:
     """Return each operation of a patch with its path, in order."""
     marks = r"^\*\*\* (Add|Update|Delete) File: (.+?)[ \t]*$|^\*\*\* (Move) to: (.+?)[ \t]*$"
     found = re.findall(marks, patch, re.MULTILINE)
     return tuple(((a or m).lower(), (path or to)) for a, path, m, to in found)
 
 
-def lines_to_read(args: Args, *, based: int) -> Args:
+def convert_line_range(args: ToolArgs, *, based: int) -> ToolArgs:
     """Convert a line range to offset and limit; `based` is added to the first line."""
     left = dict(args)
     if based and isinstance(offset := left.get("offset"), int):
@@ -247,7 +249,7 @@ def lines_to_read(args: Args, *, based: int) -> Args:
     return left if last < first else {**left, "limit": last - first + 1}
 
 
-def times_to_replace(args: Args) -> Args:
+def convert_replace_count(args: ToolArgs) -> ToolArgs:
     """Convert an expected number of replacements to replace_all."""
     left = dict(args)
     expected = left.pop("expected_replacements", None)
@@ -256,7 +258,7 @@ def times_to_replace(args: Args) -> Args:
     return left
 
 
-def search_case(args: Args) -> Args:
+def convert_search_flags(args: ToolArgs) -> ToolArgs:
     """Convert case_sensitive and names_only to our search flags."""
     left = dict(args)
     for name in ("case_sensitive", "caseSensitive"):

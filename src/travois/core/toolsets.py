@@ -12,20 +12,20 @@ from collections.abc import Mapping
 
 import msgspec
 
-AUTO = "auto"
-DEFAULT = "claude"
-FAMILIES = (
+AUTO_TOOLSET = "auto"
+DEFAULT_TOOLSET = "claude"
+MODEL_FAMILIES = (
     ("openai", r"gpt-(?:[5-9]|4\.1|oss)|\bo[34](?:-|$)|codex"),
     ("gemini", r"gemini"),
     ("qwen", r"qwen(?!-?[12](?:\.|-|$))"),
 )
 """Patterns of model ids with their toolset. All other models get the default."""
 
-PREFER = (
+PREFER_PHRASE = (
     "Prefer Edit to Write, and the dedicated tools (Read, Grep, Glob, Git*) to shell commands "
     "that do the same."
 )
-KEEP_LIST = "keep the list of TodoWrite up to date."
+KEEP_LIST_PHRASE = "keep the list of TodoWrite up to date."
 
 
 PATCH_GRAMMAR = r"""start: begin_patch hunk+ end_patch
@@ -47,7 +47,7 @@ path: /(.+)/
 """The grammar of a patch in Lark notation, as providers take it."""
 
 
-class Shown(msgspec.Struct, frozen=True):
+class ToolPresentation(msgspec.Struct, frozen=True):
     """One of our tools as a toolset presents it."""
 
     name: str
@@ -66,25 +66,25 @@ class Shown(msgspec.Struct, frozen=True):
 class Toolset(msgspec.Struct, frozen=True):
     """The presentation of our tools in a request."""
 
-    shown: Mapping[str, Shown] = {}
+    shown: Mapping[str, ToolPresentation] = {}
     hidden: Mapping[str, tuple[str, ...]] = {}
     """Tools that it leaves out where these others, which do the same, are there."""
-    phrases: tuple[str, ...] = (PREFER, KEEP_LIST)
+    phrases: tuple[str, ...] = (PREFER_PHRASE, KEEP_LIST_PHRASE)
     """The phrases of the system prompt about tools, in the order of the default's."""
 
 
-def same(*names: str) -> dict[str, str]:
+def same_names(*names: str) -> dict[str, str]:
     """Map each name to itself."""
     return {name: name for name in names}
 
 
-FOLDER = '{"description":"the folder to run in","type":"string"}'
-MOST = '{"description":"the most to show of the output","type":"integer"}'
-STATUS = '{"type":"string","enum":["pending","in_progress","completed"]}'
+FOLDER_SCHEMA = '{"description":"the folder to run in","type":"string"}'
+MAX_OUTPUT_SCHEMA = '{"description":"the most to show of the output","type":"integer"}'
+STATUS_SCHEMA = '{"type":"string","enum":["pending","in_progress","completed"]}'
 
 
-def _list_schema(name: str, item: str) -> str:
-    inside = f'{{"{item}":{{"type":"string"}},"status":{STATUS}}}'
+def _build_list_schema(name: str, item: str) -> str:
+    inside = f'{{"{item}":{{"type":"string"}},"status":{STATUS_SCHEMA}}}'
     items = f'{{"type":"object","properties":{inside},"required":["{item}","status"]}}'
     listed = f'{{"type":"array","items":{items}}}'
     return f'{{"type":"object","properties":{{"{name}":{listed}}},"required":["{name}"]}}'
@@ -113,40 +113,44 @@ TODO_WORDS = (
 )
 
 
-def _files(edit: str, replace_all: str) -> dict[str, Shown]:
+def _file_tools(edit: str, replace_all: str) -> dict[str, ToolPresentation]:
     """Return the file tools that Gemini's and Qwen's agents have in common."""
     strings = {"replace_all": replace_all} if edit == "edit" else {replace_all: "replace_all"}
     return {
-        "Read": Shown("read_file", same("file_path", "offset", "limit"), READ_WORDS),
-        "Write": Shown("write_file", same("file_path", "content"), WRITE_WORDS.format(edit=edit)),
-        "Edit": Shown(
+        "Read": ToolPresentation(
+            "read_file", same_names("file_path", "offset", "limit"), READ_WORDS
+        ),
+        "Write": ToolPresentation(
+            "write_file", same_names("file_path", "content"), WRITE_WORDS.format(edit=edit)
+        ),
+        "Edit": ToolPresentation(
             edit,
-            {**same("file_path", "old_string", "new_string"), **strings},
+            {**same_names("file_path", "old_string", "new_string"), **strings},
             EDIT_WORDS.format(all=next(iter(strings))),
         ),
-        "WebFetch": Shown("web_fetch", same("url")),
-        "Remember": Shown("save_memory", {"fact": "text", "forget": "forget"}),
-        "ExitPlanMode": Shown("exit_plan_mode", same("plan")),
+        "WebFetch": ToolPresentation("web_fetch", same_names("url")),
+        "Remember": ToolPresentation("save_memory", {"fact": "text", "forget": "forget"}),
+        "ExitPlanMode": ToolPresentation("exit_plan_mode", same_names("plan")),
     }
 
 
-def _commands(folder: str) -> Shown:
-    return Shown(
+def _shell_tool(folder: str) -> ToolPresentation:
+    return ToolPresentation(
         "run_shell_command",
         {
             "command": "command",
             "description": "description",
             folder: "workdir",
             "is_background": "run_in_background",
-            **same("timeout", "sandbox"),
+            **same_names("timeout", "sandbox"),
         },
         SHELL_WORDS + "is_background for servers and watchers. Prefer the tools for files and "
         "search over cat, sed, grep, find.",
-        extra={folder: FOLDER},
+        extra={folder: FOLDER_SCHEMA},
     )
 
 
-def _phrases(edit: str, listing: str) -> tuple[str, str]:
+def _build_phrases(edit: str, listing: str) -> tuple[str, str]:
     tools = f"Prefer {edit} to write_file, and the dedicated tools (read_file, grep_search, glob, "
     return (
         f"{tools}Git*) to shell commands that do the same.",
@@ -155,30 +159,36 @@ def _phrases(edit: str, listing: str) -> tuple[str, str]:
 
 
 TOOLSETS: dict[str, Toolset] = {
-    DEFAULT: Toolset(),
+    DEFAULT_TOOLSET: Toolset(),
     "openai": Toolset(
         shown={
-            "Bash": Shown(
+            "Bash": ToolPresentation(
                 "exec_command",
                 {
                     "cmd": "command",
                     "workdir": "workdir",
                     "yield_time_ms": "timeout",
                     "max_output_tokens": "max_output_tokens",
-                    **same("tty", "sandbox"),
+                    **same_names("tty", "sandbox"),
                 },
                 SHELL_WORDS + "What still runs after yield_time_ms goes on in the background. "
                 "Read with cat or sed, search with rg.",
-                extra={"workdir": FOLDER, "max_output_tokens": MOST},
+                extra={"workdir": FOLDER_SCHEMA, "max_output_tokens": MAX_OUTPUT_SCHEMA},
             ),
-            "BashInput": Shown(
+            "BashInput": ToolPresentation(
                 "write_stdin",
                 {"session_id": "id", "chars": "text", "yield_time_ms": "wait_ms"},
                 "Type to a running command, or wait for more of its output with empty chars.",
             ),
-            "ApplyPatch": Shown("apply_patch", same("input"), grammar=PATCH_GRAMMAR),
-            "TodoWrite": Shown("update_plan", {}, TODO_WORDS, schema=_list_schema("plan", "step")),
-            "Read": Shown("view_image", {"path": "file_path"}, "Look at an image or a PDF file."),
+            "ApplyPatch": ToolPresentation(
+                "apply_patch", same_names("input"), grammar=PATCH_GRAMMAR
+            ),
+            "TodoWrite": ToolPresentation(
+                "update_plan", {}, TODO_WORDS, schema=_build_list_schema("plan", "step")
+            ),
+            "Read": ToolPresentation(
+                "view_image", {"path": "file_path"}, "Look at an image or a PDF file."
+            ),
         },
         hidden={
             **dict.fromkeys(("Edit", "Write", "MultiEdit"), ("ApplyPatch", "Bash")),
@@ -192,10 +202,10 @@ TOOLSETS: dict[str, Toolset] = {
     ),
     "gemini": Toolset(
         shown={
-            **_files("replace", "allow_multiple"),
-            "Bash": _commands("dir_path"),
-            "Glob": Shown("glob", {"pattern": "pattern", "dir_path": "path"}),
-            "Grep": Shown(
+            **_file_tools("replace", "allow_multiple"),
+            "Bash": _shell_tool("dir_path"),
+            "Glob": ToolPresentation("glob", {"pattern": "pattern", "dir_path": "path"}),
+            "Grep": ToolPresentation(
                 "grep_search",
                 {
                     "pattern": "pattern",
@@ -206,47 +216,47 @@ TOOLSETS: dict[str, Toolset] = {
                 },
                 GREP_WORDS,
             ),
-            "TodoWrite": Shown(
-                "write_todos", {}, TODO_WORDS, schema=_list_schema("todos", "description")
+            "TodoWrite": ToolPresentation(
+                "write_todos", {}, TODO_WORDS, schema=_build_list_schema("todos", "description")
             ),
-            "WebSearch": Shown("google_web_search", same("query")),
-            "AskUserQuestion": Shown("ask_user"),
-            "Skill": Shown("activate_skill", same("name", "args")),
+            "WebSearch": ToolPresentation("google_web_search", same_names("query")),
+            "AskUserQuestion": ToolPresentation("ask_user"),
+            "Skill": ToolPresentation("activate_skill", same_names("name", "args")),
         },
         hidden=dict.fromkeys(("MultiEdit",), ("Edit",)),
-        phrases=_phrases("replace", "write_todos"),
+        phrases=_build_phrases("replace", "write_todos"),
     ),
     "qwen": Toolset(
         shown={
-            **_files("edit", "replace_all"),
-            "Bash": _commands("directory"),
-            "Glob": Shown("glob", same("pattern", "path")),
-            "Grep": Shown(
+            **_file_tools("edit", "replace_all"),
+            "Bash": _shell_tool("directory"),
+            "Glob": ToolPresentation("glob", same_names("pattern", "path")),
+            "Grep": ToolPresentation(
                 "grep_search",
-                {**same("pattern", "path", "glob"), "limit": "head_limit", "context": "-C"},
+                {**same_names("pattern", "path", "glob"), "limit": "head_limit", "context": "-C"},
                 GREP_WORDS,
             ),
-            "TodoWrite": Shown("todo_write"),
-            "WebSearch": Shown("web_search", same("query")),
-            "Agent": Shown("task"),
-            "Skill": Shown("skill", {"skill": "name", "args": "args"}),
-            "AskUserQuestion": Shown("ask_user_question"),
+            "TodoWrite": ToolPresentation("todo_write"),
+            "WebSearch": ToolPresentation("web_search", same_names("query")),
+            "Agent": ToolPresentation("task"),
+            "Skill": ToolPresentation("skill", {"skill": "name", "args": "args"}),
+            "AskUserQuestion": ToolPresentation("ask_user_question"),
         },
         hidden=dict.fromkeys(("MultiEdit",), ("Edit",)),
-        phrases=_phrases("edit", "todo_write"),
+        phrases=_build_phrases("edit", "todo_write"),
     ),
 }
 
 
-def toolset_for(model: str, wanted: str = AUTO) -> str:
+def toolset_for(model: str, wanted: str = AUTO_TOOLSET) -> str:
     """Return the toolset of a model's family, or the one that a setting names instead."""
     if wanted in TOOLSETS:
         return wanted
     id = model.rpartition("/")[2].casefold()
-    return next((name for name, known in FAMILIES if re.search(known, id)), DEFAULT)
+    return next((name for name, known in MODEL_FAMILIES if re.search(known, id)), DEFAULT_TOOLSET)
 
 
-def retold(system: str, *, before: str, after: str) -> str:
+def replace_tool_phrases(system: str, *, before: str, after: str) -> str:
     """Return a system text with what it says of one toolset's tools said of another's."""
     for old, new in zip(TOOLSETS[before].phrases, TOOLSETS[after].phrases, strict=True):
         system = system.replace(old, new)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from travois.core.content import Call, Opaque, Text, calls, short_input
+from travois.core.content import Call, Opaque, Text, extract_calls, shorten_arguments
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -31,13 +31,13 @@ from travois.core.facts import (
 CLEARED_RESULT = "[This result was cleared."
 """The beginning of the text that replaces a cleared result."""
 LOST_RESULT = "The result of this call was lost when the session log was damaged."
-THINKING = ("thinking", "redacted_thinking")
+THINKING_KINDS = ("thinking", "redacted_thinking")
 """Blocks that a provider binds to everything before them."""
-SEALED = (*THINKING, "sealed")
+SEALED_KINDS = (*THINKING_KINDS, "sealed")
 """All blocks that only their maker can read, and may refuse to hear again."""
-WHOLE_WINDOWS = 8
+CHARS_PER_WINDOW_TOKEN = 8
 """Characters for each token of a window: no vocabulary needs so many on the average."""
-LEAST_HELD = 1_000_000
+MIN_KEPT_CHARS = 1_000_000
 """The characters that are always kept, whatever the window."""
 LOST_START = "(The beginning of this conversation was lost when the session log was damaged.)"
 
@@ -46,7 +46,7 @@ class OmittedSpan(Exception):
     """A compaction begins or ends among items that a view has left out."""
 
 
-class Item(msgspec.Struct, frozen=True, gc=False):
+class ViewItem(msgspec.Struct, frozen=True, gc=False):
     """One message as shown, under the number of the entry that brought it."""
 
     seq: int
@@ -57,10 +57,10 @@ class View(msgspec.Struct):
     """The conversation as the model sees it. Only `add` changes it."""
 
     epoch: Epoch | None = None
-    items: list[Item] = []
-    open: dict[str, Item | None] = {}
+    items: list[ViewItem] = []
+    open: dict[str, ViewItem | None] = {}
     """Calls of the last reply that still lack a shown result, in the order asked."""
-    queued: list[Item] = []
+    queued: list[ViewItem] = []
     """Messages that arrived while calls were open: shown after their results."""
     ids: set[str] = set()
     """Every call id ever used, so that none is used twice."""
@@ -102,7 +102,7 @@ class View(msgspec.Struct):
         `Rewound` and `Restored` change what came before them, which only `project_view` can honour.
         """
         moves = self.moves
-        self._take(entry)
+        self._apply(entry)
         if self.moves != moves:
             self.moved = entry.seq
 
@@ -117,68 +117,68 @@ class View(msgspec.Struct):
             summaries=dict(self.summaries),
         )
 
-    def _take(self, entry: Entry) -> None:
+    def _apply(self, entry: Entry) -> None:
         match entry.fact:
             case User() as fact:
-                self._say(Item(entry.seq, fact))
+                self._add_message(ViewItem(entry.seq, fact))
             case Assistant() as fact:
-                self._reply(Item(entry.seq, fact))
+                self._add_reply(ViewItem(entry.seq, fact))
             case Result() as fact:
-                self._answer(Item(entry.seq, fact))
+                self._add_result(ViewItem(entry.seq, fact))
             case Sent() as fact:
                 self.sent, self.sent_moves, self.seen = fact, self.moves, len(self.items)
             case Epoch() as fact:
-                self._begin(fact, entry.seq)
+                self._apply_epoch(fact, entry.seq)
             case Offloaded() as fact:
-                self._show(fact.call, fact.preview)
+                self._replace_result(fact.call, fact.preview)
             case Cleared() as fact:
-                self._clear(fact, entry.seq)
+                self._apply_cleared(fact, entry.seq)
             case Compacted() as fact:
-                self._compact(fact, entry.seq)
+                self._apply_compacted(fact, entry.seq)
             case Restored() | Rewound() as fact:
-                self._restore(fact)
+                self._apply_restored(fact)
             case _:
-                self._open(entry.fact)
+                self._apply_opened(entry.fact)
 
-    def _begin(self, epoch: Epoch, seq: int) -> None:
+    def _apply_epoch(self, epoch: Epoch, seq: int) -> None:
         old = self.epoch
         if old is None or old.model.name != epoch.model.name:
             self.since, self.counted = seq, -1
         if epoch.unbind:
-            self._unbind(SEALED)
+            self._drop_thinking(SEALED_KINDS)
         elif old and (old.system != epoch.system or old.tools != epoch.tools):
-            self._unbind()
-        if self.cleared and not epoch.model.edits:
+            self._drop_thinking()
+        if self.cleared and not epoch.model.has_context_editing:
             self.cleared, self.cleared_inputs, self.counted = (), (), -1
         self.epoch, self.moves, self.anchor = epoch, self.moves + 1, 0
 
-    def _unbind(self, kinds: tuple[str, ...] = THINKING) -> None:
+    def _drop_thinking(self, kinds: tuple[str, ...] = THINKING_KINDS) -> None:
         """Drop all thinking so far: it is bound to a history that no longer exists."""
-        self.items = [_without(item, kinds) for item in self.items]
+        self.items = [_without_blocks(item, kinds) for item in self.items]
 
-    def _open(self, fact: AnyFact) -> None:
+    def _apply_opened(self, fact: AnyFact) -> None:
         if isinstance(fact, Opened):
             self.branch = -1 if fact.parent else 0
 
-    def _say(self, item: Item) -> None:
+    def _add_message(self, item: ViewItem) -> None:
         if self.branch < 0 and isinstance(item.fact, User) and item.fact.origin == "task":
             self.branch = item.seq
         (self.queued if self.open else self.items).append(item)
 
-    def _reply(self, item: Item) -> None:
+    def _add_reply(self, item: ViewItem) -> None:
         for call in [id for id, answer in self.open.items() if answer is None]:
-            self._answer(Item(item.seq, Result(call, (Text(LOST_RESULT),), error=True)))
+            self._add_result(ViewItem(item.seq, Result(call, (Text(LOST_RESULT),), error=True)))
         if not self.items:
-            self.items.append(Item(item.seq, User((Text(LOST_START),), origin="note")))
+            self.items.append(ViewItem(item.seq, User((Text(LOST_START),), origin="note")))
         self.replied = self.counted = len(self.items)
         self.items.append(item)
         assert isinstance(item.fact, Assistant)
-        self.open = {call.id: None for call in calls(item.fact.content)}
+        self.open = {call.id: None for call in extract_calls(item.fact.content)}
         self.ids.update(self.open)
         if self.sent is not None:
             self.anchor = self.sent.pieces
 
-    def _answer(self, item: Item) -> None:
+    def _add_result(self, item: ViewItem) -> None:
         assert isinstance(item.fact, Result)
         if item.fact.call not in self.open or self.open[item.fact.call] is not None:
             return
@@ -191,51 +191,53 @@ class View(msgspec.Struct):
         self.items.extend(self.queued)
         self.queued = []
 
-    def _clear(self, fact: Cleared, seq: int) -> None:
+    def _apply_cleared(self, fact: Cleared, seq: int) -> None:
         if fact.where == "server":
             self.cleared += tuple(call for call in fact.calls if call not in self.cleared)
             if fact.what == "inputs":
                 fresh = tuple(call for call in fact.calls if call not in self.cleared_inputs)
                 self.cleared_inputs += fresh
             self.counted = -1
-            self._note(seq, fact.text)
+            self._add_tail_note(seq, fact.text)
             return
         self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         if fact.what == "thinking":  # taken from the front, which leaves the rest valid
             until = fact.until
-            self.items = [_without(i, THINKING) if i.seq <= until else i for i in self.items]
+            self.items = [
+                _without_blocks(i, THINKING_KINDS) if i.seq <= until else i for i in self.items
+            ]
             return
-        self._unbind()
+        self._drop_thinking()
         if fact.what == "inputs":
             self.items = [_with_short_inputs(item, fact) for item in self.items]
             return
         for call in fact.calls:
-            self._show(call, fact.text.replace("{call}", call))
+            self._replace_result(call, fact.text.replace("{call}", call))
 
-    def _note(self, seq: int, *texts: str) -> None:
+    def _add_tail_note(self, seq: int, *texts: str) -> None:
         """Append a note that may not be inserted into a bound history."""
         if told := tuple(Text(text) for text in texts if text):
-            self._say(Item(seq, User(told, origin="note")))
+            self._add_message(ViewItem(seq, User(told, origin="note")))
 
-    def _show(self, call: str, text: str) -> None:
+    def _replace_result(self, call: str, text: str) -> None:
         """Show another text in place of a result's content."""
         held = self.open.get(call)
         if held is not None:
-            self.open[call] = _retold(held, text)
+            self.open[call] = _with_text(held, text)
             return
         for index in range(len(self.items) - 1, -1, -1):
             item = self.items[index]
             if isinstance(item.fact, Result) and item.fact.call == call:
-                self.items[index] = _retold(item, text)
+                self.items[index] = _with_text(item, text)
                 return
 
-    def _restore(self, fact: Restored | Rewound) -> None:
+    def _apply_restored(self, fact: Restored | Rewound) -> None:
         """Apply a changed history: one move for it, and one for the removed compaction."""
         assert isinstance(fact, Restored), "a rewound log is projected anew"
         self.moves, self.anchor, self.counted = self.moves + 2, 0, -1
-        self._unbind()
+        self._drop_thinking()
 
-    def _compact(self, fact: Compacted, seq: int) -> None:
+    def _apply_compacted(self, fact: Compacted, seq: int) -> None:
         where = {item.seq: index for index, item in enumerate(self.items)}
         if fact.first not in where or fact.last not in where:
             if any(self._is_omitted(seq) for seq in (fact.first, fact.last)):
@@ -248,12 +250,12 @@ class View(msgspec.Struct):
             self.omitted = self.omitted_chars = 0
         self.summaries = {n: at for n, at in self.summaries.items() if at not in gone}
         self.summaries[seq] = fact.last
-        self.items[first : last + 1] = [_summary(fact)]
+        self.items[first : last + 1] = [_build_summary_item(fact)]
         self.moves, self.anchor, self.counted = self.moves + 1, 0, -1
         if fact.by != "provider":
-            self._unbind()
-        elif _signed(fact):
-            self._note(seq, *(b.text for b in fact.summary if isinstance(b, Text)))
+            self._drop_thinking()
+        elif _provider_blocks(fact):
+            self._add_tail_note(seq, *(b.text for b in fact.summary if isinstance(b, Text)))
         self.seen = max(0, self.seen - (last - first))
         self.replied = max(
             (i for i, item in enumerate(self.items) if isinstance(item.fact, Assistant)), default=-1
@@ -268,10 +270,10 @@ class View(msgspec.Struct):
         The first item stays, and of the last those that a compaction may keep word for word, or
         `slack` times as many: what is left is the same however often this is done on the way.
         """
-        windows = WHOLE_WINDOWS * (self.epoch.model.window if self.epoch else 0)
-        if not self.omitted and self._last_within(max(2 * LEAST_HELD, windows)) == 0:
+        windows = CHARS_PER_WINDOW_TOKEN * (self.epoch.model.window if self.epoch else 0)
+        if not self.omitted and self._last_within(max(2 * MIN_KEPT_CHARS, windows)) == 0:
             return
-        cut = self._last_within(slack * max(LEAST_HELD, windows // 8))
+        cut = self._last_within(slack * max(MIN_KEPT_CHARS, windows // 8))
         if cut == 0 or (self.open and self.replied <= cut):
             return
         while cut + 1 < len(self.items) and isinstance(self.items[cut + 1].fact, Result):
@@ -279,7 +281,7 @@ class View(msgspec.Struct):
         gone = self.items[1 : cut + 1]
         del self.items[1 : cut + 1]
         self.omitted += cut
-        self.omitted_chars += sum(map(_chars, gone))
+        self.omitted_chars += sum(map(_item_chars, gone))
         self.replied = self.replied - cut if self.replied > cut else -1
         self.counted = self.counted - cut if self.counted > cut else -1
         self.seen = max(1, self.seen - cut)
@@ -288,13 +290,13 @@ class View(msgspec.Struct):
         """Return the last item from which on there are too many characters; 0 if none."""
         size = 0
         for index in range(len(self.items) - 1, 0, -1):
-            size += _chars(self.items[index])
+            size += _item_chars(self.items[index])
             if size > most:
                 return index
         return 0
 
 
-def _chars(item: Item) -> int:
+def _item_chars(item: ViewItem) -> int:
     """Estimate the characters of an item."""
     size = 50
     for block in item.fact.content:
@@ -307,19 +309,19 @@ def _chars(item: Item) -> int:
     return size
 
 
-def project(entries: Iterable[Entry]) -> View:
+def project_view(entries: Iterable[Entry]) -> View:
     """Build the view of these entries."""
     view, told = View(), list(entries)
-    alive = living(told)
+    alive = keep_live_entries(told)
     for entry in alive:
         view.add(entry)
     if len(alive) < len(told):
         replies = (entry.fact for entry in told if isinstance(entry.fact, Assistant))
-        view.ids.update(call.id for reply in replies for call in calls(reply.content))
+        view.ids.update(call.id for reply in replies for call in extract_calls(reply.content))
     return view
 
 
-class TakenOut(msgspec.Struct, frozen=True):
+class RemovedEntries(msgspec.Struct, frozen=True):
     """The entries that rewinds and undone compactions removed."""
 
     spans: tuple[tuple[int, int], ...] = ()
@@ -336,7 +338,7 @@ class TakenOut(msgspec.Struct, frozen=True):
         return min((*self.compactions, *(to + 1 for to, _ in self.spans)), default=1 << 62)
 
 
-def taken_out(entries: Iterable[Entry]) -> TakenOut:
+def find_removed_entries(entries: Iterable[Entry]) -> RemovedEntries:
     """Find the entries that the `Rewound` and `Restored` facts removed."""
     edits = [entry for entry in entries if isinstance(entry.fact, Rewound | Restored)]
     spans: list[tuple[int, int]] = []
@@ -350,18 +352,18 @@ def taken_out(entries: Iterable[Entry]) -> TakenOut:
             spans.append((min(limit, entry.seq - 1), entry.seq))
         elif isinstance(entry.fact, Restored):
             undone.add(entry.fact.compaction)
-    return TakenOut(tuple(spans), frozenset(undone))
+    return RemovedEntries(tuple(spans), frozenset(undone))
 
 
-def living(entries: list[Entry]) -> list[Entry]:
+def keep_live_entries(entries: list[Entry]) -> list[Entry]:
     """Return the entries that no later `Rewound` or `Restored` removed."""
-    gone = taken_out(entries)
+    gone = find_removed_entries(entries)
     if not gone.spans and not gone.compactions:
         return entries
     return [entry for entry in entries if not gone.has(entry.seq)]
 
 
-def waiting(view: View) -> bool:
+def awaits_model(view: View) -> bool:
     """Return whether the model has to speak next."""
     if view.open or not view.items:
         return False
@@ -369,7 +371,7 @@ def waiting(view: View) -> bool:
     return not isinstance(last, Assistant) or last.stop == "pause"
 
 
-def thinks(view: View, kinds: tuple[str, ...] = THINKING) -> bool:
+def has_thinking(view: View, kinds: tuple[str, ...] = THINKING_KINDS) -> bool:
     """Return whether thinking is shown, which binds everything before it."""
     blocks = (b for i in view.items if isinstance(i.fact, Assistant) for b in i.fact.content)
     return any(isinstance(block, Opaque) and block.kind in kinds for block in blocks)
@@ -381,44 +383,50 @@ def open_calls(view: View) -> tuple[Call, ...]:
         return ()
     reply = view.items[view.replied].fact
     assert isinstance(reply, Assistant)
-    return tuple(c for c in calls(reply.content) if c.id in view.open and view.open[c.id] is None)
+    return tuple(
+        c for c in extract_calls(reply.content) if c.id in view.open and view.open[c.id] is None
+    )
 
 
-def _retold(item: Item, text: str) -> Item:
+def _with_text(item: ViewItem, text: str) -> ViewItem:
     assert isinstance(item.fact, Result)
-    return Item(item.seq, msgspec.structs.replace(item.fact, content=(Text(text),)))
+    return ViewItem(item.seq, msgspec.structs.replace(item.fact, content=(Text(text),)))
 
 
-def _without(item: Item, kinds: tuple[str, ...]) -> Item:
+def _without_blocks(item: ViewItem, kinds: tuple[str, ...]) -> ViewItem:
     if not isinstance(item.fact, Assistant):
         return item
     kept = tuple(b for b in item.fact.content if not (isinstance(b, Opaque) and b.kind in kinds))
     if len(kept) == len(item.fact.content):
         return item
-    return Item(item.seq, msgspec.structs.replace(item.fact, content=kept))
+    return ViewItem(item.seq, msgspec.structs.replace(item.fact, content=kept))
 
 
-def _with_short_inputs(item: Item, fact: Cleared) -> Item:
+def _with_short_inputs(item: ViewItem, fact: Cleared) -> ViewItem:
     """Return the same reply with a text in place of each long argument of these calls."""
     if not isinstance(item.fact, Assistant):
         return item
     blocks = tuple(
-        msgspec.structs.replace(b, args=short_input(b.args, fact.text.replace("{call}", b.id)))
+        msgspec.structs.replace(
+            b, args=shorten_arguments(b.args, fact.text.replace("{call}", b.id))
+        )
         if isinstance(b, Call) and b.id in fact.calls
         else b
         for b in item.fact.content
     )
-    return Item(item.seq, msgspec.structs.replace(item.fact, content=blocks))
+    return ViewItem(item.seq, msgspec.structs.replace(item.fact, content=blocks))
 
 
-def _summary(fact: Compacted) -> Item:
+def _build_summary_item(fact: Compacted) -> ViewItem:
     """Build the item of a summary: a note of ours, or a block of the provider's own."""
     if fact.by == "provider":
-        return Item(fact.last, Assistant(_signed(fact) or fact.summary, stop="compaction"))
+        return ViewItem(
+            fact.last, Assistant(_provider_blocks(fact) or fact.summary, stop="compaction")
+        )
     shown = tuple(block for block in fact.summary if not isinstance(block, Call | Opaque))
-    return Item(fact.last, User(shown, origin="note"))
+    return ViewItem(fact.last, User(shown, origin="note"))
 
 
-def _signed(fact: Compacted) -> tuple[Opaque, ...]:
+def _provider_blocks(fact: Compacted) -> tuple[Opaque, ...]:
     """Return the provider's own blocks; the rest of a summary is told at the tail."""
     return tuple(block for block in fact.summary if isinstance(block, Opaque))

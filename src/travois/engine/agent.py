@@ -14,18 +14,28 @@ from msgspec.structs import replace
 from travois.context.layers import Layers
 from travois.core.content import Text
 from travois.core.facts import User
-from travois.core.models import Model as Card
-from travois.core.spending import Purse
+from travois.core.models import ModelCard as Card
+from travois.core.spending import Budget
 from travois.core.view import View
 from travois.hooks.config import Hook
 from travois.hooks.output import Hooks, Said
 from travois.memory.port import Memories
 from travois.permissions.decide import Guard
 from travois.permissions.updates import Update
-from travois.ports.agents import Courier, TaskStore, Worktrees
+from travois.ports.agents import MailTransport, TaskStore, Worktrees
 from travois.ports.tool import AnyTool
-from travois.ports.web_search import Found, Wanted
-from travois.ports.world import Agents, Blobs, Files, Keeper, Library, Model, Person, Processes, Web
+from travois.ports.web_search import SearchQuery, SearchResults
+from travois.ports.world import (
+    Blobs,
+    Files,
+    InstructionLibrary,
+    ModelClient,
+    Person,
+    Processes,
+    Subagents,
+    Web,
+    WorkspaceSnapshots,
+)
 from travois.prompt.environment import Surroundings
 from travois.providers.request import Request
 from travois.sandbox.policy import Bounds
@@ -44,11 +54,11 @@ class World(msgspec.Struct, frozen=True):
     spill: Callable[[str, bytes], str]
     kept: str = ""
     """The folder that `spill` writes to."""
-    snapshots: Keeper | None = None
+    snapshots: WorkspaceSnapshots | None = None
     """Snapshots of the workspace before changes; none if they are off."""
 
 
-class Patience(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True):
     """The number of attempts and the delays when a provider fails."""
 
     attempts: int = 10
@@ -59,7 +69,7 @@ class Patience(msgspec.Struct, frozen=True):
 class Encoder(Protocol):
     """The encoder that turns views into requests."""
 
-    def request(self, view: View) -> Request:
+    def build_request(self, view: View) -> Request:
         """Return the next request; the same view gives the same bytes."""
         ...
 
@@ -68,24 +78,24 @@ class Encoder(Protocol):
         ...
 
 
-class Small(msgspec.Struct, frozen=True):
+class SmallModel(msgspec.Struct, frozen=True):
     """A cheaper model for small questions beside the conversation."""
 
     card: Card
-    model: Model
+    model: ModelClient
 
 
-class Naming(msgspec.Struct):
+class ActivityNaming(msgspec.Struct):
     """The naming of subagents' activities for people who watch."""
 
     seconds: float
     """The minimum seconds between two names."""
-    small: Callable[[], Small | None]
+    small: Callable[[], SmallModel | None]
     watched: bool = False
     """True if a front end shows the names; else no model is asked for them."""
 
 
-class Gathering(msgspec.Struct):
+class ExtractionJob(msgspec.Struct):
     """A memory extraction from the conversation."""
 
     done: anyio.Event
@@ -93,7 +103,7 @@ class Gathering(msgspec.Struct):
     """The outcome, for display."""
 
 
-class Summaries(Protocol):
+class SharedSummaries(Protocol):
     """Summaries that sessions of one project share, by a digest of their input."""
 
     def get(self, key: str) -> str:
@@ -105,12 +115,12 @@ class Summaries(Protocol):
         ...
 
     @property
-    def under_way(self) -> dict[str, anyio.Event]:
+    def pending(self) -> dict[str, anyio.Event]:
         """The keys for which a model is being asked; the event is set at the end."""
         ...
 
 
-class Noting(msgspec.Struct):
+class NotesUpdate(msgspec.Struct):
     """An update of the notes on a conversation."""
 
     done: anyio.Event
@@ -119,7 +129,7 @@ class Noting(msgspec.Struct):
     begun: bool = False
 
 
-class Birth(msgspec.Struct, frozen=True):
+class ParentLink(msgspec.Struct, frozen=True):
     """The link of a subagent to the agent that started it."""
 
     id: str
@@ -143,7 +153,7 @@ class AgentTools(msgspec.Struct, frozen=True):
     """Text about MCP servers that is repeated after a compaction."""
     toolset: str = "auto"
     """The toolset that names the tools; `auto` for that of the model's family."""
-    search_web: Callable[[Agent, Wanted], Awaitable[Found]] | None = None
+    search_web: Callable[[Agent, SearchQuery], Awaitable[SearchResults]] | None = None
     """Searches the web; none where that is off. Raises OSError."""
 
 
@@ -179,7 +189,7 @@ class AgentContext(msgspec.Struct, frozen=True):
     """The settings that keep a conversation within the context window."""
 
     layers: Layers = Layers()
-    open_summaries: Callable[[], Summaries] | None = None
+    open_summaries: Callable[[], SharedSummaries] | None = None
     """Opens the summaries shared between sessions; none if none are shared."""
 
 
@@ -199,7 +209,7 @@ class AgentPrompt(msgspec.Struct, frozen=True):
 
     environment: Callable[[], Surroundings] | None = None
     """Describes the current surroundings; none if the model need not know them."""
-    instructions: Library | None = None
+    instructions: InstructionLibrary | None = None
     """The instruction files; none if there are none."""
     skills: Skills | None = None
     """The skills; none if there are none."""
@@ -209,22 +219,22 @@ class AgentPrompt(msgspec.Struct, frozen=True):
     """Text that is repeated after a compaction, as it is then: rules, surroundings."""
 
 
-class Team(msgspec.Struct):
+class AgentTeam(msgspec.Struct):
     """The parent, children and mail of an agent. `children` and `on_child` are set later."""
 
-    children: Agents | None = None
+    children: Subagents | None = None
     """The agents that it has started; none if it may start none."""
-    siblings: Agents | None = None
+    siblings: Subagents | None = None
     """The subagents of its parent, itself among them."""
-    birth: Birth | None = None
+    birth: ParentLink | None = None
     """The link to its parent; none for the main agent."""
     on_child: Callable[[Agent], object] = lambda child: None
     """Told of each agent that it starts, and of theirs, before their first turn."""
-    naming: Naming | None = None
+    naming: ActivityNaming | None = None
     """The naming of its subagents' activities by a model; none for rules alone."""
     tasks: TaskStore | None = None
     """The task list that it shares; none if that is its session's own."""
-    courier: Courier | None = None
+    courier: MailTransport | None = None
     """Takes its messages to other processes; none if nothing may leave this one."""
     collect_mail: Callable[[Agent], Iterable[User]] = lambda agent: ()
     """Brings the mail that came since the last time; asked at every safe boundary."""
@@ -233,15 +243,15 @@ class Team(msgspec.Struct):
 class AgentModels(msgspec.Struct, frozen=True):
     """The other models that an agent may ask, and what it does when one fails."""
 
-    small: Callable[[], Small | None] = lambda: None
+    small: Callable[[], SmallModel | None] = lambda: None
     """A cheaper model, if one is known."""
     fallbacks: tuple[str, ...] = ()
     """The models that answer, in this order, while the chosen one cannot."""
-    named: Callable[[str | Card], Small] | None = None
+    named: Callable[[str | Card], SmallModel] | None = None
     """Return a client for another model, by its name or card; raises `UserError`."""
     is_local: Callable[[Card], bool] = lambda card: False
     """True if a model runs in a server on this machine, which may cut prompts without a word."""
-    retry: Patience = Patience()
+    retry: RetryPolicy = RetryPolicy()
 
 
 class TurnState(msgspec.Struct):
@@ -261,13 +271,13 @@ class TurnState(msgspec.Struct):
     """The files, and folders that were not there yet, that were saved in this turn."""
     kept_beyond: tuple[str, ...] = ()
     """Paths outside the workspace that were kept in this turn."""
-    notes: Noting | None = None
+    notes: NotesUpdate | None = None
     """The last update of its notes."""
-    extraction: Gathering | None = None
+    extraction: ExtractionJob | None = None
     """The last time that the conversation was looked through for what is worth keeping."""
 
 
-class Runtime(msgspec.Struct):
+class AgentRuntime(msgspec.Struct):
     """Services of the program for an agent: clock, background jobs, reloading, worktrees."""
 
     clock: Callable[[], float] = time
@@ -292,7 +302,7 @@ class Agent(msgspec.Struct):
     """
 
     session: Session
-    model: Model
+    model: ModelClient
     """The current model client."""
     encoder: Encoder
     tools: AgentTools
@@ -302,14 +312,14 @@ class Agent(msgspec.Struct):
     context: AgentContext = AgentContext()
     memory: AgentMemory = AgentMemory()
     prompt: AgentPrompt = AgentPrompt()
-    team: Team = msgspec.field(default_factory=Team)
-    budget: Purse = msgspec.field(default_factory=Purse)
+    team: AgentTeam = msgspec.field(default_factory=AgentTeam)
+    budget: Budget = msgspec.field(default_factory=Budget)
     """The budget of the agent and all that it starts."""
     models: AgentModels = AgentModels()
     turn: TurnState = msgspec.field(default_factory=TurnState)
-    runtime: Runtime = msgspec.field(default_factory=Runtime)
+    runtime: AgentRuntime = msgspec.field(default_factory=AgentRuntime)
 
-    def use_model(self, model: Model) -> None:
+    def use_model(self, model: ModelClient) -> None:
         """Use another model client from now on."""
         self.model = model
 
@@ -317,11 +327,11 @@ class Agent(msgspec.Struct):
         """Use another folder or other files from now on."""
         self.world = world
 
-    def join_siblings(self, siblings: Agents, *, person: Person, budget: Purse) -> None:
+    def join_siblings(self, siblings: Subagents, *, person: Person, budget: Budget) -> None:
         """Become a child of another agent, which pays for it and relays questions."""
         self.team.siblings, self.permissions.person, self.budget = siblings, person, budget
 
-    def lead(self, children: Agents) -> None:
+    def use_children(self, children: Subagents) -> None:
         """Set the subagents; they need their parent, so they come after it."""
         self.team.children = children
 

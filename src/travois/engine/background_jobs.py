@@ -14,31 +14,33 @@ import anyio
 from travois.core.content import Text
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
-from travois.ports.world import Job
+from travois.ports.world import BackgroundJob
 from travois.sessions.session import JOB, Session
 
-RUNNING = "running"
-LINES = 12
+JOB_RUNNING = "running"
+MAX_REPORT_LINES = 12
 """The most output lines in a report."""
-LONGEST = 2_000
+MAX_REPORT_CHARS = 2_000
 """The most characters of these lines."""
-LABEL = 120
-PATIENCE = 10.0
+MAX_LABEL_CHARS = 120
+JOB_WAIT_SECONDS = 10.0
 """The seconds that a headless run or an agent waits for its jobs after its last word.
 
 Some, such as servers, never end."""
-LOST = (
+LOST_JOB_NOTE = (
     "The session was interrupted while it ran. It no longer runs; how it ended is unknown, and "
     "unread output is lost."
 )
-FORKED = "It belongs to the session that this one was forked from and cannot be reached from here."
-LEFT = "It was stopped because the session was closed."
+FORKED_JOB_NOTE = (
+    "It belongs to the session that this one was forked from and cannot be reached from here."
+)
+CLOSED_JOB_NOTE = "It was stopped because the session was closed."
 
 
 def describe_status(status: int | None) -> str:
     """Describe the exit status of a job."""
     if status is None:
-        return RUNNING
+        return JOB_RUNNING
     if status >= 0:
         return f"exit code {status}"
     try:
@@ -47,59 +49,63 @@ def describe_status(status: int | None) -> str:
         return f"ended by signal {-status}"
 
 
-def running_jobs(agent: Agent) -> dict[str, Job]:
+def running_jobs(agent: Agent) -> dict[str, BackgroundJob]:
     """Return the jobs whose end this agent has not been told, by id."""
     jobs = agent.world.processes.jobs()
-    owed = (id for id, state in agent.session.jobs.items() if state == RUNNING)
+    owed = (id for id, state in agent.session.jobs.items() if state == JOB_RUNNING)
     return {id: jobs[id] for id in owed if id in jobs}
 
 
-def end_reports(agent: Agent) -> list[User]:
+def collect_end_reports(agent: Agent) -> list[User]:
     """Build reports of the jobs that have ended since the last call."""
     waiting = {said.mail for said in agent.turn.inbox}
-    over = ((id, job) for id, job in running_jobs(agent).items() if job.over)
-    return [report_end(job) for id, job in over if JOB + id not in waiting]
+    over = ((id, job) for id, job in running_jobs(agent).items() if job.is_over)
+    return [build_end_report(job) for id, job in over if JOB + id not in waiting]
 
 
-def report_end(job: Job, *, state: str = "") -> User:
+def build_end_report(job: BackgroundJob, *, state: str = "") -> User:
     """Build the note that tells the model of a finished job."""
-    title = _line(job.label)
-    tail = job.last_lines(LINES)[-LONGEST:]
+    title = _first_line(job.label)
+    tail = job.last_lines(MAX_REPORT_LINES)[-MAX_REPORT_CHARS:]
     shown = "Last output:" if tail else "No unread output."
     parts = [f"[{job.id}: {state or describe_status(job.status)}] {title}", shown, tail]
     if tail:
         parts.append(f"[BashOutput {job.id} shows all unread output.]")
-    return _report(job.id, "\n".join(part for part in parts if part))
+    return _build_job_note(job.id, "\n".join(part for part in parts if part))
 
 
-def report_lost(session: Session) -> None:
+def report_lost_jobs(session: Session) -> None:
     """Report the jobs that a crash ended, according to the log."""
     for what, state in list(session.state.items()):
-        if not what.startswith(JOB) or state != RUNNING:
+        if not what.startswith(JOB) or state != JOB_RUNNING:
             continue
         id = what.removeprefix(JOB)
-        why = LOST if id in session.jobs else FORKED
-        session.append(_report(id, f"[{id}: lost] {why}"))
+        why = LOST_JOB_NOTE if id in session.jobs else FORKED_JOB_NOTE
+        session.append(_build_job_note(id, f"[{id}: lost] {why}"))
 
 
-def report_left(agent: Agent) -> tuple[str, ...]:
+def report_left_jobs(agent: Agent) -> tuple[str, ...]:
     """Report the jobs that end with the session; return a notice for the user."""
     ended: list[str] = []
     for job in running_jobs(agent).values():
-        if job.over:
-            agent.session.append(report_end(job))
+        if job.is_over:
+            agent.session.append(build_end_report(job))
             continue
-        agent.session.append(_report(job.id, f"[{job.id}: stopped] {_line(job.label)}\n{LEFT}"))
-        ended.append(f"{job.id} ({_line(job.label)})")
+        agent.session.append(
+            _build_job_note(
+                job.id, f"[{job.id}: stopped] {_first_line(job.label)}\n{CLOSED_JOB_NOTE}"
+            )
+        )
+        ended.append(f"{job.id} ({_first_line(job.label)})")
     return (f"Stopped with the session: {', '.join(ended)}",) if ended else ()
 
 
-def hand_over(child: Agent, parent: Agent) -> str:
+def hand_over_jobs(child: Agent, parent: Agent) -> str:
     """Make the parent responsible for a child's running jobs; return a note about them."""
     left = running_jobs(child)
     for id in left:
-        parent.session.append(Changed(JOB + id, RUNNING))
-    names = ", ".join(f"{id} ({_line(job.label)})" for id, job in left.items())
+        parent.session.append(Changed(JOB + id, JOB_RUNNING))
+    names = ", ".join(f"{id} ({_first_line(job.label)})" for id, job in left.items())
     return f"Background commands still running: {names}" if left else ""
 
 
@@ -110,44 +116,44 @@ async def wait_for_news(agent: Agent, *, patience: float | None = None) -> bool:
     """
     agents = agent.team.children
     while True:
-        agent.turn.inbox.extend(end_reports(agent))
+        agent.turn.inbox.extend(collect_end_reports(agent))
         if agent.turn.inbox:
             return True
         jobs = [job.wait for job in running_jobs(agent).values()]
         children = agents is not None and any(
-            report.state == RUNNING for report in agents.reports().values()
+            report.state == JOB_RUNNING for report in agents.reports().values()
         )
         if not jobs and not children:
             return False
         waits: list[Callable[[], Awaitable[object]]] = [*jobs]
-        waits += [agents.news] if agents is not None and children else []
+        waits += [agents.wait_for_news] if agents is not None and children else []
         limit = patience if jobs and not children else None
         with anyio.move_on_after(limit) as waited:
-            await _first_of(waits)
+            await _wait_for_first(waits)
         if waited.cancelled_caught:
             return False
 
 
-async def _first_of(waits: list[Callable[[], Awaitable[object]]]) -> None:
+async def _wait_for_first(waits: list[Callable[[], Awaitable[object]]]) -> None:
     """Wait until one of these is over."""
     async with anyio.create_task_group() as group:
 
-        async def run(wait: Callable[[], Awaitable[object]]) -> None:
+        async def wait_and_cancel(wait: Callable[[], Awaitable[object]]) -> None:
             await wait()
             group.cancel_scope.cancel()
 
         for wait in waits:
-            group.start_soon(run, wait)
+            group.start_soon(wait_and_cancel, wait)
 
 
-def _report(id: str, text: str) -> User:
+def _build_job_note(id: str, text: str) -> User:
     return User((Text(text),), origin="task", mail=JOB + id)
 
 
-def _line(label: str) -> str:
-    first = next(_lines(label), "")
-    return first if len(first) <= LABEL else f"{first[:LABEL]}…"
+def _first_line(label: str) -> str:
+    first = next(_nonblank_lines(label), "")
+    return first if len(first) <= MAX_LABEL_CHARS else f"{first[:MAX_LABEL_CHARS]}…"
 
 
-def _lines(text: str) -> Iterator[str]:
+def _nonblank_lines(text: str) -> Iterator[str]:
     return (line.strip() for line in text.splitlines() if line.strip())

@@ -16,38 +16,38 @@ import msgspec
 
 from travois.context.window import model
 from travois.core.content import Text
-from travois.core.facts import EndedWhy, User
-from travois.core.models import Model, Usage, cost, rates
-from travois.core.spending import Amount, Reached, amount
+from travois.core.facts import EndReason, User
+from travois.core.models import ModelCard, Usage, compute_cost, price_for_size
+from travois.core.spending import Amount, ReachedLimit, format_amount
 from travois.core.tokens import context_tokens
 from travois.core.view import View
 from travois.engine.agent import Agent
 
-LEAST = 2_000
+MIN_REPLY_TOKENS = 2_000
 """A reply that may not be this long is not worth its prompt."""
-PAUSE = 0.05
+BUDGET_POLL_SECONDS = 0.05
 """The interval at which a request waits for other requests' reservations."""
-NEAR = (
+NEAR_LIMIT_NOTE = (
     "This run is near {limit}. When it is reached, the run ends, and only what you said by then "
     "counts. Start nothing new: state what you found and what is left to do."
 )
 
 
-class Exhausted(Exception):
+class BudgetExhausted(Exception):
     """A limit that lets no request be sent."""
 
-    def __init__(self, reached: Reached) -> None:
+    def __init__(self, reached: ReachedLimit) -> None:
         super().__init__(reached.text)
-        self.why: EndedWhy = "turns" if reached.what == "turns" else "budget"
+        self.why: EndReason = "turns" if reached.what == "turns" else "budget"
 
 
-class Quote(msgspec.Struct, frozen=True):
+class CostEstimate(msgspec.Struct, frozen=True):
     """The most that a request may cost: its prompt, and dollars per token of the reply."""
 
     prompt: Amount
     rate: float
 
-    def affordable(self, left: Amount) -> float:
+    def affordable_tokens(self, left: Amount) -> float:
         """Return the reply tokens that the rest pays for; negative if not even the prompt."""
         room = left - self.prompt
         if room.turns < 0 or room.dollars < 0:
@@ -59,7 +59,7 @@ class Quote(msgspec.Struct, frozen=True):
         return self.prompt + Amount(0, output, output * self.rate)
 
 
-class Payment(msgspec.Struct):
+class Charge(msgspec.Struct):
     """A request that is being paid for: the granted reply length, then the real usage."""
 
     output: int
@@ -67,67 +67,69 @@ class Payment(msgspec.Struct):
     usage: Usage | None = None
 
 
-def check(agent: Agent) -> None:
+def check_budget(agent: Agent) -> None:
     """Raise `BudgetExhausted` if a limit is reached."""
-    if reached := agent.budget.reached(agent.runtime.clock()):
-        raise Exhausted(Reached(reached.what, f"reached {reached.text}"))
+    if reached := agent.budget.reached_limit(agent.runtime.clock()):
+        raise BudgetExhausted(ReachedLimit(reached.what, f"reached {reached.text}"))
 
 
-def warn(agent: Agent) -> None:
+def warn_near_limit(agent: Agent) -> None:
     """Ask the model once per run to finish when a limit is near."""
-    limit = "" if agent.budget.warned else agent.budget.near(agent.runtime.clock())
+    limit = "" if agent.budget.warned else agent.budget.near_limit_text(agent.runtime.clock())
     if limit:
         agent.budget.warned = True
-        agent.session.append(User((Text(NEAR.format(limit=limit)),), origin="note"))
+        agent.session.append(User((Text(NEAR_LIMIT_NOTE.format(limit=limit)),), origin="note"))
 
 
 @asynccontextmanager
-async def paid(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Payment]:
+async def charge_request(agent: Agent, view: View, *, turns: int = 0) -> AsyncGenerator[Charge]:
     """Reserve the cost of one request while it runs, then charge it; raises `BudgetExhausted`."""
-    card, purse = _card(agent, view), agent.budget
-    asked = quote(agent, view, turns=turns)
-    output = await _granted(agent, asked, longest=card.output)
-    payment, need = Payment(output if output < card.output else 0), asked.total(output)
-    purse.hold(need)
+    card, purse = _view_card(agent, view), agent.budget
+    asked = estimate_cost(agent, view, turns=turns)
+    output = await _wait_for_budget(agent, asked, longest=card.output)
+    payment, need = Charge(output if output < card.output else 0), asked.total(output)
+    purse.reserve(need)
     try:
         yield payment
     finally:
-        purse.hold(Amount() - need)
+        purse.reserve(Amount() - need)
         if payment.usage is not None:
-            purse.spend(payment.usage, cost(payment.usage, card.price), turns=turns)
+            purse.spend(payment.usage, compute_cost(payment.usage, card.price), turns=turns)
 
 
-def quote(agent: Agent, view: View, *, turns: int) -> Quote:
+def estimate_cost(agent: Agent, view: View, *, turns: int) -> CostEstimate:
     """Estimate the most that the next request may cost if its cache is read."""
-    card, cache, tokens = _card(agent, view), agent.session.cache, context_tokens(view)
-    price = rates(Usage(input=tokens), card.price)
-    alive = cache.left(agent.runtime.clock()) > 0 and not cache.moved and card == model(agent)
+    card, cache, tokens = _view_card(agent, view), agent.session.cache, context_tokens(view)
+    price = price_for_size(Usage(input=tokens), card.price)
+    alive = (
+        cache.seconds_left(agent.runtime.clock()) > 0 and not cache.moved and card == model(agent)
+    )
     read = min(cache.held, tokens) if alive else 0
     written = (price.write_1h or price.write) if card.cache_ttl == "1h" else price.write
     dollars = read * price.read + (tokens - read) * max(price.input, written)
-    return Quote(Amount(turns, tokens, dollars / 1_000_000), price.output / 1_000_000)
+    return CostEstimate(Amount(turns, tokens, dollars / 1_000_000), price.output / 1_000_000)
 
 
-def _card(agent: Agent, view: View) -> Model:
+def _view_card(agent: Agent, view: View) -> ModelCard:
     """Return the model card that a view is for."""
     return view.epoch.model if view.epoch is not None else model(agent)
 
 
-async def _granted(agent: Agent, asked: Quote, *, longest: int) -> int:
+async def _wait_for_budget(agent: Agent, asked: CostEstimate, *, longest: int) -> int:
     """Return the affordable reply length; wait while other requests hold reservations."""
     while True:
-        check(agent)
-        output = int(min(asked.affordable(agent.budget.left()), longest))
-        if output >= min(LEAST, longest):
+        check_budget(agent)
+        output = int(min(asked.affordable_tokens(agent.budget.remaining()), longest))
+        if output >= min(MIN_REPLY_TOKENS, longest):
             return output
-        if not agent.budget.waits():
-            raise Exhausted(_short(agent, asked))
-        await agent.runtime.sleep(PAUSE)
+        if not agent.budget.has_reservations():
+            raise BudgetExhausted(_describe_shortfall(agent, asked))
+        await agent.runtime.sleep(BUDGET_POLL_SECONDS)
 
 
-def _short(agent: Agent, asked: Quote) -> Reached:
+def _describe_shortfall(agent: Agent, asked: CostEstimate) -> ReachedLimit:
     """Describe the limit that leaves too little for one more request."""
-    left, need = agent.budget.left(), asked.total(LEAST)
+    left, need = agent.budget.remaining(), asked.total(MIN_REPLY_TOKENS)
     what = "tokens" if left.tokens < need.tokens else "dollars"
-    needed, rest = (amount(what, getattr(of, what)) for of in (need, left))
-    return Reached(what, f"{rest} left, and the next request may need {needed}")
+    needed, rest = (format_amount(what, getattr(of, what)) for of in (need, left))
+    return ReachedLimit(what, f"{rest} left, and the next request may need {needed}")

@@ -6,54 +6,54 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 from travois.context.window import model
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Entry, Finished, Spawned, User
-from travois.core.legality import unsendable
-from travois.core.models import Usage, cost
+from travois.core.legality import find_send_blocker
+from travois.core.models import Usage, compute_cost
 from travois.core.view import View
 from travois.engine.agent import Agent
-from travois.engine.budget import Exhausted, paid
+from travois.engine.budget import BudgetExhausted, charge_request
 from travois.providers.options import rationed
 from travois.providers.replies import Problem, Reply
 from travois.providers.request import PrefixBreak, Request
 
-Change = Callable[[Request], Request]
-REUSED = "reused"
+RequestChange = Callable[[Request], Request]
+REUSED_OUTCOME = "reused"
 """The outcome of a fork whose answer another session already had."""
 
 
-async def inquire(agent: Agent, instruction: str, *, what: str) -> str:
+async def ask_in_fork(agent: Agent, instruction: str, *, what: str) -> str:
     """Ask the model about the conversation; return its answer, or nothing if it fails.
 
     The request is the conversation's own pieces and then the instruction, so it reads its cache.
     Calls that the reply asks for are not run. A frail model is not asked: it would invent.
     """
-    if model(agent).frail:
+    if model(agent).is_frail:
         return ""
     view = agent.session.view.copy()
     asked = User((Text(instruction),), origin="note")
     view.add(Entry(agent.session.seq + 1, agent.runtime.clock(), asked))
-    reply = await aside(agent, view, what=what)
-    return words(reply.content).strip() if reply else ""
+    reply = await ask_quietly(agent, view, what=what)
+    return extract_text(reply.content).strip() if reply else ""
 
 
-async def aside(
-    agent: Agent, view: View, *, what: str, change: Change = lambda request: request
+async def ask_quietly(
+    agent: Agent, view: View, *, what: str, change: RequestChange = lambda request: request
 ) -> Reply | None:
     """Send a side request; return None if it fails.
 
     `change` is what it asks for besides a reply, or in place of one.
     """
-    if unsendable(view):
+    if find_send_blocker(view):
         return None
     try:
-        return await beside(agent, view, what=what, change=change)
-    except (Problem, PrefixBreak, Exhausted):
+        return await send_side_request(agent, view, what=what, change=change)
+    except (Problem, PrefixBreak, BudgetExhausted):
         return None
 
 
-async def beside(
-    agent: Agent, view: View, *, what: str, change: Change = lambda request: request
+async def send_side_request(
+    agent: Agent, view: View, *, what: str, change: RequestChange = lambda request: request
 ) -> Reply:
     """Send a side request and record its cost; raises what made it fail."""
     session = agent.session
@@ -61,22 +61,22 @@ async def beside(
     session.append(Spawned(id, "fork", what))
     usage, outcome = Usage(), "stopped"
     try:
-        async with _asked_once(agent, view, what) as known:
+        async with _ask_once_per_prefix(agent, view, what) as known:
             if known:
-                outcome = REUSED
+                outcome = REUSED_OUTCOME
                 return known
-            reply = await _reply(agent, view, change)
+            reply = await _send_paid_request(agent, view, change)
             usage, outcome = reply.usage, "done" if reply.content else "said nothing"
-            _keep(agent, view, reply, what)
+            _share_reply(agent, view, reply, what)
             return reply
-    except (Problem, PrefixBreak, Exhausted) as problem:
+    except (Problem, PrefixBreak, BudgetExhausted) as problem:
         outcome = str(problem)
         raise
     finally:
-        session.append(Finished(id, outcome, usage, _dollars(agent, view, usage)))
+        session.append(Finished(id, outcome, usage, _foreign_model_cost(agent, view, usage)))
 
 
-def _asked_once(
+def _ask_once_per_prefix(
     agent: Agent, view: View, what: str
 ) -> AbstractAsyncContextManager[Reply | None, bool | None]:
     """Share one answer among agents that ask the same; the others wait for the first."""
@@ -87,28 +87,28 @@ def _asked_once(
     return ask_once(agent, view, what=what)
 
 
-def _keep(agent: Agent, view: View, reply: Reply, what: str) -> None:
+def _share_reply(agent: Agent, view: View, reply: Reply, what: str) -> None:
     if agent.context.open_summaries is not None:
         from travois.context.compaction.shared_summaries import keep_reply
 
         keep_reply(agent, view, reply, what=what)
 
 
-def _dollars(agent: Agent, view: View, usage: Usage) -> float | None:
+def _foreign_model_cost(agent: Agent, view: View, usage: Usage) -> float | None:
     """Return the cost if another model than the conversation's was asked."""
     card = view.epoch.model if view.epoch is not None else model(agent)
-    return None if card == model(agent) else cost(usage, card.price)
+    return None if card == model(agent) else compute_cost(usage, card.price)
 
 
-async def _reply(agent: Agent, view: View, change: Change) -> Reply:
-    async with paid(agent, view) as payment:
-        request = rationed(agent.encoder.fork().request(view), payment.output)
-        reply = await _receive(agent, change(request))
+async def _send_paid_request(agent: Agent, view: View, change: RequestChange) -> Reply:
+    async with charge_request(agent, view) as payment:
+        request = rationed(agent.encoder.fork().build_request(view), payment.output)
+        reply = await _read_reply(agent, change(request))
         payment.usage = reply.usage
     return reply
 
 
-async def _receive(agent: Agent, request: Request) -> Reply:
+async def _read_reply(agent: Agent, request: Request) -> Reply:
     async with agent.model.stream(request) as stream:
         async for event in stream:
             if isinstance(event, Reply):

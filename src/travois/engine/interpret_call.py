@@ -16,17 +16,17 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from travois.core.content import Call
-from travois.core.tool_aliases import COMMENTS, ITEMS, SHARED, fold
-from travois.core.tool_names import Args, decoded, translate
+from travois.core.tool_aliases import CALL_ARGUMENTS, COMMENT_ARGUMENTS, ITEM_ALIASES, fold_name
+from travois.core.tool_names import ToolArgs, decode_arguments, translate_call
 from travois.ports.tool import AnyTool
 
-WORKDIR = "workdir"
-MOST_TOKENS = "max_output_tokens"
-LEAST_TOKENS = 200
+WORKDIR_ARGUMENT = "workdir"
+MAX_TOKENS_ARGUMENT = "max_output_tokens"
+MIN_RESULT_TOKENS = 200
 """A result may always take so many tokens, or it could not even say what went wrong."""
 
 
-class Meaning(msgspec.Struct, frozen=True):
+class InterpretedCall(msgspec.Struct, frozen=True):
     """A call that was understood, with our tool and arguments."""
 
     call: Call
@@ -40,14 +40,14 @@ class Meaning(msgspec.Struct, frozen=True):
     """The most tokens that its result may take; 0 if the call does not say."""
 
 
-class Senseless(Exception):
+class MeaninglessCall(Exception):
     """The call means nothing here; the message tells the model what would."""
 
 
-Lent = Callable[[str], AnyTool | None]
+FindMcpTool = Callable[[str], AnyTool | None]
 
 
-class Fields(Mapping[str, tuple[str, ...]]):
+class ToolFields(Mapping[str, tuple[str, ...]]):
     """The argument names of each tool, computed on demand."""
 
     def __init__(self, tools: Mapping[str, AnyTool]) -> None:
@@ -63,122 +63,136 @@ class Fields(Mapping[str, tuple[str, ...]]):
         return len(self._tools)
 
 
-def interpret(call: Call, tools: Mapping[str, AnyTool], lent: Lent = lambda name: None) -> Meaning:
+def interpret_call(
+    call: Call, tools: Mapping[str, AnyTool], lent: FindMcpTool = lambda name: None
+) -> InterpretedCall:
     """Interpret a call; raises `MeaninglessCall`."""
     tool = tools.get(call.name) or lent(call.name)
     if tool is not None and tool.schema:
-        return Meaning(call, tool, _decode(tool, call.args, name=call.name))
-    own = tool.name if tool is not None else _same_name(call.name, tools)
-    args = decoded(call.args)
+        return InterpretedCall(call, tool, _decode_schema_args(tool, call.args, name=call.name))
+    own = tool.name if tool is not None else _find_same_name(call.name, tools)
+    args = decode_arguments(call.args)
     if args is None:
-        raise Senseless(f"{call.name} was not run: {_no_object(call, tools.get(own))}")
-    told = translate(call.name, args, own, Fields(tools))
+        raise MeaninglessCall(f"{call.name} was not run: {_explain_bad_json(call, tools.get(own))}")
+    told = translate_call(call.name, args, own, ToolFields(tools))
     tool = tools.get(told.name)
     if tool is None:
-        raise Senseless(_unknown_tool(call.name, tools))
+        raise MeaninglessCall(_explain_unknown_tool(call.name, tools))
     if told.conflict:
-        raise Senseless(f"{tool.name} was not run: {told.conflict}.")
-    return _checked(call, tool, told.args, told.remarks)
+        raise MeaninglessCall(f"{tool.name} was not run: {told.conflict}.")
+    return _check_arguments(call, tool, told.args, told.remarks)
 
 
-def meant_call(call: Call, tools: Mapping[str, AnyTool], lent: Lent) -> Call:
+def canonical_call_or_same(call: Call, tools: Mapping[str, AnyTool], lent: FindMcpTool) -> Call:
     """Return the canonical call that a call means; the call itself if it means nothing."""
     try:
-        return interpret(call, tools, lent).call
-    except Senseless:
+        return interpret_call(call, tools, lent).call
+    except MeaninglessCall:
         return call
 
 
-def _same_name(name: str, tools: Iterable[str]) -> str:
+def _find_same_name(name: str, tools: Iterable[str]) -> str:
     """Return the tool whose name differs only in case or hyphens; empty if none."""
-    folded = fold(name)
-    return next((known for known in tools if fold(known) == folded), "")
+    folded = fold_name(name)
+    return next((known for known in tools if fold_name(known) == folded), "")
 
 
-def _checked(call: Call, tool: AnyTool, args: Args, remarks: tuple[str, ...]) -> Meaning:
+def _check_arguments(
+    call: Call, tool: AnyTool, args: ToolArgs, remarks: tuple[str, ...]
+) -> InterpretedCall:
     fields = tool.args.__struct_encode_fields__
-    shared = tuple(name for name in SHARED.get(tool.name, ()) if name not in fields)
-    said, answered = _fitted(tool, args, shared)
+    shared = tuple(name for name in CALL_ARGUMENTS.get(tool.name, ()) if name not in fields)
+    said, answered = _fit_arguments(tool, args, shared)
     own = {key: value for key, value in said.items() if key not in shared}
-    found, bounded = _within_bounds(tool, own)
+    found, bounded = _convert_within_bounds(tool, own)
     text = msgspec.json.encode({**said, **bounded}).decode()
-    same = call.name == tool.name and decoded(call.args) == {**said, **bounded}
+    same = call.name == tool.name and decode_arguments(call.args) == {**said, **bounded}
     limits = tuple(f"{key} is limited to {most:,}; that was used." for key, most in bounded.items())
-    return Meaning(
+    return InterpretedCall(
         call if same else replace(call, name=tool.name, args=text),
         tool,
         found,
         remarks=(*remarks, *answered, *limits),
-        workdir=_text(said.get(WORKDIR), tool) if WORKDIR in shared else "",
-        tokens=_tokens(said.get(MOST_TOKENS)) if MOST_TOKENS in shared else 0,
+        workdir=_check_workdir(said.get(WORKDIR_ARGUMENT), tool)
+        if WORKDIR_ARGUMENT in shared
+        else "",
+        tokens=_check_token_limit(said.get(MAX_TOKENS_ARGUMENT))
+        if MAX_TOKENS_ARGUMENT in shared
+        else 0,
     )
 
 
-def _fitted(tool: AnyTool, args: Args, shared: tuple[str, ...]) -> tuple[Args, list[str]]:
+def _fit_arguments(
+    tool: AnyTool, args: ToolArgs, shared: tuple[str, ...]
+) -> tuple[ToolArgs, list[str]]:
     """Rename arguments to the tool's fields; raises `MeaninglessCall` for any other."""
     fields = (*tool.args.__struct_encode_fields__, *shared)
-    folded = {fold(name): name for name in fields if len(name) > 2}
-    said, remarks = Args(), list[str]()
+    folded = {fold_name(name): name for name in fields if len(name) > 2}
+    said, remarks = ToolArgs(), list[str]()
     for key, value in args.items():
-        name = key if key in fields else folded.get(fold(key), "")
+        name = key if key in fields else folded.get(fold_name(key), "")
         if name and name not in said:
             said[name] = value
         elif name and said[name] != value:
-            raise Senseless(f"{tool.name} was not run: {name} is given twice.")
-        elif not name and fold(key) in COMMENTS:
+            raise MeaninglessCall(f"{tool.name} was not run: {name} is given twice.")
+        elif not name and fold_name(key) in COMMENT_ARGUMENTS:
             remarks.append(f"{key} was noted; it changes nothing.")
         elif not name:
-            raise Senseless(_unknown_argument(tool, key, fields))
+            raise MeaninglessCall(_explain_unknown_argument(tool, key, fields))
     for key, value in said.items():
         if not isinstance(value, int | float) and key not in shared:
-            said[key] = _nested(tool, key, value, remarks)
+            said[key] = _fit_nested_value(tool, key, value, remarks)
     return said, list(dict.fromkeys(remarks))
 
 
-def _nested(tool: AnyTool, key: str, value: object, remarks: list[str]) -> object:
+def _fit_nested_value(tool: AnyTool, key: str, value: object, remarks: list[str]) -> object:
     """Rename the fields of objects inside an argument."""
-    shape = _shape(tool, key)
+    shape = _field_shape(tool, key)
     if shape is None:
         return value
     if isinstance(value, str):
         # Some models send a list or an object as the JSON text of one.
-        value = _unquoted(value)
-    return _renamed_items(shape, value, ITEMS.get(tool.name, {}), tool=tool, remarks=remarks)
+        value = _parse_json_text(value)
+    return _rename_item_fields(
+        shape, value, ITEM_ALIASES.get(tool.name, {}), tool=tool, remarks=remarks
+    )
 
 
-def _unquoted(text: str) -> object:
+def _parse_json_text(text: str) -> object:
     try:
         return msgspec.json.decode(text) if text.lstrip()[:1] in ("[", "{") else text
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return text
 
 
-def _shape(tool: AnyTool, key: str) -> object:
+def _field_shape(tool: AnyTool, key: str) -> object:
     """Return the type of a field that holds objects or lists, else none."""
     info = inspect.type_info(tool.args)
     assert isinstance(info, inspect.StructType)
-    shape = next(_bare(one.type) for one in info.fields if one.encode_name == key)
+    shape = next(_strip_metadata(one.type) for one in info.fields if one.encode_name == key)
     plain = (inspect.StrType, inspect.IntType, inspect.BoolType, inspect.LiteralType)
     return None if isinstance(shape, plain) else shape
 
 
-def _bare(shape: object) -> object:
+def _strip_metadata(shape: object) -> object:
     """Return a type without its metadata."""
     return shape.type if isinstance(shape, inspect.Metadata) else shape
 
 
-def _renamed_items(
+def _rename_item_fields(
     shape: object, value: object, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> object:
-    match _bare(shape):
+    match _strip_metadata(shape):
         case inspect.VarTupleType(item_type=within) if isinstance(value, list):
             items = cast("list[object]", value)
-            return [_renamed_items(within, i, names, tool=tool, remarks=remarks) for i in items]
+            return [
+                _rename_item_fields(within, i, names, tool=tool, remarks=remarks) for i in items
+            ]
         case inspect.StructType(fields=fields) if isinstance(value, dict):
-            types, said = {one.encode_name: one.type for one in fields}, Args()
-            for key, inside in cast("Args", value).items():
-                if name := _item_name(types, key, names, tool=tool, remarks=remarks):
-                    said[name] = _renamed_items(
+            types, said = {one.encode_name: one.type for one in fields}, ToolArgs()
+            for key, inside in cast("ToolArgs", value).items():
+                if name := _find_item_name(types, key, names, tool=tool, remarks=remarks):
+                    said[name] = _rename_item_fields(
                         types[name], inside, names, tool=tool, remarks=remarks
                     )
             return said
@@ -186,95 +200,103 @@ def _renamed_items(
             return value
 
 
-def _item_name(
+def _find_item_name(
     fields: Iterable[str], key: str, names: Mapping[str, str], *, tool: AnyTool, remarks: list[str]
 ) -> str:
     """Return our name for a field of an object; empty for one without effect."""
-    folded = {fold(name): name for name in fields}
-    if found := folded.get(fold(key)):
+    folded = {fold_name(name): name for name in fields}
+    if found := folded.get(fold_name(key)):
         return found
-    target = names.get(fold(key))
+    target = names.get(fold_name(key))
     if target and target in folded.values():
         return target
     if target is None:
-        raise Senseless(_unknown_argument(tool, key, fields))
+        raise MeaninglessCall(_explain_unknown_argument(tool, key, fields))
     remarks.append(f"{key} has no effect here.")
     return ""
 
 
-def _within_bounds(tool: AnyTool, args: Args) -> tuple[object, Args]:
+def _convert_within_bounds(tool: AnyTool, args: ToolArgs) -> tuple[object, ToolArgs]:
     """Decode the arguments; numbers above a field's maximum become the maximum."""
     try:
-        return _convert(tool, args), {}
+        return _convert_arguments(tool, args), {}
     except msgspec.ValidationError as error:
-        bounded = _bounded(tool, args)
+        bounded = _clamp_numbers(tool, args)
         if not bounded:
-            raise Senseless(f"{tool.name} was not run: {_flaw(tool, error)}") from None
+            raise MeaninglessCall(
+                f"{tool.name} was not run: {_explain_bad_field(tool, error)}"
+            ) from None
     try:
-        return _convert(tool, {**args, **bounded}), bounded
+        return _convert_arguments(tool, {**args, **bounded}), bounded
     except msgspec.ValidationError as error:
-        raise Senseless(f"{tool.name} was not run: {_flaw(tool, error)}") from None
+        raise MeaninglessCall(
+            f"{tool.name} was not run: {_explain_bad_field(tool, error)}"
+        ) from None
 
 
-def _bounded(tool: AnyTool, args: Args) -> Args:
+def _clamp_numbers(tool: AnyTool, args: ToolArgs) -> ToolArgs:
     info = inspect.type_info(tool.args)
     assert isinstance(info, inspect.StructType)
-    found = Args()
+    found = ToolArgs()
     for field in info.fields:
         value = args.get(field.encode_name)
-        shape = _bare(field.type)
+        shape = _strip_metadata(field.type)
         most = shape.le if isinstance(shape, inspect.IntType) else None
         if most is not None and isinstance(value, int) and value > most:
             found[field.encode_name] = most
     return found
 
 
-def _convert(tool: AnyTool, args: Args) -> object:
+def _convert_arguments(tool: AnyTool, args: ToolArgs) -> object:
     try:
         return msgspec.convert(args, tool.args, strict=False)
     except (UnicodeEncodeError, RecursionError) as error:
         raise msgspec.ValidationError(str(error)) from None
 
 
-def _decode(tool: AnyTool, text: str, *, name: str) -> object:
+def _decode_schema_args(tool: AnyTool, text: str, *, name: str) -> object:
     try:
         return msgspec.json.decode(text or "{}", type=tool.args, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         why = f"the arguments are not valid JSON ({error}). Send one JSON object."
-        raise Senseless(f"{name} was not run: {why}") from None
+        raise MeaninglessCall(f"{name} was not run: {why}") from None
 
 
-def _text(value: object, tool: AnyTool) -> str:
+def _check_workdir(value: object, tool: AnyTool) -> str:
     if value is not None and not isinstance(value, str):
-        raise Senseless(f"{tool.name} was not run: workdir must be the path of a folder.")
+        raise MeaninglessCall(f"{tool.name} was not run: workdir must be the path of a folder.")
     return value or ""
 
 
-def _tokens(value: object) -> int:
-    return max(value, LEAST_TOKENS) if isinstance(value, int) and value > 0 else 0
+def _check_token_limit(value: object) -> int:
+    return max(value, MIN_RESULT_TOKENS) if isinstance(value, int) and value > 0 else 0
 
 
 # --- what the model is told -----------------------------------------------------------------------
 
 
-def _no_object(call: Call, tool: AnyTool | None) -> str:
+def _explain_bad_json(call: Call, tool: AnyTool | None) -> str:
     try:
         msgspec.json.decode(call.args or "{}", type=dict[str, msgspec.Raw])
     except msgspec.ValidationError as error:
-        return _flaw(tool, error) if tool is not None else f"{error}. Send one JSON object."
+        return (
+            _explain_bad_field(tool, error)
+            if tool is not None
+            else f"{error}. Send one JSON object."
+        )
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         return f"the arguments are not valid JSON ({error}). Send one JSON object."
     return "the arguments nest too deeply. Send one JSON object."
 
 
-def _flaw(tool: AnyTool, error: Exception) -> str:
+def _explain_bad_field(tool: AnyTool, error: Exception) -> str:
     shape = msgspec.json.schema(tool.args)["$defs"][tool.args.__name__]["properties"]
     chosen = {name: " | ".join(map(str, one.get("enum", ()))) for name, one in shape.items()}
     names = (f"{name} ({some})" if some else name for name, some in chosen.items())
     return f"{error}. Its fields are: {', '.join(names)}."
 
 
-def _unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) -> str:
+def _explain_unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) -> str:
     names = list(fields)
     near = get_close_matches(key.casefold(), {n.casefold(): n for n in names}, n=1, cutoff=0.5)
     meant = next((n for n in names if near and n.casefold() == near[0]), "")
@@ -284,7 +306,7 @@ def _unknown_argument(tool: AnyTool, key: str, fields: Iterable[str]) -> str:
     )
 
 
-def _unknown_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
+def _explain_unknown_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
     folded = {known.casefold(): known for known in tools}
     near = [folded[one] for one in get_close_matches(name.casefold(), folded, n=3, cutoff=0.6)]
     rest = [known for known, tool in tools.items() if not tool.deferred and known not in near]

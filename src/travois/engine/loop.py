@@ -6,15 +6,15 @@ import anyio
 
 from travois.context.manage import relieve
 from travois.context.session_memory.keep import keep_notes
-from travois.core.content import Opaque, Text, words
-from travois.core.errors import Fault
-from travois.core.facts import Assistant, Ended, EndedWhy, Result, User
-from travois.core.view import THINKING, View, open_calls, waiting
+from travois.core.content import Opaque, Text, extract_text
+from travois.core.errors import UserError
+from travois.core.facts import Assistant, Ended, EndReason, Result, User
+from travois.core.view import THINKING_KINDS, View, awaits_model, open_calls
 from travois.engine import loop_detection
 from travois.engine.agent import Agent
-from travois.engine.budget import Exhausted, check, warn
-from travois.engine.fallback import come_back
-from travois.engine.request import ask
+from travois.engine.budget import BudgetExhausted, check_budget, warn_near_limit
+from travois.engine.fallback import return_to_chosen_model
+from travois.engine.request import request_reply
 from travois.hooks.fire import gave_up, sent_back, unwelcome
 from travois.memory.extraction import gather
 from travois.memory.recall import recollect
@@ -23,42 +23,45 @@ from travois.sessions.session import Session
 from travois.skills.invoke import lapse
 from travois.snapshots.before_call import settle
 
-STOPPED = "Stopped before it finished; how far it got is unknown."
-NEVER_RAN = "Stopped before it ran: nothing was done."
-UNKNOWN = "The session ended while this call ran; how far it got is unknown."
-CUT = "Your reply was cut off at the output limit. Go on exactly where it stopped."
-CUT_CALL = (
+STOPPED_RESULT = "Stopped before it finished; how far it got is unknown."
+NEVER_RAN_RESULT = "Stopped before it ran: nothing was done."
+UNKNOWN_RESULT = "The session ended while this call ran; how far it got is unknown."
+CUT_REPLY_NUDGE = "Your reply was cut off at the output limit. Go on exactly where it stopped."
+CUT_CALL_NUDGE = (
     "Your reply was cut off at the output limit inside a tool call, which was not run. "
     "Make the call again with smaller input, in several steps if need be."
 )
-EMPTY = "Your last reply was empty. Go on with the task, or say that it is done."
-NUDGES = 3
-CUTS = ("length", "window")
-INSTANT = 0.001
+EMPTY_REPLY_NUDGE = "Your last reply was empty. Go on with the task, or say that it is done."
+MAX_NUDGES = 3
+CUT_STOPS = ("length", "window")
+CLOCK_MARGIN_SECONDS = 0.001
 
 
-async def turn(agent: Agent) -> EndedWhy:
+async def run_turn(agent: Agent) -> EndReason:
     """Run one turn, until the model has finished. Cancel it to stop it."""
     session, purse, detail = agent.session, agent.budget, ""
     agent.turn.stop_reason, agent.turn.sent_back = "", 0
     agent.turn.began = session.last.seq if session.last else 0
-    why: EndedWhy = "crashed"
-    purse.begin(began := agent.runtime.clock())
+    why: EndReason = "crashed"
+    purse.begin_run(began := agent.runtime.clock())
     try:
-        with anyio.move_on_after(most := purse.time(began)) as time:
-            why, detail = await _work(agent)
+        with anyio.move_on_after(most := purse.seconds_left(began)) as time:
+            why, detail = await _ask_and_act(agent)
         if time.cancelled_caught:
-            why, detail = "budget", f"reached {purse.exhausted(began + most + INSTANT)}"
-    except Exhausted as stop:
+            why, detail = (
+                "budget",
+                f"reached {purse.exhausted_text(began + most + CLOCK_MARGIN_SECONDS)}",
+            )
+    except BudgetExhausted as stop:
         why, detail = stop.why, str(stop)
     except anyio.get_cancelled_exc_class():
         why = "aborted"
         raise
-    except Fault as fault:
+    except UserError as fault:
         why, detail = "failed", fault.what
         raise
     finally:  # appends are synchronous: this works while being cancelled
-        answer_open(session, started=STOPPED)
+        answer_open_calls(session, started=STOPPED_RESULT)
         lapse(agent)
         with anyio.CancelScope(shield=True):
             await settle(agent)
@@ -67,39 +70,39 @@ async def turn(agent: Agent) -> EndedWhy:
     return why
 
 
-async def _work(agent: Agent) -> tuple[EndedWhy, str]:
+async def _ask_and_act(agent: Agent) -> tuple[EndReason, str]:
     """Ask the model and run its tool calls; return the reason for the end and a detail."""
-    answer_open(agent.session, started=UNKNOWN)
+    answer_open_calls(agent.session, started=UNKNOWN_RESULT)
     agent.runtime.relocate(agent)
-    come_back(agent)
+    return_to_chosen_model(agent)
     await brief(agent)
-    agent.turn.stop_reason = await admit(agent) or agent.turn.stop_reason
-    while await unfinished(agent):
-        if stop := stopped(agent):
+    agent.turn.stop_reason = await admit_inbox(agent) or agent.turn.stop_reason
+    while await has_more_to_do(agent):
+        if stop := find_turn_stop(agent):
             return stop
-        check(agent)
-        warn(agent)
-        if failure := await relieve(agent) or await ask(agent):
+        check_budget(agent)
+        warn_near_limit(agent)
+        if failure := await relieve(agent) or await request_reply(agent):
             gather(agent, after="failure")
             await gave_up(agent, failure)
             return "failed", failure
-        await _act(agent)
-        await admit(agent)
-        nudge(agent)
+        await _answer_calls(agent)
+        await admit_inbox(agent)
+        nudge_model(agent)
     keep_notes(agent)
     gather(agent)
-    return _last_word(agent.session.view), ""
+    return _end_reason(agent.session.view), ""
 
 
-async def _act(agent: Agent) -> None:
+async def _answer_calls(agent: Agent) -> None:
     """Run the tool calls of the last reply, if it has any."""
     if open_calls(agent.session.view):
-        from travois.engine.tool_calls import act
+        from travois.engine.tool_calls import run_tool_calls
 
-        await act(agent)
+        await run_tool_calls(agent)
 
 
-async def admit(agent: Agent) -> str:
+async def admit_inbox(agent: Agent) -> str:
     """Append waiting messages: prompts, steering, notes, mail and job reports.
 
     Returns why a hook kept a prompt out, if no other came in.
@@ -111,9 +114,9 @@ async def admit(agent: Agent) -> str:
     agent.tools.announce_mcp(agent)
     agent.turn.inbox.extend(agent.team.collect_mail(agent))
     if agent.session.jobs:
-        from travois.engine.background_jobs import end_reports
+        from travois.engine.background_jobs import collect_end_reports
 
-        agent.turn.inbox.extend(end_reports(agent))
+        agent.turn.inbox.extend(collect_end_reports(agent))
     while agent.turn.inbox:
         said = agent.turn.inbox[0]
         why = await unwelcome(agent, said)
@@ -127,81 +130,89 @@ async def admit(agent: Agent) -> str:
     return "" if prompted else kept_out
 
 
-async def unfinished(agent: Agent) -> bool:
+async def has_more_to_do(agent: Agent) -> bool:
     """Return whether the model has to speak next, or a hook sends it back to work."""
-    if agent.turn.stop_reason or waiting(agent.session.view):
+    if agent.turn.stop_reason or awaits_model(agent.session.view):
         return True
     return await sent_back(agent)
 
 
-def stopped(agent: Agent) -> tuple[EndedWhy, str] | None:
+def find_turn_stop(agent: Agent) -> tuple[EndReason, str] | None:
     """Return why the turn ends before the model has finished; none if it goes on."""
     if agent.turn.stop_reason:
         return "hook", agent.turn.stop_reason
     if who := agent.session.state.get("ending"):
         return "end", f"{who} asked it to end"
-    if stuck := loop_detection.stuck(agent.session.view):
+    if stuck := loop_detection.find_stuck_turn(agent.session.view):
         return "failed", stuck
     return None
 
 
-def nudge(agent: Agent) -> None:
+def nudge_model(agent: Agent) -> None:
     """Ask the model to continue after a reply that was cut off or empty, a few times."""
     view = agent.session.view
-    text = _hint(view)
-    if text and _nudged(view) < NUDGES:
+    text = _choose_nudge(view)
+    if text and _count_nudges(view) < MAX_NUDGES:
         agent.session.append(User((Text(text),), origin="note"))
 
 
-def answer_open(session: Session, *, started: str) -> None:
+def answer_open_calls(session: Session, *, started: str) -> None:
     """Give every open call a result, so that the next request is valid."""
     for call in open_calls(session.view):
         decided = session.decided.get(call.id)
-        text = started if decided and decided.verdict == "allow" else NEVER_RAN
+        text = started if decided and decided.verdict == "allow" else NEVER_RAN_RESULT
         session.append(Result(call.id, (Text(text),), error=True))
 
 
-def _last_word(view: View) -> EndedWhy:
+def _end_reason(view: View) -> EndReason:
     last = view.items[-1].fact if view.items else None
     return "refusal" if isinstance(last, Assistant) and last.stop == "refusal" else "end"
 
 
-def _hint(view: View) -> str:
+def _choose_nudge(view: View) -> str:
     """Return the nudge that fits the last reply; empty if it needs none."""
     last, reply = view.items[-1].fact, view.items[view.replied].fact
     if isinstance(last, User) or not isinstance(reply, Assistant):
         return ""
-    if reply.stop in CUTS and reply.detail == "call":
-        return CUT_CALL
+    if reply.stop in CUT_STOPS and reply.detail == "call":
+        return CUT_CALL_NUDGE
     if last is not reply:
         return ""
-    if reply.stop in CUTS:
-        return CUT
-    return EMPTY if reply.stop == "end" and _silent(reply) and _after_result(view) else ""
+    if reply.stop in CUT_STOPS:
+        return CUT_REPLY_NUDGE
+    return (
+        EMPTY_REPLY_NUDGE
+        if reply.stop == "end" and _is_empty_reply(reply) and _follows_result(view)
+        else ""
+    )
 
 
-def _nudged(view: View) -> int:
+def _count_nudges(view: View) -> int:
     """Count the nudges at the end, with only cut and empty replies between them."""
     count = 0
     for item in reversed(view.items):
         match item.fact:
-            case User(content=(Text(text=text),)) if text in (CUT, CUT_CALL, EMPTY):
+            case User(content=(Text(text=text),)) if text in (
+                CUT_REPLY_NUDGE,
+                CUT_CALL_NUDGE,
+                EMPTY_REPLY_NUDGE,
+            ):
                 count += 1
             case User():
                 break
-            case Assistant() as reply if reply.stop not in CUTS and not _silent(reply):
+            case Assistant() as reply if reply.stop not in CUT_STOPS and not _is_empty_reply(reply):
                 break
             case _:
                 pass
     return count
 
 
-def _silent(reply: Assistant) -> bool:
+def _is_empty_reply(reply: Assistant) -> bool:
     """Return whether a reply has neither text nor calls."""
     kept = (block for block in reply.content if not isinstance(block, Text))
-    thoughts = all(isinstance(b, Opaque) and b.kind in (*THINKING, "reasoning") for b in kept)
-    return thoughts and not words(reply.content).strip()
+    thoughts = all(isinstance(b, Opaque) and b.kind in (*THINKING_KINDS, "reasoning") for b in kept)
+    return thoughts and not extract_text(reply.content).strip()
 
 
-def _after_result(view: View) -> bool:
+def _follows_result(view: View) -> bool:
     return len(view.items) > 1 and isinstance(view.items[-2].fact, Result)

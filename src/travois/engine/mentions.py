@@ -9,60 +9,60 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import User
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent
-from travois.ports.tool import Outcome, Refusal
-from travois.ports.world import digest
+from travois.ports.tool import ToolError, ToolOutcome
+from travois.ports.world import content_digest
 from travois.prompt.environment import plain
 
 if TYPE_CHECKING:
-    from travois.engine.permission_gate import Word
+    from travois.engine.permission_gate import ApprovalSource
 
-MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
-RESOURCE = re.compile(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")
-WORD: dict[str, Word] = {"Read": "rules", "ReadMcpResource": "person"}
-MOST = 10
+FILE_MENTION = re.compile(r'(?<![\w@])@(?:"([^"\n]+)"|((?>[\w./~+-]*\w))(?!:\S))')
+RESOURCE_MENTION = re.compile(r"(?<![\w@])@([\w.-]+):(\S*[^\s.,;:!?)\]}'\"])")
+APPROVAL_BY_TOOL: dict[str, ApprovalSource] = {"Read": "rules", "ReadMcpResource": "person"}
+MAX_MENTIONS = 10
 """The most mentions of one prompt that are read."""
-TOKENS = 8_000
+MAX_MENTION_TOKENS = 8_000
 """A longer file is shown only by its beginning."""
 
 
-async def mentioned(agent: Agent, prompt: str) -> tuple[User, ...]:
+async def read_mentions(agent: Agent, prompt: str) -> tuple[User, ...]:
     """Return a note for each mentioned file or resource that may be read."""
     notes: list[User] = []
-    for name, tool, args in _wanted(prompt):
-        if len(notes) == MOST:
+    for name, tool, args in _find_mentions(prompt):
+        if len(notes) == MAX_MENTIONS:
             break
-        from travois.engine.tool_calls import unasked
+        from travois.engine.tool_calls import run_preapproved_tool
 
         try:
-            outcome = await unasked(agent, tool, args, by=WORD[tool])
-        except Refusal:
+            outcome = await run_preapproved_tool(agent, tool, args, by=APPROVAL_BY_TOOL[tool])
+        except ToolError:
             continue
-        notes.append(note(name, outcome, tool=tool))
+        notes.append(build_mention_note(name, outcome, tool=tool))
     return tuple(notes)
 
 
-def _wanted(prompt: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+def _find_mentions(prompt: str) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield each mention with the tool call that reads it."""
-    for path in dict.fromkeys(_paths(prompt)):
+    for path in dict.fromkeys(_find_mentioned_paths(prompt)):
         yield path, "Read", {"file_path": path}
-    for server, uri in dict.fromkeys(found.groups() for found in RESOURCE.finditer(prompt)):
+    for server, uri in dict.fromkeys(found.groups() for found in RESOURCE_MENTION.finditer(prompt)):
         yield f"{server}:{uri}", "ReadMcpResource", {"server": server, "uri": uri}
 
 
-def _paths(prompt: str) -> Iterator[str]:
-    return (found[1] or found[2] for found in MENTION.finditer(prompt))
+def _find_mentioned_paths(prompt: str) -> Iterator[str]:
+    return (found[1] or found[2] for found in FILE_MENTION.finditer(prompt))
 
 
-def note(path: str, outcome: Outcome, *, tool: str = "Read") -> User:
+def build_mention_note(path: str, outcome: ToolOutcome, *, tool: str = "Read") -> User:
     """Build the note with the mentioned content; long content is truncated."""
-    text = words(outcome.content)
-    shown = text[: TOKENS * 3] if estimate(text) > TOKENS else text
+    text = extract_text(outcome.content)
+    shown = text[: MAX_MENTION_TOKENS * 3] if estimate_tokens(text) > MAX_MENTION_TOKENS else text
     rest = "" if shown == text else f"\n[Truncated: {tool} shows the rest.]"
     media = (block for block in outcome.content if not isinstance(block, Text))
-    name, mark = plain(path).replace('"', ""), digest(text.encode(errors="replace"))[:16]
+    name, mark = plain(path).replace('"', ""), content_digest(text.encode(errors="replace"))[:16]
     opening, closing = f'<mentioned file="{name}" digest="{mark}">', f"</mentioned {mark}>"
     return User((Text(f"{opening}\n{shown}{rest}\n{closing}"), *media), origin="note")

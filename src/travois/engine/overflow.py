@@ -9,64 +9,79 @@ from math import inf
 from msgspec.structs import replace
 
 from travois.context.window import fitted, model
-from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text
-from travois.core.facts import IMPORTED, Assistant, Changed, Cleared, Compacted, Epoch, Result, User
-from travois.core.tokens import context_tokens, head_tokens, ratio, room
-from travois.core.view import Item, View
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, TextOrMedia
+from travois.core.facts import (
+    IMPORTED_DETAIL,
+    Assistant,
+    Changed,
+    Cleared,
+    Compacted,
+    Epoch,
+    Result,
+    User,
+)
+from travois.core.tokens import context_tokens, free_request_room, head_tokens, token_ratio
+from travois.core.view import View, ViewItem
 from travois.engine.agent import Agent
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.providers.replies import Problem
 
-KEPT = (20, 5, 0)
+KEPT_MEDIA_COUNTS = (20, 5, 0)
 """The messages with media that stay, try by try, until a request can hold them."""
-HEAVY = frozenset(("bytes", "media", "media_bytes"))
-TRIES = 2
+BODY_SHORTAGES = frozenset(("bytes", "media", "media_bytes"))
+MAX_SHRINKS = 2
 """The times that a request is made smaller before it fails: three calls in all."""
-MARGIN = 0.85
-TRUNCATES = "truncates:"
+OVERFLOW_MARGIN = 0.85
+TRUNCATES_STATE = "truncates:"
 """State of the session: the server of this model cuts prompts at so many tokens of this window."""
-CUTS = "cuts:"
+CUTS_STATE = "cuts:"
 """The same, as versions up to 0.1.0 wrote it on the word of the estimate alone."""
-KNOWN = 0.9
+WHOLE_WINDOW_SHARE = 0.9
 """A server that counts this share of the window has all of it."""
-MIN_COUNT = 1_000
+MIN_TOKEN_COUNT = 1_000
 """A server that counts less of a prompt with tools does not count at all."""
 WORDS_PER_TOKEN = 2
 """No vocabulary packs more words into one token: hardly any has one that spans a space."""
-WORD = re.compile(r"(?<!\S)[A-Za-z]+")
-PER_MESSAGE = 64
+WORD_PATTERN = re.compile(r"(?<!\S)[A-Za-z]+")
+TOKENS_PER_MESSAGE = 64
 """The most tokens that a template wraps around a message."""
-SHRINK = 0.6
+SHRINK_SHARE = 0.6
 """The share of its size that a request keeps if the provider did not name the excess."""
 
 
-async def recover(agent: Agent, problem: Problem, *, tried: int) -> bool:
+async def recover_from_overflow(agent: Agent, problem: Problem, *, tried: int) -> bool:
     """Make the next request smaller; return whether another try may succeed."""
     from travois.context.compaction.compact import compact
 
-    if tried >= TRIES:
+    if tried >= MAX_SHRINKS:
         return False
     match problem.kind:
         case "pairing" | "bound" | "thinking":
-            return flatten(agent)
+            return flatten_history(agent)
         case "overflow":
-            _learn(agent, problem)
+            _adopt_window(agent, problem)
             if not agent.context.layers.automatic:
                 return False
-            return await compact(agent, trigger="overflow", goal=_goal(agent, problem)) is not None
+            return (
+                await compact(agent, trigger="overflow", goal=_compaction_goal(agent, problem))
+                is not None
+            )
         case "large":
             if tried == 0 and drop_media(agent, problem.message):
                 return True
             if not agent.context.layers.automatic:
                 return False
-            return await compact(agent, trigger="overflow", goal=_goal(agent, problem)) is not None
+            return (
+                await compact(agent, trigger="overflow", goal=_compaction_goal(agent, problem))
+                is not None
+            )
         case "media":
             return drop_media(agent, problem.message)
         case _:
             return False
 
 
-def flatten(agent: Agent) -> bool:
+def flatten_history(agent: Agent) -> bool:
     """Replace a refused history by one note; return whether there was any."""
     from travois.context.compaction.cut import Cut
     from travois.context.compaction.summary import Paper, summarise
@@ -84,38 +99,38 @@ def flatten(agent: Agent) -> bool:
     return True
 
 
-def lighten(agent: Agent) -> None:
+def drop_old_media(agent: Agent) -> None:
     """Drop the oldest media when a request holds too many."""
     if not agent.session.pictures or not model(agent).images:
         return
-    for keep in KEPT:
+    for keep in KEPT_MEDIA_COUNTS:
         view = agent.session.view
-        if HEAVY.isdisjoint(room(view).short):
+        if BODY_SHORTAGES.isdisjoint(free_request_room(view).shortages):
             return
-        found = [item.seq for item in view.items if _media(item)]
+        found = [item.seq for item in view.items if _has_media(item)]
         until = found[-keep - 1] if len(found) > keep else 0
         drop_media(agent, "a request cannot hold more", until=until)
 
 
 def drop_media(agent: Agent, why: str, *, until: float = inf) -> bool:
     """Replace media up to an entry by a remark; return whether there were any."""
-    items = [item for item in agent.session.view.items if item.seq <= until and _media(item)]
+    items = [item for item in agent.session.view.items if item.seq <= until and _has_media(item)]
     remark = f"[An image or document was left out: {why}]"
     answered = [item.fact.call for item in items if isinstance(item.fact, Result)]
     if answered:
         agent.session.append(Cleared(tuple(answered), remark))
     for item in items:
         if isinstance(item.fact, User):
-            summary = tuple(_worded(block, remark) for block in item.fact.content)
+            summary = tuple(_replace_media(block, remark) for block in item.fact.content)
             agent.session.append(Compacted(item.seq, item.seq, summary, "dropped"))
     return bool(items)
 
 
-def _worded(block: Shown, remark: str) -> Text:
+def _replace_media(block: TextOrMedia, remark: str) -> Text:
     return block if isinstance(block, Text) else Text(remark)
 
 
-def _media(item: Item) -> bool:
+def _has_media(item: ViewItem) -> bool:
     return any(isinstance(block, Media) for block in item.fact.content)
 
 
@@ -126,22 +141,26 @@ def notice_truncation(agent: Agent) -> None:
     than the prompt has pairs of words, or its count stops growing, twice, while the prompt grows.
     """
     session, view = agent.session, agent.session.view
-    epoch, counts = view.epoch, _counts(view)
+    epoch, counts = view.epoch, _list_prompt_counts(view)
     if epoch is None or not counts or not agent.models.is_local(epoch.model):
         return
     name, window = epoch.model.name, epoch.model.window
-    known, _, before = session.state.get(TRUNCATES + name, "0/").partition("/")
+    known, _, before = session.state.get(TRUNCATES_STATE + name, "0/").partition("/")
     most = max(int(known), *(count for _, count in counts))
-    if most >= KNOWN * window or before == str(window) or not _is_truncated(view, counts):
+    if (
+        most >= WHOLE_WINDOW_SHARE * window
+        or before == str(window)
+        or not _is_truncated(view, counts)
+    ):
         return
-    session.append(Changed(TRUNCATES + name, f"{most}/{window}"))
+    session.append(Changed(TRUNCATES_STATE + name, f"{most}/{window}"))
     why = f"{name} truncates long prompts: it counts at most {most:,} tokens"
     told = "that is too small to work with"
-    if most >= 2 * head_tokens(epoch) * ratio(view):
-        session.append(_narrowed(epoch, most, why=why))
+    if most >= 2 * head_tokens(epoch) * token_ratio(view):
+        session.append(_narrow_window(epoch, most, why=why))
         told = "the conversation stays within that from now on"
     fix = f"start the server with a larger context and pass it, as in --model {name}[64k]"
-    session.emit(Warned(f"{why}; {told}. To use more, {fix}"))
+    session.emit(UserWarned(f"{why}; {told}. To use more, {fix}"))
 
 
 def restore_window(agent: Agent) -> str:
@@ -150,9 +169,9 @@ def restore_window(agent: Agent) -> str:
     Those versions believed that a provider cuts prompts when its count was far below an estimate.
     """
     session, epoch = agent.session, agent.session.view.epoch
-    if epoch is None or not session.state.get(CUTS + epoch.model.name):
+    if epoch is None or not session.state.get(CUTS_STATE + epoch.model.name):
         return ""
-    name, narrow = epoch.model.name, int(session.state[CUTS + epoch.model.name])
+    name, narrow = epoch.model.name, int(session.state[CUTS_STATE + epoch.model.name])
     if epoch.model.window != narrow or agent.models.is_local(epoch.model):
         return ""
     heads = (e.fact.model for e in session.history() if isinstance(e.fact, Epoch))
@@ -161,7 +180,7 @@ def restore_window(agent: Agent) -> str:
         return ""
     model = replace(epoch.model, window=known[-1].window, output=known[-1].output)
     why = f"{name} has its window of {model.window:,} tokens again"
-    session.append(Changed(CUTS + name, ""))
+    session.append(Changed(CUTS_STATE + name, ""))
     session.append(replace(epoch, model=model, why=why, unbind=False))
     return f"{why}: an earlier version wrongly took it to truncate prompts"
 
@@ -174,34 +193,36 @@ def _is_truncated(view: View, counts: list[tuple[int, int]]) -> bool:
     """
     last = type(view.items[counts[-1][0] - 1].fact)
     alike = [(at, count) for at, count in counts if type(view.items[at - 1].fact) is last]
-    telling = [n for n, (at, count) in enumerate(alike) if _tells(view, at, count=count)]
+    telling = [
+        n for n, (at, count) in enumerate(alike) if _counts_whole_prompt(view, at, count=count)
+    ]
     if telling[-1:] != [len(alike) - 1]:
         return False
     enough = 1 if len(counts) == 1 else 2
-    shorts = [_is_short(view, alike[: n + 1]) for n in telling[-enough:]]
+    shorts = [_is_count_too_low(view, alike[: n + 1]) for n in telling[-enough:]]
     return len(shorts) == enough and all(shorts)
 
 
-def _tells(view: View, at: int, *, count: int) -> bool:
+def _counts_whole_prompt(view: View, at: int, *, count: int) -> bool:
     """Return whether a count covers the whole prompt: some servers count only new tokens."""
     said = view.items[:at]
     before = max((i for i, item in enumerate(said) if isinstance(item.fact, Assistant)), default=0)
-    return count >= MIN_COUNT and (not before or count > sum(map(_most_tokens, said[before:])))
+    return count >= MIN_TOKEN_COUNT and (not before or count > sum(map(_max_tokens, said[before:])))
 
 
-def _is_short(view: View, counts: list[tuple[int, int]]) -> bool:
+def _is_count_too_low(view: View, counts: list[tuple[int, int]]) -> bool:
     """Return whether the last of these counts is less than its prompt can be."""
     at, count = counts[-1]
     said = view.items[:at]
-    least: float = _least_tokens(said)
+    least: float = _min_tokens(said)
     if len(counts) > 1:
         peak, most = max(counts[:-1], key=lambda row: row[1])
-        grown = _least_tokens(said[peak:]) - sum(map(_forgettable, said[:peak]))
+        grown = _min_tokens(said[peak:]) - sum(map(_forgettable_tokens, said[:peak]))
         least = max(least, most + grown)
     return count < least
 
 
-def _counts(view: View) -> list[tuple[int, int]]:
+def _list_prompt_counts(view: View) -> list[tuple[int, int]]:
     """Return the positions of replies since the last edit, with the counted prompt tokens."""
     if view.cleared:
         return []
@@ -212,23 +233,23 @@ def _counts(view: View) -> list[tuple[int, int]]:
         and isinstance(item.fact, Assistant)
         and item.fact.usage.prompt
         and not item.fact.usage.estimated
-        and item.fact.detail != IMPORTED
+        and item.fact.detail != IMPORTED_DETAIL
     ]
 
 
-def _least_tokens(items: Iterable[Item]) -> int:
+def _min_tokens(items: Iterable[ViewItem]) -> int:
     """Return the fewest tokens these messages can have in any vocabulary."""
     shown = (item.fact.content for item in items if not isinstance(item.fact, Assistant))
     texts = (block.text for content in shown for block in content if isinstance(block, Text))
-    return sum(len(WORD.findall(text)) for text in texts) // WORDS_PER_TOKEN
+    return sum(len(WORD_PATTERN.findall(text)) for text in texts) // WORDS_PER_TOKEN
 
 
-def _most_tokens(item: Item) -> int:
+def _max_tokens(item: ViewItem) -> int:
     """Return the most tokens a message can have: one per byte."""
-    return PER_MESSAGE + sum(map(_size, item.fact.content))
+    return TOKENS_PER_MESSAGE + sum(map(_block_byte_size, item.fact.content))
 
 
-def _forgettable(item: Item) -> float:
+def _forgettable_tokens(item: ViewItem) -> float:
     """Return the tokens that templates may drop later: thinking and older images."""
     blocks = item.fact.content
     if any(isinstance(block, Media) for block in blocks):
@@ -236,23 +257,25 @@ def _forgettable(item: Item) -> float:
     if not isinstance(item.fact, Assistant):
         return 0
     return sum(
-        _size(block)
+        _block_byte_size(block)
         for block in blocks
         if isinstance(block, Opaque) or (isinstance(block, Text) and "<think" in block.text)
     )
 
 
-def _size(block: AnyBlock) -> int:
+def _block_byte_size(block: AnyBlock) -> int:
     match block:
         case Text(text=text) | Opaque(raw=text):
             return len(text.encode(errors="surrogatepass"))
         case Call():
-            return PER_MESSAGE + len(f"{block.name}{block.args}".encode(errors="surrogatepass"))
+            return TOKENS_PER_MESSAGE + len(
+                f"{block.name}{block.args}".encode(errors="surrogatepass")
+            )
         case Media():
             return block.size
 
 
-def _narrowed(epoch: Epoch, window: int, *, why: str) -> Epoch:
+def _narrow_window(epoch: Epoch, window: int, *, why: str) -> Epoch:
     """Return the same head with a smaller window."""
     output = min(epoch.model.output, max(1, window // 4))
     return replace(
@@ -260,16 +283,16 @@ def _narrowed(epoch: Epoch, window: int, *, why: str) -> Epoch:
     )
 
 
-def _learn(agent: Agent, problem: Problem) -> None:
+def _adopt_window(agent: Agent, problem: Problem) -> None:
     """Adopt the window that the provider names instead of the catalogue's."""
     epoch = agent.session.view.epoch
     if epoch is None or not 0 < problem.limit < epoch.model.window:
         return
-    agent.session.append(_narrowed(epoch, problem.limit, why=problem.message))
+    agent.session.append(_narrow_window(epoch, problem.limit, why=problem.message))
 
 
-def _goal(agent: Agent, problem: Problem) -> int:
+def _compaction_goal(agent: Agent, problem: Problem) -> int:
     size = context_tokens(agent.session.view)
     if problem.tokens and problem.limit:
-        return round(size * problem.limit / problem.tokens * MARGIN)
-    return round(min(size, model(agent).window) * SHRINK)
+        return round(size * problem.limit / problem.tokens * OVERFLOW_MARGIN)
+    return round(min(size, model(agent).window) * SHRINK_SHARE)

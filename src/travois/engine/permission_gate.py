@@ -14,12 +14,12 @@ from travois.core.facts import Asked, Decided, Noted
 from travois.engine.agent import Agent
 from travois.engine.sandbox_offer import (
     accept_sandbox,
-    check_afterwards,
+    check_protected_files,
+    find_ruled_reads,
     folders_to_offer,
+    hide_covered_folders,
     judge_unasked,
-    keep_covered,
-    ruled_reads,
-    would_run_unasked,
+    should_offer_sandbox,
 )
 from travois.hooks.events import PermissionRequest
 from travois.hooks.fire import arguments, before, fire, update
@@ -36,23 +36,23 @@ from travois.permissions.shell.judge import plan
 from travois.permissions.shell.plan import Plan
 from travois.permissions.updates import SANDBOXED, suggested
 from travois.ports.tool import AnyTool
-from travois.ports.world import OFFER, Answer, Question, digest
+from travois.ports.world import SANDBOX_OFFER, PermissionQuestion, PersonAnswer, content_digest
 from travois.sandbox.policy import cage, harmless, held_back, leaves, runs_outside
 from travois.snapshots.uncovered import warn_of_uncovered
 
-INSIDE = "the settings allow no command outside the sandbox"
-APART = (
+NO_UNSANDBOXED_REASON = "the settings allow no command outside the sandbox"
+PROTECTED_WRITE_REASON = (
     "{} is protected, and the command that writes it also runs code with unknown effects; "
     "make the write a separate call"
 )
-Word = Literal["rules", "person"]
-OWN_GIT = "git worktree add x"
+ApprovalSource = Literal["rules", "person"]
+OWN_GIT_COMMAND = "git worktree add x"
 """A git command that writes, by which our own writing git is judged."""
-PLANNED = "plan mode: its effects are unknown, so it runs read-only and without network"
-TRYING = "its effects are unknown, so it runs read-only and without network first"
+PLAN_TRIAL_REASON = "plan mode: its effects are unknown, so it runs read-only and without network"
+TRIAL_REASON = "its effects are unknown, so it runs read-only and without network first"
 
 
-class Ready(msgspec.Struct, frozen=True):
+class ParsedCall(msgspec.Struct, frozen=True):
     """A parsed tool call: its tool, its arguments, and what it will touch."""
 
     call: Call
@@ -69,7 +69,7 @@ class Ready(msgspec.Struct, frozen=True):
     """The most tokens that its result may take, where it says so itself; else 0."""
 
     @property
-    def touching(self) -> tuple[Access, ...]:
+    def collision_accesses(self) -> tuple[Access, ...]:
         """The accesses that can collide with calls that run at the same time."""
         if not self.plans or not all(plan.looks for plan in self.plans):
             return self.accesses
@@ -77,7 +77,7 @@ class Ready(msgspec.Struct, frozen=True):
         return (*plain, *(access for plan in self.plans for access in plan.accesses))
 
 
-class Ruling(msgspec.Struct, frozen=True):
+class CallDecision(msgspec.Struct, frozen=True):
     """The decision on a tool call, and the sandbox it runs in."""
 
     decided: Decided
@@ -88,12 +88,12 @@ class Ruling(msgspec.Struct, frozen=True):
     """The input that came with the permission instead, as JSON text."""
 
 
-async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
+async def decide_call(agent: Agent, ready: ParsedCall, heard: Heard = SILENCE) -> CallDecision:
     """Decide whether a call may run and in which sandbox; `heard` is the hooks' decision."""
-    wanted = use(agent, ready)
-    verdict = _verdict(agent, wanted, heard)
+    wanted = build_call_context(agent, ready)
+    verdict = _decide_with_hook_result(agent, wanted, heard)
     if ready.tool.judged_as:
-        verdict = _named(
+        verdict = _prefer_named_rule(
             judge(agent.permissions.guard, replace(wanted, tool=ready.call.name)), verdict
         )
     if (
@@ -101,53 +101,63 @@ async def decide(agent: Agent, ready: Ready, heard: Heard = SILENCE) -> Ruling:
         and not agent.permissions.sandbox.leaving
         and leaves(wanted)
     ):
-        return Ruling(Decided(ready.call.id, "deny", INSIDE, by="sandbox"))
+        return CallDecision(Decided(ready.call.id, "deny", NO_UNSANDBOXED_REASON, by="sandbox"))
     if ready.tool.judged_as and agent.permissions.guard.mode == "plan" and verdict.effect == "ask":
-        return Ruling(Decided(ready.call.id, "deny", PLANNING))
+        return CallDecision(Decided(ready.call.id, "deny", PLANNING))
     if agent.permissions.sandbox is not None and verdict.effect != "deny":
         held = held_back(agent.permissions.sandbox, agent.permissions.guard, wanted)
         if held:
-            return Ruling(Decided(ready.call.id, "deny", APART.format(held), by="sandbox"))
+            return CallDecision(
+                Decided(ready.call.id, "deny", PROTECTED_WRITE_REASON.format(held), by="sandbox")
+            )
     # What a call does to a program that runs already cannot be tried in another sandbox first.
-    tries = not ready.tool.judged_as and _may_try(agent, wanted, verdict)
+    tries = not ready.tool.judged_as and _can_try_read_only(agent, wanted, verdict)
     if verdict.effect == "ask" and tries:
         assert agent.permissions.sandbox is not None
         around = cage(agent.permissions.sandbox, agent.permissions.guard, wanted, profile="look")
-        why = PLANNED if agent.permissions.guard.mode == "plan" else TRYING
-        return Ruling(Decided(ready.call.id, "allow", why, by="sandbox"), around, trial=True)
+        why = PLAN_TRIAL_REASON if agent.permissions.guard.mode == "plan" else TRIAL_REASON
+        return CallDecision(Decided(ready.call.id, "allow", why, by="sandbox"), around, trial=True)
     if verdict.effect == "ask":
-        return await ask(agent, ready, because=verdict.because)
+        return await ask_person(agent, ready, because=verdict.because)
     decided = Decided(ready.call.id, verdict.effect, verdict.because, by=verdict.by)
-    if verdict.effect == "allow" and _unwalled(agent, wanted):
-        return Ruling(replace(decided, verdict="deny", because=agent.permissions.sandbox_missing))
-    around = walls(agent, wanted, unasked=verdict.by == "sandbox")
+    if verdict.effect == "allow" and _needs_missing_sandbox(agent, wanted):
+        return CallDecision(
+            replace(decided, verdict="deny", because=agent.permissions.sandbox_missing)
+        )
+    around = sandbox_for_call(agent, wanted, unasked=verdict.by == "sandbox")
     if verdict.by != "hook":
-        around = check_afterwards(agent, wanted, around)
-    return Ruling(decided, keep_covered(agent, wanted, around) if verdict.by == "mode" else around)
+        around = check_protected_files(agent, wanted, around)
+    return CallDecision(
+        decided, hide_covered_folders(agent, wanted, around) if verdict.by == "mode" else around
+    )
 
 
-def granted(agent: Agent, ready: Ready, *, by: Word = "rules") -> Ruling | None:
+def preapprove_call(
+    agent: Agent, ready: ParsedCall, *, by: ApprovalSource = "rules"
+) -> CallDecision | None:
     """Return the decision for a call that needs no question; none if it needs one.
 
     What a person themselves asked for needs no leave of the mode.
     """
-    wanted = use(agent, ready)
+    wanted = build_call_context(agent, ready)
     guard = (
         agent.permissions.guard
         if by == "rules"
         else replace(agent.permissions.guard, mode="bypass")
     )
     verdict = judge(guard, wanted)
-    if verdict.effect != "allow" or _unwalled(agent, wanted):
+    if verdict.effect != "allow" or _needs_missing_sandbox(agent, wanted):
         return None
     decided = Decided(ready.call.id, "allow", verdict.because, by=verdict.by)
-    around = walls(agent, wanted)
-    return Ruling(decided, check_afterwards(agent, wanted, around) if by == "rules" else around)
+    around = sandbox_for_call(agent, wanted)
+    return CallDecision(
+        decided, check_protected_files(agent, wanted, around) if by == "rules" else around
+    )
 
 
-def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
+def _decide_with_hook_result(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
     """Judge by rules and mode; a hook may ask anyway, or allow what only the mode asks."""
-    verdict = _planned(agent, wanted, judge_unasked(agent, wanted))
+    verdict = _restrict_in_plan_mode(agent, wanted, judge_unasked(agent, wanted))
     because = f"hook: {heard.reason or 'no reason given'}"
     if heard.decision in ("ask", "defer") and verdict.effect == "allow":
         return Verdict("ask", because, "hook")
@@ -157,7 +167,7 @@ def _verdict(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
     return verdict
 
 
-def _planned(agent: Agent, wanted: Use, verdict: Verdict) -> Verdict:
+def _restrict_in_plan_mode(agent: Agent, wanted: Use, verdict: Verdict) -> Verdict:
     """Ask in plan mode unless the sandbox keeps an allowed command from changing things."""
     if agent.permissions.guard.mode != "plan" or verdict.effect != "allow":
         return verdict
@@ -169,7 +179,7 @@ def _planned(agent: Agent, wanted: Use, verdict: Verdict) -> Verdict:
     return Verdict("ask", "may change something, and no sandbox prevents it in plan mode")
 
 
-def _named(own: Verdict, verdict: Verdict) -> Verdict:
+def _prefer_named_rule(own: Verdict, verdict: Verdict) -> Verdict:
     """Return the decision of a rule that names the tool itself, if there is one.
 
     Such a rule wins over the mode; of two rules the stricter one holds.
@@ -178,14 +188,16 @@ def _named(own: Verdict, verdict: Verdict) -> Verdict:
     return own if own.by == "rule" and verdict.effect != "deny" and strict else verdict
 
 
-async def ask(agent: Agent, ready: Ready, *, because: str, offers: bool = True) -> Ruling:
+async def ask_person(
+    agent: Agent, ready: ParsedCall, *, because: str, offers: bool = True
+) -> CallDecision:
     """Ask the person about a call; the answer holds for exactly what they were shown.
 
     `offers` says whether the sandbox without questions may be offered: not for what it would fail.
     """
-    wanted = use(agent, ready)
-    around = walls(agent, wanted)
-    question = Question(
+    wanted = build_call_context(agent, ready)
+    around = sandbox_for_call(agent, wanted)
+    question = PermissionQuestion(
         call=ready.call.id,
         tool=ready.call.name,
         args=ready.call.args,
@@ -195,25 +207,27 @@ async def ask(agent: Agent, ready: Ready, *, because: str, offers: bool = True) 
         always=narrow.always(
             agent.permissions.guard, wanted, around, folders=folders_to_offer(agent, wanted)
         ),
-        offers_sandbox=offers and not ready.tool.judged_as and would_run_unasked(agent, wanted),
-        digest=_digest(agent, ready),
+        offers_sandbox=offers and not ready.tool.judged_as and should_offer_sandbox(agent, wanted),
+        digest=_digest_question(agent, ready),
     )
-    if agent.hooks.active is not None and (decided := await _by_hook(agent, question, wanted)):
+    if agent.hooks.active is not None and (decided := await _ask_hooks(agent, question, wanted)):
         return replace(decided, cage=around)
     agent.session.append(Asked(question.call, question.summary, question.digest))
     answer = await agent.permissions.person.decide(question)
     agent.turn.stop_reason = agent.turn.stop_reason or answer.stop
-    decided = _answered(agent, question, answer)
+    decided = _apply_answer(agent, question, answer)
     if (
         question.offers_sandbox
         and agent.permissions.sandbox is not None
         and agent.permissions.sandbox.free
     ):
-        around = walls(agent, wanted, unasked=True)
-    return Ruling(decided, around, input=answer.input)
+        around = sandbox_for_call(agent, wanted, unasked=True)
+    return CallDecision(decided, around, input=answer.input)
 
 
-async def _by_hook(agent: Agent, question: Question, wanted: Use) -> Ruling | None:
+async def _ask_hooks(
+    agent: Agent, question: PermissionQuestion, wanted: Use
+) -> CallDecision | None:
     """Return a hook's answer in place of the person's, if there is one."""
     call = Call(question.call, question.tool, question.args)
     always = suggested(parse(rule, "allow") for rule in question.always)
@@ -221,31 +235,31 @@ async def _by_hook(agent: Agent, question: Question, wanted: Use) -> Ruling | No
     occasion = PermissionRequest(call.name, arguments(call), (*always, *offer))
     heard = await fire(agent, occasion, call=call.id, use=wanted)
     if why := heard.block or heard.stop:
-        return Ruling(Decided(call.id, "deny", why, by="hook"))
+        return CallDecision(Decided(call.id, "deny", why, by="hook"))
     if heard.decision != "allow":
         return None
     update(agent, heard.updates)
     because = f"a hook answered for the user: {question.because}"
-    return Ruling(Decided(call.id, "allow", because, by="hook"), input=heard.input)
+    return CallDecision(Decided(call.id, "allow", because, by="hook"), input=heard.input)
 
 
-def _answered(agent: Agent, question: Question, answer: Answer) -> Decided:
+def _apply_answer(agent: Agent, question: PermissionQuestion, answer: PersonAnswer) -> Decided:
     if answer.digest and answer.digest != question.digest:
         return Decided(question.call, "deny", "the answer was for another question", by="person")
     because = answer.reason or question.because
     if answer.allow:
         update(agent, answer.updates)
     if answer.allow and answer.always and question.always:
-        _keep(agent, question.always)
+        _save_rules(agent, question.always)
         because = f"{because}; from now on: {', '.join(question.always)}"
     if answer.allow and answer.sandbox and question.offers_sandbox:
         accept_sandbox(agent)
         agent.permissions.save_rules(SANDBOXED)
-        because = f"{because}; from now on: {OFFER}"
+        because = f"{because}; from now on: {SANDBOX_OFFER}"
     return Decided(question.call, "allow" if answer.allow else "deny", because, by="person")
 
 
-def _keep(agent: Agent, rules: tuple[str, ...]) -> None:
+def _save_rules(agent: Agent, rules: tuple[str, ...]) -> None:
     """Add rules from now on, also for later sessions."""
     parsed = tuple(parse(rule, "allow", origin="your answer") for rule in rules)
     agent.permissions.guard = replace(
@@ -255,7 +269,7 @@ def _keep(agent: Agent, rules: tuple[str, ...]) -> None:
         agent.permissions.save_rules(each)
 
 
-def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
+def _can_try_read_only(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
     if (
         agent.permissions.sandbox is None
         or not agent.permissions.sandbox.look_first
@@ -275,14 +289,14 @@ def _may_try(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
     return {("run_in_background", "true"), ("sandbox", "write")}.isdisjoint(wanted.params)
 
 
-def walls(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
+def sandbox_for_call(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
     """Return the sandbox for a call; unasked commands get the narrower work profile."""
     if agent.permissions.sandbox is None or not wanted.plans:
         return None
     looks = all(plan.looks for plan in wanted.plans)
     if not unasked or looks:
         return cage(agent.permissions.sandbox, agent.permissions.guard, wanted)
-    shown = (*agent.permissions.sandbox.shown, *ruled_reads(agent.permissions.guard, wanted))
+    shown = (*agent.permissions.sandbox.shown, *find_ruled_reads(agent.permissions.guard, wanted))
     return cage(
         replace(agent.permissions.sandbox, shown=shown),
         agent.permissions.guard,
@@ -291,14 +305,14 @@ def walls(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
     )
 
 
-def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
+def sandbox_for_git(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
     """Return the sandbox for git that we start: read-only, or writing these folders too.
 
     They hold whatever the settings of the repository make it start.
     """
     if agent.permissions.sandbox is None:
         return None
-    plans = (plan(OWN_GIT, cwd=agent.world.root, home=home()),) if writes else ()
+    plans = (plan(OWN_GIT_COMMAND, cwd=agent.world.root, home=home()),) if writes else ()
     own = Use("Git", (), agent.world.root, home(), plans=plans)
     around = cage(
         agent.permissions.sandbox,
@@ -316,18 +330,20 @@ def wary(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
     return replace(around, writable=(*around.writable, *writes), network="on")
 
 
-def _unwalled(agent: Agent, wanted: Use) -> bool:
+def _needs_missing_sandbox(agent: Agent, wanted: Use) -> bool:
     """Return whether this would run with neither a person nor a sandbox."""
     risky = any(not plan.looks for plan in wanted.plans)
     return risky and agent.permissions.sandbox is None and bool(agent.permissions.sandbox_missing)
 
 
-def _digest(agent: Agent, ready: Ready) -> str:
+def _digest_question(agent: Agent, ready: ParsedCall) -> str:
     place = ready.cwd or agent.session.state.get("cwd", agent.world.root)
-    return digest("\0".join((ready.call.name, ready.call.args, place)).encode(errors="replace"))
+    return content_digest(
+        "\0".join((ready.call.name, ready.call.args, place)).encode(errors="replace")
+    )
 
 
-def use(agent: Agent, ready: Ready) -> Use:
+def build_call_context(agent: Agent, ready: ParsedCall) -> Use:
     """Return the call as permission rules see it."""
     return Use(
         ready.tool.judged_as or ready.call.name,
@@ -343,44 +359,48 @@ def use(agent: Agent, ready: Ready) -> Use:
 # The say of hooks before a call runs: they may deny it, ask, grant, or change what it does.
 
 
-Understand = Callable[[Agent, Call], Ready | str]
+ParseCall = Callable[[Agent, Call], ParsedCall | str]
 """Parses a call, or returns why it cannot run."""
 
 
-async def ruled(agent: Agent, ready: Ready, understand: Understand) -> tuple[Ready, Ruling]:
+async def decide_with_hooks(
+    agent: Agent, ready: ParsedCall, understand: ParseCall
+) -> tuple[ParsedCall, CallDecision]:
     """Decide with hooks; return the call as they changed it, and the decision."""
-    wanted = use(agent, ready)
+    wanted = build_call_context(agent, ready)
     # No hook can lift a denial, so none is asked.
     if judge(agent.permissions.guard, wanted).effect == "deny":
-        return ready, await decide(agent, ready)
+        return ready, await decide_call(agent, ready)
     heard = await before(agent, ready.call, wanted)
     if why := heard.block or heard.stop:
-        return ready, _no(ready, why)
+        return ready, _deny_by_hook(ready, why)
     if heard.input:
-        changed = _changed(agent, ready, heard.input, understand)
+        changed = _change_input(agent, ready, heard.input, understand)
         if isinstance(changed, str):
-            return ready, _no(ready, changed)
+            return ready, _deny_by_hook(ready, changed)
         ready = changed
-    return amended(agent, ready, await decide(agent, ready, heard), understand)
+    return apply_changed_input(agent, ready, await decide_call(agent, ready, heard), understand)
 
 
-def amended(
-    agent: Agent, ready: Ready, ruling: Ruling, understand: Understand
-) -> tuple[Ready, Ruling]:
+def apply_changed_input(
+    agent: Agent, ready: ParsedCall, ruling: CallDecision, understand: ParseCall
+) -> tuple[ParsedCall, CallDecision]:
     """Apply the input that came with a permission, and judge it again."""
     if not ruling.input or ruling.decided.verdict == "deny":
         return ready, ruling
-    changed = _changed(agent, ready, ruling.input, understand)
+    changed = _change_input(agent, ready, ruling.input, understand)
     if isinstance(changed, str):
-        return ready, _no(ready, changed)
-    wanted = use(agent, changed)
+        return ready, _deny_by_hook(ready, changed)
+    wanted = build_call_context(agent, changed)
     verdict = judge(agent.permissions.guard, wanted)
     if verdict.effect == "deny":
-        return ready, _no(ready, verdict.because)
-    return changed, replace(ruling, input="", cage=walls(agent, wanted))
+        return ready, _deny_by_hook(ready, verdict.because)
+    return changed, replace(ruling, input="", cage=sandbox_for_call(agent, wanted))
 
 
-def _changed(agent: Agent, ready: Ready, text: str, understand: Understand) -> Ready | str:
+def _change_input(
+    agent: Agent, ready: ParsedCall, text: str, understand: ParseCall
+) -> ParsedCall | str:
     """Return the call with another input, which is recorded as a fact."""
     call = replace(ready.call, args=text)
     fact = {"call": call.id, "before": ready.call.args, "after": text}
@@ -389,5 +409,5 @@ def _changed(agent: Agent, ready: Ready, text: str, understand: Understand) -> R
     return f"a hook changed its input, and then {found}" if isinstance(found, str) else found
 
 
-def _no(ready: Ready, why: str) -> Ruling:
-    return Ruling(Decided(ready.call.id, "deny", why, by="hook"))
+def _deny_by_hook(ready: ParsedCall, why: str) -> CallDecision:
+    return CallDecision(Decided(ready.call.id, "deny", why, by="hook"))

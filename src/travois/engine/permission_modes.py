@@ -8,17 +8,17 @@ from travois.core.facts import Changed
 from travois.engine.agent import Agent
 from travois.permissions.decide import MODES, Mode
 
-MODE = "mode"
+MODE_STATE = "mode"
 """The state of a session whose mode is no longer the one that it began with."""
 
 
-def enter(agent: Agent, mode: Mode) -> None:
+def enter_mode(agent: Agent, mode: Mode) -> None:
     """Switch to another mode and record it."""
-    agent.session.append(Changed(MODE, mode))
-    follow(agent, mode)
+    agent.session.append(Changed(MODE_STATE, mode))
+    apply_mode(agent, mode)
 
 
-def follow(agent: Agent, name: str) -> None:
+def apply_mode(agent: Agent, name: str) -> None:
     """Apply a recorded mode to the permissions."""
     known = next((mode for mode in MODES if mode == name), agent.permissions.guard.mode)
     agent.permissions.guard = replace(agent.permissions.guard, mode=known)

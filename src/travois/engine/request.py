@@ -7,23 +7,23 @@ from msgspec.structs import replace
 from travois.context.microcompact.clear import check
 from travois.context.window import way_out
 from travois.core.facts import Epoch, Failed, Sent
-from travois.core.models import Quirk
+from travois.core.models import ModelQuirk
 from travois.core.tokens import context_tokens
-from travois.core.view import SEALED, View, thinks
+from travois.core.view import SEALED_KINDS, View, has_thinking
 from travois.engine.agent import Agent
-from travois.engine.budget import paid
-from travois.engine.fallback import fall_back, patience
-from travois.engine.overflow import notice_truncation, recover
-from travois.engine.retry import pause
-from travois.ports.world import Retrying, Warned
+from travois.engine.budget import charge_request
+from travois.engine.fallback import current_retry_policy, use_fallback_model
+from travois.engine.overflow import notice_truncation, recover_from_overflow
+from travois.engine.retry import retry_delay
+from travois.ports.world import RequestRetrying, UserWarned
 from travois.providers.anthropic_extras import beta_of
 from travois.providers.options import rationed, refused
 from travois.providers.replies import Problem, Reply, as_fact
 from travois.providers.request import PrefixBreak, Request
 
-MENDED = ("overflow", "large", "media", "pairing", "bound", "thinking")
+SHRINKABLE_PROBLEMS = ("overflow", "large", "media", "pairing", "bound", "thinking")
 """The problems that a smaller request may avoid."""
-LATCHES: dict[str, Quirk] = {
+FIELD_QUIRKS: dict[str, ModelQuirk] = {
     "stream_options": "no-stream-options",
     "include_obfuscation": "no-stream-options",
     "include": "no-include",
@@ -34,7 +34,7 @@ LATCHES: dict[str, Quirk] = {
 """Fields that some servers refuse, and what we do without them."""
 
 
-class Tries:
+class RequestTries:
     """The attempts and remedies so far for one reply."""
 
     def __init__(self) -> None:
@@ -43,61 +43,63 @@ class Tries:
         self.remedies = set[str]()
 
 
-async def ask(agent: Agent) -> str:
+async def request_reply(agent: Agent) -> str:
     """Get one reply into the log; return why there is none, or nothing."""
-    tries = Tries()
+    tries = RequestTries()
     while True:
         try:
-            reply = await _exchange(agent)
+            reply = await _send_and_receive(agent)
         except Problem as problem:
-            if await _again(agent, problem, tries):
+            if await _prepare_retry(agent, problem, tries):
                 continue
-            if not fall_back(agent, problem):
-                return _told(agent, problem)
-            tries = Tries()
+            if not use_fallback_model(agent, problem):
+                return _describe_failure(agent, problem)
+            tries = RequestTries()
         else:
             check(agent, reply)
             agent.session.append(as_fact(agent.session.view, reply))
             notice_truncation(agent)
-            _tell_miss(agent)
+            _warn_of_cache_miss(agent)
             return ""
 
 
-def _told(agent: Agent, problem: Problem) -> str:
+def _describe_failure(agent: Agent, problem: Problem) -> str:
     """Describe why no reply came and, for an overflow, the way out."""
     out = way_out(agent) if problem.kind in ("overflow", "large") else ""
     return f"{problem.kind}: {problem.message}{'. ' if out else ''}{out}"
 
 
-def _tell_miss(agent: Agent) -> None:
+def _warn_of_cache_miss(agent: Agent) -> None:
     """Warn of an unexpected cache miss, once per cause."""
     misses, view = agent.session.cache.misses, agent.session.view
     last = misses[-1] if misses else None
-    if last is None or last.expected or last.seq != view.items[view.replied].seq:
+    if last is None or last.is_expected or last.seq != view.items[view.replied].seq:
         return
     if all(miss.cause != last.cause for miss in misses[:-1]):
         lost = f"{last.tokens:,} tokens not read from the cache (+${last.dollars:.4f})"
-        agent.session.emit(Warned(f"prompt cache miss: {lost}: {last.why}"))
+        agent.session.emit(UserWarned(f"prompt cache miss: {lost}: {last.cause_text}"))
 
 
-async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
+async def _prepare_retry(agent: Agent, problem: Problem, tries: RequestTries) -> bool:
     """Apply a remedy or wait; return whether the request should be sent again."""
     tried = f"{problem.kind} {problem.field}"
     # Each remedy once: a provider that refuses the changed request, too, would be asked for ever.
-    if tried not in tries.remedies and (remedy := _remedy(agent.session.view, problem)):
+    if tried not in tries.remedies and (remedy := _find_remedy(agent.session.view, problem)):
         tries.remedies.add(tried)
-        _fail(agent, problem, attempt=tries.attempt, wait=0.0)
+        _record_failure(agent, problem, attempt=tries.attempt, wait=0.0)
         if problem.kind == "field" and refused(problem.field):
             told = f"{remedy.model.name} does not accept the requested effort"
-            agent.session.emit(Warned(f"{told}: {problem.message}"))
+            agent.session.emit(UserWarned(f"{told}: {problem.message}"))
         agent.session.append(remedy)
         return True
-    if problem.kind in MENDED:
-        agent.session.append(_failed(problem, attempt=tries.attempt, wait=0.0))
+    if problem.kind in SHRINKABLE_PROBLEMS:
+        agent.session.append(_build_failed_fact(problem, attempt=tries.attempt, wait=0.0))
         tries.shrunk += 1
-        return await recover(agent, problem, tried=tries.shrunk - 1)
-    wait = pause(problem, tries.attempt, patience=patience(agent), chance=agent.runtime.jitter())
-    _fail(agent, problem, attempt=tries.attempt, wait=wait)
+        return await recover_from_overflow(agent, problem, tried=tries.shrunk - 1)
+    wait = retry_delay(
+        problem, tries.attempt, patience=current_retry_policy(agent), chance=agent.runtime.jitter()
+    )
+    _record_failure(agent, problem, attempt=tries.attempt, wait=wait)
     if wait is None:
         return False
     await agent.runtime.sleep(wait)
@@ -105,16 +107,16 @@ async def _again(agent: Agent, problem: Problem, tries: Tries) -> bool:
     return True
 
 
-async def _exchange(agent: Agent) -> Reply:
+async def _send_and_receive(agent: Agent) -> Reply:
     """Send one request and receive its reply, within the budget."""
-    async with paid(agent, agent.session.view, turns=1) as payment:
-        reply = await _receive(agent, _send(agent, output=payment.output))
+    async with charge_request(agent, agent.session.view, turns=1) as payment:
+        reply = await _receive_reply(agent, _record_request(agent, output=payment.output))
         payment.usage = reply.usage
     return reply
 
 
-def _send(agent: Agent, *, output: int) -> Request:
-    request, view = rationed(_request(agent), output), agent.session.view
+def _record_request(agent: Agent, *, output: int) -> Request:
+    request, view = rationed(_build_request(agent), output), agent.session.view
     agent.session.append(
         Sent(
             pieces=request.pieces,
@@ -128,22 +130,22 @@ def _send(agent: Agent, *, output: int) -> Request:
     return request
 
 
-def _request(agent: Agent) -> Request:
+def _build_request(agent: Agent) -> Request:
     """Build the next request; a broken prefix starts a new epoch with a warning.
 
     Either way the user hears of it and the session goes on: a new epoch owns up to the break.
     """
     view = agent.session.view
     try:
-        return agent.encoder.request(view)
+        return agent.encoder.build_request(view)
     except PrefixBreak as broken:
         assert view.epoch is not None
-        agent.session.emit(Warned(f"the prompt cache is lost: {broken}"))
+        agent.session.emit(UserWarned(f"the prompt cache is lost: {broken}"))
         agent.session.append(replace(view.epoch, why=f"prefix break: {broken}", unbind=True))
-        return agent.encoder.request(view)
+        return agent.encoder.build_request(view)
 
 
-async def _receive(agent: Agent, request: Request) -> Reply:
+async def _receive_reply(agent: Agent, request: Request) -> Reply:
     async with agent.model.stream(request) as stream:
         async for event in stream:
             if isinstance(event, Reply):
@@ -152,22 +154,22 @@ async def _receive(agent: Agent, request: Request) -> Reply:
     raise Problem("garbled", "the stream ended without a reply")
 
 
-def _fail(agent: Agent, problem: Problem, *, attempt: int, wait: float | None) -> None:
-    agent.session.append(_failed(problem, attempt=attempt, wait=wait))
+def _record_failure(agent: Agent, problem: Problem, *, attempt: int, wait: float | None) -> None:
+    agent.session.append(_build_failed_fact(problem, attempt=attempt, wait=wait))
     if wait is not None:
         agent.session.emit(
-            Retrying(
+            RequestRetrying(
                 kind=problem.kind,
                 message=problem.message,
                 status=problem.status,
                 attempt=attempt,
-                attempts=patience(agent).attempts,
+                attempts=current_retry_policy(agent).attempts,
                 wait=wait,
             )
         )
 
 
-def _failed(problem: Problem, *, attempt: int, wait: float | None) -> Failed:
+def _build_failed_fact(problem: Problem, *, attempt: int, wait: float | None) -> Failed:
     return Failed(
         kind=problem.kind,
         message=problem.message,
@@ -178,25 +180,25 @@ def _failed(problem: Problem, *, attempt: int, wait: float | None) -> Failed:
     )
 
 
-def _remedy(view: View, problem: Problem) -> Epoch | None:
+def _find_remedy(view: View, problem: Problem) -> Epoch | None:
     """Return a changed head that may make the provider accept the history."""
     epoch = view.epoch
     assert epoch is not None
     model, field = epoch.model, problem.field.rpartition(".")[2]
     if problem.kind == "field" and model.effort and refused(field):
-        return _changed(epoch, replace(model, effort=""), problem)
-    if problem.kind == "field" and (quirk := LATCHES.get(field)):
+        return _change_model(epoch, replace(model, effort=""), problem)
+    if problem.kind == "field" and (quirk := FIELD_QUIRKS.get(field)):
         if quirk not in model.quirks:
-            return _changed(epoch, replace(model, quirks=(*model.quirks, quirk)), problem)
+            return _change_model(epoch, replace(model, quirks=(*model.quirks, quirk)), problem)
     elif problem.kind in ("beta", "field") and beta_of(problem.field) in model.betas:
         kept = tuple(beta for beta in model.betas if beta != beta_of(problem.field))
-        return _changed(epoch, replace(model, betas=kept), problem)
+        return _change_model(epoch, replace(model, betas=kept), problem)
     elif problem.kind == "output" and 0 < problem.limit < model.output:
-        return _changed(epoch, replace(model, output=problem.limit), problem)
-    elif problem.kind in ("bound", "thinking") and thinks(view, SEALED):
+        return _change_model(epoch, replace(model, output=problem.limit), problem)
+    elif problem.kind in ("bound", "thinking") and has_thinking(view, SEALED_KINDS):
         return replace(epoch, why=problem.message, unbind=True)
     return None
 
 
-def _changed(epoch: Epoch, model: object, problem: Problem) -> Epoch:
+def _change_model(epoch: Epoch, model: object, problem: Problem) -> Epoch:
     return replace(epoch, model=model, why=problem.message, unbind=False)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from travois.engine.agent import Patience
+from travois.engine.agent import RetryPolicy
 from travois.providers.replies import Problem
 
 
-def pause(problem: Problem, attempt: int, *, patience: Patience, chance: float) -> float | None:
+def retry_delay(
+    problem: Problem, attempt: int, *, patience: RetryPolicy, chance: float
+) -> float | None:
     """Return the seconds to wait before the next attempt; None if there should be none.
 
     What the server asks for is honoured up to the longest wait; else the pause doubles, with

@@ -20,42 +20,46 @@ from travois.permissions.shell.plan import Step
 from travois.sandbox.policy import Bounds, bound, contained, is_plain, runs_outside, shown_reads
 from travois.snapshots.uncovered import find_unrecoverable
 
-ASKING = ("default", "accept-edits")
-TOP = re.compile(r"/[\w-][\w.-]*(?=/|$)")
+ASKING_MODES = ("default", "accept-edits")
+TOP_FOLDER_PATTERN = re.compile(r"/[\w-][\w.-]*(?=/|$)")
 """The first folder of an absolute path, where its name has no sign that a shell would expand."""
-UNASKED = "the sandbox contains it: no network, and the workspace can be restored"
+UNASKED_REASON = "the sandbox contains it: no network, and the workspace can be restored"
 
 
 def judge_unasked(agent: Agent, wanted: Use) -> Verdict:
     """Judge a call; the sandbox settles mere doubts where the user allows that."""
-    guard = _unasked_guard(agent, wanted) if _is_free(agent, wanted) else agent.permissions.guard
-    return _judged(agent, guard, wanted)
+    guard = (
+        _unasked_permissions(agent, wanted)
+        if _can_run_unasked(agent, wanted)
+        else agent.permissions.guard
+    )
+    return _judge_in_sandbox(agent, guard, wanted)
 
 
-def would_run_unasked(agent: Agent, wanted: Use) -> bool:
+def should_offer_sandbox(agent: Agent, wanted: Use) -> bool:
     """Return whether a question should offer to let commands run in the sandbox without one.
 
     It does where the offer would have answered this very question, and where it may be made.
     """
-    asks = agent.permissions.guard.mode in ASKING and wanted.tool == "Bash"
+    asks = agent.permissions.guard.mode in ASKING_MODES and wanted.tool == "Bash"
     if (
         not asks
-        or _not_offered(agent)
+        or _find_offer_blocker(agent)
         or (agent.permissions.sandbox is not None and agent.permissions.sandbox.free)
     ):
         return False
-    return _judged(agent, _unasked_guard(agent, wanted), wanted).effect == "allow"
+    return _judge_in_sandbox(agent, _unasked_permissions(agent, wanted), wanted).effect == "allow"
 
 
 def accept_sandbox(agent: Agent) -> None:
     """Let commands run in the sandbox without a question; raise ValueError where that cannot be."""
-    if why := _not_offered(agent):
+    if why := _find_offer_blocker(agent):
         raise ValueError(why)
     assert agent.permissions.sandbox is not None, "without a sandbox it is not offered"
     agent.permissions.sandbox = replace(agent.permissions.sandbox, free=True)
 
 
-def _not_offered(agent: Agent) -> str:
+def _find_offer_blocker(agent: Agent) -> str:
     """Return why the offer cannot be made; empty if it can."""
     if agent.permissions.sandbox is None or agent.permissions.sandbox.backend != "full":
         return "commands run without asking only in a full sandbox, and there is none"
@@ -87,15 +91,15 @@ def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
     return () if closed or not all(found) else tuple(dict.fromkeys(found))
 
 
-def _is_free(agent: Agent, wanted: Use) -> bool:
+def _can_run_unasked(agent: Agent, wanted: Use) -> bool:
     if agent.permissions.sandbox is None or wanted.tool != "Bash":
         return False
     return agent.permissions.guard.mode == "auto" or (
-        agent.permissions.sandbox.free and agent.permissions.guard.mode in ASKING
+        agent.permissions.sandbox.free and agent.permissions.guard.mode in ASKING_MODES
     )
 
 
-def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
+def _unasked_permissions(agent: Agent, wanted: Use) -> Guard:
     """Return the permissions of unasked commands: mode auto, and public reads."""
     guard, bounds = replace(agent.permissions.guard, mode="auto"), agent.permissions.sandbox
     if bounds is None or bounds.backend != "full" or runs_outside(bounds, wanted):
@@ -103,12 +107,12 @@ def _unasked_guard(agent: Agent, wanted: Use) -> Guard:
     outside = _outside_reads(guard, wanted)
     if "read" not in guard.blocked:
         bounds = _show_siblings(agent, bounds, outside)
-    free = (*shown_reads(bounds, wanted), *ruled_reads(agent.permissions.guard, wanted))
-    free = (*free, *_find_nowhere(bounds, outside))
-    return replace(guard, readable=(*guard.readable, *_apart_from_asked(free, outside)))
+    free = (*shown_reads(bounds, wanted), *find_ruled_reads(agent.permissions.guard, wanted))
+    free = (*free, *_find_missing_paths(bounds, outside))
+    return replace(guard, readable=(*guard.readable, *_exclude_asked_folders(free, outside)))
 
 
-def _apart_from_asked(free: tuple[str, ...], outside: list[Access]) -> Iterator[str]:
+def _exclude_asked_folders(free: tuple[str, ...], outside: list[Access]) -> Iterator[str]:
     """Leave out folders in which the same line reads something that asks.
 
     What may be read counts with all that is in it: `ls /etc; cat /etc/shadow`.
@@ -117,27 +121,27 @@ def _apart_from_asked(free: tuple[str, ...], outside: list[Access]) -> Iterator[
     return (path for path in free if not any(inside(one, path) for one in asked))
 
 
-def _find_nowhere(bounds: Bounds, outside: list[Access]) -> Iterator[str]:
+def _find_missing_paths(bounds: Bounds, outside: list[Access]) -> Iterator[str]:
     plain = (one.target for one in outside if one.scope == "one")
-    return (path for path in plain if not inside(path, bounds.temp) and _is_nowhere(path))
+    return (path for path in plain if not inside(path, bounds.temp) and _has_missing_top(path))
 
 
-def _is_nowhere(path: str) -> bool:
+def _has_missing_top(path: str) -> bool:
     """Return whether the top folder of a path does not exist.
 
     So there is nothing to read: many such words are no paths at all (`send worker "/merge"`).
     """
-    found = TOP.match(path)
+    found = TOP_FOLDER_PATTERN.match(path)
     return found is not None and ".." not in path and not os.path.lexists(found[0])
 
 
-def keep_covered(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
+def hide_covered_folders(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
     """Hide what lies in a folder that a command reads unasked since all commands see that folder.
 
     A call that was allowed to read a folder sees all of it. `grep -r x /etc` was not: it needed no
     question, because what every command sees of it has no credentials.
     """
-    if around is None or agent.permissions.sandbox is None or not _is_free(agent, wanted):
+    if around is None or agent.permissions.sandbox is None or not _can_run_unasked(agent, wanted):
         return around
     covered, free = (
         agent.permissions.sandbox.covered,
@@ -147,7 +151,7 @@ def keep_covered(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
     return replace(around, hidden=tuple(dict.fromkeys((*around.hidden, *inner))))
 
 
-def check_afterwards(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
+def check_protected_files(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
     """Have protected files of the project checked after a command that nobody was asked about.
 
     Not after a line of steps that are all known to write nothing but what they show, which was
@@ -156,7 +160,7 @@ def check_afterwards(agent: Agent, wanted: Use, around: Cage | None) -> Cage | N
     if around is None or around.profile != "work" or agent.permissions.guard.mode == "bypass":
         return around
     steps = [step for plan in wanted.plans for step in plan.steps]
-    if not any(plan.unclear for plan in wanted.plans) and all(map(_shows_all, steps)):
+    if not any(plan.unclear for plan in wanted.plans) and all(map(_shows_all_writes, steps)):
         return around
     allowing = [
         rule for rule in agent.permissions.guard.rules if rule.effect == "allow" and rule.what
@@ -166,26 +170,31 @@ def check_afterwards(agent: Agent, wanted: Use, around: Cage | None) -> Cage | N
         for rule in allowing
         if rule.tool == "Edit" and protected(rule.what)
     )
-    named = {name for rule in allowing if _means(rule, steps) for name in _find_names(rule)}
+    named = {
+        name
+        for rule in allowing
+        if _covers_any_step(rule, steps)
+        for name in _protected_names(rule)
+    }
     return replace(around, unasked=Unasked(patterns, tuple(sorted(named))))
 
 
-def _means(rule: Rule, steps: list[Step]) -> bool:
+def _covers_any_step(rule: Rule, steps: list[Step]) -> bool:
     return any(covers(rule, step) for step in steps)
 
 
-def _find_names(rule: Rule) -> Iterator[str]:
+def _protected_names(rule: Rule) -> Iterator[str]:
     """Return the protected names that stand in the words of a rule about commands."""
     return (name for word in rule.what.removesuffix(":*").split() for name in protected(word))
 
 
-def _shows_all(step: Step) -> bool:
+def _shows_all_writes(step: Step) -> bool:
     from travois.permissions.shell.special import moves_only_history  # a start does not wait for it
 
     return is_plain(step) or moves_only_history(step)
 
 
-def ruled_reads(guard: Guard, wanted: Use) -> tuple[str, ...]:
+def find_ruled_reads(guard: Guard, wanted: Use) -> tuple[str, ...]:
     """Return what a call reads outside in folders that rules open with all that is in them."""
     rules = [rule for rule in guard.rules if rule.what.endswith("/**")]
     reads = _outside_reads(guard, wanted) if rules else []
@@ -234,7 +243,7 @@ def _reachable_hosts(bounds: Bounds) -> tuple[str, ...]:
     return bounds.hosts if bounds.backend == "full" and bounds.network in ("", "listed") else ()
 
 
-def _judged(agent: Agent, guard: Guard, wanted: Use) -> Verdict:
+def _judge_in_sandbox(agent: Agent, guard: Guard, wanted: Use) -> Verdict:
     verdict = judge(guard, wanted)
     if agent.permissions.sandbox is None or guard.mode != "auto" or wanted.tool != "Bash":
         return verdict
@@ -247,4 +256,4 @@ def _judged(agent: Agent, guard: Guard, wanted: Use) -> Verdict:
         return verdict
     if lost := find_unrecoverable(agent, wanted.plans):
         return Verdict("ask", f"destroys what a rewind cannot restore: {', '.join(lost)}")
-    return Verdict("allow", UNASKED, "sandbox") if verdict.effect == "ask" else verdict
+    return Verdict("allow", UNASKED_REASON, "sandbox") if verdict.effect == "ask" else verdict

@@ -11,7 +11,7 @@ from travois.permissions.access import Access
 from travois.permissions.paths import inside
 from travois.permissions.sandbox_profile import PRIVATE_TMP, Cage
 from travois.permissions.shell.plan import Plan
-from travois.ports.tool import Here
+from travois.ports.tool import CallLocation
 from travois.sandbox.denial import find_denial
 from travois.sandbox.disk_facts import LocalDisk
 from travois.sandbox.policy import Bounds, is_covered
@@ -19,22 +19,22 @@ from travois.sandbox.policy import Bounds, is_covered
 if TYPE_CHECKING:
     from travois.sandbox.denial import Denial
 
-REMOVED = "; it is removed when this session ends"
+REMOVED_WITH_SESSION = "; it is removed when this session ends"
 
 
-def place_of(agent: Agent) -> Here:
+def locate_calls(agent: Agent) -> CallLocation:
     """Return the location of an agent's calls, with the /tmp they see."""
     bounds, guard = agent.permissions.sandbox, agent.permissions.guard
     root = agent.world.root
     cwd = agent.session.state.get("cwd", root)
     jobs = agent.world.processes.jobs()
     if bounds is None:
-        return Here(root, cwd, "", (*guard.folders, *guard.readable), jobs)
+        return CallLocation(root, cwd, "", (*guard.folders, *guard.readable), jobs)
     temp = bounds.temp if bounds.backend == "full" else ""
-    return Here(root, cwd, temp, (*guard.folders, *guard.readable, *bounds.programs), jobs)
+    return CallLocation(root, cwd, temp, (*guard.folders, *guard.readable, *bounds.programs), jobs)
 
 
-def hidden_place(agent: Agent, here: Here, tool: str) -> tuple[Access, ...]:
+def hidden_cwd_access(agent: Agent, here: CallLocation, tool: str) -> tuple[Access, ...]:
     """Return the read access to a command's folder if the sandbox hides it."""
     if agent.permissions.sandbox is None or tool != "Bash":
         return ()
@@ -42,20 +42,20 @@ def hidden_place(agent: Agent, here: Here, tool: str) -> tuple[Access, ...]:
     return (Access("read", here.cwd),) if hides else ()
 
 
-def find_held_back(
+def find_sandbox_denial(
     agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str
 ) -> Denial | None:
     """Return what the sandbox denied a failed command and a person could allow."""
     if cage is None:
         return None
-    line, cwd = " ".join(plan.text for plan in plans), place_of(agent).cwd
+    line, cwd = " ".join(plan.text for plan in plans), locate_calls(agent).cwd
     denial = find_denial(failure, cage, cwd=cwd, disk=LocalDisk(), line=line)
     if denial is None or denial.kind == "rights":
         return None
-    return None if denial.kind == "read" and _is_secret(agent, denial.target) else denial
+    return None if denial.kind == "read" and _is_always_hidden(agent, denial.target) else denial
 
 
-def _is_secret(agent: Agent, path: str) -> bool:
+def _is_always_hidden(agent: Agent, path: str) -> bool:
     """Return whether a path stays hidden whatever a command may read."""
     assert agent.permissions.sandbox is not None, "there is a sandbox"
     return path == "/" or any(
@@ -63,15 +63,15 @@ def _is_secret(agent: Agent, path: str) -> bool:
     )
 
 
-def tmp_remarks(bounds: Bounds | None, accesses: Iterable[Access]) -> tuple[str, ...]:
+def describe_tmp_paths(bounds: Bounds | None, accesses: Iterable[Access]) -> tuple[str, ...]:
     """Describe where on disk the /tmp paths of a file tool are."""
     if bounds is None:
         return ()
-    return tuple(dict.fromkeys(filter(None, (_remark(bounds, one) for one in accesses))))
+    return tuple(dict.fromkeys(filter(None, (_describe_tmp_path(bounds, one) for one in accesses))))
 
 
-def _remark(bounds: Bounds, access: Access) -> str:
-    fate = "" if bounds.temp_lasts else REMOVED
+def _describe_tmp_path(bounds: Bounds, access: Access) -> str:
+    fate = "" if bounds.temp_lasts else REMOVED_WITH_SESSION
     match access.tmp:
         case "private" if access.kind == "write":
             return f"{PRIVATE_TMP}; on disk, {access.spelt} is {access.target}{fate}."

@@ -11,18 +11,26 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.facts import Epoch, ToolSpec
-from travois.core.models import Model
-from travois.core.toolsets import AUTO, DEFAULT, TOOLSETS, Shown, Toolset, retold, toolset_for
+from travois.core.models import ModelCard
+from travois.core.toolsets import (
+    AUTO_TOOLSET,
+    DEFAULT_TOOLSET,
+    TOOLSETS,
+    ToolPresentation,
+    Toolset,
+    replace_tool_phrases,
+    toolset_for,
+)
 from travois.ports.tool import AnyTool
 from travois.providers.json_schema import schema
 
-SCHEMAS = Path(__file__).parent.parent / "tools" / "schemas.json"
-GRAMMARS = ("openai", "azure")
+SCHEMAS_FILE = Path(__file__).parent.parent / "tools" / "schemas.json"
+GRAMMAR_PROVIDERS = ("openai", "azure")
 """Providers that take tools whose input is plain text by a grammar."""
 
 
-def specs(
-    tools: Iterable[AnyTool], model: Model | None = None, *, toolset: str = DEFAULT
+def build_tool_specs(
+    tools: Iterable[AnyTool], model: ModelCard | None = None, *, toolset: str = DEFAULT_TOOLSET
 ) -> tuple[ToolSpec, ...]:
     """Return the definitions of tools, sorted by name so that heads stay the same.
 
@@ -31,67 +39,78 @@ def specs(
     offered = {tool.name: tool for tool in tools}
     chosen = TOOLSETS[toolset]
     told = (
-        _spec(tool, chosen.shown.get(name), model)
+        _build_tool_spec(tool, chosen.shown.get(name), model)
         for name, tool in offered.items()
-        if _in_head(tool, chosen, offered)
+        if _is_in_head(tool, chosen, offered)
     )
     return tuple(sorted(told, key=lambda spec: spec.name))
 
 
-def _in_head(tool: AnyTool, toolset: Toolset, offered: Collection[str]) -> bool:
+def _is_in_head(tool: AnyTool, toolset: Toolset, offered: Collection[str]) -> bool:
     if tool.deferred and tool.name not in toolset.shown:
         return False
     instead = toolset.hidden.get(tool.name)
     return instead is None or not all(name in offered for name in instead)
 
 
-def first_head(model: Model, system: str, tools: Iterable[AnyTool], *, wanted: str = AUTO) -> Epoch:
+def build_first_head(
+    model: ModelCard, system: str, tools: Iterable[AnyTool], *, wanted: str = AUTO_TOOLSET
+) -> Epoch:
     """Return the first head of a conversation, with the toolset of the model's family."""
     toolset = toolset_for(model.id, wanted)
-    text = retold(system, before=DEFAULT, after=toolset)
-    return Epoch(model, text, specs(tools, model, toolset=toolset), toolset=_kept(toolset))
-
-
-def suited(epoch: Epoch, tools: Mapping[str, AnyTool], *, wanted: str = AUTO) -> Epoch:
-    """Return a head with the toolset of its model's family."""
-    before, after = epoch.toolset or DEFAULT, toolset_for(epoch.model.id, wanted)
-    if before == after:
-        return epoch
-    told = specs(tools.values(), epoch.model, toolset=after)
-    known = {spec.name for spec in told} | shown_names(tools, toolset=before)
-    others = (spec for spec in epoch.tools if spec.name not in known)
-    return replace(
-        epoch,
-        system=retold(epoch.system, before=before, after=after),
-        tools=tuple(sorted((*told, *others), key=lambda spec: spec.name)),
-        toolset=_kept(after),
+    text = replace_tool_phrases(system, before=DEFAULT_TOOLSET, after=toolset)
+    return Epoch(
+        model,
+        text,
+        build_tool_specs(tools, model, toolset=toolset),
+        toolset=_stored_toolset(toolset),
     )
 
 
-def shown_names(tools: Iterable[str], *, toolset: str) -> set[str]:
+def adapt_toolset(
+    epoch: Epoch, tools: Mapping[str, AnyTool], *, wanted: str = AUTO_TOOLSET
+) -> Epoch:
+    """Return a head with the toolset of its model's family."""
+    before, after = epoch.toolset or DEFAULT_TOOLSET, toolset_for(epoch.model.id, wanted)
+    if before == after:
+        return epoch
+    told = build_tool_specs(tools.values(), epoch.model, toolset=after)
+    known = {spec.name for spec in told} | list_shown_names(tools, toolset=before)
+    others = (spec for spec in epoch.tools if spec.name not in known)
+    return replace(
+        epoch,
+        system=replace_tool_phrases(epoch.system, before=before, after=after),
+        tools=tuple(sorted((*told, *others), key=lambda spec: spec.name)),
+        toolset=_stored_toolset(after),
+    )
+
+
+def list_shown_names(tools: Iterable[str], *, toolset: str) -> set[str]:
     """Return the names under which a toolset may show these tools."""
     shown = TOOLSETS[toolset].shown
     return {shown[name].name if name in shown else name for name in tools} | set(tools)
 
 
-def _kept(toolset: str) -> str:
+def _stored_toolset(toolset: str) -> str:
     """Return the toolset to store; empty for the default, as in older logs."""
-    return "" if toolset == DEFAULT else toolset
+    return "" if toolset == DEFAULT_TOOLSET else toolset
 
 
-def _spec(tool: AnyTool, shown: Shown | None, model: Model | None) -> ToolSpec:
+def _build_tool_spec(
+    tool: AnyTool, shown: ToolPresentation | None, model: ModelCard | None
+) -> ToolSpec:
     if shown is None:
-        return ToolSpec(tool.name, tool.description, schema_of(tool))
+        return ToolSpec(tool.name, tool.description, tool_schema(tool))
     grammar = shown.grammar if model is not None and _takes_grammars(model) else ""
-    text = shown.schema or _renamed(schema_of(tool), shown)
+    text = shown.schema or _rename_schema_fields(tool_schema(tool), shown)
     return ToolSpec(shown.name, shown.description or tool.description, text, grammar)
 
 
-def _takes_grammars(model: Model) -> bool:
-    return model.protocol == "responses" and model.provider in GRAMMARS
+def _takes_grammars(model: ModelCard) -> bool:
+    return model.protocol == "responses" and model.provider in GRAMMAR_PROVIDERS
 
 
-def _renamed(text: str, shown: Shown) -> str:
+def _rename_schema_fields(text: str, shown: ToolPresentation) -> str:
     """Return a schema under the argument names of a toolset."""
     if not shown.args:
         return text
@@ -107,17 +126,17 @@ def _renamed(text: str, shown: Shown) -> str:
     return msgspec.json.encode(said | ({"required": needed} if needed else {})).decode()
 
 
-def schema_of(tool: AnyTool) -> str:
+def tool_schema(tool: AnyTool) -> str:
     """Return the JSON schema of a tool's arguments."""
-    return tool.schema or _known().get(named(tool.args)) or schema(tool.args)
+    return tool.schema or _load_own_schemas().get(args_type_name(tool.args)) or schema(tool.args)
 
 
-def named(args: type) -> str:
+def args_type_name(args: type) -> str:
     """Return the unique name of a tool's argument type."""
     return f"{args.__module__}.{args.__qualname__}"
 
 
 @cache
-def _known() -> dict[str, str]:
+def _load_own_schemas() -> dict[str, str]:
     """Load the prepared schemas of our own tools: reading is faster than computing them."""
-    return msgspec.json.decode(SCHEMAS.read_bytes(), type=dict[str, str])
+    return msgspec.json.decode(SCHEMAS_FILE.read_bytes(), type=dict[str, str])

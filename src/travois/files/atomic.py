@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.files.openat import Spot, spot
-from travois.ports.world import Stale, digest
+from travois.ports.world import StaleFile, content_digest
 
 if TYPE_CHECKING:
     from ctypes import CDLL
@@ -48,7 +48,7 @@ def create(target: str, data: bytes) -> None:
         try:
             _place(draft, place)
         except FileExistsError as error:
-            raise Stale(f"{target} already exists") from error
+            raise StaleFile(f"{target} already exists") from error
 
 
 def replace(target: str, data: bytes, *, expect: str) -> None:
@@ -56,13 +56,13 @@ def replace(target: str, data: bytes, *, expect: str) -> None:
     with spot(target) as place:
         check_writable(place)
         with _draft(place, data, mode=0o600) as draft, _turn(place), _hold(place, draft) as hold:
-            if digest(read(hold.fd)) != expect or not _unwanted(hold):
-                raise Stale(f"{target} has changed")
+            if content_digest(read(hold.fd)) != expect or not _unwanted(hold):
+                raise StaleFile(f"{target} has changed")
             if not _trade(draft, place):
                 _rename_over(draft, place)
             elif not _undisturbed(hold, draft, expect=expect):
-                _put_back(place, draft, ours=digest(data))
-                raise Stale(f"{target} is being changed by another program")
+                _put_back(place, draft, ours=content_digest(data))
+                raise StaleFile(f"{target} is being changed by another program")
 
 
 def remove(target: str, expect: str) -> None:
@@ -70,7 +70,7 @@ def remove(target: str, expect: str) -> None:
     with spot(target) as place, _turn(place):
         check_writable(place)
         if _digest_of(place) != expect:
-            raise Stale(f"{target} has changed")
+            raise StaleFile(f"{target} has changed")
         os.unlink(place.name, dir_fd=place.folder)
 
 
@@ -79,7 +79,7 @@ def check_writable(place: Spot) -> None:
     try:
         mode = place.stat().st_mode
     except FileNotFoundError as error:
-        raise Stale(f"{place.path} no longer exists") from error
+        raise StaleFile(f"{place.path} no longer exists") from error
     check_regular(place.path, mode)
     if not mode & 0o222 or not os.access(place.name, os.W_OK, dir_fd=place.folder):
         raise PermissionError(errno.EACCES, "the file is read-only", place.path)
@@ -116,7 +116,7 @@ def _hold(target: Spot, draft: Spot) -> Generator[Hold]:
     try:
         fd = target.open(READING)
     except FileNotFoundError as error:
-        raise Stale(f"{target.path} no longer exists") from error
+        raise StaleFile(f"{target.path} no longer exists") from error
     try:
         _adopt(draft, fd)
         yield Hold(fd, leased=_lease(fd, target, draft=draft))
@@ -195,7 +195,7 @@ def _unwanted(hold: Hold) -> bool:
 def _put_back(target: Spot, draft: Spot, *, ours: str) -> None:
     """Undo the trade. If someone has built on ours by then, theirs stays and the other is kept."""
     _trade(draft, target)
-    with suppress(OSError, Stale), _hold(draft, draft):
+    with suppress(OSError, StaleFile), _hold(draft, draft):
         if _digest_of(draft) == ours:
             return
     _trade(draft, target)
@@ -208,7 +208,7 @@ def _put_back(target: Spot, draft: Spot, *, ours: str) -> None:
 def _digest_of(place: Spot) -> str:
     fd = place.open(READING)
     try:
-        return digest(read(fd))
+        return content_digest(read(fd))
     finally:
         os.close(fd)
 
@@ -280,7 +280,7 @@ def _trade(draft: Spot, target: Spot) -> bool:
     try:
         _rename(draft, target, flag=EXCHANGE)
     except FileNotFoundError as error:
-        raise Stale(f"{target.path} no longer exists") from error
+        raise StaleFile(f"{target.path} no longer exists") from error
     except OSError as error:
         if error.errno not in UNSUPPORTED:
             raise

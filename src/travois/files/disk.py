@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from travois.files import atomic
 from travois.files.openat import Spot, spot
-from travois.ports.world import Stat, digest
+from travois.ports.world import FileStat, content_digest
 
 # What our processes left in folders when they were killed while they replaced a file.
 
@@ -84,7 +84,7 @@ class DiskFiles:
         self._turns: dict[str, Turn] = {}
         self._swept: set[str] = set()
 
-    async def stat(self, path: str) -> Stat | None:
+    async def stat(self, path: str) -> FileStat | None:
         """Return the type of the path; None if nothing is there."""
         _check(path)
         try:
@@ -92,9 +92,9 @@ class DiskFiles:
                 found = place.stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return Stat(_kind(found.st_mode), found.st_size, found.st_mtime)
+        return FileStat(_kind(found.st_mode), found.st_size, found.st_mtime)
 
-    async def names(self, folder: str, *, limit: int) -> list[str]:
+    async def list_names(self, folder: str, *, limit: int) -> list[str]:
         """Return the first names in a folder, in order; those of folders end with a slash."""
         fd = _opened(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -106,7 +106,7 @@ class DiskFiles:
             os.close(fd)
         return sorted(found)
 
-    async def modified(self, paths: Sequence[str]) -> list[int]:
+    async def modified_times(self, paths: Sequence[str]) -> list[int]:
         """Return the modification times in nanoseconds; 0 if unknown."""
         return await to_thread.run_sync(lambda: [_modified(path) for path in paths])
 
@@ -138,7 +138,7 @@ class DiskFiles:
         await to_thread.run_sync(_put, path, data, expect)
         if self._wrote is not None:
             self._wrote(path, data)
-        return digest(data)
+        return content_digest(data)
 
     async def remove(self, path: str, *, expect: str) -> None:
         """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""

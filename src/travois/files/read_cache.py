@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from travois.files.openat import spot
-from travois.ports.world import Files, Stat, digest
+from travois.ports.world import Files, FileStat, content_digest
 
 ROOM = 64 << 20
 LARGEST = 1 << 20
@@ -50,17 +50,17 @@ class ReadCache:
         self.size = 0
         """How many bytes are held."""
 
-    async def stat(self, path: str) -> Stat | None:
+    async def stat(self, path: str) -> FileStat | None:
         """Return the type of the path; None if nothing is there."""
         return await self._files.stat(path)
 
-    async def names(self, folder: str, *, limit: int) -> list[str]:
+    async def list_names(self, folder: str, *, limit: int) -> list[str]:
         """Return the first names in a folder, in order; those of folders end with a slash."""
-        return await self._files.names(folder, limit=limit)
+        return await self._files.list_names(folder, limit=limit)
 
-    async def modified(self, paths: Sequence[str]) -> list[int]:
+    async def modified_times(self, paths: Sequence[str]) -> list[int]:
         """Return the modification times in nanoseconds; 0 if unknown."""
-        return await self._files.modified(paths)
+        return await self._files.modified_times(paths)
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
         """Read bytes of the file from an offset; from memory if the file is unchanged."""
@@ -95,7 +95,7 @@ class ReadCache:
         return len(data) == found.size and rested > RESTED
 
     def _keep(self, found: Identity, data: bytes) -> None:
-        name = digest(data)
+        name = content_digest(data)
         self._names[found] = name
         if name not in self._contents:
             self._contents[name] = data

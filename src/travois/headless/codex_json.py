@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import msgspec
 
 from travois.compat.claude_json import Json, Object
-from travois.core.content import AnyBlock, Opaque, Shown, Text
+from travois.core.content import AnyBlock, Opaque, Text, TextOrMedia
 from travois.core.facts import Changed, Entry, Result
-from travois.core.json import rows, string, table
+from travois.core.json import as_list, as_object, as_string
 from travois.core.models import Usage
 from travois.core.tasks import read_tasks
-from travois.core.tool_conversions import patched_files
+from travois.core.tool_conversions import list_patched_files
 from travois.headless.stream_json import Tally
 from travois.headless.structured_output import NAME as ANSWER
-from travois.ports.world import Event, Running
+from travois.ports.world import Event, ToolStarted
 from travois.presentation.items import (
     TASK_LIST_TOOLS,
     NoticeItem,
@@ -59,7 +59,7 @@ class Teller:
                 yield from self._end(item)
             case Entry(fact=Changed(what="todos", value=value)):
                 yield self._listed(value)
-            case Running(call=id) if (item := self._items.find_call(id)).name:
+            case ToolStarted(call=id) if (item := self._items.find_call(id)).name:
                 yield from self._start(item)
             case NoticeItem(kind="retry" | "warning", text=text):
                 yield self._trouble(text)
@@ -138,24 +138,24 @@ def _spoken(block: AnyBlock) -> str:
 
 def _asked(call: ToolCallItem) -> Object:
     """Build the item of a running call."""
-    args = table(call.arguments)
+    args = as_object(call.arguments)
     if call.name == "Bash":
-        item: Object = {"type": "command_execution", "command": string(args.get("command"))}
+        item: Object = {"type": "command_execution", "command": as_string(args.get("command"))}
         return item | {"aggregated_output": "", "status": "in_progress"}
     if call.name == "WebSearch":
-        return {"type": "web_search", "query": string(args.get("query"))}
+        return {"type": "web_search", "query": as_string(args.get("query"))}
     if call.name == "ApplyPatch":
         changes: list[Json] = [
             {"path": path, "kind": kind.replace("move", "add")}
-            for kind, path in patched_files(string(args.get("input")))
+            for kind, path in list_patched_files(as_string(args.get("input")))
         ]
         return {"type": "file_change", "changes": changes}
     if call.kind == "edit":
-        path = string(args.get("file_path") or args.get("notebook_path"))
+        path = as_string(args.get("file_path") or args.get("notebook_path"))
         return {"type": "file_change", "changes": [{"path": path, "kind": "update"}]}
     server, tool = OURS, call.name
     if call.name == "McpCall":
-        named, args = string(args.get("tool")).removeprefix("mcp__"), args.get("arguments")
+        named, args = as_string(args.get("tool")).removeprefix("mcp__"), args.get("arguments")
         tool = f"mcp__{named}" if "__" in named else named
     if tool.startswith("mcp__"):
         server, _, tool = tool.removeprefix("mcp__").partition("__")
@@ -171,13 +171,13 @@ def _answered(call: ToolCallItem) -> Object:
         case "web_search":
             return item
         case "command_execution":
-            if (code := table(detail).get("exitCode")) is not None:
+            if (code := as_object(detail).get("exitCode")) is not None:
                 ended["exit_code"] = code
             ended["aggregated_output"] = told.removeprefix(f"Exit code {code}").lstrip("\n")
-        case "file_change" if len(rows(item["changes"])) == 1 and (
-            path := string(table(detail).get("filePath"))
+        case "file_change" if len(as_list(item["changes"])) == 1 and (
+            path := as_string(as_object(detail).get("filePath"))
         ):
-            kind = "add" if table(detail).get("type") == "create" else "update"
+            kind = "add" if as_object(detail).get("type") == "create" else "update"
             ended["changes"] = [{"path": path, "kind": kind}]
         case "mcp_tool_call" if call.is_error:
             ended["error"] = {"message": told}
@@ -189,7 +189,7 @@ def _answered(call: ToolCallItem) -> Object:
     return item | ended
 
 
-def _block(part: Shown) -> Object:
+def _block(part: TextOrMedia) -> Object:
     """Build a result block; of an image only the name, since its bytes are in a file."""
     text = part.text if isinstance(part, Text) else f"[{part.name or part.mime}]"
     return {"type": "text", "text": text}

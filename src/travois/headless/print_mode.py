@@ -8,8 +8,8 @@ import anyio
 
 from travois.commands.flags import chosen
 from travois.compose import commands
-from travois.core.content import Shown
-from travois.core.display_text import complain
+from travois.core.content import TextOrMedia
+from travois.core.display_text import write_stderr
 from travois.headless import prompt_input
 from travois.headless.run import Run
 from travois.sdk import Session
@@ -28,13 +28,13 @@ def set_up(args: Namespace) -> int:
         async with Session(chosen(args)) as session:
             notices = session.crew.notices
         for notice in (*notices, *session.parting):
-            complain(f"travois: {notice}\n")
+            write_stderr(f"travois: {notice}\n")
 
     anyio.run(main)
     return 0
 
 
-async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
+async def _once(args: Namespace, prompt: tuple[TextOrMedia, ...]) -> int:
     """Run a controlled session, or a single turn."""
     run = Run(args)
     if args.input_format == "stream-json":
@@ -46,10 +46,10 @@ async def _once(args: Namespace, prompt: tuple[Shown, ...]) -> int:
         group.start_soon(run.watch_signals, group.cancel_scope)
         run.attend(session, group)
         for notice in session.crew.notices:
-            complain(f"travois: {notice}\n")
-        await run.turn(session, await commands.said(session, run.commands, prompt))
+            write_stderr(f"travois: {notice}\n")
+        await run.turn(session, await commands.expand_typed_command(session, run.commands, prompt))
         await run.settle(session)
         group.cancel_scope.cancel()
     for notice in session.parting:
-        complain(f"travois: {notice}\n")
+        write_stderr(f"travois: {notice}\n")
     return run.code

@@ -13,8 +13,8 @@ from select import select
 import anyio
 import msgspec
 
-from travois.core.content import Media, Shown, Text
-from travois.core.errors import Fault
+from travois.core.content import Media, Text, TextOrMedia
+from travois.core.errors import UserError
 from travois.headless.control.messages import Line
 from travois.ports.world import Blobs
 
@@ -68,7 +68,7 @@ def plain(words: str) -> tuple[Text, ...]:
     piped = _piped(waiting=not words)
     parts = tuple(Text(part) for part in (piped.strip("\n"), words) if part.strip())
     if not parts:
-        raise Fault(
+        raise UserError(
             "There is nothing to do",
             why="no prompt was given and standard input is empty",
             fix='For example: travois -p "explain this repository"',
@@ -85,7 +85,7 @@ def _piped(*, waiting: bool) -> str:
         return ""
     data = sys.stdin.buffer.read(LIMIT + 1)
     if len(data) > LIMIT:
-        raise Fault(
+        raise UserError(
             "Standard input is too long",
             why=f"more than {LIMIT // 1_000_000} MB",
             fix="Put it in a file and name the file in the prompt.",
@@ -129,25 +129,25 @@ async def raw() -> AsyncGenerator[bytes]:
             return
 
 
-def content(line: Line, blobs: Blobs) -> tuple[Shown, ...]:
+def content(line: Line, blobs: Blobs) -> tuple[TextOrMedia, ...]:
     """Return the content blocks of a message."""
     try:
         said = msgspec.json.decode(line.message, type=Said).content
     except msgspec.DecodeError as error:
-        raise Fault("Invalid input message", why=str(error)) from None
+        raise UserError("Invalid input message", why=str(error)) from None
     if isinstance(said, str):
         return (Text(said),) if said else ()
     return tuple(_shown(part, blobs) for part in said)
 
 
-def _shown(part: Part, blobs: Blobs) -> Shown:
+def _shown(part: Part, blobs: Blobs) -> TextOrMedia:
     if part.type == "text":
         return Text(part.text)
     if part.type in ("image", "document") and part.source.type == "base64":
         data = b64decode(part.source.data)
         kind = "image" if part.type == "image" else "document"
         return Media(kind, part.source.media_type, blobs.put(data), len(data))
-    raise Fault(
+    raise UserError(
         f"An input message has an unsupported block: {part.type!r}",
         fix="Send text, or an image or document with a base64 source.",
     )

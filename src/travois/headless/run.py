@@ -21,24 +21,24 @@ from msgspec.structs import replace
 from travois.commands.flags import chosen
 from travois.compat.claude_json import Object
 from travois.compose import commands
-from travois.compose.mcp import statuses
-from travois.core.content import Shown
-from travois.core.display_text import complain, for_stream
-from travois.core.errors import Fault
+from travois.compose.mcp import list_server_statuses
+from travois.core.content import TextOrMedia
+from travois.core.display_text import clean_for_stream, write_stderr
+from travois.core.errors import UserError
 from travois.core.facts import Ended, Entry, Finished, Noted
-from travois.core.json import encoded
-from travois.core.models import Model
+from travois.core.json import encode_json
+from travois.core.models import ModelCard
 from travois.engine.agent import Agent
-from travois.engine.background_jobs import PATIENCE as JOB_PATIENCE
+from travois.engine.background_jobs import JOB_WAIT_SECONDS as JOB_PATIENCE
 from travois.headless.control.agent_work import Work
 from travois.headless.control.tasks import Tasks
 from travois.headless.stream_json import Speaker, Tally, Telling
 from travois.headless.structured_output import Shape
 from travois.hooks.fire import MODES
 from travois.memory.extraction import PATIENCE, settled, told
-from travois.ports.world import Compacting, Event, Retrying, Warned
+from travois.ports.world import CompactionProgress, Event, RequestRetrying, UserWarned
 from travois.prompt.briefing import skills
-from travois.sdk import Session, typed
+from travois.sdk import Session, typed_text
 from travois.settings.schema import Plugin
 from travois.skills.command_text import TYPED
 from travois.terminal.hangup import hold_hangups, ignore_hangups
@@ -81,7 +81,7 @@ class Run:
         self._format: str = args.output_format
         self._alone: bool = args.input_format == "text"
         """True if no further prompt can come, so that background agents are waited for."""
-        self._minds: dict[str, Model] = {}
+        self._minds: dict[str, ModelCard] = {}
         """Models of the started subagents, by their ids."""
         self._finished: dict[int, Finished] = {}
         """Finished side work by entry; some of it ends between turns."""
@@ -91,9 +91,9 @@ class Run:
         self._fails_on_denial: bool = args.fail_on_denial
         self._children: list[Tally] = []
         """Tallies of the started subagents."""
-        self.commands, notices = commands.known(chosen(args))
+        self.commands, notices = commands.compose_commands(chosen(args))
         for notice in notices:
-            complain(f"travois: {notice}\n")
+            write_stderr(f"travois: {notice}\n")
 
     @cached_property
     def _codex(self) -> Teller:
@@ -139,7 +139,7 @@ class Run:
         """Wait for memory extraction; from here on the exit code is final."""
         self._over = True
         if told := await settled(session.crew.agent, patience=patience):
-            complain(f"travois: {told}\n")
+            write_stderr(f"travois: {told}\n")
 
     def state(self, state: str) -> None:
         """Report whether work is under way, if the client asked for it."""
@@ -210,7 +210,9 @@ class Run:
         speaker.tally.ended = Ended("crashed", why)
         self._finish(speaker, seconds=0.0)
 
-    async def turn(self, session: Session, prompt: tuple[Shown, ...], *, given: str = "") -> bool:
+    async def turn(
+        self, session: Session, prompt: tuple[TextOrMedia, ...], *, given: str = ""
+    ) -> bool:
         """Run and print one turn; return whether it started. `given` is the id of its prompt."""
         speaker = self.speaker(session)
         speaker.tally.ended = INTERRUPTED
@@ -221,7 +223,7 @@ class Run:
         self._begin(session, speaker)
         try:
             await self._follow(session, prompt, speaker=speaker)
-        except Fault as fault:
+        except UserError as fault:
             speaker.tally.ended = Ended("failed", str(fault))
             self.code = fault.code if self._alone else self.code
             return False
@@ -230,9 +232,9 @@ class Run:
         return True
 
     async def _follow(
-        self, session: Session, prompt: tuple[Shown, ...], *, speaker: Speaker
+        self, session: Session, prompt: tuple[TextOrMedia, ...], *, speaker: Speaker
     ) -> None:
-        if (found := TYPED.fullmatch(typed(prompt).strip())) and found[1] not in self.commands:
+        if (found := TYPED.fullmatch(typed_text(prompt).strip())) and found[1] not in self.commands:
             if found[1] == "compact":
                 await self._compact(session, found[2] or "", speaker=speaker)
                 return
@@ -242,7 +244,7 @@ class Run:
         async with aclosing(session.run(prompt)) as events:
             async for event in events:
                 if self._format in ("text", "json") and (notice := _notice(event)):
-                    complain(f"travois: {notice}\n")
+                    write_stderr(f"travois: {notice}\n")
                 for line in self._told(event, speaker):
                     say(line)
         if self._alone and speaker.tally.ended.why == "end" and await heard(session):
@@ -277,7 +279,7 @@ class Run:
             try:
                 speaker.tally.text = receipt(await session.compact(focus.strip()))
                 speaker.tally.ended = Ended("end")
-            except Fault as fault:
+            except UserError as fault:
                 speaker.tally.ended = Ended("crashed", str(fault))
             group.cancel_scope.cancel()
 
@@ -315,10 +317,10 @@ class Run:
             say(speaker.result(seconds))
             return
         if text := self._words(tally):
-            sys.stdout.write(for_stream(text + "\n", sys.stdout))
+            sys.stdout.write(clean_for_stream(text + "\n", sys.stdout))
             sys.stdout.flush()
         if tally.failed and (tally.ended is not INTERRUPTED or self.code > 1):
-            complain(f"travois: {tally.trouble}\n")
+            write_stderr(f"travois: {tally.trouble}\n")
 
     def _tell_denials(self, tally: Tally) -> None:
         """Print which calls were denied; with `--fail-on-denial`, set the exit code."""
@@ -327,11 +329,11 @@ class Run:
             return
         if self._alone:
             many = f"{len(denied)} tool calls were" if len(denied) > 1 else "a tool call was"
-            complain(f"travois: {many} denied\n")
+            write_stderr(f"travois: {many} denied\n")
             for tool, because in denied[:MAX_DENIALS]:
-                complain(f"  {tool}: {because}\n")
+                write_stderr(f"  {tool}: {because}\n")
             if len(denied) > MAX_DENIALS:
-                complain(f"  and {len(denied) - MAX_DENIALS} more\n")
+                write_stderr(f"  and {len(denied) - MAX_DENIALS} more\n")
         if self._fails_on_denial and not self.code:
             self.code = DENIED
 
@@ -345,11 +347,11 @@ class Run:
 def _notice(event: Event) -> str:
     """Return what to print of an event on standard error; empty for nothing."""
     match event:
-        case Warned(text=text):
+        case UserWarned(text=text):
             return text
-        case Retrying(message=message, wait=wait) if wait >= PAUSE:
+        case RequestRetrying(message=message, wait=wait) if wait >= PAUSE:
             return f"{message}; retrying in {wait:.0f} s"
-        case Compacting(seconds=seconds) if seconds:
+        case CompactionProgress(seconds=seconds) if seconds:
             return f"writing the compaction summary ({seconds:.0f} s so far)"
         case Entry(fact=Noted(what="memory", text=text)):
             return told(text)
@@ -378,7 +380,7 @@ def _opening(session: Session, commands: tuple[str, ...]) -> Object:
         "cwd": crew.agent.world.root,
         "model": crew.model.id,
         "tools": list(crew.agent.tools.by_name),
-        "mcp_servers": statuses(crew.loan),
+        "mcp_servers": list_server_statuses(crew.loan),
         "permissionMode": MODES.get(mode, mode),
         "slash_commands": list(commands),
         "skills": [skill.name for skill in skills(crew.agent).skills],
@@ -398,5 +400,5 @@ def _plugin(plugin: Plugin) -> Object:
 
 def say(line: Object) -> None:
     """Print one JSON line and flush."""
-    sys.stdout.buffer.write(encoded(line) + b"\n")
+    sys.stdout.buffer.write(encode_json(line) + b"\n")
     sys.stdout.buffer.flush()

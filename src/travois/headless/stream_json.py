@@ -17,14 +17,14 @@ from travois.compat.claude_json import (
     usage_json,
     uuid,
 )
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import (
     AnyFact,
     Assistant,
     Compacted,
     Decided,
     Ended,
-    EndedWhy,
+    EndReason,
     Entry,
     Failed,
     Finished,
@@ -32,24 +32,24 @@ from travois.core.facts import (
     Noted,
     Result,
     Sent,
-    Stop,
+    StopReason,
     User,
 )
-from travois.core.json import rows, table
-from travois.core.models import Model, Usage, cost
+from travois.core.json import as_list, as_object
+from travois.core.models import ModelCard, Usage, compute_cost
 from travois.headless.structured_output import FAILED, Shape
 from travois.memory.extraction import told
 from travois.memory.recall_text import names
 from travois.ports.world import (
+    ActivityShown,
     AgentProgress,
-    Compacting,
-    Doing,
+    CompactionProgress,
     Event,
-    Progress,
-    Retrying,
-    Running,
-    Signalled,
-    Warned,
+    RequestRetrying,
+    TerminalSignal,
+    ToolProgress,
+    ToolStarted,
+    UserWarned,
 )
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
@@ -57,13 +57,13 @@ from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 # The outcome of a turn, in the terms of Claude Code's clients.
 
 
-SUBTYPES: dict[EndedWhy, str] = {
+SUBTYPES: dict[EndReason, str] = {
     "end": "success",
     "refusal": "success",
     "turns": "error_max_turns",
     "budget": "error_max_budget_usd",
 }
-TERMINAL: dict[EndedWhy, str] = {
+TERMINAL: dict[EndReason, str] = {
     "end": "completed",
     "refusal": "completed",
     "turns": "max_turns",
@@ -95,7 +95,7 @@ ERRORS = {
 class Tally:
     """The outcome of a turn so far."""
 
-    def __init__(self, model: Model, minds: Mapping[str, Model] | None = None) -> None:
+    def __init__(self, model: ModelCard, minds: Mapping[str, ModelCard] | None = None) -> None:
         """Start empty; `minds` are the models of subagents, where known."""
         self.items = SessionItems(model)
         self.usage = Usage()
@@ -103,7 +103,7 @@ class Tally:
         self.turns = 0
         self.api_seconds = 0.0
         self.text = ""
-        self.stop: Stop | None = None
+        self.stop: StopReason | None = None
         self.shape: Shape | None = None
         self.denials: list[Json] = []
         self.denied: list[tuple[str, str]] = []
@@ -113,8 +113,8 @@ class Tally:
         """The failure of the last request, if it got no reply."""
         self.finished: set[int] = set()
         """Entries of side work that is already counted."""
-        self._minds: Mapping[str, Model] = minds or {}
-        self._served: dict[str, tuple[Model, Usage, float]] = {}
+        self._minds: Mapping[str, ModelCard] = minds or {}
+        self._served: dict[str, tuple[ModelCard, Usage, float]] = {}
         self._hooked = ""
 
     def add(self, entry: Entry) -> None:
@@ -125,7 +125,7 @@ class Tally:
                 self.api_seconds += item.seconds
                 self.usage += item.fact.usage
                 self._spend(self.model, item.fact.usage, item.dollars)
-                self.text, self.stop = words(item.fact.content), item.fact.stop
+                self.text, self.stop = extract_text(item.fact.content), item.fact.stop
             case ToolCallItem(result=None, decided=Decided() as fact) as item:
                 if item.is_denied and fact.by != "schema" and item.name:
                     denial: Object = {"tool_name": item.name, "tool_use_id": item.id}
@@ -145,7 +145,7 @@ class Tally:
                 pass
 
     @property
-    def model(self) -> Model:
+    def model(self) -> ModelCard:
         """The current model."""
         assert self.items.model is not None
         return self.items.model
@@ -153,11 +153,11 @@ class Tally:
     def pay(self, seq: int, fact: Finished) -> None:
         """Add the cost of a subagent or of a side request."""
         model = self._minds.get(fact.id, self.model)
-        dollars = cost(fact.usage, model.price) if fact.dollars is None else fact.dollars
+        dollars = compute_cost(fact.usage, model.price) if fact.dollars is None else fact.dollars
         self.finished.add(seq)
         self._spend(model, fact.usage, dollars)
 
-    def _spend(self, model: Model, usage: Usage, dollars: float) -> None:
+    def _spend(self, model: ModelCard, usage: Usage, dollars: float) -> None:
         _, used, paid = self._served.get(model.id, (model, Usage(), 0.0))
         self._served[model.id] = (model, used + usage, paid + dollars)
         self.dollars += dollars
@@ -223,7 +223,7 @@ class Tally:
         }
 
 
-def _spent(model: Model, usage: Usage, dollars: float) -> Object:
+def _spent(model: ModelCard, usage: Usage, dollars: float) -> Object:
     return {
         "inputTokens": usage.input,
         "outputTokens": usage.output,
@@ -291,23 +291,23 @@ class Speaker:
                 if isinstance(event, Began):
                     first["ttft_ms"] = round(1000 * (monotonic() - self._sent))
                 return [self._stream(raw) | first] if raw else []
-            case Retrying():
+            case RequestRetrying():
                 return [*self._limited(event), self._retry(event)]
-            case Warned():
+            case UserWarned():
                 return [self._loose("system", {"subtype": "informational", "content": event.text})]
-            case Running():
+            case ToolStarted():
                 self._running[event.call] = (event.name, monotonic())
                 return []
-            case Progress():
+            case ToolProgress():
                 return self._progress(event)
-            case Compacting():
+            case CompactionProgress():
                 return self._under_way(event)
-            case Signalled() | Doing() | AgentProgress():
+            case TerminalSignal() | ActivityShown() | AgentProgress():
                 return []
             case _:
                 assert_never(event)
 
-    def _progress(self, event: Progress) -> list[Object]:
+    def _progress(self, event: ToolProgress) -> list[Object]:
         """Return a progress line, at most once a second."""
         name, began = self._running.get(event.call, ("", monotonic()))
         seconds = monotonic() - began
@@ -352,7 +352,7 @@ class Speaker:
             case User() if fact.origin != "human":
                 content: list[Json] = [block_json(part) for part in fact.content]
                 synthetic = self._user(seq, content) | {"isSynthetic": True}
-                return [*self._recalled(words(fact.content)), synthetic]
+                return [*self._recalled(extract_text(fact.content)), synthetic]
             case Noted(what="memory", text=text):
                 return self._remembered(told(text))
             case Ended() if self.tally.error:
@@ -374,7 +374,7 @@ class Speaker:
         }
         return self._loose("system", {"subtype": "compact_boundary", "compact_metadata": told})
 
-    def _under_way(self, event: Compacting) -> list[Object]:
+    def _under_way(self, event: CompactionProgress) -> list[Object]:
         """Return the compaction status; repeated while it runs, withdrawn if it fails."""
         before, self._compacting = self._compacting, not event.over
         if not event.over:
@@ -450,7 +450,9 @@ class Speaker:
         block: Object = {"type": "tool_result", "tool_use_id": fact.call, "content": content}
         if fact.error:
             block["is_error"] = True
-        detail: Json = msgspec.json.decode(fact.detail) if fact.detail else words(fact.content)
+        detail: Json = (
+            msgspec.json.decode(fact.detail) if fact.detail else extract_text(fact.content)
+        )
         return self._user(seq, [block]) | {"tool_use_result": detail}
 
     def _user(self, seq: int, content: list[Json]) -> Object:
@@ -471,13 +473,13 @@ class Speaker:
     def _stream(self, event: Object) -> Object:
         return self._loose("stream_event", {"event": event, "parent_tool_use_id": self._parent})
 
-    def _limited(self, event: Retrying) -> list[Object]:
+    def _limited(self, event: RequestRetrying) -> list[Object]:
         """Return the rate limit line."""
         info: Object = {"status": "rejected", "resetsAt": round(time() + event.wait)}
         line = self._loose("rate_limit_event", {"rate_limit_info": info})
         return [line] if event.kind == "rate" else []
 
-    def _retry(self, event: Retrying) -> Object:
+    def _retry(self, event: RequestRetrying) -> Object:
         body: Object = {
             "subtype": "api_retry",
             "attempt": event.attempt,
@@ -500,5 +502,7 @@ class Speaker:
 
 
 def _acts(line: Object) -> bool:
-    message = table(line.get("message"))
-    return any(table(block).get("type") == "tool_use" for block in rows(message.get("content")))
+    message = as_object(line.get("message"))
+    return any(
+        as_object(block).get("type") == "tool_use" for block in as_list(message.get("content"))
+    )

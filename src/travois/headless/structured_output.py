@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from travois.compat.claude_json import Json
-from travois.core.errors import Fault
-from travois.core.json import table
+from travois.core.errors import UserError
+from travois.core.json import as_object
 from travois.hooks.config import Listener
-from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
+from travois.ports.tool import AnyTool, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.providers.json_schema import flaws
 
@@ -62,15 +62,15 @@ class Shape:
             Listener("PostToolUseFailure", self._refused, matcher=NAME),
         )
 
-    async def _take(self, args: dict[str, Any], env: Env, call: str) -> Outcome:
+    async def _take(self, args: dict[str, Any], env: Env, call: str) -> ToolOutcome:
         value: Any = args.get("value") if self._wrapped else args
         wrong = flaws(value, self._schema)
         if wrong:
-            raise Refusal(
+            raise ToolError(
                 f"The answer does not match the schema: {'; '.join(wrong)}. Fix it and call again."
             )
         self.value, self.given = value, True
-        return said("Accepted. Say in a few words that you are done.")
+        return text_outcome("Accepted. Say in a few words that you are done.")
 
     async def _ending(self, told: dict[str, Any]) -> object:
         return None if self.given else self._sent_back("block")
@@ -89,7 +89,9 @@ def _read(text: str) -> dict[str, Any]:
     try:
         schema: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
-        raise Fault("--json-schema is not JSON", why=str(error)) from None
-    if not table(schema):
-        raise Fault("--json-schema is not a JSON schema", fix='For example: {"type": "object", …}')
-    return table(schema)
+        raise UserError("--json-schema is not JSON", why=str(error)) from None
+    if not as_object(schema):
+        raise UserError(
+            "--json-schema is not a JSON schema", fix='For example: {"type": "object", …}'
+        )
+    return as_object(schema)

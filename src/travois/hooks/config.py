@@ -251,15 +251,18 @@ def matching(hook: Hook, subject: str) -> bool:
         return True
     if hook.dialect:
         return _pattern(matcher).search(abroad(subject)) is not None
-    from travois.core.tool_aliases import SPELLINGS, renamed_tool  # only where a hook has a matcher
+    from travois.core.tool_aliases import (  # only where a hook has a matcher
+        PATTERN_SPELLINGS,
+        find_renamed_tool,
+    )
 
     names = WORDS if hook.event in ("StopFailure", "FileChanged") else NAMES
     meant = (subject, *ALSO.get(subject, ()))
     if hook.event in TOOLS:  # only a spelling that the matcher names: `(?!Bash)` means no other one
-        meant = (*meant, *(one for one in SPELLINGS.get(subject, ()) if one in matcher))
+        meant = (*meant, *(one for one in PATTERN_SPELLINGS.get(subject, ()) if one in matcher))
     if names.fullmatch(matcher):
         listed = [name.strip() for name in re.split(r"[|,]", matcher)]
-        by_alias = hook.event in TOOLS and subject in map(renamed_tool, listed)
+        by_alias = hook.event in TOOLS and subject in map(find_renamed_tool, listed)
         return by_alias or any(name in meant for name in listed)
     return any(_pattern(matcher).search(one) is not None for one in meant)
 

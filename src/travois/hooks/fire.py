@@ -11,19 +11,19 @@ from functools import partial
 import anyio
 import msgspec
 
-from travois.core.content import Call, Text, calls, words
+from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Failed, Noted, Result, User
-from travois.core.json import table
+from travois.core.json import as_object
 from travois.engine.agent import Agent
-from travois.engine.interpret_call import meant_call
+from travois.engine.interpret_call import canonical_call_or_same
 from travois.engine.sandbox_offer import accept_sandbox
 from travois.hooks import events
 from travois.hooks.config import parse
 from travois.hooks.output import SILENCE, Around, Heard
 from travois.permissions.rules import Use
 from travois.permissions.updates import KEPT, SANDBOX_MODE, Update, amend
-from travois.ports.tool import Outcome
-from travois.ports.world import Doing, Signalled, Warned
+from travois.ports.tool import ToolOutcome
+from travois.ports.world import ActivityShown, TerminalSignal, UserWarned
 
 MODES = {"accept-edits": "acceptEdits", "dont-ask": "dontAsk", "bypass": "bypassPermissions"}
 """Modes by the names that hooks know, where those differ from ours."""
@@ -59,10 +59,10 @@ async def fire(
         within=partial(agent.hooks.run_inline, agent)
         if agent.hooks.run_inline is not None
         else None,
-        show=lambda text: agent.session.emit(Doing(text)),
+        show=lambda text: agent.session.emit(ActivityShown(text)),
     )
     for message in heard.messages:
-        agent.session.emit(Warned(message))
+        agent.session.emit(UserWarned(message))
     # What is said at PreCompact is for the summariser, who is asked by the caller.
     for text in () if isinstance(occasion, events.PreCompact) else heard.context:
         noted = Text(f"<hook>\n{bounded(agent, text)}\n</hook>")
@@ -70,7 +70,7 @@ async def fire(
     if heard.title:
         agent.session.append(Changed("name", heard.title))
     if heard.signal:
-        agent.session.emit(Signalled(heard.signal))
+        agent.session.emit(TerminalSignal(heard.signal))
     if heard.exports:
         _export(agent, dict(heard.exports))
     agent.turn.stop_reason = agent.turn.stop_reason or heard.stop
@@ -102,7 +102,7 @@ def join(agent: Agent, tree: Mapping[str, object], *, origin: str, whose: str = 
         return
     parsed = parse(tree, origin=origin, whose=whose)
     for notice in parsed.notices:
-        agent.session.emit(Warned(notice))
+        agent.session.emit(UserWarned(notice))
     agent.hooks.active = agent.hooks.active or agent.hooks.make()
     agent.hooks.active.join(parsed.hooks)
 
@@ -147,9 +147,9 @@ async def unwelcome(agent: Agent, said: User) -> str:
     """Run the UserPromptSubmit hooks; return why one blocks the prompt, or an empty string."""
     if agent.hooks.active is not None and said.origin == "human":
         title = agent.session.state.get("name", "")
-        heard = await fire(agent, events.UserPromptSubmit(words(said.content), title))
+        heard = await fire(agent, events.UserPromptSubmit(extract_text(said.content), title))
         if heard.block:
-            agent.session.emit(Warned(f"The prompt was blocked by a hook: {heard.block}"))
+            agent.session.emit(UserWarned(f"The prompt was blocked by a hook: {heard.block}"))
             return heard.block
     return ""
 
@@ -162,7 +162,9 @@ async def sent_back(agent: Agent) -> bool:
     if not heard.block or heard.stop:
         return False
     if agent.turn.sent_back >= STOPS:
-        agent.session.emit(Warned(f"A Stop hook blocked {STOPS} times in a row; ending the turn."))
+        agent.session.emit(
+            UserWarned(f"A Stop hook blocked {STOPS} times in a row; ending the turn.")
+        )
         return False
     agent.turn.sent_back += 1
     agent.session.append(User((Text(bounded(agent, heard.block)),), origin="hook"))
@@ -212,7 +214,7 @@ def _last_words(agent: Agent) -> str:
     """Return the text of the model's last reply."""
     view = agent.session.view
     reply = view.items[view.replied].fact if view.replied >= 0 else None
-    return words(reply.content) if isinstance(reply, Assistant) else ""
+    return extract_text(reply.content) if isinstance(reply, Assistant) else ""
 
 
 async def unexpanded(agent: Agent, occasion: events.UserPromptExpansion) -> str:
@@ -240,13 +242,15 @@ async def before(agent: Agent, call: Call, use: Use) -> Heard:
 def _given(call: Call) -> list[object]:
     """Return a call's arguments as hooks see them: a patch once for each file that it changes."""
     given = arguments(call)
-    patch = table(given).get("input")
+    patch = as_object(given).get("input")
     if call.name != "ApplyPatch" or not isinstance(patch, str):
         return [given]
-    from travois.core.tool_conversions import patched_files  # it imports shlex
+    from travois.core.tool_conversions import list_patched_files  # it imports shlex
 
-    paths = list(dict.fromkeys(path for _, path in patched_files(patch)))
-    return [{**table(given), "file_path": path, "file_paths": paths} for path in paths] or [given]
+    paths = list(dict.fromkeys(path for _, path in list_patched_files(patch)))
+    return [{**as_object(given), "file_path": path, "file_paths": paths} for path in paths] or [
+        given
+    ]
 
 
 async def denied(agent: Agent, call: Call, use: Use, *, why: str) -> bool:
@@ -265,14 +269,16 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
             else:
                 agent.permissions.guard = amend(agent.permissions.guard, wanted)
         except (msgspec.DecodeError, ValueError) as error:
-            agent.session.emit(Warned(f"A hook's permission update was ignored: {error}"))
+            agent.session.emit(UserWarned(f"A hook's permission update was ignored: {error}"))
             continue
         agent.session.append(Noted("hook changed permissions", bytes(raw).decode()))
         if wanted.destination in KEPT:
             agent.permissions.save_rules(wanted)
 
 
-async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds: float) -> Outcome:
+async def after(
+    agent: Agent, call: Call, outcome: ToolOutcome, *, use: Use, seconds: float
+) -> ToolOutcome:
     """Run the hooks after a tool call; return the outcome that the model sees."""
     lasted = round(seconds * 1000)
     for given in _given(call):
@@ -285,7 +291,7 @@ async def after(agent: Agent, call: Call, outcome: Outcome, *, use: Use, seconds
 
 
 def _ended(
-    call: Call, given: object, outcome: Outcome, lasted: int
+    call: Call, given: object, outcome: ToolOutcome, lasted: int
 ) -> events.PostToolUse | events.PostToolUseFailure:
     """Build the PostToolUse or PostToolUseFailure event of a call."""
     if not outcome.error:
@@ -294,20 +300,24 @@ def _ended(
         call.name,
         given,
         call.id,
-        error=words(outcome.content),
+        error=extract_text(outcome.content),
         is_interrupt=False,
         duration_ms=lasted,
     )
 
 
-def response_of(outcome: Outcome) -> object:
+def response_of(outcome: ToolOutcome) -> object:
     """Return a result as hooks see it; that of a command includes its output."""
-    text = words(outcome.content)
+    text = extract_text(outcome.content)
     found: object = msgspec.json.decode(outcome.detail) if outcome.detail else text
-    return {"stdout": text, "stderr": "", **table(found)} if "exitCode" in table(found) else found
+    return (
+        {"stdout": text, "stderr": "", **as_object(found)}
+        if "exitCode" in as_object(found)
+        else found
+    )
 
 
-def _rewritten(agent: Agent, call: Call, outcome: Outcome, heard: Heard) -> Outcome:
+def _rewritten(agent: Agent, call: Call, outcome: ToolOutcome, heard: Heard) -> ToolOutcome:
     """Replace a result with the output of a hook; the original is kept as a blob."""
     blob = agent.world.blobs.put(msgspec.json.encode(outcome))
     kept = {"call": call.id, "blob": blob}
@@ -322,12 +332,12 @@ async def batch(agent: Agent) -> None:
     view = agent.session.view
     reply, *rest = (item.fact for item in view.items[view.replied :])
     assert isinstance(reply, Assistant)
-    shown = {fact.call: words(fact.content) for fact in rest if isinstance(fact, Result)}
+    shown = {fact.call: extract_text(fact.content) for fact in rest if isinstance(fact, Result)}
     answered = tuple(
         events.Answered(call.name, arguments(call), call.id, shown.get(call.id, ""))
         for call in (
-            meant_call(one, agent.tools.by_name, agent.tools.find_mcp_tool)
-            for one in calls(reply.content)
+            canonical_call_or_same(one, agent.tools.by_name, agent.tools.find_mcp_tool)
+            for one in extract_calls(reply.content)
         )
     )
     heard = await fire(agent, events.PostToolBatch(answered))

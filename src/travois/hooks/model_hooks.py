@@ -10,19 +10,19 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.window import model
-from travois.core.content import Call, Text, words
-from travois.core.errors import Fault
+from travois.core.content import Call, Text, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Entry, Epoch, User
-from travois.core.json import table
-from travois.core.view import project
-from travois.engine.agent import Agent, Small
-from travois.engine.budget import Exhausted
-from travois.engine.fork import beside
-from travois.engine.tool_calls import Unfit, carry_out, understand
+from travois.core.json import as_object
+from travois.core.view import project_view
+from travois.engine.agent import Agent, SmallModel
+from travois.engine.budget import BudgetExhausted
+from travois.engine.fork import send_side_request
+from travois.engine.tool_calls import InvalidCall, execute_call, parse_call
 from travois.hooks.config import Hook
 from travois.hooks.output import Said
-from travois.ports.agents import HOOK, Order
-from travois.ports.tool import Refusal
+from travois.ports.agents import HOOK_CALL, AgentOrder
+from travois.ports.tool import ToolError
 from travois.providers.replies import Problem
 
 VERDICT = Path(__file__).with_name("verdict.md")
@@ -53,7 +53,7 @@ async def answered(agent: Agent, hook: Hook, event: bytes) -> Said:
         asked = _filled(hook.prompt, event.decode())
         judge = _looked if hook.type == "agent" else _thought
         return _said(hook, await judge(agent, hook, asked))
-    except (Problem, Exhausted, Refusal, Fault) as error:
+    except (Problem, BudgetExhausted, ToolError, UserError) as error:
         return Said(failure=f"could not run: {error}")
 
 
@@ -88,47 +88,47 @@ async def _thought(agent: Agent, hook: Hook, asked: str) -> str:
         if hook.model and agent.models.named is not None
         else agent.models.small()
     )
-    judge = other or Small(model(agent), agent.model)
-    if judge.card.frail:
-        raise Refusal(FRAIL)
+    judge = other or SmallModel(model(agent), agent.model)
+    if judge.card.is_frail:
+        raise ToolError(FRAIL)
     at, head = agent.runtime.clock(), Epoch(judge.card, VERDICT.read_text("utf-8").strip())
-    view = project([Entry(1, at, head), Entry(2, at, User((Text(asked),)))])
-    reply = await beside(replace(agent, model=judge.model), view, what=HOOK)
-    return words(reply.content)
+    view = project_view([Entry(1, at, head), Entry(2, at, User((Text(asked),)))])
+    reply = await send_side_request(replace(agent, model=judge.model), view, what=HOOK_CALL)
+    return extract_text(reply.content)
 
 
 async def _looked(agent: Agent, hook: Hook, asked: str) -> str:
     """Ask a read-only agent."""
     if agent.team.children is None:
-        raise Refusal("subagents are not available here")
-    if model(agent).frail and not hook.model:
-        raise Refusal(FRAIL)
+        raise ToolError("subagents are not available here")
+    if model(agent).is_frail and not hook.model:
+        raise ToolError(FRAIL)
     small = agent.models.small()
     name = hook.model or (small.card.name if small else "")
     told = f"{VERDICT.read_text('utf-8').strip()}\n\n{asked}"
-    order = Order(told, HOOK, "explore", call=HOOK, model=name, turns=TURNS)
+    order = AgentOrder(told, HOOK_CALL, "explore", call=HOOK_CALL, model=name, turns=TURNS)
     return (await agent.team.children.start(order)).text
 
 
 async def _called(agent: Agent, hook: Hook, event: bytes) -> Said:
     """Call an MCP tool, and return its result as a hook's output."""
     name = f"mcp__{UNSAFE.sub('_', hook.server)}__{UNSAFE.sub('_', hook.tool)}"
-    ready = understand(agent, Call(HOOK, name, _given(hook, event)))
-    if isinstance(ready, Unfit):
+    ready = parse_call(agent, Call(HOOK_CALL, name, _given(hook, event)))
+    if isinstance(ready, InvalidCall):
         return Said(failure=f"could not be called: {ready.why.partition('. The tools')[0]}")
-    outcome = await carry_out(agent, ready, None)
-    text = words(outcome.content)
+    outcome = await execute_call(agent, ready, None)
+    text = extract_text(outcome.content)
     return Said(failure=f"failed: {text[:200]}") if outcome.error else Said(text)
 
 
 def _given(hook: Hook, event: bytes) -> str:
     """Fill `${path.of.field}` references in the hook's input with fields of the event."""
-    happened = table(msgspec.json.decode(event))
+    happened = as_object(msgspec.json.decode(event))
 
     def part(found: re.Match[str]) -> str:
         value: object = happened
         for name in found[1].split("."):
-            value = table(value).get(name)
+            value = as_object(value).get(name)
         text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
         return msgspec.json.encode(text).decode()[1:-1]
 

@@ -20,7 +20,7 @@ from travois.hooks.config import Callback, Hook, listening
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, told, understand
 from travois.permissions.sandbox_profile import Cage
-from travois.ports.world import Captured, Command, Job, Processes
+from travois.ports.world import BackgroundJob, CapturedOutput, Command, Processes
 from travois.process.environment import clean
 from travois.providers.http.transport import transport
 from travois.providers.replies import Problem
@@ -67,7 +67,7 @@ class Background(msgspec.Struct, frozen=True):
     """A hook that runs in the background."""
 
     hook: Hook
-    job: Job
+    job: BackgroundJob
     call: str
     deadline: float
 
@@ -295,7 +295,7 @@ class LocalHooks:
             await job.kill()
             said = Said(failure=f"timed out after {hook.patience:g} s")
         else:
-            out = _text(job.fresh())
+            out = _text(job.take_output())
             said = Said(out, out if hook.rewake else "", await job.wait())
         heard, outcome = understand(hook, said)
         record(Hooked(hook.event, hook.name, outcome, over.call))
@@ -368,12 +368,12 @@ def _granted(hook: Hook) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
-def _text(captured: Captured) -> str:
+def _text(captured: CapturedOutput) -> str:
     """Decode captured output, with a note about omitted bytes."""
     head, tail = (part.decode(errors="replace") for part in (captured.head, captured.tail))
-    if not captured.missing:
-        return captured.joined().decode(errors="replace")
-    return f"{head}\n[{captured.missing:,} bytes omitted]\n{tail}"
+    if not captured.missing_bytes:
+        return captured.head_and_tail().decode(errors="replace")
+    return f"{head}\n[{captured.missing_bytes:,} bytes omitted]\n{tail}"
 
 
 def _like(pattern: str, url: str) -> bool:

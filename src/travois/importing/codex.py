@@ -11,7 +11,7 @@ import msgspec
 from travois.compat import config_files, hooks, prefix_rules
 from travois.compat.foreign_agent import CODEX
 from travois.compat.sessions.format import inner
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.importing.plan import Luggage, files, instructions, servers, skills, tree_of
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
@@ -59,7 +59,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
     try:
         tree: Json = loads(plain_text(str(path)))
     except (OSError, TOMLDecodeError) as error:
-        raise Fault(f"Cannot parse {path}", why=str(error)) from None
+        raise UserError(f"Cannot parse {path}", why=str(error)) from None
     _said(luggage, config_files.codex(tree, str(path), level="user"))
     servers(luggage, tree, "mcp_servers")
     for one in config_files.codex_providers(tree):

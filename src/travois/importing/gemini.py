@@ -9,7 +9,7 @@ from travois.compat import hooks
 from travois.compat.config_files import loose
 from travois.compat.foreign_agent import GEMINI
 from travois.compat.sessions.format import inner
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.importing.plan import Luggage, files, instructions, skills
 from travois.importing.sessions import TOOLS
 from travois.prompt.instruction_files import plain_text
@@ -47,7 +47,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
     try:
         tree = loose(plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
-        raise Fault(f"Cannot parse {path}", why=str(error)) from None
+        raise UserError(f"Cannot parse {path}", why=str(error)) from None
     model = tree.get("model")
     name = model.get("name") if is_tree(model) else model
     if isinstance(name, str):

@@ -8,7 +8,7 @@ from pathlib import Path
 from travois.compat import config_files, opencode
 from travois.compat.foreign_agent import OPENCODE
 from travois.compat.sessions.format import inner
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.files import front_matter
 from travois.files.front_matter import Front
 from travois.importing.plan import Luggage, files, instructions, servers, skills
@@ -49,7 +49,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
     try:
         tree = config_files.loose(plain_text(str(path)))
     except (OSError, ValueError, RecursionError) as error:
-        raise Fault(f"Cannot parse {path}", why=str(error)) from None
+        raise UserError(f"Cannot parse {path}", why=str(error)) from None
     layer = config_files.opencode(
         {key: value for key, value in tree.items() if key != "permission"},
         str(path),

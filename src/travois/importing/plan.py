@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from travois.compat.sessions.format import inner
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.mcp import config as mcp
 from travois.permissions import secrets
 from travois.permissions.paths import inside
@@ -248,9 +248,9 @@ def tree_of(path: Path) -> Json:
         found: object = msgspec.json.decode(path.read_bytes()) if path.is_file() else {}
     except (OSError, msgspec.DecodeError) as error:
         why, fix = str(error), "Fix it and try again; nothing was imported."
-        raise Fault(f"Cannot parse {path}", why=why, fix=fix) from None
+        raise UserError(f"Cannot parse {path}", why=why, fix=fix) from None
     if not is_tree(found):
-        raise Fault(
+        raise UserError(
             f"{path} is not a JSON object", fix="Fix it and try again; nothing was imported."
         )
     return found
@@ -260,7 +260,7 @@ def _inner(tree: Json, key: str) -> Json:
     """Return the object under a key, created if it is not there."""
     found = tree.setdefault(key, {})
     if not is_tree(found):
-        raise Fault(
+        raise UserError(
             f"{key} is not a JSON object", fix="Fix it and try again; nothing was imported."
         )
     return found

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from travois.compat.sessions.format import Found
-from travois.compose.memory import open_here
-from travois.core.errors import Fault
+from travois.compose.memory import open_memories_here
+from travois.core.errors import UserError
 from travois.importing import claude, codex, gemini, opencode, pi
 from travois.importing.plan import THERE, Line, Luggage, Part, carry_out
 from travois.importing.sessions import Candidate, aside, bring, candidates
@@ -118,7 +118,7 @@ def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
     except OSError as error:
         return [*lines, Line("memory", str(place), "left out", why=str(error))]
     loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
-    held = {one.body.strip() for one in open_here(home, project, loaded).all()}
+    held = {one.body.strip() for one in open_memories_here(home, project, loaded).all()}
     why = {one.name: THERE if one.body.strip() in held else one.description for one in found}
     return [*(Line("memory", name, "kept", "memory", said) for name, said in why.items()), *lines]
 
@@ -146,7 +146,7 @@ def take_along(
     undo = ""
     if outlook.memories:
         loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
-        undo = open_here(home, project, loaded).import_from(outlook.wish.agent).id
+        undo = open_memories_here(home, project, loaded).import_from(outlook.wish.agent).id
     ids = tuple(_bring(home, outlook.fresh, progress=progress, complain=complain))
     failed, files = len(outlook.fresh) - len(ids), len(outlook.luggage.copies)
     return Done(ids, failed, files, str(kept or ""), undo)
@@ -161,7 +161,7 @@ def _bring(home: Home, wanted: list[Candidate], *, progress: Say, complain: Say)
             progress(f"importing sessions … {number:,} of {len(wanted):,}")
             try:
                 yield bring(home, one.found, folder, environ=os.environ)
-            except Fault as fault:
+            except UserError as fault:
                 complain(str(fault))
     progress("")
 

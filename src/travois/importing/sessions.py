@@ -34,10 +34,10 @@ from travois.compat.sessions.format import (
     lines,
     stamped,
 )
-from travois.core.content import AnyBlock, Call, Media, Shown, Text
-from travois.core.errors import Fault
+from travois.core.content import AnyBlock, Call, Media, Text, TextOrMedia
+from travois.core.errors import UserError
 from travois.core.facts import (
-    IMPORTED,
+    IMPORTED_DETAIL,
     AnyFact,
     Assistant,
     Changed,
@@ -174,7 +174,9 @@ def _compact(session: Session, compaction: Compaction, *, last: int) -> bool:
     if not compaction.summary.strip():
         return False
     if gone:
-        session.append(Compacted(gone[0], gone[-1], summary, "model", IMPORTED, compaction.tokens))
+        session.append(
+            Compacted(gone[0], gone[-1], summary, "model", IMPORTED_DETAIL, compaction.tokens)
+        )
     else:
         session.append(User(summary, origin="note"))
     return True
@@ -230,7 +232,7 @@ class _Telling:
         if not self._said:
             self._append(User((Text(BEGINS),), origin="note"), parts[0].at)
         stop = "calls" if results else "end"
-        reply = Assistant(tuple(blocks), stop, model=self._model, detail=IMPORTED)
+        reply = Assistant(tuple(blocks), stop, model=self._model, detail=IMPORTED_DETAIL)
         self._append(reply, parts[-1].at)
         for result, at in results:
             self._append(result, at)
@@ -243,7 +245,7 @@ class _Telling:
             return
         last = self._session.view.items[-1].fact if self._session.view.items else None
         done = isinstance(last, Assistant) and last.stop == "end"
-        self._session.append(Ended("end" if done else "aborted", IMPORTED))
+        self._session.append(Ended("end" if done else "aborted", IMPORTED_DETAIL))
         self._open = False
 
     def _append(self, fact: AnyFact, at: float) -> None:
@@ -267,7 +269,7 @@ class _Telling:
         self._used.add(free)
         return free
 
-    def _media(self, pictures: tuple[Picture, ...]) -> Iterable[Shown]:
+    def _media(self, pictures: tuple[Picture, ...]) -> Iterable[TextOrMedia]:
         for one in pictures:
             try:
                 data = b64decode(one.data, validate=False)
@@ -278,7 +280,7 @@ class _Telling:
             yield Media(kind, one.mime, self._keep(data), len(data)) if data else lost
 
 
-def _words(text: str) -> tuple[Shown, ...]:
+def _words(text: str) -> tuple[TextOrMedia, ...]:
     return (Text(text),) if text.strip() else ()
 
 
@@ -343,8 +345,8 @@ def aside(home: Home) -> Generator[Path]:
         held = lock.acquire(folder)
     except OSError as error:
         raise blobs.fault("Cannot start the import", error, path=folder) from error
-    except Fault as fault:
-        raise Fault(
+    except UserError as fault:
+        raise UserError(
             "Another import is running", why=fault.why, fix="Wait until it has finished."
         ) from None
     try:
@@ -362,7 +364,7 @@ def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str])
     """
     told = _read(found, longest=WHOLE)
     if told is None:
-        raise Fault(f"Cannot read {found.path}", why="it was deleted, or it has no messages")
+        raise UserError(f"Cannot read {found.path}", why="it was deleted, or it has no messages")
     id, project = identity(told), _project(home, told.cwd)
     draft, place = folder / id, home.session(project, id)
     rmtree(draft, ignore_errors=True)
@@ -420,10 +422,10 @@ def recognised(path: Path) -> Found:
     try:
         agent, found = _maker(path), stamped("", path)
     except OSError as error:
-        raise Fault(f"Cannot read {path}", why=str(error.strerror)) from None
+        raise UserError(f"Cannot read {path}", why=str(error.strerror)) from None
     if not agent or found is None:
         fix = "Supported are sessions of claude, codex, gemini and pi, and traj/1 files."
-        raise Fault(f"{path} is not a session that Travois can import", fix=fix)
+        raise UserError(f"{path} is not a session that Travois can import", fix=fix)
     return msgspec.structs.replace(found, agent=agent, path=path.absolute())
 
 

@@ -16,9 +16,9 @@ from travois.commands.agents import agent_folder, tree
 from travois.commands.context import Kind, Version, bill, derived, difference, versions
 from travois.context.ledger.extractors import Task, listed
 from travois.context.receipts import Receipt, portions, receipts
-from travois.core.cache_audit import Miss
-from travois.core.content import Call, calls
-from travois.core.errors import Fault
+from travois.core.cache_audit import CacheMiss
+from travois.core.content import Call, extract_calls
+from travois.core.errors import UserError
 from travois.core.facts import (
     Asked,
     Assistant,
@@ -29,9 +29,9 @@ from travois.core.facts import (
     Spawned,
     ToolSpec,
 )
-from travois.core.legality import unsendable
+from travois.core.legality import find_send_blocker
 from travois.core.models import Usage
-from travois.core.view import Item, living
+from travois.core.view import ViewItem, keep_live_entries
 from travois.inspector.story import LAYERS, Reading, Step, Story, layer
 from travois.presentation.document import Part, parts
 from travois.providers.encoder import Encoder
@@ -62,7 +62,7 @@ class Overview(msgspec.Struct, frozen=True):
     dollars: float
     usage: Usage
     kinds: dict[str, Kind]
-    misses: tuple[Miss, ...]
+    misses: tuple[CacheMiss, ...]
     expected: list[bool]
     """Tells for each miss whether a change explains it."""
     compactions: list[Receipt]
@@ -171,10 +171,10 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
         usage=total.usage,
         kinds=total.kinds,
         misses=misses,
-        expected=[miss.expected for miss in misses],
+        expected=[miss.is_expected for miss in misses],
         compactions=receipts(story.entries) if story.cuts else [],
         agents=len({fact.id for fact in started if isinstance(fact, Spawned) and fact.call != ""}),
-        tasks=listed(living(story.entries)),
+        tasks=listed(keep_live_entries(story.entries)),
         notes=next(reversed(versions(story.entries)), None),
         damaged=damaged,
     )
@@ -200,40 +200,42 @@ def seen(story: Story, index: int, *, fetch: Fetch) -> Seen:
     )
 
 
-def lines(items: list[Item], first: int, last: int) -> list[Line]:
+def lines(items: list[ViewItem], first: int, last: int) -> list[Line]:
     """Render items, with results under the names of their tools."""
     near = (item.fact for item in items[max(0, first - WINDOW) : last])
-    names = {c.id: c.name for f in near if isinstance(f, Assistant) for c in calls(f.content)}
+    names = {
+        c.id: c.name for f in near if isinstance(f, Assistant) for c in extract_calls(f.content)
+    }
     return [_line(index, item, names) for index, item in enumerate(items[first:last], first)]
 
 
-def items(story: Story, index: int) -> list[Item]:
+def items(story: Story, index: int) -> list[ViewItem]:
     """Return all items of a request and its reply."""
     _step(story, index)
     reply = answered(story, index)
     return [*story.seen(index).items, *([reply] if reply else [])]
 
 
-def dropped(story: Story, entry: int) -> list[Item]:
+def dropped(story: Story, entry: int) -> list[ViewItem]:
     """Return all items that a compaction removed."""
     if entry not in story.cuts:
-        raise Fault(f"There is no compaction at entry {entry}")
+        raise UserError(f"There is no compaction at entry {entry}")
     return [*story.cuts[entry].dropped]
 
 
-def answered(story: Story, index: int) -> Item | None:
+def answered(story: Story, index: int) -> ViewItem | None:
     """Return the reply to a request as an item."""
     number = story.steps[index].reply
     at = bisect_left(story.entries, number, key=lambda entry: entry.seq) if number else -1
     fact = story.entries[at].fact if at >= 0 else None
-    return Item(number, fact) if isinstance(fact, Assistant) else None
+    return ViewItem(number, fact) if isinstance(fact, Assistant) else None
 
 
-def whole(item: Item, part: int) -> str:
+def whole(item: ViewItem, part: int) -> str:
     """Return a text in full."""
     found = _parts(item)
     if not 0 <= part < len(found):
-        raise Fault("There is no such part")
+        raise UserError("There is no such part")
     return found[part].text
 
 
@@ -263,7 +265,7 @@ def choices(story: Story) -> list[Choice]:
     for entry in story.entries[story.own :]:
         fact = entry.fact
         if isinstance(fact, Assistant):
-            asked |= {call.id: call for call in calls(fact.content)}
+            asked |= {call.id: call for call in extract_calls(fact.content)}
         elif isinstance(fact, Decided | Asked | Hooked):
             found.append(_choice(story, entry, asked.get(fact.call)))
     return found
@@ -287,7 +289,7 @@ def diff(story: Story, entry: int) -> Diff:
     gone = dropped(story, entry)
     fact = next((one.fact for one in story.entries if one.seq == entry), None)
     if receipt is None or not isinstance(fact, Compacted):
-        raise Fault(f"There is no compaction at entry {entry}")
+        raise UserError(f"There is no compaction at entry {entry}")
     summary = tuple(part for block in fact.summary if (part := getattr(block, "text", "")))
     size = sum(one.tokens for item in gone for one in portions(item))
     kept = story.cuts[entry].kept
@@ -298,20 +300,20 @@ def span(story: Story, entry: int, number: int, *, home: Path) -> str:
     """Read a saved span; only files in the Travois home are read."""
     receipt = diff(story, entry).receipt
     if not 0 <= number < len(receipt.spans):
-        raise Fault("There is no such span")
+        raise UserError("There is no such span")
     path = Path(receipt.spans[number].file).resolve()
     if not path.is_relative_to(home.resolve()) or not path.is_file():
-        raise Fault(f"{path} is not a file that Travois saved")
+        raise UserError(f"{path} is not a file that Travois saved")
     return path.read_text("utf-8", errors="replace")
 
 
 def _step(story: Story, index: int) -> Step:
     if not 0 <= index < len(story.steps):
-        raise Fault(f"There is no request {index}")
+        raise UserError(f"There is no request {index}")
     return story.steps[index]
 
 
-def _line(index: int, item: Item, names: Mapping[str, str]) -> Line:
+def _line(index: int, item: ViewItem, names: Mapping[str, str]) -> Line:
     """Render an item with its texts cut."""
     sizes = list(portions(item))
     kind = layer(item, sizes[0].kind) if sizes else "notes"
@@ -324,14 +326,14 @@ def _line(index: int, item: Item, names: Mapping[str, str]) -> Line:
     return Line(index, item.seq, kind, sum(one.tokens for one in sizes), cut, lengths)
 
 
-def _parts(item: Item) -> list[Part]:
+def _parts(item: ViewItem) -> list[Part]:
     return list(parts([Entry(item.seq, 0.0, item.fact)]))
 
 
 def _body(story: Story, index: int, encoder: Encoder) -> tuple[bytes, str]:
     """Rebuild a request, and compare it with the one that was sent."""
     view, sent = story.seen(index), story.sent(index)
-    if why := unsendable(view):
+    if why := find_send_blocker(view):
         return b"", f"could not have been sent: {why}"
     try:
         request = derived(view, sent, encoder)
@@ -422,7 +424,7 @@ class Shelf:
         """Answer a question of the page; one at a time."""
         ask = QUESTIONS.get(question)
         if ask is None:
-            raise Fault(f"There is no question {question!r}")
+            raise UserError(f"There is no question {question!r}")
         with self._busy:
             return ask(self, query)
 
@@ -454,7 +456,7 @@ class Shelf:
         """Return one text of an item in full."""
         items, number = self._items(query), _number(query, "item")
         if not 0 <= number < len(items):
-            raise Fault(f"There is no item {number}")
+            raise UserError(f"There is no item {number}")
         return whole(items[number], _number(query, "part"))
 
     def head(self, query: Query) -> Head:
@@ -492,7 +494,7 @@ class Shelf:
         """List the agents of a session as a tree."""
         return [*tree(self._folder({"session": query.get("session", "")}), [])]
 
-    def _items(self, query: Query) -> list[Item]:
+    def _items(self, query: Query) -> list[ViewItem]:
         story, entry = self._read(query).story, _number(query, "compaction")
         if entry:
             return dropped(story, entry)
@@ -510,7 +512,7 @@ class Shelf:
         places = (path / session for path in self._home.sessions.iterdir()) if named else ()
         found = next((path for path in places if (path / NAME).is_file()), None)
         if found is None:
-            raise Fault(f"There is no session {session!r}")
+            raise UserError(f"There is no session {session!r}")
         return agent_folder(found, agent) if agent else found
 
     def _read(self, query: Query) -> Reading:
@@ -542,5 +544,5 @@ QUESTIONS: dict[str, Callable[[Shelf, Query], object]] = {
 def _number(query: Query, name: str, *, default: int = 0) -> int:
     text = query.get(name, str(default))
     if not text.removeprefix("-").isdecimal() or len(text) > 15:
-        raise Fault(f"{name} must be a number, not {text!r}")
+        raise UserError(f"{name} must be a number, not {text!r}")
     return int(text)

@@ -22,7 +22,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response, S
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.inspector.api import Shelf
 from travois.sessions.home import Home
 
@@ -74,7 +74,7 @@ def listen(port: int) -> socket.socket:
         found.close()
         why = f"{error.strerror}"
         fix = "Omit --port to use a free one."
-        raise Fault(f"Port {port} cannot be used", why=why, fix=fix) from error
+        raise UserError(f"Port {port} cannot be used", why=why, fix=fix) from error
     found.listen()
     return found
 
@@ -129,7 +129,7 @@ def page(home: Home, keys: Keys, *, port: int) -> ASGIApp:
         Route("/api/{question}", answer),
     ]
     inside = Starlette(
-        routes=[Mount(f"/{keys.path}", routes=routes)], exception_handlers={Fault: _fault}
+        routes=[Mount(f"/{keys.path}", routes=routes)], exception_handlers={UserError: _fault}
     )
     return Guard(inside, keys, port=port)
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.receipts import head, portions, scaled
-from travois.core.cache_audit import Cache, Cause, Spent
+from travois.core.cache_audit import MissCause, PromptCache, SessionSpending
 from travois.core.facts import (
     Assistant,
     Compacted,
@@ -28,7 +28,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Usage
-from travois.core.view import Item, View, project
+from travois.core.view import View, ViewItem, project_view
 from travois.sessions import blobs, log_line
 from travois.sessions.log_file import NAME, Skipped, history, opened
 
@@ -63,7 +63,7 @@ class Step(msgspec.Struct, frozen=True):
     items: int
     common: int
     """Items shared with the beginning of the previous request."""
-    moved: tuple[tuple[Cause, str], ...] = ()
+    moved: tuple[tuple[MissCause, str], ...] = ()
     """Causes that changed the prefix since the last reply."""
     reply: int = 0
     """The entry of the reply; 0 if it failed or is pending."""
@@ -82,7 +82,7 @@ class Stretch(msgspec.Struct):
     base: View
     """The view that all of them share, without items."""
     sizes: Counter[str]
-    items: list[Item] = []
+    items: list[ViewItem] = []
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class Asked(msgspec.Struct, frozen=True):
 class Cut(msgspec.Struct, frozen=True):
     """Items that a compaction removed, and the number that stayed."""
 
-    dropped: tuple[Item, ...]
+    dropped: tuple[ViewItem, ...]
     kept: int
 
 
@@ -112,8 +112,8 @@ class Story:
         """The number of entries inherited from the parent session."""
         self._turns = 0
         self._view = View()
-        self._spent = Spent()
-        self._cache = Cache()
+        self._spent = SessionSpending()
+        self._cache = PromptCache()
         self._stretch: Stretch | None = None
         self._asked: list[Asked] = []
         for entry in entries:
@@ -122,7 +122,7 @@ class Story:
     def take(self, entry: Entry) -> None:
         """Add an entry."""
         before = self._spent.dollars
-        self._spent, self._cache = self._spent.after(entry), self._cache.after(entry)
+        self._spent, self._cache = self._spent.after_entry(entry), self._cache.after_entry(entry)
         match entry.fact:
             case Opened():
                 self.own, self.steps, self._asked = len(self.entries), [], []
@@ -141,7 +141,7 @@ class Story:
         self.entries.append(entry)
         # These two reach back into the log, so the view cannot be folded forward over them.
         if isinstance(entry.fact, Rewound | Restored):
-            self._view, self._stretch = project(self.entries), None
+            self._view, self._stretch = project_view(self.entries), None
         else:
             self._view.add(entry)
 
@@ -219,7 +219,7 @@ class Story:
             self.cuts[seq] = Cut(gone, len(items) - len(gone))
 
 
-def layer(item: Item, kind: str) -> str:
+def layer(item: ViewItem, kind: str) -> str:
     """Return the layer of a block; messages are split by speaker."""
     fact = item.fact
     if kind != "messages":
@@ -231,7 +231,7 @@ def layer(item: Item, kind: str) -> str:
     return "user"
 
 
-def _common(old: list[Item], new: list[Item]) -> int:
+def _common(old: list[ViewItem], new: list[ViewItem]) -> int:
     """Count the items that both lists begin with."""
     pairs = enumerate(zip(old, new, strict=False))
     differ = (n for n, (a, b) in pairs if a.seq != b.seq or a.fact is not b.fact)

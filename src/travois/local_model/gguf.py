@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 
 Value = int | float | str
 SMALL = dict(enumerate(("<B", "<b", "<H", "<h", "<I", "<i", "<f", "<B")))
@@ -67,9 +67,9 @@ def fields(path: Path) -> Iterator[tuple[str, Value]]:
             yield from _fields(data)
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise Fault(f"Cannot read {path}", why=why, fix="Use --model local/PATH.") from None
+        raise UserError(f"Cannot read {path}", why=why, fix="Use --model local/PATH.") from None
     except (ValueError, struct.error, KeyError, IndexError):
-        raise Fault(
+        raise UserError(
             f"{path} is not a GGUF file",
             why="its header is not valid",
             fix="Download it again, or choose another file with --model local/PATH.",

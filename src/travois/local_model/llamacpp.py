@@ -16,8 +16,8 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.errors import Fault
-from travois.core.models import Model, Price
+from travois.core.errors import UserError
+from travois.core.models import ModelCard, Price
 from travois.local_model import gguf
 from travois.local_model.serve import Order, Ready
 from travois.ports.world import Command
@@ -43,7 +43,7 @@ QUIET = {"GGML_NO_BACKTRACE": "1"}
 """Else it starts a debugger when it aborts."""
 
 
-def sized(model: Model) -> Model:
+def sized(model: ModelCard) -> ModelCard:
     """Return the model with the window of its file; raises `UserError` if it is no model."""
     path = Path(os.path.abspath(os.path.expanduser(model.id)))
     about = gguf.head(path)
@@ -128,13 +128,13 @@ class Engine:
     def _failure(self, why: str) -> Problem:
         what = f"Cannot run {self._order.path}"
         fix = "Choose another file with --model local/PATH, or another model."
-        return Problem("missing", str(Fault(what, why=why, fix=fix)), retry=False)
+        return Problem("missing", str(UserError(what, why=why, fix=fix)), retry=False)
 
 
 class LocalModel:
     """A model that llama.cpp runs on this machine."""
 
-    def __init__(self, card: Model, engine: Engine, travel: Transport) -> None:
+    def __init__(self, card: ModelCard, engine: Engine, travel: Transport) -> None:
         self._card, self._engine, self._travel = card, engine, travel
 
     @asynccontextmanager

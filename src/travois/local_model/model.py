@@ -18,9 +18,9 @@ import anyio.to_thread
 import msgspec
 
 from travois.core.content import Call, Text
-from travois.core.json import rows, string, table
+from travois.core.json import as_list, as_object, as_string
 from travois.core.models import Usage
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.local_model.grammar import Rules, Schema, render, rules
 from travois.local_model.llamacpp import Engine
 from travois.local_model.reading import UNSOUGHT_WORD, wished
@@ -193,17 +193,17 @@ class Guided:
 def asked(body: bytes) -> Asked:
     """Parse the body of a chat completion request."""
     told = msgspec.json.decode(body, type=dict[str, Any])
-    messages = [table(row) for row in rows(told.get("messages"))]
+    messages = [as_object(row) for row in as_list(told.get("messages"))]
     human = [at for at, m in enumerate(messages) if m.get("role") == "user" and not _note(m)]
     last = human[-1] if human else 0
     names = dict(pair for message in messages for pair in _calls(message))
     results = tuple(
-        (names.get(string(m.get("tool_call_id")), "the tool"), _words(m))
+        (names.get(as_string(m.get("tool_call_id")), "the tool"), _words(m))
         for m in messages[last + 1 :]
         if m.get("role") == "tool"
     )
-    functions = [table(table(row).get("function")) for row in rows(told.get("tools"))]
-    tools = {string(f.get("name")): table(f.get("parameters")) for f in functions}
+    functions = [as_object(as_object(row).get("function")) for row in as_list(told.get("tools"))]
+    tools = {as_string(f.get("name")): as_object(f.get("parameters")) for f in functions}
     return Asked(_words(messages[last]).strip() if human else "", tools, results)
 
 
@@ -246,13 +246,16 @@ def _call(tool: str, args: str, *, sure: float) -> Routed | None:
 
 def _idle(args: dict[str, Any]) -> bool:
     """Return whether a call copied a word that names nothing."""
-    values = (each for value in args.values() for each in (rows(value) or [value]))
-    return any(UNSOUGHT_WORD.fullmatch(string(value)) for value in values)
+    values = (each for value in args.values() for each in (as_list(value) or [value]))
+    return any(UNSOUGHT_WORD.fullmatch(as_string(value)) for value in values)
 
 
 def _calls(message: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for row in rows(message.get("tool_calls")):
-        yield string(table(row).get("id")), string(table(table(row).get("function")).get("name"))
+    for row in as_list(message.get("tool_calls")):
+        yield (
+            as_string(as_object(row).get("id")),
+            as_string(as_object(as_object(row).get("function")).get("name")),
+        )
 
 
 def _note(message: dict[str, Any]) -> bool:
@@ -261,14 +264,14 @@ def _note(message: dict[str, Any]) -> bool:
 
 def _words(message: dict[str, Any]) -> str:
     content = message.get("content")
-    parts = (string(table(part).get("text")) for part in rows(content))
-    return string(content) or "\n".join(filter(None, parts))
+    parts = (as_string(as_object(part).get("text")) for part in as_list(content))
+    return as_string(content) or "\n".join(filter(None, parts))
 
 
 def _usage(request: Request, block: Text | Call) -> Usage:
     said = block.text if isinstance(block, Text) else block.name + block.args
-    whole = estimate(request.body.decode(errors="replace"))
-    return Usage(input=whole, output=estimate(said), estimated=True)
+    whole = estimate_tokens(request.body.decode(errors="replace"))
+    return Usage(input=whole, output=estimate_tokens(said), estimated=True)
 
 
 async def _told(block: Text | Call, usage: Usage) -> AsyncGenerator[StreamDelta | Reply]:

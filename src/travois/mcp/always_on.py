@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import anyio
 
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.mcp.connection import Link, Surroundings
 from travois.mcp.tool_cache import kept
 from travois.mcp.tools import Offer, Server, lent
@@ -39,7 +39,7 @@ async def stand(links: Sequence[Link], around: Surroundings, *, room: int) -> tu
     async with anyio.create_task_group() as group:
         for link in links:
             group.start_soon(one, link)
-    size = sum(estimate(t.name + t.description + t.schema) for t in lent(links).values())
+    size = sum(estimate_tokens(t.name + t.description + t.schema) for t in lent(links).values())
     for link in links:
         whole = link.server.standing == "all" or (
             link.server.standing == "fitting" and size <= room

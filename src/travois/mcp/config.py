@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from travois.compat import claude
 from travois.compat.config_files import loose
 from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE, PI, QWEN
-from travois.core.json import rows, string, table
+from travois.core.json import as_list, as_object, as_string
 from travois.permissions.masking import likely, register
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import plain_text
@@ -292,17 +292,19 @@ def _named_in(origin: str) -> bool:
 
 def _entry(text: str) -> Json:
     try:
-        return table(msgspec.json.decode(text)) if text.startswith("{") else {"serverName": text}
+        return (
+            as_object(msgspec.json.decode(text)) if text.startswith("{") else {"serverName": text}
+        )
     except msgspec.DecodeError:
         return {}
 
 
 def _means(text: str, server: Server) -> bool:
     entry = _entry(text)
-    url = string(entry.get("serverUrl"))
+    url = as_string(entry.get("serverUrl"))
     return (
         entry.get("serverName") == server.name
-        or (bool(server.argv) and tuple(rows(entry.get("serverCommand"))) == server.argv)
+        or (bool(server.argv) and tuple(as_list(entry.get("serverCommand"))) == server.argv)
         or bool(url and server.url and fnmatchcase(server.url, url))
     )
 

@@ -16,7 +16,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import msgspec
 
-from travois.core.display_text import visible
+from travois.core.display_text import escape_invisible
 from travois.files.openat import make_folders
 from travois.mcp.oauth import Tokens
 from travois.mcp.remote import answer_elicitation, asked, remote
@@ -38,7 +38,7 @@ from travois.mcp.tool_cache import keep
 from travois.mcp.tools import Answered, Item, Offer, Prompt, Resource, Server, State
 from travois.permissions.sandbox_profile import Cage
 from travois.permissions.secrets import Secrets, secrets
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.ports.world import Command, Env
 from travois.process.job import Talk
 from travois.process.run import LocalProcesses
@@ -352,7 +352,7 @@ class Running(msgspec.Struct):
     scope: anyio.CancelScope
 
 
-class Untaken(Refusal):
+class Untaken(ToolError):
     """A call that never reached its server, so it may be repeated."""
 
 
@@ -393,7 +393,7 @@ class Link(Life):
         async def shown(progress: float, total: float | None, message: str | None) -> None:
             scope.deadline = anyio.current_time() + self.server.limit
             part = f"{progress:g}/{total:g}" if total else f"{progress:g}"
-            env.progress(visible(f"{part} {message or ''}".strip())[:WORDS])
+            env.progress(escape_invisible(f"{part} {message or ''}".strip())[:WORDS])
 
         async def asked() -> Answered:
             result = await client.call_tool(tool, args, progress_callback=shown)
@@ -406,7 +406,7 @@ class Link(Life):
                 return await self._tried(asked())
             finally:
                 self._calls.remove(running)
-        raise Refusal(
+        raise ToolError(
             f"{self.server.name} did not respond for {self.server.limit:g} s, so the call was "
             f"cancelled: {DOUBT}."
         )
@@ -438,7 +438,7 @@ class Link(Life):
         with anyio.move_on_after(self.server.start if self.on else 0):
             await self._up()
         if self._client is None or not self.on:
-            raise Refusal(
+            raise ToolError(
                 f"The MCP server {self.server.name} is not available: {self.why or self.state}."
             )
         return self._client
@@ -446,7 +446,7 @@ class Link(Life):
     async def _in_time(self, asked: Awaitable[T]) -> T:
         with anyio.move_on_after(self.server.limit):
             return await self._tried(asked)
-        raise Refusal(f"{self.server.name} did not answer within {self.server.limit:g} s.")
+        raise ToolError(f"{self.server.name} did not answer within {self.server.limit:g} s.")
 
     async def _tried(self, asked: Awaitable[T]) -> T:
         """Await an answer; turn every failure into a `Refusal` that the model can act on."""
@@ -456,13 +456,13 @@ class Link(Life):
         except (ExceptionGroup, *failures()) as error:
             if not (self._ended.is_set() or closed(error)):
                 doubt = f"; {DOUBT}" if self._calls and doubtful(error) else ""
-                raise Refusal(f"{self.server.name}: {worded(error)}{doubt}") from None
+                raise ToolError(f"{self.server.name}: {worded(error)}{doubt}") from None
         with anyio.move_on_after(LOOK):
             await over.wait()
         if self._untaken and len(self._calls) == 1:  # of several, it is not known which one
             raise Untaken(f"{self.server.name}: {self.why}")
         lost = self.why if LOGIN in self.why else f"{GONE} ({self.why})"
-        raise Refusal(f"{self.server.name}: {lost}.")
+        raise ToolError(f"{self.server.name}: {lost}.")
 
     def _complain(self, why: str) -> None:
         self._around.complain(f"MCP server {self.server.name} is not available: {why}")

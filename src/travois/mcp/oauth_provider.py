@@ -18,7 +18,7 @@ from mcp.client.auth.utils import (
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata, OAuthToken
 from pydantic import PrivateAttr
 
-from travois.core.display_text import visible
+from travois.core.display_text import escape_invisible
 from travois.mcp.oauth import PORT, Code, Show, Tokens, wanted
 from travois.mcp.tools import Server
 
@@ -76,7 +76,7 @@ class Granted(OAuthClientProvider):
             return
         scope = extract_scope_from_www_auth(response) or ""
         self._kept.lacks(scope)
-        what = f" (missing scope: {visible(scope)[:LONGEST]})" if scope else ""
+        what = f" (missing scope: {escape_invisible(scope)[:LONGEST]})" if scope else ""
         raise PermissionError(f"the login does not allow this{what}; {self._wanted}")
 
     async def _refuse(self, url: str) -> None:

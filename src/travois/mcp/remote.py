@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.core.display_text import visible
-from travois.core.json import rows, string, table
+from travois.core.display_text import escape_invisible
+from travois.core.json import as_list, as_object, as_string
 from travois.hooks.events import Elicitation, ElicitationResult
 from travois.hooks.output import Heard
 from travois.mcp.oauth import wanted
 from travois.mcp.tools import Server
-from travois.ports.world import Choice, Command, Env, Option, Processes, Unanswered
+from travois.ports.world import Choice, ChoiceOption, Command, Env, Processes, UnansweredQuestion
 
 if TYPE_CHECKING:
     import httpx2
@@ -112,7 +112,7 @@ async def asked(server: Server, processes: Processes) -> dict[str, str]:
     command = Command(("/bin/sh", "-c", server.helper), server.cwd, env, stderr="apart")
     done = await processes.run(command, timeout=PATIENCE)
     try:
-        return msgspec.json.decode(done.output.joined(), type=dict[str, str])
+        return msgspec.json.decode(done.output.head_and_tail(), type=dict[str, str])
     except msgspec.DecodeError:
         why = f"its headersHelper did not print headers as JSON (exit code {done.status})"
         raise OSError(why) from None
@@ -138,12 +138,12 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
     else:
         schema = params.requested_schema
     mode = params.mode or "form"
-    heard = await env.hear(Elicitation(server, params.message, mode, schema, url, id))
+    heard = await env.fire_hooks(Elicitation(server, params.message, mode, schema, url, id))
     if answer := _answered(heard):
         return answer
     given = await _by_person(server, params, env)
     told = ElicitationResult(server, given.action, mode, given.content, id)
-    return _answered(await env.hear(told)) or given
+    return _answered(await env.fire_hooks(told)) or given
 
 
 def _answered(heard: Heard) -> ElicitResult | None:
@@ -160,34 +160,42 @@ async def _by_person(server: str, params: ElicitRequestParams, env: Env) -> Elic
     """Return the person's answer; nobody's answer is none."""
     from mcp_types import ElicitResult
 
-    fields = {} if params.mode == "url" else table(table(params.requested_schema).get("properties"))
+    fields = (
+        {}
+        if params.mode == "url"
+        else as_object(as_object(params.requested_schema).get("properties"))
+    )
     head = f"{server} asks: {_clean(params.message)}\n{WARNING}"
     if params.mode == "url":
-        choices = [Choice(f"{head}\nOpen {_clean(params.url)}", (Option(DONE), Option(DECLINE)))]
+        choices = [
+            Choice(
+                f"{head}\nOpen {_clean(params.url)}", (ChoiceOption(DONE), ChoiceOption(DECLINE))
+            )
+        ]
     elif not fields:
-        choices = [Choice(head, (Option(AGREE), Option(DECLINE)))]
+        choices = [Choice(head, (ChoiceOption(AGREE), ChoiceOption(DECLINE)))]
     else:
-        choices = [_choice(head, name, table(shape)) for name, shape in fields.items()]
+        choices = [_choice(head, name, as_object(shape)) for name, shape in fields.items()]
     try:
         answers: list[str] = []
         for start in range(0, len(choices), MOST):
             answers += await env.choose(tuple(choices[start : start + MOST]))
-    except Unanswered:
+    except UnansweredQuestion:
         return ElicitResult(action="cancel")
     if DECLINE in answers:
         return ElicitResult(action="decline")
     pairs = zip(fields.items(), answers, strict=False)
-    values = {name: _value(table(shape), answer) for (name, shape), answer in pairs}
+    values = {name: _value(as_object(shape), answer) for (name, shape), answer in pairs}
     return ElicitResult(action="accept", content=values if params.mode != "url" else None)
 
 
 def _choice(head: str, name: str, shape: dict[str, object]) -> Choice:
     """Build the choice for one field of a form, with the answers its schema lists."""
-    label = _clean(string(shape.get("title")) or name)
-    about = _clean(string(shape.get("description")))
-    named = [str(one) for one in rows(shape.get("enum"))]
+    label = _clean(as_string(shape.get("title")) or name)
+    about = _clean(as_string(shape.get("description")))
+    named = [str(one) for one in as_list(shape.get("enum"))]
     named = named or (["yes", "no"] if shape.get("type") == "boolean" else [])
-    options = (*(Option(_clean(one)) for one in named), Option(DECLINE))
+    options = (*(ChoiceOption(_clean(one)) for one in named), ChoiceOption(DECLINE))
     return Choice(f"{head}\n{label}: {about}", options, header=label[:20])
 
 
@@ -212,4 +220,4 @@ def _number(text: str) -> int | float | None:
 
 
 def _clean(text: str) -> str:
-    return visible(" ".join(text.split()))[:LONGEST]
+    return escape_invisible(" ".join(text.split()))[:LONGEST]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 import anyio
 import msgspec
 
-from travois.core.display_text import visible
+from travois.core.display_text import escape_invisible
 from travois.mcp.tools import Offer, Prompt
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def cause(error: BaseException) -> BaseException:
 def worded(error: BaseException) -> str:
     """Return the first thing that went wrong, on one line."""
     first = cause(error)
-    return visible(" ".join((str(first) or type(first).__name__).split()))[:WORDS]
+    return escape_invisible(" ".join((str(first) or type(first).__name__).split()))[:WORDS]
 
 
 def closed(error: BaseException) -> bool:
@@ -134,4 +134,4 @@ async def held(client: Client) -> tuple[str, ...]:
     except failures():
         return ()
     uris = (str(one.uri) for one in listed)
-    return tuple(uri for uri in uris if uri == visible(uri) and not re.search(r"\s", uri))
+    return tuple(uri for uri in uris if uri == escape_invisible(uri) and not re.search(r"\s", uri))

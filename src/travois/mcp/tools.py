@@ -18,15 +18,15 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.tool_results import measure, preview
-from travois.core.content import Media, Shown, Text
-from travois.core.display_text import visible
+from travois.core.content import Media, Text, TextOrMedia
+from travois.core.display_text import escape_invisible
 from travois.core.facts import Changed
-from travois.core.json import rows, table
+from travois.core.json import as_list, as_object
 from travois.core.tokens import block_tokens
 from travois.mcp.announce import Lent, Told, find
 from travois.permissions.access import Access
-from travois.ports.tool import AnyTool, Here, Outcome, Refusal, Tool, said
-from travois.ports.world import Choice, Env, Option, Unanswered
+from travois.ports.tool import AnyTool, CallLocation, Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Choice, ChoiceOption, Env, UnansweredQuestion
 from travois.providers.json_schema import flaws
 from travois.tools.tool_search import (
     MOST,
@@ -87,7 +87,7 @@ class Offer(msgspec.Struct, frozen=True, rename="camel"):
 
     def _said(self, key: str) -> object:
         try:
-            return table(msgspec.json.decode(self.meta)).get(key)
+            return as_object(msgspec.json.decode(self.meta)).get(key)
         except RecursionError:
             return None
 
@@ -151,12 +151,12 @@ def named(server: str, tool: str, *, taken: Collection[str] = ()) -> str:
 
 def described(text: str) -> str:
     """Return a description for the model: shortened, without invisible characters."""
-    shown = "\n".join(visible(line) for line in text.strip().splitlines())
+    shown = "\n".join(escape_invisible(line) for line in text.strip().splitlines())
     return shown if len(shown) <= TOLD else f"{shown[: TOLD - 1]}…"
 
 
 def _tool(server: str, offer: Offer, call: Caller, *, name: str) -> AnyTool:
-    async def run(args: dict[str, Any], env: Env, id: str) -> Outcome:
+    async def run(args: dict[str, Any], env: Env, id: str) -> ToolOutcome:
         return outcome(await call(offer.name, args), env, id, wish=offer.room)
 
     return Tool[Any](
@@ -173,7 +173,7 @@ def _tool(server: str, offer: Offer, call: Caller, *, name: str) -> AnyTool:
 
 def _schema(raw: msgspec.Raw) -> str:
     """Return a compact schema; providers require one of type object."""
-    told = table(msgspec.json.decode(raw))
+    told = as_object(msgspec.json.decode(raw))
     return msgspec.json.encode({**told, "type": "object"}).decode()
 
 
@@ -182,7 +182,7 @@ def _brief(args: dict[str, Any]) -> str:
     return text if len(text) <= 120 else f"{text[:119]}…"
 
 
-def outcome(answered: Answered, env: Env, id: str, *, wish: int = 0) -> Outcome:
+def outcome(answered: Answered, env: Env, id: str, *, wish: int = 0) -> ToolOutcome:
     """Return a server's answer as the model sees it; what has no room is in a file.
 
     `wish` is how many characters the tool says that it brings: all of them are shown if that is
@@ -190,23 +190,23 @@ def outcome(answered: Answered, env: Env, id: str, *, wish: int = 0) -> Outcome:
     """
     detail = bytes(answered.structured_content).decode().removeprefix("null")
     shown = [_show_item(item, env, f"{id}-{n}") for n, item in enumerate(answered.content)]
-    bounded: list[Shown] = []
+    bounded: list[TextOrMedia] = []
     left = min(max(env.room.cap, wish // LEAST_CHARS), env.room.share - AROUND)
     for number, block in enumerate(shown or [Text(detail or EMPTY)]):
         fitting = _bounded(block, env, f"{id}-{number}", tokens=left)
         left -= measure(fitting.text) if isinstance(fitting, Text) else 0
         bounded.append(fitting)
-    return Outcome(tuple(bounded), error=answered.is_error, detail=detail)
+    return ToolOutcome(tuple(bounded), error=answered.is_error, detail=detail)
 
 
-def _bounded(block: Shown, env: Env, name: str, *, tokens: int) -> Shown:
+def _bounded(block: TextOrMedia, env: Env, name: str, *, tokens: int) -> TextOrMedia:
     if not isinstance(block, Text) or measure(block.text) <= tokens:
         return block
     path = env.spill(name, block.text.encode(errors="replace"))
     return Text(preview(block.text, path=path, tokens=tokens, nonce=""))
 
 
-def _show_item(item: Item, env: Env, name: str) -> Shown:
+def _show_item(item: Item, env: Env, name: str) -> TextOrMedia:
     held = item.resource
     match item.type:
         case "text":
@@ -371,11 +371,11 @@ def _keys(lenders: Iterable[Lender]) -> list[str]:
 
 def _lent(name: str, server: str, offer: Offer) -> Lent:
     try:
-        given = table(msgspec.json.decode(offer.input_schema))
+        given = as_object(msgspec.json.decode(offer.input_schema))
     except (msgspec.DecodeError, RecursionError):
         given = {}
-    needed = rows(given.get("required"))
-    fields = (n if n in needed else f"{n}?" for n in table(given.get("properties")))
+    needed = as_list(given.get("required"))
+    fields = (n if n in needed else f"{n}?" for n in as_object(given.get("properties")))
     schema = msgspec.json.encode({**given, "type": "object"}).decode()
     about = described(offer.description or "")
     return Lent(
@@ -481,7 +481,7 @@ class Lending:
         own = {tool.name.casefold() for tool in self.own}
         name = args.tool if args.tool.casefold() in own else _whole(args.tool)
         if name.startswith("mcp__") and self.tool(name) is None and (text := self._missing(name)):
-            raise Refusal(text)
+            raise ToolError(text)
         return call_of(msgspec.structs.replace(args, tool=name))
 
     def _missing(self, name: str) -> str:
@@ -523,7 +523,7 @@ class Lending:
     def _access(self, server: str) -> tuple[Access, ...]:
         return tuple(Access("call", name) for name in ((server,) if server else self.lenders))
 
-    async def _find(self, args: SearchArgs, env: Env, id: str) -> Outcome:
+    async def _find(self, args: SearchArgs, env: Env, id: str) -> ToolOutcome:
         starting = await self._settled()
         known = (*self.all().values(), *own_entries(self.own))
         hits = find(args.query, known, most=args.max_results)
@@ -531,12 +531,14 @@ class Lending:
         more += [f"{n} is not available: {o.why}." for n, o in self.lenders.items() if o.why]
         if not hits:
             names = ", ".join(sorted(self.lenders))
-            return said("\n".join((f"No tool matches {args.query!r}. Servers: {names}.", *more)))
+            return text_outcome(
+                "\n".join((f"No tool matches {args.query!r}. Servers: {names}.", *more))
+            )
         lent_ = [hit for hit in hits if hit.server]
         about, changes = self._introduced(lent_, env)
         shown = (_show_tool(hit) if hit.server else shown_tool(hit) for hit in hits)
         found = (FOUND if lent_ else OURS) + "\n".join(shown)
-        return said("\n".join((found, *about, *more)), changes=changes)
+        return text_outcome("\n".join((found, *about, *more)), changes=changes)
 
     async def _settled(self) -> list[str]:
         """Wait for servers that are starting; returns those that still are."""
@@ -555,16 +557,16 @@ class Lending:
         return lines, tuple(Changed(f"{ABOUT}{name}", "told") for name, _ in told)
 
     def _lent(self, name: str, server: str) -> AnyTool:
-        def access(args: dict[str, Any], here: Here) -> tuple[Access, ...]:
+        def access(args: dict[str, Any], here: CallLocation) -> tuple[Access, ...]:
             if known := self.all().get(name):
                 _fits(known, args)
             return (Access("call", server, asks=known is not None and known.asks),)
 
-        async def run(args: dict[str, Any], env: Env, id: str) -> Outcome:
+        async def run(args: dict[str, Any], env: Env, id: str) -> ToolOutcome:
             lender = self.lenders[server]
             await lender.settled()
             if (tool := self.all().get(name)) is None:
-                raise Refusal(f"{name} is not available: {lender.why or 'use ToolSearch'}.")
+                raise ToolError(f"{name} is not available: {lender.why or 'use ToolSearch'}.")
             _fits(tool, args)
             changes = await _agreed(tool, env)
             answered = await lender.call(tool.tool, args, env)
@@ -584,27 +586,30 @@ class Lending:
             schema="{}",
         )
 
-    async def _resources(self, args: ListArgs, env: Env, id: str) -> Outcome:
+    async def _resources(self, args: ListArgs, env: Env, id: str) -> ToolOutcome:
         await self._settled()
         asked = [self._lender(args.server)] if args.server else list(self.lenders.values())
         lines: list[str] = []
         for lender in asked:
             try:
                 found = await lender.resources()
-            except Refusal as refusal:
+            except ToolError as refusal:
                 lines.append(str(refusal))
                 continue
             lines += (
-                f"{lender.server.name} {visible(uri)} {visible(t)}"[:TOLD] for uri, t in found
+                f"{lender.server.name} {escape_invisible(uri)} {escape_invisible(t)}"[:TOLD]
+                for uri, t in found
             )
-        return said("\n".join(lines) or "The MCP servers have no resources.")
+        return text_outcome("\n".join(lines) or "The MCP servers have no resources.")
 
-    async def _resource(self, args: ReadArgs, env: Env, id: str) -> Outcome:
+    async def _resource(self, args: ReadArgs, env: Env, id: str) -> ToolOutcome:
         return outcome(await self._lender(args.server).read(args.uri), env, id)
 
     def _lender(self, name: str) -> Lender:
         if name not in self.lenders:
-            raise Refusal(f"There is no MCP server {name!r}. Available: {', '.join(self.lenders)}.")
+            raise ToolError(
+                f"There is no MCP server {name!r}. Available: {', '.join(self.lenders)}."
+            )
         return self.lenders[name]
 
 
@@ -619,7 +624,7 @@ def _fits(tool: Lent, args: dict[str, Any]) -> None:
     """Refuse invalid arguments; patterns are left to the server."""
     if wrong := flaws(args, msgspec.json.decode(tool.schema), patterns="skipped"):
         why = "; ".join(wrong[:MOST])[:TOLD]
-        raise Refusal(f"{tool.name} was not run: {why}. Its input schema: {tool.schema[:LONG]}")
+        raise ToolError(f"{tool.name} was not run: {why}. Its input schema: {tool.schema[:LONG]}")
 
 
 async def _agreed(tool: Lent, env: Env) -> tuple[Changed, ...]:
@@ -628,14 +633,16 @@ async def _agreed(tool: Lent, env: Env) -> tuple[Changed, ...]:
     pinned = known.tools.get(tool.name, tool.digest)
     if pinned == tool.digest:
         return ()
-    what = f"{tool.server} changed the definition of {tool.name}: {visible(tool.description)}"
-    choice = Choice(what[:TOLD], (Option(YES), Option(NO)), header="Changed tool")
+    what = (
+        f"{tool.server} changed the definition of {tool.name}: {escape_invisible(tool.description)}"
+    )
+    choice = Choice(what[:TOLD], (ChoiceOption(YES), ChoiceOption(NO)), header="Changed tool")
     try:
         answer = await env.choose((choice,))
-    except Unanswered:
+    except UnansweredQuestion:
         answer = ("nobody was available to ask",)
     if answer != (YES,):
-        raise Refusal(f"{tool.name} has changed and was not run: {answer[0]}.")
+        raise ToolError(f"{tool.name} has changed and was not run: {answer[0]}.")
     kept = replace(known, tools={**known.tools, tool.name: tool.digest})
     return (Changed(f"{PINS}{tool.server}", msgspec.json.encode(kept).decode()),)
 

@@ -10,10 +10,10 @@ import re
 import anyio
 import msgspec
 
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Assistant, User
-from travois.core.tokens import estimate
-from travois.engine.agent import Agent, Gathering
+from travois.core.tokens import estimate_tokens
+from travois.engine.agent import Agent, ExtractionJob
 from travois.memory.port import GROWTH, Outcome, Turn
 
 PATIENCE = 30.0
@@ -44,7 +44,7 @@ def gather(agent: Agent, *, after: Turn = "answer") -> None:
 
     if not due(agent.session.view, agent.session.extracted):
         return
-    look = agent.turn.extraction = Gathering(anyio.Event())
+    look = agent.turn.extraction = ExtractionJob(anyio.Event())
 
     async def work() -> None:
         try:
@@ -74,6 +74,10 @@ def _due(agent: Agent) -> bool:
     """Decide cheaply whether anything said since the last extraction may be worth keeping."""
     fresh = [i.fact for i in agent.session.view.items if i.seq > agent.session.extracted]
     human = [f for f in fresh if isinstance(f, User) and f.origin == "human"]
-    hinted = any(re.search(HINT, words(fact.content)) for fact in human)
-    size = sum(estimate(words(f.content)) for f in fresh if isinstance(f, Assistant) or f in human)
+    hinted = any(re.search(HINT, extract_text(fact.content)) for fact in human)
+    size = sum(
+        estimate_tokens(extract_text(f.content))
+        for f in fresh
+        if isinstance(f, Assistant) or f in human
+    )
     return hinted or size >= GROWTH

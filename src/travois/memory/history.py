@@ -19,7 +19,7 @@ from typing import Literal, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.memory.folder import LINK, Folder
 from travois.memory.index import INDEX, PINNED
 from travois.memory.memory import Change, Drop, Memory, Put, Scope
@@ -104,7 +104,7 @@ class History:
         with self._mutex:
             self._catch_up()
             if self._open is not None:
-                with suppress(Fault), self.locked():
+                with suppress(UserError), self.locked():
                     pass
 
     @contextmanager
@@ -142,7 +142,7 @@ class History:
             _finish({one.folder.key: one.folder for one in writes}.values())
             self._append(Line("done", made.id))
         except OSError:
-            with suppress(OSError, Fault):
+            with suppress(OSError, UserError):
                 self._take_back(made)
             raise
         return made
@@ -204,7 +204,7 @@ class History:
                 if time.monotonic() > until:
                     os.close(fd)
                     fix = "Try again when it has finished."
-                    raise Fault(WHAT, why="another process is changing it", fix=fix) from None
+                    raise UserError(WHAT, why="another process is changing it", fix=fix) from None
                 time.sleep(PAUSE)
             except OSError:
                 os.close(fd)
@@ -484,7 +484,7 @@ class Archive:
             return self.past.blobs.get(name) if name else None
         except KeyError:
             fix = "The file itself was not changed."
-            raise Fault(
+            raise UserError(
                 "The earlier version is lost", why="its stored copy is damaged", fix=fix
             ) from None
 
@@ -494,12 +494,12 @@ class Archive:
         for one in made:
             if one.id == id or not (id or one.undone or one.undoes or one.why == OUTSIDE):
                 if one.undone:
-                    raise Fault(f"{one.id} was already undone")
+                    raise UserError(f"{one.id} was already undone")
                 return one
         fix = "Run `travois memory history` to see what can be undone."
-        raise Fault(f"There is no change {id}" if id else "There is nothing to undo", fix=fix)
+        raise UserError(f"There is no change {id}" if id else "There is nothing to undo", fix=fix)
 
-    def _changed(self, meant: Transaction, one: Touched) -> Fault:
+    def _changed(self, meant: Transaction, one: Touched) -> UserError:
         """Build the error for a file that changed since the transaction."""
         later = [
             f"{each.id} ({each.why})"
@@ -509,7 +509,7 @@ class Archive:
         ]
         by = f" by {', '.join(later[:3])}" if later else ""
         fix = "Undo that change first, or edit the file by hand."
-        return Fault(
+        return UserError(
             f"{meant.id} cannot be undone", why=f"{one.file} was changed since{by}", fix=fix
         )
 

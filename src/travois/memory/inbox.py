@@ -9,7 +9,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.memory.folder import Folder
 from travois.memory.history import Archive
 from travois.memory.memory import Change, Drop, Proposal, Put, Scope
@@ -53,7 +53,7 @@ class Inbox:
         if len(found) == 1:
             return found[0]
         fix = "Run `travois memory inbox` to list the proposals."
-        raise Fault(
+        raise UserError(
             f"{'Several proposals match' if found else 'No proposal matches'} {id!r}", fix=fix
         )
 

@@ -13,16 +13,16 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from travois.core.content import Text, words
-from travois.core.errors import Fault
+from travois.core.content import Text, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Entry, Epoch, User
-from travois.core.view import View, project
-from travois.engine.agent import Agent, Small
-from travois.engine.fork import aside
+from travois.core.view import View, project_view
+from travois.engine.agent import Agent, SmallModel
+from travois.engine.fork import ask_quietly
 from travois.memory.memory import Memory
 from travois.memory.port import Memories
 from travois.memory.recall_text import mark, names, opening, render, untold, useful
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.prompt.environment import plain
 
 CHOOSE = Path(__file__).parent / "prompts" / "choose.md"
@@ -37,7 +37,7 @@ LINE = 200
 
 async def recollect(agent: Agent, said: User) -> None:
     """Show the model the memories that fit the user's prompt, each once."""
-    text = words(said.content)[:LONGEST] if said.origin == "human" else ""
+    text = extract_text(said.content)[:LONGEST] if said.origin == "human" else ""
     if (
         agent.memory.memories is None
         or agent.team.birth
@@ -47,8 +47,8 @@ async def recollect(agent: Agent, said: User) -> None:
         return
     try:
         note = await _note(agent, agent.memory.memories, text)
-    except (OSError, Fault) as error:
-        agent.session.emit(Warned(f"Memory recall failed: {error}"))
+    except (OSError, UserError) as error:
+        agent.session.emit(UserWarned(f"Memory recall failed: {error}"))
         return
     if note:
         agent.session.append(User((Text(note),), origin="note"))
@@ -82,8 +82,8 @@ async def remembered(agent: Agent) -> str:
         return ""
     try:
         index = await anyio.to_thread.run_sync(agent.memory.memories.index)
-    except (OSError, Fault) as error:
-        agent.session.emit(Warned(f"Memory could not be read: {error}"))
+    except (OSError, UserError) as error:
+        agent.session.emit(UserWarned(f"Memory could not be read: {error}"))
         return ""
     return opening(index, agent.session.view.items)
 
@@ -94,21 +94,21 @@ async def _chosen(agent: Agent, text: str, fresh: tuple[Memory, ...]) -> tuple[M
     if small is not None:
         with anyio.move_on_after(PATIENCE):
             asked = msgspec.structs.replace(agent, model=small.model)
-            reply = await aside(asked, _question(agent, small, text, fresh), what="recall")
-    numbers = _numbers(words(reply.content)) if reply else None
+            reply = await ask_quietly(asked, _question(agent, small, text, fresh), what="recall")
+    numbers = _numbers(extract_text(reply.content)) if reply else None
     if numbers is None:
         return fresh[:MOST]
     picked = dict.fromkeys(number for number in numbers if 1 <= number <= len(fresh))
     return tuple(fresh[number - 1] for number in picked)[:MOST]
 
 
-def _question(agent: Agent, small: Small, text: str, fresh: tuple[Memory, ...]) -> View:
+def _question(agent: Agent, small: SmallModel, text: str, fresh: tuple[Memory, ...]) -> View:
     """Build the request in which a small model chooses among memories."""
     lines = (f"{n}. {plain(m.description[:LINE])}" for n, m in enumerate(fresh, 1))
     asked = "\n".join((f"<message>\n{plain(text)}\n</message>", "<notes>", *lines, "</notes>"))
     head = Epoch(small.card, CHOOSE.read_text("utf-8").strip())
     at = agent.runtime.clock()
-    return project([Entry(1, at, head), Entry(2, at, User((Text(asked),)))])
+    return project_view([Entry(1, at, head), Entry(2, at, User((Text(asked),)))])
 
 
 def _numbers(reply: str) -> list[int] | None:

@@ -14,8 +14,8 @@ from hashlib import sha256
 
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, User
-from travois.core.tokens import estimate
-from travois.core.view import Item
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
 from travois.memory.memory import Memory
 from travois.prompt.environment import plain
 from travois.prompt.instruction_text import beginning
@@ -52,13 +52,13 @@ def mark(memory: Memory) -> str:
     return sha256(shown.encode(errors="replace")).hexdigest()[:16]
 
 
-def untold(memories: Iterable[Memory], items: Iterable[Item]) -> tuple[Memory, ...]:
+def untold(memories: Iterable[Memory], items: Iterable[ViewItem]) -> tuple[Memory, ...]:
     """Return the memories that the conversation does not show in their current version."""
     told = "\n".join(_notes(items, RECALLED))
     return tuple(memory for memory in memories if f'sha256="{mark(memory)}"' not in told)
 
 
-def useful(memories: Iterable[Memory], items: Iterable[Item]) -> tuple[Memory, ...]:
+def useful(memories: Iterable[Memory], items: Iterable[ViewItem]) -> tuple[Memory, ...]:
     """Drop memories that only explain a tool already in use; warnings stay."""
     replies = (item.fact for item in items if isinstance(item.fact, Assistant))
     used = {b.name.casefold() for reply in replies for b in reply.content if isinstance(b, Call)}
@@ -68,17 +68,17 @@ def useful(memories: Iterable[Memory], items: Iterable[Item]) -> tuple[Memory, .
 def render(memories: Sequence[Memory], stale: Mapping[str, Sequence[str]]) -> str:
     """Render as many memories as fit; `stale` has the changed files, by digest."""
     parts: list[str] = []
-    room = MOST - estimate(INTRO)
+    room = MOST - estimate_tokens(INTRO)
     for memory in memories:
         part = _shown(memory, stale.get(mark(memory), ()), room=room)
         if part is None:
             break
         parts.append(part)
-        room -= estimate(part)
+        room -= estimate_tokens(part)
     return "\n".join((RECALLED, INTRO, *parts, "</memories>")) if parts else ""
 
 
-def opening(index: str, items: Iterable[Item]) -> str:
+def opening(index: str, items: Iterable[ViewItem]) -> str:
     """Render the whole index, its changes since it was shown, or nothing."""
     lines, told = _lines(index), _told(items)
     if told is None:
@@ -104,7 +104,7 @@ def _shown(memory: Memory, stale: Sequence[str], *, room: int) -> str | None:
     name = plain(memory.name).replace('"', "\\x22")
     head = f'<memory name="{name}" type="{memory.type}" by="{said}"{day} sha256="{mark(memory)}">'
     tail = f"\n(Changed since: {plain(', '.join(stale))})" if stale else ""
-    left = room - estimate(f"{head}{tail}\n</memory>\n")
+    left = room - estimate_tokens(f"{head}{tail}\n</memory>\n")
     if left < SHORTEST:
         return None
     return f"{head}\n{_cut(memory.body or memory.description, left)}{tail}\n</memory>"
@@ -130,7 +130,7 @@ def _manual(memory: Memory, used: set[str]) -> bool:
     return bool(re.search(USAGE, text) and about & used) and not re.search(WARNING, text)
 
 
-def _notes(items: Iterable[Item], *tags: str) -> list[str]:
+def _notes(items: Iterable[ViewItem], *tags: str) -> list[str]:
     """Return our notes in the conversation that start with one of these tags."""
     return [
         block.text
@@ -149,7 +149,7 @@ def _lines(index: str) -> list[str]:
     return [*lines[:count], *[f"({left} more lines in the files)"][:left]]
 
 
-def _told(items: Iterable[Item]) -> list[str] | None:
+def _told(items: Iterable[ViewItem]) -> list[str] | None:
     """Return the index lines that the conversation shows; None if it shows none."""
     told: list[str] | None = None
     for note in _notes(items, INDEX, CHANGED):

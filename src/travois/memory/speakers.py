@@ -15,9 +15,9 @@ from typing import Literal
 import msgspec
 
 from travois.context.ledger.user_words import sentences
-from travois.core.content import Call, Text, calls, words
+from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Compacted, Entry, Result, User
-from travois.core.tool_names import canonical
+from travois.core.tool_names import canonical_call
 
 Voice = Literal["user", "model", "act", "tool", "ours"]
 """The source of words; text that the user only pasted counts as a tool's."""
@@ -109,7 +109,7 @@ def heard(entries: Iterable[Entry]) -> tuple[Heard, ...]:
     found: list[Heard] = []
     for entry in entries:
         if isinstance(entry.fact, Assistant):
-            asked.update((call.id, call) for call in calls(entry.fact.content))
+            asked.update((call.id, call) for call in extract_calls(entry.fact.content))
         found += (
             Heard(
                 entry.seq, voice, text, entry.at, blocks=_blocks(entry), files=_looks(entry, asked)
@@ -145,31 +145,31 @@ def _voices(entry: Entry, asked: dict[str, Call]) -> Iterator[tuple[Voice, str]]
             yield "user", own
             yield "tool", GAP.join((*texts[:-1], passed))
         case User(origin="note", content=content):
-            yield "ours", words(content)
+            yield "ours", extract_text(content)
         case User(content=content):
-            yield "tool", words(content)
+            yield "tool", extract_text(content)
         case Assistant(content=content):
-            yield "model", words(content)
-            yield "act", GAP.join(c.args for c in calls(content) if c.name not in OWN)
+            yield "model", extract_text(content)
+            yield "act", GAP.join(c.args for c in extract_calls(content) if c.name not in OWN)
         case Result(call=call, content=content):
             own = call in asked and asked[call].name in OWN
-            yield "ours" if own else "tool", words(content)
+            yield "ours" if own else "tool", extract_text(content)
         case Compacted(summary=summary):
-            yield "ours", words(summary)
+            yield "ours", extract_text(summary)
         case _:
             pass
 
 
 def _blocks(entry: Entry) -> bool:
     fact = entry.fact
-    return isinstance(fact, User) and bool(BLOCKS.search(words(fact.content).strip()))
+    return isinstance(fact, User) and bool(BLOCKS.search(extract_text(fact.content).strip()))
 
 
 def _looks(entry: Entry, asked: dict[str, Call]) -> bool:
     """Return whether a result only repeats files of the workspace."""
     if not isinstance(entry.fact, Result) or entry.fact.call not in asked:
         return False
-    call = canonical(asked[entry.fact.call])
+    call = canonical_call(asked[entry.fact.call])
     if call.name != "Bash":
         return call.name in READING
     command = re.search(r'"command"\s*:\s*"\s*', call.args)

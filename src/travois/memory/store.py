@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.memory import foreign_memories
 from travois.memory.folder import Flaw, Folder
 from travois.memory.history import Archive, History, Transaction
@@ -154,7 +154,7 @@ class FolderMemories:
                 return memory
         near = get_close_matches(name, {one.name for one in known}, n=3, cutoff=0.5)
         fix = f"Did you mean {', '.join(near)}?" if near else "Run `travois memory` to list them."
-        raise Fault(f"There is no memory {name!r}", fix=fix)
+        raise UserError(f"There is no memory {name!r}", fix=fix)
 
     def consent(self, scope: Scope) -> Consent:
         """Return what happens to a proposal in this scope; `off` where it has no folder."""
@@ -283,7 +283,7 @@ class FolderMemories:
         """Count a recall for each of these memories; failures are ignored."""
         wanted = frozenset(names)
         found = [one for one in self.all() if one.name in wanted]
-        with suppress(Fault), self._archive.past.locked():
+        with suppress(UserError), self._archive.past.locked():
             count(self._usage, found, now=self._archive.past.clock())
 
     def stats(self) -> Stats:
@@ -306,7 +306,7 @@ class FolderMemories:
         there = place and place.absolute()
         if there is None or not there.exists():
             fix = "Name a folder, a file or an agent (claude, codex)."
-            raise Fault(
+            raise UserError(
                 f"There are no memories of {source}", why=f"{there} does not exist", fix=fix
             )
         scope = scope or ("user" if source == "codex" else "project")
@@ -318,7 +318,7 @@ class FolderMemories:
             ]
         except OSError as error:
             why = error.strerror or str(error)
-            raise Fault(f"The memories in {there} cannot be read", why=why) from error
+            raise UserError(f"The memories in {there} cannot be read", why=why) from error
         return self._archive.make(
             [Put(one) for one in found], why=f"imported from {source}", by="agent"
         )
@@ -327,7 +327,7 @@ class FolderMemories:
         """Apply a change that the user made; raise UserError if it is refused."""
         done = self._archive.make((change,), why=why, by="person")
         if done.refused:
-            raise Fault("The memory was not changed", why="; ".join(done.refused))
+            raise UserError("The memory was not changed", why="; ".join(done.refused))
         return done
 
 
@@ -338,7 +338,7 @@ def share(home: Home, project: Project) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if os.path.realpath(folder) != str(folder):
-            raise Fault(
+            raise UserError(
                 f"{folder} cannot be shared", why="a symbolic link leads out of the repository"
             )
         blobs.make_folders(link.parent)

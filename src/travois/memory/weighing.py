@@ -17,14 +17,14 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.content import calls
-from travois.core.errors import Fault
+from travois.core.content import extract_calls
+from travois.core.errors import UserError
 from travois.core.facts import Assistant, Entry, Noted, Opened
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
 from travois.engine.agent import Agent
-from travois.engine.fork import inquire
+from travois.engine.fork import ask_in_fork
 from travois.memory.accept import Ground, weigh_all
 from travois.memory.drafts import NEAREST, Draft, drafts, request
 from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
@@ -41,7 +41,7 @@ from travois.memory.signals import (
 from travois.memory.similarity import content, covered, same
 from travois.memory.speakers import Heard, heard, spoken
 from travois.permissions.secrets import leak
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.prompt.briefing import nested
 from travois.prompt.environment import plain
 
@@ -66,7 +66,9 @@ def due(view: View, since: int) -> bool:
     fresh = heard(Entry(item.seq, 0.0, item.fact) for item in view.items if item.seq > since)
     if any(True for _ in signals(fresh)):
         return True
-    return sum(estimate(one.text) for one in fresh if one.voice in ("user", "model")) >= GROWTH
+    return (
+        sum(estimate_tokens(one.text) for one in fresh if one.voice in ("user", "model")) >= GROWTH
+    )
 
 
 async def extract(agent: Agent, *, after: Turn = "answer") -> Outcome:
@@ -88,8 +90,8 @@ async def extract(agent: Agent, *, after: Turn = "answer") -> Outcome:
             why = "learned from the conversation"
             unkept = unkept_wishes(agent, weighed, ground)
             outcome = await settle(agent, weighed, ground, why=why, unkept=unkept)
-    except (OSError, Fault) as error:
-        session.emit(Warned(f"Memory extraction failed: {error}"))
+    except (OSError, UserError) as error:
+        session.emit(UserWarned(f"Memory extraction failed: {error}"))
         return Outcome(refused=(str(error),))
     session.append(Noted("extracted", str(last)))
     return outcome
@@ -241,7 +243,7 @@ def _acceptable(agent: Agent, verdict: Refused, words: str) -> str:
 def _ground(agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, since: int) -> Ground:
     """Collect everything that drafts are checked against."""
     files = (
-        agent.prompt.instructions.standing(nested(agent)).files
+        agent.prompt.instructions.load_always(nested(agent)).files
         if agent.prompt.instructions is not None
         else ()
     )
@@ -286,7 +288,7 @@ async def _reply(agent: Agent, ground: Ground, fresh: tuple[Heard, ...]) -> str:
         about = "\n".join(one.text for one in fresh if one.voice == "user")[-ABOUT:]
         search = partial(agent.memory.memories.search, about, limit=NEAREST)
         near = await anyio.to_thread.run_sync(search)
-    return await inquire(agent, request(PROMPT.read_text("utf-8"), near), what="memories")
+    return await ask_in_fork(agent, request(PROMPT.read_text("utf-8"), near), what="memories")
 
 
 def _any_covers(kept: Iterable[Draft], wish: Draft) -> bool:
@@ -301,7 +303,7 @@ def _done_itself(entries: Iterable[Entry], since: int) -> bool:
     return any(
         canonical_name(call.name) == "Remember"
         for reply in replies
-        for call in calls(reply.content)
+        for call in extract_calls(reply.content)
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.permissions import paths
 from travois.permissions.access import Access
 from travois.permissions.catastrophic import device, ruinous
@@ -44,7 +44,7 @@ ALIASES: dict[str, Mode] = {
 LEAVING = "runs outside the sandbox, with access to everything you can access"
 MEETING = "uses a tool that needs approval for every call"
 EDITING: tuple[Mode, ...] = ("accept-edits", "auto")
-WRITERS = listed("ln link install rsync dd truncate patch ed ex shred split unlink scp")
+WRITERS = split_names("ln link install rsync dd truncate patch ed ex shred split unlink scp")
 """Programs whose operands are files that they make or change."""
 ALWAYS = "which needs approval in every mode"
 ADDING = "--add-dir adds its folder to the workspace"

@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.permissions.shell.plan import Step, Word
 from travois.permissions.shell.special import reads_config
 
 HARMLESS: Mapping[str, frozenset[str]] = {
     "advice": frozenset("*"),
-    "apply": listed("ignorewhitespace whitespace"),
-    "branch": listed("autosetupmerge autosetuprebase description merge pushremote rebase remote"),
+    "apply": split_names("ignorewhitespace whitespace"),
+    "branch": split_names(
+        "autosetupmerge autosetuprebase description merge pushremote rebase remote"
+    ),
     "color": frozenset("*"),
-    "commit": listed("gpgsign status verbose"),
-    "core": listed(
+    "commit": split_names("gpgsign status verbose"),
+    "core": split_names(
         """
         abbrev autocrlf bare bigfilethreshold checkstat commentchar compression eol filemode
         ignorecase ignorestat logallrefupdates longpaths precomposeunicode preloadindex protecthfs
@@ -29,37 +31,37 @@ HARMLESS: Mapping[str, frozenset[str]] = {
         splitindex symlinks trustctime untrackedcache whitespace
         """
     ),
-    "extensions": listed(
+    "extensions": split_names(
         "compatobjectformat noop objectformat partialclone refstorage relativeworktrees"
     ),
-    "fetch": listed("fsckobjects parallel prune prunetags recursesubmodules writecommitgraph"),
-    "gc": listed(
+    "fetch": split_names("fsckobjects parallel prune prunetags recursesubmodules writecommitgraph"),
+    "gc": split_names(
         """
         auto autodetach autopacklimit logexpiry pruneexpire reflogexpire reflogexpireunreachable
         worktreepruneexpire
         """
     ),
-    "index": listed("sparse threads version"),
-    "lfs": listed("access locksverify repositoryformatversion"),
-    "log": listed("abbrevcommit date decorate follow"),
-    "maintenance": listed("auto strategy"),
-    "merge": listed("conflictstyle ff renamelimit renames stat"),
-    "pull": listed("ff rebase"),
-    "push": listed("autosetupremote default followtags"),
-    "rebase": listed("autosquash autostash updaterefs"),
-    "remote": listed(
+    "index": split_names("sparse threads version"),
+    "lfs": split_names("access locksverify repositoryformatversion"),
+    "log": split_names("abbrevcommit date decorate follow"),
+    "maintenance": split_names("auto strategy"),
+    "merge": split_names("conflictstyle ff renamelimit renames stat"),
+    "pull": split_names("ff rebase"),
+    "push": split_names("autosetupremote default followtags"),
+    "rebase": split_names("autosquash autostash updaterefs"),
+    "remote": split_names(
         """
         fetch followremotehead mirror partialclonefilter promisor prune prunetags push pushurl
         skipdefaultupdate skipfetchall tagopt url
         """
     ),
-    "rerere": listed("autoupdate enabled"),
-    "status": listed("branch short showstash showuntrackedfiles submodulesummary"),
-    "submodule": listed(
+    "rerere": split_names("autoupdate enabled"),
+    "status": split_names("branch short showstash showuntrackedfiles submodulesummary"),
+    "submodule": split_names(
         "active branch fetchrecursesubmodules ignore path recurse shallow update url"
     ),
-    "tag": listed("gpgsign sort"),
-    "user": listed("email name"),
+    "tag": split_names("gpgsign sort"),
+    "user": split_names("email name"),
 }
 """The keys of each section that only hold settings of git's own; `*` stands for all."""
 LARGE_FILES = {
@@ -74,7 +76,7 @@ LARGE_FILE_HOOK = re.compile(
     rb"\{ (?:printf >&2 \"\\n%s\\n\\n\"|echo >&2) \"(?:[^\"$`\\]|\\n)*\"; exit 2; \}\n"
     rb"git lfs (pre-push|post-checkout|post-commit|post-merge) \"\$@\"\n?"
 )
-ADDRESSES = listed("pushremote pushurl remote url")
+ADDRESSES = split_names("pushremote pushurl remote url")
 UPDATES = ("checkout", "rebase", "merge", "none")
 HELPER = re.compile(r"-|[A-Za-z0-9]+::")
 """An address that names a program: `ext::sh -c ...`, or what ssh would take for an option."""
@@ -135,9 +137,9 @@ def settle(before: bytes, after: bytes, *, allowed: Allowed = never) -> Settled:
     return Settled(mended if _reads_as(mended, wanted) else before, undone)
 
 
-SETTING = listed("--add --replace-all --local --bool --int --bool-or-int --path --fixed-value")
+SETTING = split_names("--add --replace-all --local --bool --int --bool-or-int --path --fixed-value")
 """Options of `git config` that leave it to set the value of one key in the repository."""
-UNSETTING = listed("--unset --unset-all unset")
+UNSETTING = split_names("--unset --unset-all unset")
 
 
 def sets_program(step: Step) -> str:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from travois.core.display_text import UNSEEN_PATTERN, listed
+from travois.core.display_text import INVISIBLE_PATTERN, split_names
 from travois.permissions.paths import folded
 
-PROTECTED = listed(
+PROTECTED = split_names(
     """
     .git .hg .svn .jj .husky .lefthook .ssh .gnupg .aws .kube .docker .cargo .mvn .yarn .vscode
     .idea .zed .fleet .devcontainer .direnv .travois .claude .agents .codex .cursor .gemini
@@ -35,11 +35,11 @@ PROTECTED = listed(
 """Not written without a question or a rule that names them."""
 PATTERNS = re.compile(r"\.yarnrc.*|\.pnp\..*|git~\d+|_netrc|.*\.pth|\.roorules-.*|\.clinerules-.*")
 NESTED = {
-    ".github": listed("workflows actions instructions prompts agents chatmodes"),
-    ".gitlab": listed("ci"),
+    ".github": split_names("workflows actions instructions prompts agents chatmodes"),
+    ".gitlab": split_names("ci"),
 }
 """Folders that hold CI definitions and instructions beside files that decide nothing."""
-UNCHECKED = listed(
+UNCHECKED = split_names(
     """
     .git .hg .svn .jj .gitmodules .yarn .pnpm-store .config .cargo .direnv .docker .ssh .gnupg .aws
     .kube
@@ -49,9 +49,9 @@ UNCHECKED = listed(
 and tool chains write the others in ordinary work. A write of one that is recognised asks."""
 CHECKED = PROTECTED - UNCHECKED
 CHECKED_BEGINNINGS = (".roorules-", ".clinerules-", ".yarnrc")
-DEPENDENCIES = listed("node_modules site-packages")
+DEPENDENCIES = split_names("node_modules site-packages")
 """Folders that package managers fill with files of other projects."""
-PERSONAL = listed(
+PERSONAL = split_names(
     """
     .git .hg .jj .husky .lefthook .ssh .gnupg .aws .kube .docker .travois .claude .agents .codex
     .cursor .gemini .qwen .amazonq .opencode .windsurf .continue .roo .kiro .aider .copilot
@@ -63,9 +63,9 @@ PERSONAL = listed(
 )
 """Settings and hooks of agents and of git, shell start files, keys: in every mode, a person agrees
 to a change first. Mode bypass writes the other protected names, which belong to the project."""
-PERSONAL_CONFIG = listed("autostart environment.d fish gh git opencode systemd travois zsh")
+PERSONAL_CONFIG = split_names("autostart environment.d fish gh git opencode systemd travois zsh")
 """Folders of `.config` that hold such files."""
-GIT_WORK = listed(
+GIT_WORK = split_names(
     """
     objects refs logs index head orig_head fetch_head merge_head merge_msg merge_mode merge_rr
     squash_msg cherry_pick_head revert_head rebase_head auto_merge commit_editmsg tag_editmsg
@@ -136,7 +136,7 @@ def makes_repository(path: str) -> bool:
 
 def strange(path: str) -> bool:
     """Return whether the path has characters that a person could not see."""
-    return bool(re.search(UNSEEN_PATTERN, path) or "\n" in path or "\t" in path)
+    return bool(re.search(INVISIBLE_PATTERN, path) or "\n" in path or "\t" in path)
 
 
 def _name(part: str) -> str:

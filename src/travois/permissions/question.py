@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
@@ -16,10 +16,12 @@ from travois.permissions.sandbox_profile import Cage
 from travois.permissions.shell.families import downloads, reads_program, runs_anything
 from travois.permissions.shell.plan import Plan, Step
 
-INTERPRETERS = listed("sh bash dash zsh python python3 node deno bun ruby perl php lua source .")
-GROUPING = listed("gh glab aws gcloud az doctl kubectl helm docker podman firebase supabase")
+INTERPRETERS = split_names(
+    "sh bash dash zsh python python3 node deno bun ruby perl php lua source ."
+)
+GROUPING = split_names("gh glab aws gcloud az doctl kubectl helm docker podman firebase supabase")
 """Programs whose second word only names a group of subcommands."""
-GROUPS = listed("run run-script pip tool mod compose remote worktree stash submodule config")
+GROUPS = split_names("run run-script pip tool mod compose remote worktree stash submodule config")
 """Second words that only name a group, or what a project defines, whatever the program."""
 MOST = 5
 """The maximum number of rules that one answer may add."""

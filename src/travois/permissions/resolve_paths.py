@@ -20,8 +20,8 @@ from travois.permissions.rules import Use, matches
 from travois.permissions.sandbox_profile import TMP
 from travois.permissions.shell.judge import plan
 from travois.permissions.shell.plan import Plan
-from travois.ports.tool import Here, Refusal
-from travois.ports.world import Files, Stat
+from travois.ports.tool import CallLocation, ToolError
+from travois.ports.world import Files, FileStat
 
 STARTS_PROGRAMS = (
     *("fsmonitor", "external", "textconv", "command", "pager", "program", "helper"),
@@ -49,12 +49,12 @@ def home() -> str:
     return os.path.realpath(os.path.expanduser("~"))
 
 
-def resolved(accesses: tuple[Access, ...], here: Here | None = None) -> tuple[Access, ...]:
+def resolved(accesses: tuple[Access, ...], here: CallLocation | None = None) -> tuple[Access, ...]:
     """Return the accesses with links followed, so that decisions see the real paths."""
     return tuple(found for access in accesses for found in _followed(access, here, by="tool"))
 
 
-def understood(accesses: tuple[Access, ...], here: Here) -> tuple[Plan, ...]:
+def understood(accesses: tuple[Access, ...], here: CallLocation) -> tuple[Plan, ...]:
     """Return a plan for each command line among the accesses, with links followed."""
     lines = [access.target for access in accesses if access.kind == "exec"]
     if not lines:
@@ -113,7 +113,7 @@ def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value.strip('"')) for name, value in plain if value[:1] not in "[{")
 
 
-def _followed(access: Access, here: Here | None, *, by: By) -> tuple[Access, ...]:
+def _followed(access: Access, here: CallLocation | None, *, by: By) -> tuple[Access, ...]:
     if access.kind not in ("read", "write"):
         return (access,)
     if access.scope == "many":
@@ -144,7 +144,7 @@ def _is_repository(folder: str, written: str) -> bool:
     return has("HEAD") and ((has("objects") and has("refs")) or has("commondir"))
 
 
-def locate(path: str, here: Here | None, *, by: By) -> Located:
+def locate(path: str, here: CallLocation | None, *, by: By) -> Located:
     """Follow links, and tell the session's private /tmp from the machine's.
 
     A file tool opens the machine's own file where the session has none of that name; a command in
@@ -163,10 +163,10 @@ def locate(path: str, here: Here | None, *, by: By) -> Located:
         path = real(place)
         if inside(path, here.temp):
             return Located(path, "private")
-    raise Refusal(f"{path!r} is not a valid path: its links form a loop")
+    raise ToolError(f"{path!r} is not a valid path: its links form a loop")
 
 
-def _private_path(path: str, here: Here) -> str:
+def _private_path(path: str, here: CallLocation) -> str:
     """Return the path's counterpart in the session's private /tmp; empty for other paths."""
     if any(inside(path, folder) for folder in (here.root, here.temp, *here.apart)):
         return ""
@@ -175,13 +175,13 @@ def _private_path(path: str, here: Here) -> str:
     return os.path.normpath(f"{here.temp}/{os.path.relpath(path, root)}") if root else ""
 
 
-def _made_here(place: str, path: str, here: Here) -> bool:
+def _made_here(place: str, path: str, here: CallLocation) -> bool:
     """Return whether the session has a file there, besides the mount points of the sandbox."""
     mounted = any(inside(folder, path) for folder in (here.root, *here.apart))
     return os.path.lexists(place) and (not mounted or place == here.temp)
 
 
-def _matching(access: Access, here: Here | None, *, by: By) -> Iterator[Access]:
+def _matching(access: Access, here: CallLocation | None, *, by: By) -> Iterator[Access]:
     """Yield every file that a pattern stands for, besides the folder that it looks in."""
     fixed = os.path.dirname(access.target.split("*")[0].split("?")[0].split("[")[0])
     found = locate(fixed or "/", here, by=by)
@@ -206,7 +206,7 @@ def real(path: str) -> str:
     try:
         return "/" + os.path.realpath(path).lstrip("/")
     except (OSError, ValueError) as error:
-        raise Refusal(f"{path!r} is not a valid path") from error
+        raise ToolError(f"{path!r} is not a valid path") from error
 
 
 # The files as one call may open them: where its paths led when they were judged.
@@ -223,7 +223,7 @@ class JudgedFiles:
         self._private = {access.spelt for access in accesses if access.tmp == "private"}
         self._hidden = hidden
 
-    async def stat(self, path: str) -> Stat | None:
+    async def stat(self, path: str) -> FileStat | None:
         """Return the type of the path, and its target."""
         place = self._places.get(path) or real(path)
         found = await self._files.stat(place)
@@ -231,14 +231,14 @@ class JudgedFiles:
             return found
         return replace(found, link=place, private=path in self._private)
 
-    async def names(self, folder: str, *, limit: int) -> list[str]:
+    async def list_names(self, folder: str, *, limit: int) -> list[str]:
         """Return the first names in a folder that no rule hides."""
-        found = await self._files.names(self._places.get(folder, folder), limit=limit)
+        found = await self._files.list_names(self._places.get(folder, folder), limit=limit)
         return [name for name in found if not self._hidden(os.path.join(folder, name))]
 
-    async def modified(self, paths: Sequence[str]) -> list[int]:
+    async def modified_times(self, paths: Sequence[str]) -> list[int]:
         """Return the modification times in nanoseconds; 0 if unknown."""
-        return await self._files.modified([self._places.get(path, path) for path in paths])
+        return await self._files.modified_times([self._places.get(path, path) for path in paths])
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
         """Read bytes of the file from an offset."""

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.core.display_text import UNSEEN_PATTERN, listed
+from travois.core.display_text import INVISIBLE_PATTERN, split_names
 from travois.permissions import hosts, paths
 from travois.permissions.access import Access
 from travois.permissions.shell import rough
@@ -408,7 +408,7 @@ def _path(rule: Rule, access: Access, use: Use) -> bool:
 # What is wrong with a rule: it cannot be enforced, or it does not do what it seems to.
 
 
-TOOLS = listed(
+TOOLS = split_names(
     """
     Agent AgentStop ApplyPatch AskUserQuestion Bash BashInput BashOutput Browser Cd CronCreate
     CronDelete CronList Edit EnterPlanMode EnterWorktree ExitPlanMode ExitWorktree GitBlame
@@ -424,7 +424,7 @@ TOOLS = listed(
 
 def flaw(rule: Rule) -> str:
     """Explain why a rule cannot be enforced; empty if it can."""
-    if found := re.search(UNSEEN_PATTERN, rule.what):
+    if found := re.search(INVISIBLE_PATTERN, rule.what):
         return f"it has an invisible character (U+{ord(found[0]):04X})"
     if rule.tool in (*EDITS, *READS) and re.match(r"~[^/]", rule.what):
         return "~ means your own home only; write the path as //home/name/..."

@@ -16,11 +16,11 @@ from functools import cache
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.content import Shown, Text
-from travois.core.display_text import listed
+from travois.core.content import Text, TextOrMedia
+from travois.core.display_text import split_names
 from travois.core.facts import AnyFact, Ended, Failed, Finished, Hooked, Noted, Result, User
 
-SECRET = listed(
+SECRET = split_names(
     "TOKEN SECRET SECRETS PASSWORD PASSWD PASSPHRASE PASS CREDENTIAL CREDENTIALS DSN WEBHOOK"
 )
 """Words that make a name one of a secret, wherever they stand in it."""
@@ -33,7 +33,7 @@ SECRET_LAST = (
     *("DATABASE_URL", "DATABASE_URI", "REDIS_URL", "MONGODB_URI", "MONGO_URL", "AMQP_URL"),
 )
 """The same at the end of a name."""
-HARMLESS_LAST = listed(
+HARMLESS_LAST = split_names(
     "DIR LIMIT COUNT LENGTH TYPE NAME SIZE TTL ENABLED PROMPT TIMEOUT EXPIRY VERSION HOST PORT"
 )
 """A name that ends so speaks about a secret and does not hold it."""
@@ -127,7 +127,7 @@ class Secrets(msgspec.Struct, frozen=True):
             case _:
                 return fact
 
-    def _shown(self, content: tuple[Shown, ...]) -> tuple[Shown, ...]:
+    def _shown(self, content: tuple[TextOrMedia, ...]) -> tuple[TextOrMedia, ...]:
         return tuple(
             replace(block, text=self.redacted(block.text)) if isinstance(block, Text) else block
             for block in content

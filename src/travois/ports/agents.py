@@ -8,15 +8,15 @@ from typing import Literal, Protocol
 import msgspec
 
 from travois.core.models import Usage
-from travois.core.tasks import Tasks
+from travois.core.tasks import TaskList
 from travois.ports.events import AgentProgress
 
-HOOK = "hook"
+HOOK_CALL = "hook"
 """In place of a call: a hook asked for it, and the model is told nothing of it."""
-State = Literal["running", "done", "failed", "stopped", "lost", "limit"]
+ChildState = Literal["running", "done", "failed", "stopped", "lost", "limit"]
 
 
-class Order(msgspec.Struct, frozen=True):
+class AgentOrder(msgspec.Struct, frozen=True):
     """A request to start or resume a subagent."""
 
     prompt: str
@@ -44,18 +44,18 @@ class Order(msgspec.Struct, frozen=True):
     """The turn limit; zero for that of its type."""
 
 
-class Report(msgspec.Struct, frozen=True):
+class AgentReport(msgspec.Struct, frozen=True):
     """The outcome of a subagent: its last words, or what it had found when it was stopped."""
 
     id: str
-    state: State
+    state: ChildState
     text: str
     files: tuple[str, ...] = ()
     """The files that it changed."""
     usage: Usage = Usage()
 
 
-class Agents(Protocol):
+class Subagents(Protocol):
     """The subagents of one agent."""
 
     @property
@@ -63,11 +63,11 @@ class Agents(Protocol):
         """The types of agents that can be started, each with what it is for."""
         ...
 
-    async def start(self, order: Order) -> Report:
+    async def start(self, order: AgentOrder) -> AgentReport:
         """Start a subagent; return its report when it ends, or at once if in the background."""
         ...
 
-    async def resume(self, order: Order) -> Report:
+    async def resume(self, order: AgentOrder) -> AgentReport:
         """Resume a subagent that has ended; return its report as `start` does."""
         ...
 
@@ -75,7 +75,7 @@ class Agents(Protocol):
         """Return the id of a child that was ever started, by its name or id; empty if none was."""
         ...
 
-    def reports(self) -> Mapping[str, Report]:
+    def reports(self) -> Mapping[str, AgentReport]:
         """Return the last known report of each subagent, by id."""
         ...
 
@@ -83,18 +83,18 @@ class Agents(Protocol):
         """Return the latest activity of each subagent of this process, by id."""
         ...
 
-    async def stop(self, id: str) -> Report:
+    async def stop(self, id: str) -> AgentReport:
         """Stop a running subagent; raises KeyError if there never was one."""
         ...
 
-    def tell(self, name: str, text: str, *, sender: str) -> bool:
+    def send_message(self, name: str, text: str, *, sender: str) -> bool:
         """Put mail into the inbox of a subagent or of the parent (`parent`).
 
         Returns whether anybody of that name or id was there to get it.
         """
         ...
 
-    async def news(self) -> bool:
+    async def wait_for_news(self) -> bool:
         """Wait until something arrives, or no subagent is running any more.
 
         Returns whether there is something to admit.
@@ -105,11 +105,11 @@ class Agents(Protocol):
 # The port of worktrees: a session that moves into one, and back.
 
 
-WORKTREE = "worktree"
+WORKTREE_STATE = "worktree"
 """State of a session that works in a git worktree; empty where it began."""
 
 
-class Moved(msgspec.Struct, frozen=True):
+class WorktreeMove(msgspec.Struct, frozen=True):
     """A move of the session into a worktree."""
 
     root: str
@@ -126,18 +126,18 @@ class Moved(msgspec.Struct, frozen=True):
 class Worktrees(Protocol):
     """Makes and removes the worktrees of one session. Raises `ToolError`."""
 
-    async def enter(self, name: str, *, path: str) -> Moved:
+    async def enter(self, name: str, *, path: str) -> WorktreeMove:
         """Make a worktree of that name, or find the one at that path."""
         ...
 
-    async def remove(self, moved: Moved, *, discard: bool) -> None:
+    async def remove(self, moved: WorktreeMove, *, discard: bool) -> None:
         """Remove a worktree with its branch; refuses to lose work unless that is said."""
         ...
 
 
-def where_moved(state: str) -> Moved | None:
+def decode_worktree_move(state: str) -> WorktreeMove | None:
     """Decode the worktree that a session moved into; none if it is where it began."""
-    return msgspec.json.decode(state, type=Moved) if state else None
+    return msgspec.json.decode(state, type=WorktreeMove) if state else None
 
 
 # The ports of mail: how a call sends a message, and who takes it to other processes.
@@ -151,14 +151,14 @@ class Outbox(Protocol):
         ...
 
 
-class Courier(Protocol):
+class MailTransport(Protocol):
     """The transport of messages to agents in other processes."""
 
-    def team(self) -> tuple[str, ...]:
+    def teammates(self) -> tuple[str, ...]:
         """Return the names of the other members of our team."""
         ...
 
-    async def carry(self, to: str, text: str, *, sender: str = "") -> str:
+    async def deliver(self, to: str, text: str, *, sender: str = "") -> str:
         """Leave a message for one of our team, `session:ID` or `TEAM:NAME`.
 
         Returns what becomes of it; `sender` is the agent of ours that wrote it, if a child did.
@@ -170,7 +170,7 @@ class Courier(Protocol):
 # The ports of the task list: how a call uses it, and where it is kept.
 
 
-Edit = Callable[[Tasks], Tasks]
+TaskListEdit = Callable[[TaskList], TaskList]
 """A pure change of a list; raises `TaskError`. It may be applied more than once."""
 
 
@@ -182,15 +182,15 @@ class SharedTasks(Protocol):
         """The name under which the agent owns tasks; empty for the main agent."""
         ...
 
-    def read(self) -> Tasks:
+    def read(self) -> TaskList:
         """Return the list as it is, also as others changed it."""
         ...
 
-    def preview(self, edit: Edit) -> Tasks:
+    def preview(self, edit: TaskListEdit) -> TaskList:
         """Return the list as an edit would leave it; nothing is changed."""
         ...
 
-    def change(self, edit: Edit) -> Tasks:
+    def change(self, edit: TaskListEdit) -> TaskList:
         """Change the list; raises `ToolError` if that cannot be done."""
         ...
 
@@ -199,7 +199,7 @@ class TaskStore(Protocol):
     """The storage of a task list, recorded in the log."""
 
     @property
-    def member(self) -> str:
+    def member_name(self) -> str:
         """The name of the session in its team; empty without a team."""
         ...
 
@@ -207,6 +207,6 @@ class TaskStore(Protocol):
         """Return the stored list, with what other processes changed."""
         ...
 
-    def change(self, edit: Edit) -> str:
+    def change(self, edit: TaskListEdit) -> str:
         """Apply an edit to the newest list and put the outcome on record; raises `TaskError`."""
         ...

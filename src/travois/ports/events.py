@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Retrying(msgspec.Struct, frozen=True):
+class RequestRetrying(msgspec.Struct, frozen=True):
     """A request failed and will be tried again."""
 
     kind: str
@@ -16,40 +16,40 @@ class Retrying(msgspec.Struct, frozen=True):
     wait: float
 
 
-class Running(msgspec.Struct, frozen=True):
+class ToolStarted(msgspec.Struct, frozen=True):
     """A tool call started."""
 
     call: str
     name: str
 
 
-class Progress(msgspec.Struct, frozen=True):
+class ToolProgress(msgspec.Struct, frozen=True):
     """A running tool call has something to show."""
 
     call: str
     text: str
 
 
-class Warned(msgspec.Struct, frozen=True):
+class UserWarned(msgspec.Struct, frozen=True):
     """Something the user should know that stops nothing."""
 
     text: str
 
 
-class Doing(msgspec.Struct, frozen=True):
+class ActivityShown(msgspec.Struct, frozen=True):
     """Something that is going on, in a word or two, such as a hook."""
 
     text: str
 
 
-class Compacting(msgspec.Struct, frozen=True):
+class CompactionProgress(msgspec.Struct, frozen=True):
     """A summary is being written for a compaction; `over` at its end."""
 
     seconds: float = 0.0
     over: bool = False
 
 
-class Signalled(msgspec.Struct, frozen=True):
+class TerminalSignal(msgspec.Struct, frozen=True):
     """A control sequence for the terminal: a bell, a title, a notification."""
 
     text: str

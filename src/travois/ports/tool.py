@@ -7,18 +7,18 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from travois.core.content import Shown, Text
+from travois.core.content import Text, TextOrMedia
 from travois.core.facts import Changed
 from travois.permissions.access import Access
-from travois.ports.world import Env, Job
+from travois.ports.world import BackgroundJob, Env
 
 A = TypeVar("A", bound=msgspec.Struct)
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class ToolOutcome(msgspec.Struct, frozen=True):
     """The result of a call: content for the model, JSON for programs, and changed state."""
 
-    content: tuple[Shown, ...]
+    content: tuple[TextOrMedia, ...]
     error: bool = False
     detail: str = ""
     changes: tuple[Changed, ...] = ()
@@ -26,7 +26,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """As in `Result`."""
 
 
-class Here(msgspec.Struct, frozen=True):
+class CallLocation(msgspec.Struct, frozen=True):
     """The location of a call, enough to tell what it would touch."""
 
     root: str
@@ -35,7 +35,7 @@ class Here(msgspec.Struct, frozen=True):
     """The session's private folder for /tmp; empty where /tmp is the machine's own."""
     apart: tuple[str, ...] = ()
     """Folders that are what they are even if they lie in /tmp."""
-    jobs: Mapping[str, Job] = {}
+    jobs: Mapping[str, BackgroundJob] = {}
     """The commands in the background."""
 
 
@@ -45,8 +45,8 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
     name: str
     description: str
     args: type[A]
-    access: Callable[[A, Here], tuple[Access, ...]]
-    run: Callable[[A, Env, str], Awaitable[Outcome]]
+    access: Callable[[A, CallLocation], tuple[Access, ...]]
+    run: Callable[[A, Env, str], Awaitable[ToolOutcome]]
     """Called with the arguments, the world, and the id of the call."""
     summary: Callable[[A], str]
     """One line for a person: what this call does."""
@@ -71,24 +71,24 @@ class Tool(msgspec.Struct, Generic[A], frozen=True):
 AnyTool = Tool[Any]
 
 
-class Refusal(Exception):
+class ToolError(Exception):
     """A call that cannot be done; the message tells the model what to do instead."""
 
 
-def said(
+def text_outcome(
     text: str, *, detail: str = "", changes: tuple[Changed, ...] = (), lines: int = -1
-) -> Outcome:
+) -> ToolOutcome:
     """Build an outcome from plain text."""
-    return Outcome((Text(text),), detail=detail, changes=changes, lines=lines)
+    return ToolOutcome((Text(text),), detail=detail, changes=changes, lines=lines)
 
 
-PATHS = frozenset(("path", "file_path", "notebook_path", "workdir"))
+PATH_FIELDS = frozenset(("path", "file_path", "notebook_path", "workdir"))
 """The names of path arguments in all tools."""
 
 
-def refuse_nul(args: object) -> None:
+def refuse_nul_paths(args: object) -> None:
     """Refuse a path with a NUL character, which no program can be given."""
-    for name in PATHS:
+    for name in PATH_FIELDS:
         value = getattr(args, name, None)
         if isinstance(value, str) and "\0" in value:
-            raise Refusal(f"{name} has a NUL character, which paths cannot contain. Remove it.")
+            raise ToolError(f"{name} has a NUL character, which paths cannot contain. Remove it.")

@@ -9,7 +9,7 @@ import msgspec
 from travois.providers.web_search import Hit
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SearchQuery(msgspec.Struct, frozen=True):
     """A web search query, with the hosts to include or exclude."""
 
     query: str
@@ -17,12 +17,12 @@ class Wanted(msgspec.Struct, frozen=True):
     never: tuple[str, ...] = ()
 
 
-class Found(msgspec.Struct, frozen=True):
+class SearchResults(msgspec.Struct, frozen=True):
     """Search results, and a model's summary of them."""
 
     hits: tuple[Hit, ...]
     said: str = ""
 
 
-Search = Callable[[Wanted], Awaitable[Found]]
+WebSearch = Callable[[SearchQuery], Awaitable[SearchResults]]
 """Raises OSError, in words."""

@@ -15,19 +15,19 @@ import msgspec
 from travois.core.facts import AnyFact, Entry
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import Cage
-from travois.ports.agents import Agents as Agents
-from travois.ports.agents import Order as Order
+from travois.ports.agents import AgentOrder as AgentOrder
+from travois.ports.agents import AgentReport as AgentReport
 from travois.ports.agents import Outbox, SharedTasks, Worktrees
-from travois.ports.agents import Report as Report
+from travois.ports.agents import Subagents as Subagents
+from travois.ports.events import ActivityShown as ActivityShown
 from travois.ports.events import AgentProgress as AgentProgress
-from travois.ports.events import Compacting as Compacting
-from travois.ports.events import Doing as Doing
-from travois.ports.events import Progress as Progress
-from travois.ports.events import Retrying as Retrying
-from travois.ports.events import Running as Running
-from travois.ports.events import Signalled as Signalled
-from travois.ports.events import Warned as Warned
-from travois.ports.web_search import Search
+from travois.ports.events import CompactionProgress as CompactionProgress
+from travois.ports.events import RequestRetrying as RequestRetrying
+from travois.ports.events import TerminalSignal as TerminalSignal
+from travois.ports.events import ToolProgress as ToolProgress
+from travois.ports.events import ToolStarted as ToolStarted
+from travois.ports.events import UserWarned as UserWarned
+from travois.ports.web_search import WebSearch
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 # The person, as the engine sees them.
 
 
-OFFER = "run commands in the sandbox without asking in this project"
-OFFER_MEANS = "no network, home hidden; a rewind restores the workspace"
+SANDBOX_OFFER = "run commands in the sandbox without asking in this project"
+SANDBOX_OFFER_DETAILS = "no network, home hidden; a rewind restores the workspace"
 
 
-class Question(msgspec.Struct, frozen=True):
+class PermissionQuestion(msgspec.Struct, frozen=True):
     """A permission question; `args` is exactly what would run."""
 
     call: str
@@ -67,7 +67,7 @@ class Question(msgspec.Struct, frozen=True):
     """Of the tool, its arguments and the place: an answer holds for exactly that."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class PersonAnswer(msgspec.Struct, frozen=True):
     """A person's answer to a permission question; `reason` is sent to the model."""
 
     allow: bool
@@ -86,7 +86,7 @@ class Answer(msgspec.Struct, frozen=True):
     """The reason to end the whole turn; empty to go on."""
 
 
-class Option(msgspec.Struct, frozen=True):
+class ChoiceOption(msgspec.Struct, frozen=True):
     """One answer that is offered."""
 
     label: str
@@ -97,14 +97,14 @@ class Choice(msgspec.Struct, frozen=True):
     """A question of the model with options; a person may also answer in their own words."""
 
     question: str
-    options: tuple[Option, ...]
+    options: tuple[ChoiceOption, ...]
     header: str = ""
     """The topic, in a word or two."""
     several: bool = False
     """True if more than one of the options may be chosen."""
 
 
-class Inquiry(msgspec.Struct, frozen=True):
+class ChoiceRequest(msgspec.Struct, frozen=True):
     """Questions that are put to the person together; `plan` is the plan they are about."""
 
     call: str
@@ -115,11 +115,11 @@ class Inquiry(msgspec.Struct, frozen=True):
 class Person(Protocol):
     """The person who answers questions; without one, the answer is no."""
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask whether a call may run, and wait for the answer."""
         ...
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Return one answer per question, as labels or free text; None if nobody answers."""
         ...
 
@@ -127,7 +127,7 @@ class Person(Protocol):
 # What came of a program: how it ended, what it said, and what an attempt of it would change.
 
 
-class Captured(msgspec.Struct, frozen=True):
+class CapturedOutput(msgspec.Struct, frozen=True):
     """Captured output: its head, its tail, and its full size."""
 
     head: bytes
@@ -141,28 +141,28 @@ class Captured(msgspec.Struct, frozen=True):
     """True if the file has reached its limit, so that the program was ended."""
 
     @property
-    def missing(self) -> int:
+    def missing_bytes(self) -> int:
         """The number of bytes in the middle that were dropped."""
         return self.total - len(self.head) - len(self.tail)
 
     @property
-    def lines(self) -> int:
+    def line_count(self) -> int:
         """The number of lines in all; a last one without a line end counts."""
         ends = self.head.count(b"\n") + self.tail.count(b"\n") + self.missing_lines
         last = self.tail or self.head
         return ends + bool(last and not last.endswith(b"\n"))
 
-    def joined(self) -> bytes:
+    def head_and_tail(self) -> bytes:
         """Return head and tail joined; complete only if nothing is missing."""
         return self.head + self.tail
 
 
-class Completed(msgspec.Struct, frozen=True):
+class ProcessResult(msgspec.Struct, frozen=True):
     """The result of a program; `status` is negative for a signal."""
 
     status: int
-    output: Captured
-    errors: Captured
+    output: CapturedOutput
+    errors: CapturedOutput
     timed_out: bool = False
     cut: bool = False
     """True if it was stopped because the reader had enough output."""
@@ -178,7 +178,7 @@ class Completed(msgspec.Struct, frozen=True):
     """Ports of the session's servers in the sandbox network, if this program failed outside it."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class WorkspaceChange(msgspec.Struct, frozen=True):
     """One path that an attempt left different; `size` is what it has there."""
 
     path: str
@@ -188,17 +188,17 @@ class Change(msgspec.Struct, frozen=True):
     """Its path before, if it was renamed."""
 
 
-class Attempt(Protocol):
+class WorkspaceAttempt(Protocol):
     """A program that ran in a copy of the workspace, to be kept or dropped."""
 
-    completed: Completed
-    changes: tuple[Change, ...]
+    completed: ProcessResult
+    changes: tuple[WorkspaceChange, ...]
 
     async def read(self, path: str) -> bytes:
         """Return the bytes that a path has in the copy."""
         ...
 
-    async def keep(self, *, named: Collection[str] = ()) -> tuple[Change, ...]:
+    async def keep(self, *, named: Collection[str] = ()) -> tuple[WorkspaceChange, ...]:
         """Apply the changes, each file atomically; return those that were not applied.
 
         What is pinned or has a protected name is kept only if it, or a folder above it, is named.
@@ -211,7 +211,7 @@ class Attempt(Protocol):
         ...
 
 
-class Model(Protocol):
+class ModelClient(Protocol):
     """A model client: one request in, deltas and one reply out."""
 
     def stream(
@@ -221,7 +221,7 @@ class Model(Protocol):
         ...
 
 
-class Log(Protocol):
+class SessionLog(Protocol):
     """The log file of one session."""
 
     def append(self, fact: AnyFact) -> Entry:
@@ -238,11 +238,11 @@ class Log(Protocol):
 
 
 @runtime_checkable
-class Resumable(Log, Protocol):
+class ResumableLog(SessionLog, Protocol):
     """A log with a saved state that speeds up resuming."""
 
     @property
-    def grown(self) -> int:
+    def new_bytes(self) -> int:
         """The number of bytes added since `save_state`; 0 if unknown."""
         ...
 
@@ -254,19 +254,19 @@ class Resumable(Log, Protocol):
         """Yield all entries in blocks."""
         ...
 
-    def keep(self, state: bytes) -> None:
+    def save_state(self, state: bytes) -> None:
         """Save the state that was derived from all entries so far."""
         ...
 
-    def news(self) -> str:
+    def take_notices(self) -> str:
         """Return notices about saving that the user has not seen yet."""
         ...
 
-    def discard(self) -> None:
+    def discard_state(self) -> None:
         """Discard the saved state."""
         ...
 
-    def recent(self) -> Iterable[Entry] | None:
+    def read_recent(self) -> Iterable[Entry] | None:
         """Yield the relevant part of a very long log: the last entries and earlier turns.
 
         None if the log is not that long: all of it can be read.
@@ -286,7 +286,7 @@ class Blobs(Protocol):
         ...
 
 
-class Stat(msgspec.Struct, frozen=True):
+class FileStat(msgspec.Struct, frozen=True):
     """The kind, size and real location of a path."""
 
     kind: Literal["file", "folder", "other"]
@@ -298,7 +298,7 @@ class Stat(msgspec.Struct, frozen=True):
     """True if it is elsewhere because it lies in the session's private /tmp."""
 
 
-class Stale(Exception):
+class StaleFile(Exception):
     """The file changed since it was read; nothing was written."""
 
 
@@ -308,15 +308,15 @@ class Files(Protocol):
     The disk follows no links: a call opens the paths that were judged, which have none.
     """
 
-    async def stat(self, path: str) -> Stat | None:
+    async def stat(self, path: str) -> FileStat | None:
         """Return the status of a path; None if nothing is there."""
         ...
 
-    async def names(self, folder: str, *, limit: int) -> list[str]:
+    async def list_names(self, folder: str, *, limit: int) -> list[str]:
         """Return the first names in a folder, sorted; those of folders end with a slash."""
         ...
 
-    async def modified(self, paths: Sequence[str]) -> list[int]:
+    async def modified_times(self, paths: Sequence[str]) -> list[int]:
         """Return the modification times in nanoseconds; 0 where unknown."""
         ...
 
@@ -341,7 +341,7 @@ class Files(Protocol):
         ...
 
 
-def digest(data: bytes) -> str:
+def content_digest(data: bytes) -> str:
     """Return the digest of some content, for compare-and-swap."""
     return blake2b(data, digest_size=16).hexdigest()
 
@@ -376,7 +376,7 @@ class Command(msgspec.Struct, frozen=True):
     """The accesses by which the call that starts it was judged."""
 
 
-class Job(Protocol):
+class BackgroundJob(Protocol):
     """A background command."""
 
     id: str
@@ -396,15 +396,15 @@ class Job(Protocol):
         ...
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """True if the job has ended and all of its output is in."""
         ...
 
-    def fresh(self) -> Captured:
+    def take_output(self) -> CapturedOutput:
         """Return the output since the last call."""
         ...
 
-    def waiting(self) -> Captured:
+    def peek_output(self) -> CapturedOutput:
         """Return the unread output without consuming it."""
         ...
 
@@ -416,11 +416,11 @@ class Job(Protocol):
         """Wait for the end and return the exit status."""
         ...
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until there is output, or the job ends."""
         ...
 
-    def followed(self) -> AbstractContextManager[Following]:
+    def follow(self) -> AbstractContextManager[OutputReader]:
         """Follow all output from here on; `take_output` still returns it as well."""
         ...
 
@@ -437,7 +437,7 @@ class Job(Protocol):
         ...
 
 
-class Following(Protocol):
+class OutputReader(Protocol):
     """All output of a job for one reader."""
 
     def take(self) -> bytes:
@@ -456,7 +456,7 @@ class Processes(Protocol):
         on_output: Callable[[bytes], None] | None = None,
         reader: Callable[[bytes], bool] | None = None,
         detach_as: Callable[[], str] | None = None,
-    ) -> Completed:
+    ) -> ProcessResult:
         """Run a program to its end; on timeout or cancellation, kill its process tree.
 
         `reader` gets all output in order and returns whether it wants more; once it does not, the
@@ -465,19 +465,19 @@ class Processes(Protocol):
         """
         ...
 
-    async def attempt(self, command: Command, *, timeout: float) -> Attempt:
+    async def run_attempt(self, command: Command, *, timeout: float) -> WorkspaceAttempt:
         """Run a program in a copy of the writable folders; raises OSError if impossible."""
         ...
 
-    async def start(self, command: Command, *, id: str) -> Job:
+    async def start(self, command: Command, *, id: str) -> BackgroundJob:
         """Start in the background; it dies with the session at the latest."""
         ...
 
-    def jobs(self) -> Mapping[str, Job]:
+    def jobs(self) -> Mapping[str, BackgroundJob]:
         """Return background jobs by id."""
         ...
 
-    def accept(self, path: str, data: bytes | None = None) -> None:
+    def accept_change(self, path: str, data: bytes | None = None) -> None:
         """Accept our own change to a protected file as its expected content."""
         ...
 
@@ -485,24 +485,24 @@ class Processes(Protocol):
         """Return a TCP socket in the sandbox network; none if there is no such network."""
         ...
 
-    def notices(self) -> tuple[str, ...]:
+    def take_notices(self) -> tuple[str, ...]:
         """Return notices about changed protected files that were not returned before."""
         ...
 
 
-class Library(Protocol):
+class InstructionLibrary(Protocol):
     """The instruction files on disk."""
 
-    def standing(self, also: Mapping[str, Kind] | None = None) -> Found:
+    def load_always(self, also: Mapping[str, Kind] | None = None) -> Found:
         """Load the instruction files that always apply, and these in addition."""
         ...
 
-    def touched(self, paths: Iterable[str]) -> Found:
+    def load_for_paths(self, paths: Iterable[str]) -> Found:
         """Load the instruction files that apply once these paths are used."""
         ...
 
 
-class Page(msgspec.Struct, frozen=True):
+class WebPage(msgspec.Struct, frozen=True):
     """A fetched web page."""
 
     url: str
@@ -515,7 +515,7 @@ class Page(msgspec.Struct, frozen=True):
 class Web(Protocol):
     """Fetching pages. Errors are OSError with words that a person understands."""
 
-    async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
+    async def fetch(self, url: str, *, limit: int, timeout: float) -> WebPage:
         """Get a page, following redirects on the same host only.
 
         A redirect to another host is the page: its status, and the URL that it points to.
@@ -523,7 +523,7 @@ class Web(Protocol):
         ...
 
 
-class Unanswered(Exception):
+class UnansweredQuestion(Exception):
     """Nobody was there to answer, or they declined; the message says which."""
 
 
@@ -575,7 +575,7 @@ class Env(Protocol):
     def web(self) -> Web: ...
 
     @property
-    def search(self) -> Search | None:
+    def search(self) -> WebSearch | None:
         """The web search; none where it is off."""
         ...
 
@@ -583,7 +583,7 @@ class Env(Protocol):
     def blobs(self) -> Blobs: ...
 
     @property
-    def agents(self) -> Agents | None:
+    def agents(self) -> Subagents | None:
         """The children of the agent that called; none where none can be started."""
         ...
 
@@ -635,7 +635,7 @@ class Env(Protocol):
         """Show progress while the call runs."""
         ...
 
-    async def hear(self, occasion: AnyOccasion) -> Heard:
+    async def fire_hooks(self, occasion: AnyOccasion) -> Heard:
         """Fire a hook event of this call and return the decision."""
         ...
 
@@ -646,13 +646,13 @@ class Env(Protocol):
 
 Delta = (
     StreamDelta
-    | Retrying
-    | Running
-    | Progress
-    | Warned
-    | Doing
-    | Compacting
-    | Signalled
+    | RequestRetrying
+    | ToolStarted
+    | ToolProgress
+    | UserWarned
+    | ActivityShown
+    | CompactionProgress
+    | TerminalSignal
     | AgentProgress
 )
 Event = Entry | Delta
@@ -662,28 +662,28 @@ Event = Entry | Delta
 # Snapshots of the workspace, as the engine needs them.
 
 
-class Kept(msgspec.Struct, frozen=True):
+class SnapshotTaken(msgspec.Struct, frozen=True):
     """A snapshot, and the requested paths that it does not cover."""
 
     name: str
     uncovered: tuple[str, ...] = ()
 
 
-class Keeper(Protocol):
+class WorkspaceSnapshots(Protocol):
     """Snapshots of the workspace, to restore it from."""
 
     def prepare(self) -> None:
         """Begin to scan the workspace in the background, if that takes a while."""
         ...
 
-    async def keep(
+    async def snapshot_workspace(
         self,
         *,
         why: str,
         also: tuple[str, ...] = (),
         files: tuple[str, ...] = (),
         heed: Callable[[int], None] | None = None,
-    ) -> Kept:
+    ) -> SnapshotTaken:
         """Take a snapshot of the workspace, of further folders and of single files.
 
         Taking one when nothing has changed costs little and gives the last name. `heed` hears how
@@ -691,11 +691,13 @@ class Keeper(Protocol):
         """
         ...
 
-    def left_out(self) -> tuple[str, ...]:
+    def list_uncovered(self) -> tuple[str, ...]:
         """Return what in the workspace no snapshot covers, as far as known at once."""
         ...
 
-    async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
+    async def snapshot_files(
+        self, paths: Iterable[str], *, why: str
+    ) -> tuple[str, tuple[str, ...]]:
         """Save these files alone, or that they are not there.
 
         Returns the snapshot's name, and the paths that it covers: a file that is not there is

@@ -7,7 +7,7 @@ from typing import Literal, assert_never
 
 import msgspec
 
-from travois.core.content import AnyBlock, Call, Media, Opaque, Text, words
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, extract_text
 from travois.core.facts import (
     AnyFact,
     Asked,
@@ -74,7 +74,7 @@ def _told(fact: AnyFact | ToolCallItem) -> Iterator[Piece]:
             yield kind, item.call.name or item.id, item.text, _media(content)
         case Compacted():
             title = f"Entries {fact.first} to {fact.last} were replaced by a summary ({fact.by})"
-            yield "note", title, words(fact.summary), ()
+            yield "note", title, extract_text(fact.summary), ()
         case Offloaded() | Cleared() | Rewound() | Restored() | Epoch() | Opened():
             yield "event", _shaped(fact), "", ()
         case Failed() | Ended() | Decided() | Changed() | Spawned() | Finished() | Hooked():
@@ -90,8 +90,13 @@ def _told(fact: AnyFact | ToolCallItem) -> Iterator[Piece]:
 
 def _said(fact: User) -> Piece:
     if fact.origin == "human":
-        return "person", "You", words(fact.content), _media(fact.content)
-    return "note", f"Note to the model ({fact.origin})", words(fact.content), _media(fact.content)
+        return "person", "You", extract_text(fact.content), _media(fact.content)
+    return (
+        "note",
+        f"Note to the model ({fact.origin})",
+        extract_text(fact.content),
+        _media(fact.content),
+    )
 
 
 def _replied(fact: Assistant) -> Iterator[Piece]:

@@ -15,14 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compat.claude_json import Json, arguments
-from travois.core.content import Call, calls, words
-from travois.core.display_text import visible
+from travois.core.content import Call, extract_calls, extract_text
+from travois.core.display_text import escape_invisible
 from travois.core.facts import Assistant, Decided, Entry, Epoch, Failed, Noted, Result, Sent, User
-from travois.core.models import Model, cost
-from travois.core.tool_names import canonical, decoded
+from travois.core.models import ModelCard, compute_cost
+from travois.core.tool_names import canonical_call, decode_arguments
 from travois.memory.port import Outcome
 from travois.ports.tool import AnyTool
-from travois.ports.world import Event, Retrying, Warned
+from travois.ports.world import Event, RequestRetrying, UserWarned
 from travois.tools.diff import Patch
 
 ToolKind = Literal["read", "edit", "search", "execute", "fetch", "think", "switch_mode", "other"]
@@ -53,7 +53,7 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def own(self) -> Call:
         """The call with our own tool names."""
-        return canonical(self.call)
+        return canonical_call(self.call)
 
     @property
     def id(self) -> str:
@@ -88,7 +88,7 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
     @property
     def text(self) -> str:
         """The text of the result."""
-        return words(self.result.content) if self.result else ""
+        return extract_text(self.result.content) if self.result else ""
 
     @cached_property
     def detail(self) -> Json:
@@ -110,12 +110,12 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
         if tool is not None and call.name != "Bash":
             try:
                 args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
-                return visible(tool.summary(args))
+                return escape_invisible(tool.summary(args))
             except (msgspec.DecodeError, ValueError, RecursionError):
                 pass
-        elif isinstance(command := (decoded(call.args) or {}).get("command"), str):
-            return visible(f"$ {command.strip()}")
-        return visible(f"{call.name} {call.args[:MAX_TITLE_ARGS]}")
+        elif isinstance(command := (decode_arguments(call.args) or {}).get("command"), str):
+            return escape_invisible(f"$ {command.strip()}")
+        return escape_invisible(f"{call.name} {call.args[:MAX_TITLE_ARGS]}")
 
 
 class ReplyItem(msgspec.Struct, frozen=True):
@@ -144,7 +144,7 @@ Item = ToolCallItem | ReplyItem | NoticeItem | Event
 class SessionItems:
     """Folds the events of one session into items."""
 
-    def __init__(self, model: Model | None = None) -> None:
+    def __init__(self, model: ModelCard | None = None) -> None:
         self.model = model
         """The model whose prices apply; updated from the log."""
         self.sent: float | None = None
@@ -181,20 +181,20 @@ class SessionItems:
         return self._calls.get(id) or ToolCallItem(Call(id, "", ""))
 
     def _add_reply(self, fact: Assistant, *, at: float) -> ReplyItem:
-        found = tuple(map(ToolCallItem, calls(fact.content)))
+        found = tuple(map(ToolCallItem, extract_calls(fact.content)))
         self._calls |= {item.id: item for item in found}
         seconds = max(0.0, at - (at if self.sent is None else self.sent))
         self.sent = None
-        dollars = cost(fact.usage, self.model.price) if self.model else 0.0
+        dollars = compute_cost(fact.usage, self.model.price) if self.model else 0.0
         return ReplyItem(fact, found, dollars, seconds)
 
 
 def note_event(event: Event) -> NoticeItem | None:
     """Return the notice for an event, or None."""
     match event:
-        case Retrying(message=message, wait=wait):
+        case RequestRetrying(message=message, wait=wait):
             return NoticeItem("retry", f"{message}; retrying in {wait:.1f} s")
-        case Warned(text=text):
+        case UserWarned(text=text):
             return NoticeItem("warning", text)
         case Entry(fact=Noted(what="memory", text=text)):
             try:
@@ -203,6 +203,8 @@ def note_event(event: Event) -> NoticeItem | None:
                 return None
             return NoticeItem("memory", outcome.told, outcome.diff)
         case Entry(fact=User(origin="mail", content=content)):
-            return NoticeItem("mail", words(content).partition("\n</mail>")[0][:MAX_MAIL_CHARS])
+            return NoticeItem(
+                "mail", extract_text(content).partition("\n</mail>")[0][:MAX_MAIL_CHARS]
+            )
         case _:
             return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.lowlevel
 
-from travois.ports.world import Captured, Command, Following
+from travois.ports.world import CapturedOutput, Command, OutputReader
 from travois.process.output import Capture, Drain, Feed, Follower, Spool
 from travois.process.reap import gone, send
 from travois.process.spawn import Started
@@ -134,7 +134,7 @@ class Child:
         if all(follower.size <= BEHIND for follower in self._followers):
             self._drains[0].release()
 
-    def detach(self, keep: int) -> Captured:
+    def detach(self, keep: int) -> CapturedOutput:
         """Let it continue in the background; return its output so far."""
         said = self.output.fresh(ended=False)
         held, self.output = self.output.taken().head, Capture(keep)
@@ -346,23 +346,23 @@ class LocalJob:
         return self._child.status
 
     @property
-    def over(self) -> bool:
+    def is_over(self) -> bool:
         """Whether it has ended and all of its output was read."""
         return self._child.done.is_set()
 
-    def fresh(self) -> Captured:
+    def take_output(self) -> CapturedOutput:
         """Return the output since the last call; its errors too, where they are separate."""
         return self._child.output.fresh(ended=self._child.done.is_set())
 
-    def waiting(self) -> Captured:
+    def peek_output(self) -> CapturedOutput:
         """Return the output that `fresh` would return, without consuming it."""
         return self._child.output.taken()
 
     def last_lines(self, count: int) -> str:
         """Return the last lines of what `fresh` would return, without consuming it."""
-        output = self.waiting()
-        end = output.tail if output.missing else output.joined()
-        text = readable(Captured(end[-LOOK:], b"", min(LOOK, len(end)))).text
+        output = self.peek_output()
+        end = output.tail if output.missing_bytes else output.head_and_tail()
+        text = readable(CapturedOutput(end[-LOOK:], b"", min(LOOK, len(end)))).text
         return "\n".join(text.rstrip("\n").split("\n")[-count:])
 
     async def wait(self) -> int:
@@ -371,11 +371,11 @@ class LocalJob:
         # A program that survived even SIGKILL counts as killed.
         return -SIGKILL if self._child.status is None else self._child.status
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until it writes something, or ends."""
         await self._child.changed()
 
-    def followed(self) -> AbstractContextManager[Following]:
+    def follow(self) -> AbstractContextManager[OutputReader]:
         """Follow all of its output from here on; `fresh` still returns it."""
         return self._child.followed()
 

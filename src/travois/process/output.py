@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from anyio import Event
 
 from travois.permissions.secrets import Secrets
-from travois.ports.world import Captured
+from travois.ports.world import CapturedOutput
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -111,16 +111,16 @@ class Capture:
         """Whether its file has reached its limit."""
         return self._spool is not None and self._spool.is_full
 
-    def taken(self) -> Captured:
+    def taken(self) -> CapturedOutput:
         """Return what was kept."""
         tail = memoryview(self._tail)
         kept = bytes(tail[max(0, len(tail) - self._keep) :])
         file = self._spool.finish() if self._spool is not None else ""
         head = bytes(self._head)
         missing = self._line_ends - head.count(b"\n") - kept.count(b"\n")
-        return Captured(head, kept, self._total, file, missing, is_capped=self.is_full)
+        return CapturedOutput(head, kept, self._total, file, missing, is_capped=self.is_full)
 
-    def fresh(self, *, ended: bool) -> Captured:
+    def fresh(self, *, ended: bool) -> CapturedOutput:
         """Return the output since the last call; an incomplete character waits for its rest."""
         taken = self.taken()
         self._head.clear()
@@ -133,8 +133,8 @@ class Capture:
         self.add(memoryview(last)[-held:])
         if taken.tail:
             tail, total = taken.tail[:-held], taken.total - held
-            return Captured(taken.head, tail, total, missing_lines=taken.missing_lines)
-        return Captured(taken.head[:-held], b"", taken.total - held)
+            return CapturedOutput(taken.head, tail, total, missing_lines=taken.missing_lines)
+        return CapturedOutput(taken.head[:-held], b"", taken.total - held)
 
 
 class Feed:

@@ -15,7 +15,7 @@ import anyio.to_thread
 from msgspec.structs import replace
 
 from travois.permissions.secrets import secrets
-from travois.ports.world import Captured, Command, Completed
+from travois.ports.world import CapturedOutput, Command, ProcessResult
 from travois.process.environment import bare, clean
 from travois.process.output import CHUNK, Spool
 from travois.process.reap import MARK, Orphans, Watchdog, adopt_orphans, bears, fell, send, tree
@@ -80,7 +80,7 @@ class LocalProcesses:
         on_output: Callable[[bytes], None] | None = None,
         reader: Callable[[bytes], bool] | None = None,
         detach_as: Callable[[], str] | None = None,
-    ) -> Completed:
+    ) -> ProcessResult:
         """Run to the end. On timeout or cancellation the whole process tree is killed first.
 
         `on_output` gets output as it comes; of a flood only the newest part. `reader` gets all of
@@ -92,7 +92,7 @@ class LocalProcesses:
         late = partial(self._detach, detach_as, command) if detach_as is not None else None
         return await self._run(begin, command, timeout=timeout, reader=reader, late=late)
 
-    async def attempt(self, command: Command, *, timeout: float) -> Overlay:
+    async def run_attempt(self, command: Command, *, timeout: float) -> Overlay:
         """Run to the end in a copy of what its profile may write; raises OSError without one."""
         from travois.sandbox import overlay
 
@@ -116,8 +116,8 @@ class LocalProcesses:
         *,
         timeout: float,
         reader: Callable[[bytes], bool] | None = None,
-        late: Callable[[Child], Completed] | None = None,
-    ) -> Completed:
+        late: Callable[[Child], ProcessResult] | None = None,
+    ) -> ProcessResult:
         """Run to the end; retry without the sockets that vanished while the sandbox was built."""
         from travois.sandbox.wrap import Unfenced
 
@@ -136,8 +136,8 @@ class LocalProcesses:
         *,
         timeout: float,
         reader: Callable[[bytes], bool] | None = None,
-        late: Callable[[Child], Completed] | None = None,
-    ) -> Completed:
+        late: Callable[[Child], ProcessResult] | None = None,
+    ) -> ProcessResult:
         """Wait for a program; `late` handles one that outlives the timeout."""
         ended = cut = False
         try:
@@ -160,14 +160,14 @@ class LocalProcesses:
         if child.failed:
             raise _unbuilt(child)
         await self._guarding.review(child)
-        return Completed(
+        return ProcessResult(
             status=_status(child),
             output=child.output.taken(),
             errors=child.errors.taken(),
             timed_out=overdue,
             cut=cut,
             left_running=self._leave(child),
-            aside=child.aside.taken().joined(),
+            aside=child.aside.taken().head_and_tail(),
             refused=child.refused,
             session_ports=() if child.shares_network or not child.status else self._ports(),
         )
@@ -181,11 +181,11 @@ class LocalProcesses:
         child.slow()
         return self._adopt(id, command, child)
 
-    def _detach(self, name: Callable[[], str], command: Command, child: Child) -> Completed:
+    def _detach(self, name: Callable[[], str], command: Command, child: Child) -> ProcessResult:
         """Let a program that was waited for continue in the background."""
         said = child.detach(KEEP_DETACHED)
         job = self._adopt(name(), command, child)
-        return Completed(0, said, Captured(b"", b"", 0), job=job.id)
+        return ProcessResult(0, said, CapturedOutput(b"", b"", 0), job=job.id)
 
     def _adopt(self, id: str, command: Command, child: Child) -> LocalJob:
         from travois.process.job import LocalJob
@@ -222,7 +222,7 @@ class LocalProcesses:
         """Open a TCP socket in the network that the commands share; None if they share none."""
         return self._loopback.socket(family) if self._loopback is not None else None
 
-    def notices(self) -> tuple[str, ...]:
+    def take_notices(self) -> tuple[str, ...]:
         """Return the notices about protected files that changed while commands ran, each once."""
         self._guarding.settle(self._gone)
         return self._guarding.notices()
@@ -231,7 +231,7 @@ class LocalProcesses:
         """Restore protected files that were left changed by a session that was killed."""
         self._guarding.recover()
 
-    def accept(self, path: str, data: bytes | None = None) -> None:
+    def accept_change(self, path: str, data: bytes | None = None) -> None:
         """Accept our own change to a protected file as its state to keep."""
         self._guarding.accept(path, data)
 
@@ -429,7 +429,7 @@ def _settled(command: Command) -> Command | None:
 def _unbuilt(child: Child) -> Unfenced:
     from travois.sandbox.wrap import Unfenced
 
-    said = child.errors.taken().joined() or child.output.taken().joined()
+    said = child.errors.taken().head_and_tail() or child.output.taken().head_and_tail()
     why = said.decode(errors="replace").strip().rpartition("\n")[2]
     return Unfenced(errno.EPERM, f"the sandbox could not be built, so nothing ran: {why}")
 

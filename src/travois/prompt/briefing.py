@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from travois.context.window import model
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
 from travois.hooks.events import InstructionsLoaded
 from travois.hooks.fire import fire
 from travois.memory.recall import remembered
 from travois.memory.recall_text import opening
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.prompt.environment import baseline, updated
 from travois.prompt.instruction_text import Instruction, Kind, Reason, render, room, untold
 from travois.skills import skill_text
@@ -25,7 +25,7 @@ from travois.skills.skill_text import Known
 from travois.skills.skills import AWAKE, NEAR
 
 if TYPE_CHECKING:
-    from travois.engine.permission_gate import Ready
+    from travois.engine.permission_gate import ParsedCall
 
 NESTED = "instructions:"
 """State of the session: files that count since something near them was touched, by path."""
@@ -54,14 +54,14 @@ async def _instruct(agent: Agent) -> None:
     """Add the instruction files that the conversation does not show."""
     if agent.prompt.instructions is None:
         return
-    view, found = agent.session.view, agent.prompt.instructions.standing(nested(agent))
+    view, found = agent.session.view, agent.prompt.instructions.load_always(nested(agent))
     fresh = untold(found.files, view.items)
     for notice in found.notices if fresh or view.replied < 0 else ():
-        agent.session.emit(Warned(notice))
+        agent.session.emit(UserWarned(notice))
     await _tell(agent, fresh, budget=room(model(agent).window))
 
 
-async def touch(agent: Agent, done: Iterable[Ready]) -> None:
+async def touch(agent: Agent, done: Iterable[ParsedCall]) -> None:
     """After tool calls, add the instructions and skills for the files that they touched."""
     paths = tuple(dict.fromkeys(path for ready in done for path in _paths(ready)))
     if not paths:
@@ -70,12 +70,12 @@ async def touch(agent: Agent, done: Iterable[Ready]) -> None:
         tell_skills(agent)
     if agent.prompt.instructions is None:
         return
-    found, known = agent.prompt.instructions.touched(paths), nested(agent)
+    found, known = agent.prompt.instructions.load_for_paths(paths), nested(agent)
     fresh = tuple(file for file in found.files if file.by not in known)
     for path, kind in {file.by: file.kind for file in fresh}.items():
         agent.session.append(Changed(f"{NESTED}{path}", kind))
     for notice in found.notices if fresh else ():
-        agent.session.emit(Warned(notice))
+        agent.session.emit(UserWarned(notice))
     await _tell(agent, fresh, budget=room(model(agent).window) // SHARE)
 
 
@@ -83,9 +83,9 @@ def again(agent: Agent) -> tuple[Text, ...]:
     """Return all notes in their current form, for a conversation that was compacted."""
     blocks: list[str] = []
     if agent.prompt.environment is not None:
-        blocks.append(words(baseline(agent.prompt.environment()).content))
+        blocks.append(extract_text(baseline(agent.prompt.environment()).content))
     if agent.prompt.instructions is not None:
-        files = agent.prompt.instructions.standing(nested(agent)).files
+        files = agent.prompt.instructions.load_always(nested(agent)).files
         blocks.append(render(files, budget=room(model(agent).window)).text)
     if agent.memory.memories is not None and agent.team.birth is None and agent.memory.recall:
         blocks.append(opening(agent.memory.memories.index(), ()))
@@ -98,7 +98,7 @@ async def reloaded(agent: Agent) -> None:
     """Run the InstructionsLoaded hooks for all instruction files after a compaction."""
     if agent.prompt.instructions is not None and agent.hooks.active is not None:
         await _heard(
-            agent, agent.prompt.instructions.standing(nested(agent)).files, reason="compact"
+            agent, agent.prompt.instructions.load_always(nested(agent)).files, reason="compact"
         )
 
 
@@ -119,14 +119,14 @@ def skills(agent: Agent) -> Known:
     """Return all skills that are available to an agent."""
     if agent.prompt.skills is None or "Skill" not in agent.tools.by_name:
         return Known()
-    return agent.prompt.skills.standing(_marked(agent, NEAR))
+    return agent.prompt.skills.load_always(_marked(agent, NEAR))
 
 
 def tell_skills(agent: Agent) -> None:
     """Add a note about skills that the model does not know yet."""
     view, found = agent.session.view, skills(agent)
     for notice in found.notices if view.replied < 0 else ():
-        agent.session.emit(Warned(notice))
+        agent.session.emit(UserWarned(notice))
     if text := skill_text.updated(_listed(agent, found), view.items, _listable(agent, found)):
         agent.session.append(User((Text(text),), origin="note"))
 
@@ -146,7 +146,7 @@ def _listable(agent: Agent, found: Known) -> int:
 def _wake(agent: Agent, paths: tuple[str, ...]) -> bool:
     """Activate skills for these files; return whether any is new."""
     assert agent.prompt.skills is not None
-    woken = _mark(agent, NEAR, agent.prompt.skills.touched(paths))
+    woken = _mark(agent, NEAR, agent.prompt.skills.load_for_paths(paths))
     scoped = [one for one in skills(agent).skills if one.paths]
     return _mark(agent, AWAKE, skill_text.awake(scoped, paths, agent.world.root)) or woken
 
@@ -171,7 +171,7 @@ async def _tell(agent: Agent, files: tuple[Instruction, ...], *, budget: int) ->
     told = render(files, budget=budget)
     agent.session.append(User((Text(told.text),), origin="note"))
     for path in told.cut:
-        agent.session.emit(Warned(f"{path} is too long; the model sees only its first lines"))
+        agent.session.emit(UserWarned(f"{path} is too long; the model sees only its first lines"))
     await _heard(agent, files)
 
 
@@ -182,7 +182,7 @@ async def _heard(
         await fire(agent, InstructionsLoaded(file.path, file.kind, reason or file.reason))
 
 
-def _paths(ready: Ready) -> Iterator[str]:
+def _paths(ready: ParsedCall) -> Iterator[str]:
     """Yield the files that a call reads or writes, itself or in a command line."""
     inner = (access for plan in ready.plans for access in plan.accesses)
     for access in (*ready.accesses, *inner):

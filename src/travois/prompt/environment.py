@@ -13,7 +13,7 @@ import msgspec
 
 from travois.core.content import Text
 from travois.core.facts import User
-from travois.core.view import Item
+from travois.core.view import ViewItem
 
 OPENING = "<environment>\n"
 CLOSING = "\n</environment>"
@@ -53,7 +53,7 @@ def baseline(around: Surroundings) -> User:
     return _note({name: value for name, value in around.lines.items() if value})
 
 
-def updated(around: Surroundings, items: Iterable[Item]) -> User | None:
+def updated(around: Surroundings, items: Iterable[ViewItem]) -> User | None:
     """Render a note about what changed since the conversation; None if nothing did."""
     told = _told(items)
     changed = {
@@ -74,7 +74,7 @@ def _note(lines: dict[str, str]) -> User:
     return User((Text(f"{OPENING}{body}{CLOSING}"),), origin="note")
 
 
-def _told(items: Iterable[Item]) -> dict[str, str]:
+def _told(items: Iterable[ViewItem]) -> dict[str, str]:
     """Return the last value of each label in our own notes, where no one else can add lines."""
     told: dict[str, str] = {}
     for item in items:

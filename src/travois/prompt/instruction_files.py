@@ -81,14 +81,14 @@ class Library:
         self._places = places
         self._hidden = hidden
 
-    def standing(self, also: Mapping[str, Kind] | None = None) -> Found:
+    def load_always(self, also: Mapping[str, Kind] | None = None) -> Found:
         """Read the files of the machine, the user and all folders down to this one, plus `also`."""
         reading = self._standing()
         for path, kind in (also or {}).items():
             reading.take(path, kind, reason="nested_traversal")
         return Found(tuple(reading.files), tuple(reading.notices))
 
-    def touched(self, paths: Iterable[str]) -> Found:
+    def load_for_paths(self, paths: Iterable[str]) -> Found:
         """Read the files that apply once these paths are worked with, besides the standing ones."""
         reading = self._standing()
         reading.notices.clear()

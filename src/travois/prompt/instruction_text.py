@@ -17,8 +17,8 @@ import msgspec
 
 from travois.core.content import Text
 from travois.core.facts import User
-from travois.core.tokens import estimate
-from travois.core.view import Item
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
 from travois.files import front_matter
 from travois.prompt.environment import plain
 
@@ -104,7 +104,7 @@ def render(files: Sequence[Instruction], *, budget: int) -> Rendered:
     return Rendered("\n".join((TAG, INTRO, *parts, "</instructions>")), tuple(heads))
 
 
-def untold(files: Iterable[Instruction], items: Iterable[Item]) -> tuple[Instruction, ...]:
+def untold(files: Iterable[Instruction], items: Iterable[ViewItem]) -> tuple[Instruction, ...]:
     """Return the files that the conversation does not show in their current version."""
     notes = [
         block.text
@@ -119,7 +119,7 @@ def untold(files: Iterable[Instruction], items: Iterable[Item]) -> tuple[Instruc
 def beginning(lines: Sequence[str], tokens: int) -> int:
     """Return how many of these lines fit."""
     for count, line in enumerate(lines):
-        tokens -= estimate(line)
+        tokens -= estimate_tokens(line)
         if tokens < 0:
             return count
     return len(lines)
@@ -132,7 +132,7 @@ def _last(notes: list[str], start: str) -> str:
 
 def _heads(files: Sequence[Instruction], budget: int) -> dict[str, int]:
     """Return the token limit of each file that is shortened."""
-    sizes = {file.path: estimate(file.text) for file in files}
+    sizes = {file.path: estimate_tokens(file.text) for file in files}
     cut: list[str] = []
     for file in sorted(files, key=lambda file: (file.kind != "Managed", sizes[file.path])):
         if sizes[file.path] <= budget:

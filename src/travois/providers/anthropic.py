@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import assert_never
 
-from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, words
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, TextOrMedia, extract_text
 from travois.core.facts import Assistant, Epoch, Result, ToolSpec, User
-from travois.core.json import joined, members, object_text, quote, utf8
-from travois.core.models import Model
-from travois.core.view import Item
+from travois.core.json import (
+    encode_utf8,
+    ensure_json_object,
+    join_members,
+    quote_json,
+    split_members,
+)
+from travois.core.models import ModelCard
+from travois.core.view import ViewItem
 from travois.providers.anthropic_extras import BETAS, ON_DEMAND
 from travois.providers.options import (
     FOREIGN,
@@ -52,7 +58,7 @@ class Anthropic:
         opening = b'{"role":"' + role.rstrip(ALONE).encode() + b'","content":['
         return b"]}," + opening if before else opening
 
-    def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
+    def pieces(self, items: Sequence[ViewItem], index: int, *, before: str) -> Iterator[Piece]:
         """Encode one item as content blocks."""
         fact = items[index].fact
         match fact:
@@ -66,10 +72,10 @@ class Anthropic:
             case _:
                 assert_never(fact)
 
-    def _shown(self, content: tuple[Shown, ...]) -> list[bytes]:
+    def _shown(self, content: tuple[TextOrMedia, ...]) -> list[bytes]:
         return [self._show(b) for b in content if isinstance(b, Media) or not _blank(b)]
 
-    def _show(self, block: Shown) -> bytes:
+    def _show(self, block: TextOrMedia) -> bytes:
         return _text(block.text) if isinstance(block, Text) else self._media(block)
 
     def _media(self, media: Media) -> bytes:
@@ -77,7 +83,9 @@ class Anthropic:
         data = shown(media, self._fetch, taken=self._images and known)
         if isinstance(data, str):
             return _text(data)
-        source = b'{"type":"base64","media_type":' + quote(media.mime) + b',"data":"' + data + b'"}'
+        source = (
+            b'{"type":"base64","media_type":' + quote_json(media.mime) + b',"data":"' + data + b'"}'
+        )
         return b'{"type":"' + media.kind.encode() + b'","source":' + source + b"}"
 
     def _result(self, fact: Result) -> bytes:
@@ -85,9 +93,9 @@ class Anthropic:
         blocks = self._shown(content) or [_text(NO_OUTPUT)]
         body = b"[" + b",".join(blocks) + b"]"
         if len(content) <= 1 and all(isinstance(block, Text) for block in content):
-            body = quote(words(content) if words(content).strip() else NO_OUTPUT)
+            body = quote_json(extract_text(content) if extract_text(content).strip() else NO_OUTPUT)
         error = b',"is_error":true' if fact.error else b""
-        call = quote(call_id(fact.call))
+        call = quote_json(call_id(fact.call))
         return b'{"type":"tool_result","tool_use_id":' + call + b',"content":' + body + error + b"}"
 
 
@@ -97,7 +105,7 @@ def _head(epoch: Epoch) -> Head:
     marker = _marker(model)
     tools = [_tool(tool) for tool in epoch.tools]
     system = [_text(epoch.system)] if epoch.system.strip() else []
-    opening = b'{"model":' + quote(model.id) + b',"max_tokens":%d' % model.output
+    opening = b'{"model":' + quote_json(model.id) + b',"max_tokens":%d' % model.output
     opening += _list("system", system, marker=marker)
     opening += _list("tools", tools, marker=b"" if system else marker)
     return Head(
@@ -110,13 +118,13 @@ def _head(epoch: Epoch) -> Head:
     )
 
 
-def _headers(model: Model) -> Headers:
+def _headers(model: ModelCard) -> Headers:
     headers = (("content-type", "application/json"), ("anthropic-version", VERSION))
     always = [beta for beta in model.betas if beta not in ON_DEMAND]
     return (*headers, (BETAS, ",".join(always))) if always else headers
 
 
-def _marker(model: Model) -> bytes:
+def _marker(model: ModelCard) -> bytes:
     """One lifetime for all markers, so that a longer one never follows a shorter one."""
     if "no-cache-markers" in model.quirks:
         return b""
@@ -131,8 +139,12 @@ def _list(name: str, blocks: list[bytes], *, marker: bytes) -> bytes:
 
 
 def _tool(tool: ToolSpec) -> bytes:
-    name, words = quote(tool.name), quote(tool.description)
-    return b'{"name":%s,"description":%s,"input_schema":%s}' % (name, words, utf8(tool.schema))
+    name, words = quote_json(tool.name), quote_json(tool.description)
+    return b'{"name":%s,"description":%s,"input_schema":%s}' % (
+        name,
+        words,
+        encode_utf8(tool.schema),
+    )
 
 
 def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
@@ -183,7 +195,7 @@ def _said(block: AnyBlock) -> bytes:
         case Text():
             return _text(block.text)
         case Opaque():
-            return utf8(block.raw) if block.protocol == "anthropic" else _text(block.text)
+            return encode_utf8(block.raw) if block.protocol == "anthropic" else _text(block.text)
         case Call():
             return _call(block)
         case Media():
@@ -193,21 +205,23 @@ def _said(block: AnyBlock) -> bytes:
 
 
 def _call(call: Call) -> bytes:
-    id, name = quote(call_id(call.id)), quote(tool_name(call.name))
-    said = b'{"type":"tool_use","id":%s,"name":%s,"input":' % (id, name) + object_text(call.args)
-    known = {k: v for k, v in members("{" + call.extra + "}").items() if k not in FOREIGN}
-    return said + (b"," + utf8(joined(known)) if known else b"") + b"}"
+    id, name = quote_json(call_id(call.id)), quote_json(tool_name(call.name))
+    said = b'{"type":"tool_use","id":%s,"name":%s,"input":' % (id, name) + ensure_json_object(
+        call.args
+    )
+    known = {k: v for k, v in split_members("{" + call.extra + "}").items() if k not in FOREIGN}
+    return said + (b"," + encode_utf8(join_members(known)) if known else b"") + b"}"
 
 
 def _text(text: str) -> bytes:
-    return b'{"type":"text","text":' + quote(text) + b"}"
+    return b'{"type":"text","text":' + quote_json(text) + b"}"
 
 
 def _blank(text: Text) -> bool:
     return not text.text.strip()
 
 
-def _told(block: Shown) -> Text:
+def _told(block: TextOrMedia) -> Text:
     """Return the block as text, since a tool error may hold nothing else."""
     if isinstance(block, Text):
         return block

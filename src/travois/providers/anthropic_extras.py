@@ -9,16 +9,16 @@ import re
 
 from msgspec.structs import replace
 
-from travois.core.content import Call, calls
+from travois.core.content import Call, extract_calls
 from travois.core.facts import Assistant
-from travois.core.json import quote
-from travois.core.models import EDITS, SUMMARIES
+from travois.core.json import quote_json
+from travois.core.models import COMPACTION_BETA, CONTEXT_EDITING_BETA
 from travois.core.view import View
 from travois.providers.options import tool_name
 from travois.providers.request import Headers, Request
 
 BETAS = "anthropic-beta"
-ON_DEMAND = frozenset((EDITS, SUMMARIES))
+ON_DEMAND = frozenset((CONTEXT_EDITING_BETA, COMPACTION_BETA))
 """Betas that are named only in requests that need them."""
 STREAMED = b'],"stream":true'
 
@@ -29,16 +29,16 @@ def edits(view: View) -> bytes:
     The provider works them out anew for each request. What it keeps is counted from the end, so
     that count grows with each call and the set stays as it was decided.
     """
-    if not view.cleared or view.epoch is None or not view.epoch.model.edits:
+    if not view.cleared or view.epoch is None or not view.epoch.model.has_context_editing:
         return b""
     uses, gone = _uses(view), set(view.cleared)
     count = max((n for n, use in enumerate(uses, 1) if use.id in gone), default=0)
     if not count:
         return b""
     spared = sorted({tool_name(use.name) for use in uses[:count] if use.id not in gone})
-    names = b',"exclude_tools":[' + b",".join(map(quote, spared)) + b"]" if spared else b""
+    names = b',"exclude_tools":[' + b",".join(map(quote_json, spared)) + b"]" if spared else b""
     whole = {tool_name(use.name) for use in uses[:count] if use.id in view.cleared_inputs}
-    inputs = b",".join(map(quote, sorted(whole)))
+    inputs = b",".join(map(quote_json, sorted(whole)))
     names += b',"clear_tool_inputs":[' + inputs + b"]" if inputs else b""
     newest = b'{"type":"tool_uses","value":%d}' % (len(uses) - count)
     return (
@@ -63,8 +63,8 @@ def needing(headers: Headers, beta: str) -> Headers:
 def beta_of(field: str) -> str:
     """Return the beta that a rejected field belongs to; the field itself if it is not ours."""
     if field.startswith(("context_management", "clear_")):
-        return EDITS
-    return SUMMARIES if field.startswith("compaction") else field
+        return CONTEXT_EDITING_BETA
+    return COMPACTION_BETA if field.startswith("compaction") else field
 
 
 def warming(request: Request) -> Request:
@@ -77,9 +77,9 @@ def warming(request: Request) -> Request:
 def summing(request: Request) -> Request:
     """Return the request changed to ask for a signed summary instead of a reply."""
     body = request.body[:-1] + b',"compaction":{"type":"summarize"}}'
-    return replace(request, body=body, headers=needing(request.headers, SUMMARIES))
+    return replace(request, body=body, headers=needing(request.headers, COMPACTION_BETA))
 
 
 def _uses(view: View) -> list[Call]:
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
-    return [call for reply in replies for call in calls(reply.content)]
+    return [call for reply in replies for call in extract_calls(reply.content)]

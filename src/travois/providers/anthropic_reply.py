@@ -7,19 +7,19 @@ from typing import Any
 
 import msgspec
 
-from travois.core.content import AnyBlock, Call, Opaque, Text, calls
-from travois.core.facts import Stop
+from travois.core.content import AnyBlock, Call, Opaque, Text, extract_calls
+from travois.core.facts import StopReason
 from travois.core.json import (
-    Members,
-    is_object,
-    joined,
-    members,
-    number,
-    object_text,
-    raw,
-    rows,
-    string,
-    table,
+    JsonMembers,
+    as_list,
+    as_object,
+    as_string,
+    ensure_json_object,
+    is_json_object,
+    join_members,
+    read_count,
+    split_members,
+    to_raw_json,
 )
 from travois.core.models import Usage
 from travois.providers.errors import streamed
@@ -37,7 +37,7 @@ from travois.providers.replies import (
 )
 from travois.providers.web_search import merged, told
 
-STOPS: dict[str, Stop] = {
+STOPS: dict[str, StopReason] = {
     "end_turn": "end",
     "stop_sequence": "end",
     "tool_use": "calls",
@@ -93,15 +93,15 @@ class AnthropicReply:
         said = _decode(event.data)
         match said.type or event.name:
             case "message_start":
-                yield self._begin(table(said.message))
+                yield self._begin(as_object(said.message))
             case "content_block_start":
                 yield self._open(_index(said), said.content_block)
             case "content_block_delta":
-                yield from self._grow(_index(said), table(said.delta))
+                yield from self._grow(_index(said), as_object(said.delta))
             case "content_block_stop":
                 yield BlockEnded(_index(said))
             case "message_delta":
-                self._end.update(table(said.delta))
+                self._end.update(as_object(said.delta))
                 self._end["context_management"] = said.context_management
                 self._count(said.usage)
             case "message_stop":
@@ -114,7 +114,7 @@ class AnthropicReply:
     def whole(self, body: bytes) -> None:
         """Parse a reply that was not streamed."""
         try:
-            message = members(body)
+            message = split_members(body)
             blocks = msgspec.json.decode(message.get("content", b"[]"), type=list[msgspec.Raw])
             self._end = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -167,7 +167,7 @@ class AnthropicReply:
 
     def _count(self, usage: object) -> None:
         """Update the token counts; they are cumulative, so a later one replaces an earlier one."""
-        self._usage |= {k: v for k, v in table(usage).items() if v is not None}
+        self._usage |= {k: v for k, v in as_object(usage).items() if v is not None}
 
     def _tokens(self, content: tuple[AnyBlock, ...]) -> Usage:
         return _usage(self._usage) if self._usage else guess(content, size=self._size)
@@ -178,7 +178,7 @@ class _Block:
 
     def __init__(self, content: msgspec.Raw) -> None:
         try:
-            self._members: Members = members(bytes(content).decode("utf-8", "replace"))
+            self._members: JsonMembers = split_members(bytes(content).decode("utf-8", "replace"))
         except msgspec.DecodeError as error:
             raise Problem("garbled", f"A block of the reply is not an object: {error}") from error
         self._added: dict[str, list[str]] = {}
@@ -187,19 +187,19 @@ class _Block:
 
     def string(self, name: str) -> str:
         """Return a string member; empty if it is absent or of another type."""
-        return string(msgspec.json.decode(self._members.get(name, b"null")))
+        return as_string(msgspec.json.decode(self._members.get(name, b"null")))
 
     def grow(self, delta: dict[str, Any]) -> str:
         """Apply one delta and return the text it added."""
         kind = str(delta.get("type"))
         match kind:
             case "signature_delta":
-                self._members["signature"] = raw(delta.get("signature"))
+                self._members["signature"] = to_raw_json(delta.get("signature"))
             case "citations_delta":
-                known = rows(msgspec.json.decode(self._members.get("citations", b"[]")))
-                self._members["citations"] = raw([*known, delta.get("citation")])
+                known = as_list(msgspec.json.decode(self._members.get("citations", b"[]")))
+                self._members["citations"] = to_raw_json([*known, delta.get("citation")])
             case "compaction_delta":
-                self._members |= {k: raw(v) for k, v in delta.items() if k != "type"}
+                self._members |= {k: to_raw_json(v) for k, v in delta.items() if k != "type"}
             case _ if kind in PARTS:
                 return self._add(PARTS[kind], delta)
             case _:
@@ -208,7 +208,7 @@ class _Block:
 
     def is_half_call(self) -> bool:
         """Return whether this is a tool call whose arguments were cut off."""
-        return self.kind == "tool_use" and not is_object(self._input(absent=""))
+        return self.kind == "tool_use" and not is_json_object(self._input(absent=""))
 
     def made(self) -> AnyBlock | None:
         """Build the block as the log stores it; None if there is nothing to store."""
@@ -218,14 +218,14 @@ class _Block:
             case "tool_use":
                 rest = {k: v for k, v in self._members.items() if k not in CALL_MEMBERS}
                 args = self._input(absent="{}")
-                return Call(self.string("id"), self.string("name"), args, extra=joined(rest))
+                return Call(self.string("id"), self.string("name"), args, extra=join_members(rest))
             case "thinking" if not self.string("signature"):
                 return None
             case _:
                 return self._opaque(self._text("thinking") or self._text("content"))
 
     def _add(self, name: str, delta: dict[str, Any]) -> str:
-        text = string(delta.get(name))
+        text = as_string(delta.get(name))
         self._added.setdefault(name, []).append(text)
         return text
 
@@ -251,9 +251,9 @@ class _Block:
     def _opaque(self, text: str) -> Opaque:
         whole = dict(self._members)
         for name in self._added.keys() & {"text", "thinking"}:
-            whole[name] = raw(self._text(name))
+            whole[name] = to_raw_json(self._text(name))
         if "partial_json" in self._added:
-            whole["input"] = msgspec.Raw(object_text(self._input(absent="{}")))
+            whole["input"] = msgspec.Raw(ensure_json_object(self._input(absent="{}")))
         return Opaque("anthropic", self.kind, msgspec.json.encode(whole).decode(), text)
 
 
@@ -273,15 +273,15 @@ def _index(said: _Said) -> int:
     return said.index
 
 
-def _stop(stop: Stop, content: tuple[AnyBlock, ...]) -> Stop:
+def _stop(stop: StopReason, content: tuple[AnyBlock, ...]) -> StopReason:
     """Return the stop reason that fits the content: calls wait for results, whatever it says."""
-    if calls(content) and stop in ("end", "unknown"):
+    if extract_calls(content) and stop in ("end", "unknown"):
         return "calls"
-    return "end" if stop == "calls" and not calls(content) else stop
+    return "end" if stop == "calls" and not extract_calls(content) else stop
 
 
 def _detail(end: dict[str, Any]) -> str:
-    details = table(end.get("stop_details"))
+    details = as_object(end.get("stop_details"))
     told = (details.get("category"), details.get("explanation"))
     if any(told):
         return ": ".join(str(part) for part in told if part)
@@ -295,13 +295,13 @@ REPLIES = ("message", "fallback_message")
 
 def _left_out(end: dict[str, Any]) -> int:
     """Return the number of tool results that the applied context edits cleared."""
-    applied = rows(table(end.get("context_management")).get("applied_edits"))
-    return sum(number(table(edit), "cleared_tool_uses") for edit in applied)
+    applied = as_list(as_object(end.get("context_management")).get("applied_edits"))
+    return sum(read_count(as_object(edit), "cleared_tool_uses") for edit in applied)
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
     """Parse the token usage; if the provider took several steps, their sum is billed."""
-    taken = [table(row) for row in rows(usage.get("iterations"))]
+    taken = [as_object(row) for row in as_list(usage.get("iterations"))]
     said = [row for row in taken if row.get("type") in REPLIES]
     others = [_counted(row) for row in taken if not said or row is not said[-1]]
     beside = sum(others[1:], others[0]) if others else None
@@ -311,15 +311,15 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 
 def _counted(usage: dict[str, Any]) -> Usage:
-    made = table(usage.get("cache_creation"))
-    short, hour = (number(made, f"ephemeral_{ttl}_input_tokens") for ttl in ("5m", "1h"))
-    written = number(usage, "cache_creation_input_tokens") or short + hour
+    made = as_object(usage.get("cache_creation"))
+    short, hour = (read_count(made, f"ephemeral_{ttl}_input_tokens") for ttl in ("5m", "1h"))
+    written = read_count(usage, "cache_creation_input_tokens") or short + hour
     return Usage(
-        input=number(usage, "input_tokens"),
-        read=number(usage, "cache_read_input_tokens"),
+        input=read_count(usage, "input_tokens"),
+        read=read_count(usage, "cache_read_input_tokens"),
         write=max(0, written - hour),
         write_1h=hour,
-        output=number(usage, "output_tokens"),
-        reasoning=number(table(usage.get("output_tokens_details")), "thinking_tokens"),
-        searches=number(table(usage.get("server_tool_use")), "web_search_requests"),
+        output=read_count(usage, "output_tokens"),
+        reasoning=read_count(as_object(usage.get("output_tokens_details")), "thinking_tokens"),
+        searches=read_count(as_object(usage.get("server_tool_use")), "web_search_requests"),
     )

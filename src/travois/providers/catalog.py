@@ -12,8 +12,8 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.errors import Fault
-from travois.core.models import Model, Price, Protocol, Quirk
+from travois.core.errors import UserError
+from travois.core.models import ApiProtocol, ModelCard, ModelQuirk, Price
 from travois.providers.clouds import Surface
 from travois.providers.http.tls import LOOPBACK
 from travois.providers.sigv4 import Credentials, credentials
@@ -41,12 +41,14 @@ class Terms(msgspec.Struct, frozen=True):
         listed = not self.available or any(_means(word, model) for word in self.available)
         return listed and not any(_means(word, model) for word in self.denied)
 
-    def fault(self, model: str) -> Fault:
+    def fault(self, model: str) -> UserError:
         """Return the error that says why a model is not allowed."""
         listed = ", ".join(self.available)
         barred = any(_means(word, model) for word in self.denied)
         why = "deniedModels lists it" if barred else f"availableModels lists only {listed}"
-        return Fault(f"{model} is not allowed", why=why, fix="Choose another model with --model.")
+        return UserError(
+            f"{model} is not allowed", why=why, fix="Choose another model with --model."
+        )
 
     def priced(self, id: str, price: Price) -> Price:
         """Return a model's price: its own if one is set, else the price times the multiplier."""
@@ -121,7 +123,7 @@ DATED = r"(.+?)(?:[-@]\d{8}|-latest)"
 """One edition of a model of the catalogue: `claude-haiku-4-5-20251001`."""
 CLAUDE = r"claude-[a-z]+-\d+(?:-\d)?(?!\d)"
 """A model of Anthropic's, whoever serves it under whatever longer name."""
-ENDINGS: dict[Protocol, tuple[str, ...]] = {
+ENDINGS: dict[ApiProtocol, tuple[str, ...]] = {
     "anthropic": ("/v1/messages", "/v1"),
     "chat": ("/chat/completions",),
     "responses": ("/responses", "/chat/completions"),
@@ -131,7 +133,7 @@ ENDINGS: dict[Protocol, tuple[str, ...]] = {
 """The path endings that people paste behind a base URL, and that requests add themselves."""
 PLACE = re.compile(r"\{([A-Z_|]+)(?:=([a-z0-9-]+))?\}")
 """A variable in a URL, or the first of several that is set; a default may stand behind them."""
-PLAIN: tuple[Quirk, ...] = ("max-tokens", "system-role")
+PLAIN: tuple[ModelQuirk, ...] = ("max-tokens", "system-role")
 """The quirks that suit any server that imitates OpenAI's."""
 
 CLOSE = 0.5
@@ -146,7 +148,7 @@ Tables = dict[str, dict[str, dict[str, object]]]
 class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A model provider: protocol, base URL, and the variables that hold its API key."""
 
-    protocol: Protocol
+    protocol: ApiProtocol
     url: str
     """May name variables: `https://{REGION|AWS_REGION=us-east-1}.example.com`."""
     surface: Surface = ""
@@ -162,7 +164,7 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefixes: tuple[str, ...] = ()
     """The prefixes of its model ids, so that the provider need not be written before them."""
     aliases: dict[str, str] = {}
-    quirks: tuple[Quirk, ...] = ()
+    quirks: tuple[ModelQuirk, ...] = ()
     betas: tuple[str, ...] = ()
     """The betas that its models may be asked for, until they refuse."""
     default: str = ""
@@ -184,7 +186,7 @@ class Known(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     price: Price = Price()
     cache_min: int = 1024
     images: bool = True
-    quirks: tuple[Quirk, ...] = ()
+    quirks: tuple[ModelQuirk, ...] = ()
     """Its own, beside those of whoever serves it."""
 
 
@@ -224,7 +226,7 @@ def merged(
     come from settings that a workspace brings along. `where` tells who wrote an entry.
     """
     if strange := [name for name in extra if name not in ("providers", "models")]:
-        raise Fault(
+        raise UserError(
             f"The model catalogue has no {strange[0]!r}", fix="It has providers and models."
         )
     return Catalog(
@@ -232,7 +234,7 @@ def merged(
     )
 
 
-def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) -> Model:
+def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) -> ModelCard:
     """Resolve a model name: `provider/id`, an id of the catalogue, or empty for the default."""
     known = among or catalog()
     bare, window = _suffix(name)
@@ -245,7 +247,7 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
     served = _own(known.providers[provider], env)
     about = look_up(known, f"{provider}/{id}", window=served.window)
     window = window or about.window
-    return Model(
+    return ModelCard(
         provider=provider,
         id=terms.renamed.get(id, id),
         protocol=served.protocol,
@@ -258,11 +260,11 @@ def resolve(name: str, env: Mapping[str, str], *, among: Catalog | None = None) 
     )
 
 
-def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = None) -> Endpoint:
+def endpoint(model: ModelCard, env: Mapping[str, str], *, among: Catalog | None = None) -> Endpoint:
     """Resolve the base URL and the API key for a model; raises `UserError` without a key."""
     served = (among or catalog()).providers.get(model.provider)
     if served is None:
-        raise Fault(
+        raise UserError(
             f"No provider for {model.name}",
             why=f"no provider is called {model.provider!r}",
             fix="Add it to providers in your settings, or choose another model with --model.",
@@ -280,7 +282,7 @@ def endpoint(model: Model, env: Mapping[str, str], *, among: Catalog | None = No
         names = " or ".join(served.key_env)
         empty = any(name in env for name in served.key_env)
         also = OR_SIGNED if served.surface == "bedrock" else ""
-        raise Fault(
+        raise UserError(
             f"No API key for {model.name}",
             why=f"{names} is {'empty' if empty else 'not set'}",
             fix=f"Set {names}{also} in your environment, or choose another model with --model.",
@@ -293,7 +295,7 @@ def configured(env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
     return _preferred(env, among or catalog()) is not None
 
 
-def small(model: Model, *, among: Catalog | None = None) -> str:
+def small(model: ModelCard, *, among: Catalog | None = None) -> str:
     """Return the name of a cheaper model of the same provider; empty if none is known."""
     known = among or catalog()
     served = known.providers.get(model.provider)
@@ -348,7 +350,7 @@ def _entry(key: str, fields: dict[str, object], kind: type[T], *, where: Callabl
         problem, _, place = str(error).partition(" - at `$")
         origin = where(key)
         what = f"{key}{place.rstrip('`')} is not valid"
-        raise Fault(
+        raise UserError(
             what if origin == key else f"{origin}: {what}",
             why=problem,
             fix="See docs/models.md; sizes are in tokens, prices in dollars per million tokens.",
@@ -364,7 +366,7 @@ def look_up(known: Catalog, name: str, *, window: int) -> Known:
     return found or Known(window=window or UNKNOWN_WINDOW)
 
 
-def _address(served: Provider, env: Mapping[str, str], *, protocol: Protocol) -> str:
+def _address(served: Provider, env: Mapping[str, str], *, protocol: ApiProtocol) -> str:
     """Return the base URL that request paths are appended to.
 
     Of a chat server's address that is only a host, `/v1` is meant: all servers listen there, few
@@ -387,7 +389,7 @@ def _filled(found: re.Match[str], env: Mapping[str, str]) -> str:
     value = next((text for name in names if (text := env.get(name, "").strip())), found[2] or "")
     if not re.fullmatch(r"[A-Za-z0-9.-]+", value):
         what = f"{names[0]} is {'not a valid name' if value else 'not set'}"
-        raise Fault(what, why="the provider's base URL needs it", fix=f"Set {names[0]}.")
+        raise UserError(what, why="the provider's base URL needs it", fix=f"Set {names[0]}.")
     return value
 
 
@@ -397,19 +399,21 @@ def _check(url: str, source: str) -> None:
     fix = f"Write it as {scheme}://{url}." if bare else "Correct the URL."
     what = f"{source or 'The base URL of the provider'} is not a valid URL"
     if not re.fullmatch(r"https?://[!-~]+", url) or re.search(r"[?#\\@]", url):
-        raise Fault(what, why=repr(url), fix=fix)
+        raise UserError(what, why=repr(url), fix=fix)
     try:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0
     except ValueError as error:
-        raise Fault(what, why=f"{url!r}: {error}", fix=fix) from None
+        raise UserError(what, why=f"{url!r}: {error}", fix=fix) from None
     if not named:
-        raise Fault(what, why=repr(url), fix=fix)
+        raise UserError(what, why=repr(url), fix=fix)
 
 
 def _auth(served: Provider, name: str, key: str) -> tuple[tuple[str, str], ...]:
     if not re.fullmatch(r"[!-~]+", key):
-        raise Fault(f"{name} contains characters that no API key has", fix="Copy the key again.")
+        raise UserError(
+            f"{name} contains characters that no API key has", fix="Copy the key again."
+        )
     if served.protocol == "gemini":
         return (("x-goog-api-key", key),)
     if served.protocol == "anthropic" and not served.surface and not name.endswith("_TOKEN"):
@@ -425,7 +429,7 @@ def _suffix(name: str) -> tuple[str, int]:
         return bare.strip(), int(found[1]) * (1_000 if found[2] in "kK" else 1_000_000)
     if bracket:
         fix = "Write the window after the name in thousands or millions of tokens: [32k] or [1m]."
-        raise Fault(f"Unknown model {name.strip()!r}", fix=fix)
+        raise UserError(f"Unknown model {name.strip()!r}", fix=fix)
     return bare.strip(), 0
 
 
@@ -445,7 +449,7 @@ def _named(name: str, env: Mapping[str, str], known: Catalog) -> tuple[str, str]
 
 
 def _unknown(name: str, known: Catalog) -> NoReturn:
-    raise Fault(
+    raise UserError(
         f"Unknown model {name!r}",
         why=_nearest_names(name, known),
         fix="`travois models` lists the catalogue. For any other model write --model provider/id, "
@@ -484,7 +488,7 @@ def close_names(word: str, among: list[str]) -> list[str]:
 def _default(env: Mapping[str, str], known: Catalog) -> tuple[str, str]:
     if (found := _preferred(env, known)) is not None:
         return found
-    raise Fault(
+    raise UserError(
         "No model is configured",
         why="neither ANTHROPIC_API_KEY nor OPENAI_API_KEY is set, and no --model was given",
         fix="export ANTHROPIC_API_KEY=…, or OPENAI_BASE_URL=http://localhost:11434/v1 "

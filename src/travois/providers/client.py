@@ -10,7 +10,7 @@ from time import monotonic, time
 import anyio
 from msgspec.structs import replace
 
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.permissions.masking import register
 from travois.providers.catalog import Catalog, Endpoint
 from travois.providers.clouds import dressed
@@ -90,7 +90,7 @@ class HttpModel:
 
     def __init__(
         self,
-        model: Model,
+        model: ModelCard,
         endpoint: Endpoint,
         transport: Transport,
         *,

@@ -12,8 +12,8 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.json import quote
-from travois.core.models import Model
+from travois.core.json import quote_json
+from travois.core.models import ModelCard
 from travois.providers.anthropic_extras import BETAS, STREAMED
 from travois.providers.http.sse import Event
 from travois.providers.replies import Problem
@@ -27,7 +27,7 @@ LARGEST = 1 << 24
 """No event is larger: what says so is not an event stream."""
 
 
-def dressed(request: Request, model: Model, surface: Surface) -> Request:
+def dressed(request: Request, model: ModelCard, surface: Surface) -> Request:
     """Adapt an Anthropic request to the cloud platform that serves the model."""
     match surface:
         case "":
@@ -40,10 +40,10 @@ def dressed(request: Request, model: Model, surface: Surface) -> Request:
             assert_never(surface)
 
 
-def _bedrock(request: Request, model: Model) -> Request:
+def _bedrock(request: Request, model: ModelCard) -> Request:
     """Adapt a request for Bedrock: the model goes in the path, betas in the body."""
     betas = [beta for name, value in request.headers if name == BETAS for beta in value.split(",")]
-    named = b',"anthropic_beta":[' + b",".join(map(quote, betas)) + b"]" if betas else b""
+    named = b',"anthropic_beta":[' + b",".join(map(quote_json, betas)) + b"]" if betas else b""
     body = _versioned(request.body, model, b"bedrock-2023-05-31", named)
     at = body.rindex(STREAMED)
     return replace(
@@ -54,15 +54,15 @@ def _bedrock(request: Request, model: Model) -> Request:
     )
 
 
-def _vertex(request: Request, model: Model) -> Request:
+def _vertex(request: Request, model: ModelCard) -> Request:
     path = f"/publishers/anthropic/models/{escaped(model.id, safe='@')}:streamRawPredict"
     kept = tuple(header for header in request.headers if header[0] != "anthropic-version")
     body = _versioned(request.body, model, b"vertex-2023-10-16")
     return replace(request, path=path, headers=kept, body=body)
 
 
-def _versioned(body: bytes, model: Model, version: bytes, more: bytes = b"") -> bytes:
-    start = b'{"model":' + quote(model.id)
+def _versioned(body: bytes, model: ModelCard, version: bytes, more: bytes = b"") -> bytes:
+    start = b'{"model":' + quote_json(model.id)
     assert body.startswith(start), body[:80]
     return b'{"anthropic_version":"' + version + b'"' + more + body[len(start) :]
 

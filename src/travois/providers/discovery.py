@@ -11,9 +11,9 @@ import h11
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.errors import Fault
-from travois.core.json import number, rows, string, table
-from travois.core.models import Model
+from travois.core.errors import UserError
+from travois.core.json import as_list, as_object, as_string, read_count
+from travois.core.models import ModelCard
 from travois.providers.catalog import (
     MAX_SUGGESTIONS,
     Catalog,
@@ -40,7 +40,7 @@ Listed = dict[str, int]
 """The context windows of a server's models, by id; 0 where it does not say."""
 
 
-def runs_here(model: Model, env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
+def runs_here(model: ModelCard, env: Mapping[str, str], *, among: Catalog | None = None) -> bool:
     """Return whether a model runs in a server on this machine.
 
     A model of the catalogue that others host is hosted, also behind a proxy of one's own.
@@ -51,11 +51,11 @@ def runs_here(model: Model, env: Mapping[str, str], *, among: Catalog | None = N
         return False
     try:
         return is_local(endpoint(model, env, among=among).url)
-    except Fault:
+    except UserError:
         return False
 
 
-async def found(environ: Mapping[str, str], *, among: Catalog | None = None) -> Model | None:
+async def found(environ: Mapping[str, str], *, among: Catalog | None = None) -> ModelCard | None:
     """Find a model of a server running on this machine, within 150 ms."""
     heard: dict[str, Listed] = {}
 
@@ -75,8 +75,8 @@ async def found(environ: Mapping[str, str], *, among: Catalog | None = None) -> 
 
 
 async def fitted(
-    model: Model, environ: Mapping[str, str], *, among: Catalog | None = None
-) -> Model:
+    model: ModelCard, environ: Mapping[str, str], *, among: Catalog | None = None
+) -> ModelCard:
     """Return the model with the context window that its server reports, if it reports one."""
     url = _url(model.provider, environ, among) if model.provider in LISTS else ""
     listed: Listed = {}
@@ -93,14 +93,17 @@ async def installed(provider: str, url: str) -> list[str]:
     base, told = url.partition("?")[0].removesuffix("/v1"), list[str]()
     with anyio.move_on_after(PATIENT):
         if provider == "ollama":
-            found = rows((await _ask(base, "/api/tags")).get("models"))
+            found = as_list((await _ask(base, "/api/tags")).get("models"))
         else:
-            found = rows((await _ask(base, "/v1/models")).get("data"))
-        told = [string(table(row).get("name")) or string(table(row).get("id")) for row in found]
+            found = as_list((await _ask(base, "/v1/models")).get("data"))
+        told = [
+            as_string(as_object(row).get("name")) or as_string(as_object(row).get("id"))
+            for row in found
+        ]
     return [id for id in told if id]
 
 
-def _sized(model: Model, window: int) -> Model:
+def _sized(model: ModelCard, window: int) -> ModelCard:
     """Return the model with this window, capped by the catalogue where the server obeys us."""
     if not window:
         return model
@@ -111,7 +114,7 @@ def _sized(model: Model, window: int) -> Model:
 def _url(provider: str, environ: Mapping[str, str], among: Catalog | None) -> str:
     try:
         return endpoint(resolve(f"{provider}/any", environ, among=among), environ, among=among).url
-    except Fault:
+    except UserError:
         return ""
 
 
@@ -122,7 +125,8 @@ async def _listed(provider: str, url: str) -> Listed:
 async def _ollama(url: str) -> Listed:
     """List the first Ollama model that can call tools, the last used first."""
     named = [
-        string(table(row).get("name")) for row in rows((await _ask(url, "/api/tags")).get("models"))
+        as_string(as_object(row).get("name"))
+        for row in as_list((await _ask(url, "/api/tags")).get("models"))
     ]
     for id in filter(None, named):
         if window := await _shown(url, id):
@@ -133,39 +137,45 @@ async def _ollama(url: str) -> Listed:
 async def _shown(url: str, id: str) -> int:
     """Return the window set by an Ollama model or its owner; 0 if it cannot call tools."""
     told = await _ask(url, "/api/show", {"model": id})
-    info = table(told.get("model_info"))
-    most = max((number(info, name) for name in info if name.endswith(".context_length")), default=0)
-    able = rows(told.get("capabilities"))
+    info = as_object(told.get("model_info"))
+    most = max(
+        (read_count(info, name) for name in info if name.endswith(".context_length")), default=0
+    )
+    able = as_list(told.get("capabilities"))
     if able and "tools" not in able:
         return 0
-    chosen = re.search(r"^num_ctx\s+(\d+)", string(told.get("parameters")), re.MULTILINE)
+    chosen = re.search(r"^num_ctx\s+(\d+)", as_string(told.get("parameters")), re.MULTILINE)
     return min(most, int(chosen[1])) if chosen and most else most
 
 
 async def _llamacpp(url: str) -> Listed:
     props = await _ask(url, "/props")
-    sizes = table(props.get("default_generation_settings"))
+    sizes = as_object(props.get("default_generation_settings"))
     if not sizes:
         return {}
     models = await _ask(url, "/v1/models")
-    window = number(sizes, "n_ctx") or number(props, "n_ctx")
-    return {string(table(row).get("id")): window for row in rows(models.get("data"))}
+    window = read_count(sizes, "n_ctx") or read_count(props, "n_ctx")
+    return {as_string(as_object(row).get("id")): window for row in as_list(models.get("data"))}
 
 
 async def _lmstudio(url: str) -> Listed:
     """List the models of LM Studio, loaded ones first; only this server has such a list."""
-    told = (table(row) for row in rows((await _ask(url, "/api/v0/models")).get("data")))
-    models = [row for row in told if row.get("type") in ("llm", "vlm") and string(row.get("id"))]
+    told = (as_object(row) for row in as_list((await _ask(url, "/api/v0/models")).get("data")))
+    models = [row for row in told if row.get("type") in ("llm", "vlm") and as_string(row.get("id"))]
     models.sort(key=lambda row: row.get("state") != "loaded")
     return {
-        row["id"]: number(row, "loaded_context_length") or number(row, "max_context_length")
+        row["id"]: read_count(row, "loaded_context_length") or read_count(row, "max_context_length")
         for row in models
     }
 
 
 async def _vllm(url: str) -> Listed:
-    told = (table(row) for row in rows((await _ask(url, "/v1/models")).get("data")))
-    return {row["id"]: number(row, "max_model_len") for row in told if number(row, "max_model_len")}
+    told = (as_object(row) for row in as_list((await _ask(url, "/v1/models")).get("data")))
+    return {
+        row["id"]: read_count(row, "max_model_len")
+        for row in told
+        if read_count(row, "max_model_len")
+    }
 
 
 LISTS: dict[str, Callable[[str], Awaitable[Listed]]] = {
@@ -216,7 +226,7 @@ async def _exchanged(
 
 
 async def explain(
-    problem: Problem, model: Model, there: Endpoint, *, known: Catalog | None = None
+    problem: Problem, model: ModelCard, there: Endpoint, *, known: Catalog | None = None
 ) -> None:
     """Add to an error that only the user can solve what to do about it."""
     among = known or catalog()
@@ -233,7 +243,7 @@ async def explain(
 
 
 def _explain_key(
-    problem: Problem, model: Model, there: Endpoint, *, served: Provider | None
+    problem: Problem, model: ModelCard, there: Endpoint, *, served: Provider | None
 ) -> str:
     who = f"{model.provider} ({target(there.url).host})"
     match there.key_source:
@@ -251,7 +261,9 @@ def _explain_key(
     return f"{what}: {_sentence(problem.message)} {fix}"
 
 
-async def _explain_model(problem: Problem, model: Model, there: Endpoint, *, known: Catalog) -> str:
+async def _explain_model(
+    problem: Problem, model: ModelCard, there: Endpoint, *, known: Catalog
+) -> str:
     is_own = model.provider in LISTS
     if is_own:
         ids = await installed(model.provider, there.url)

@@ -10,9 +10,9 @@ from operator import is_
 from typing import assert_never
 
 from travois.core.facts import Epoch
-from travois.core.legality import unsendable
-from travois.core.models import EDITS
-from travois.core.view import Item, View
+from travois.core.legality import find_send_blocker
+from travois.core.models import CONTEXT_EDITING_BETA
+from travois.core.view import View, ViewItem
 from travois.providers.anthropic_extras import edits, needing
 from travois.providers.request import Dialect, Piece, PrefixBreak, Request
 
@@ -32,9 +32,9 @@ class Encoder:
         """Return an encoder without a cached prefix, for a branch of the conversation."""
         return Encoder(self._fetch)
 
-    def request(self, view: View) -> Request:
+    def build_request(self, view: View) -> Request:
         """Build the request for a view; raises `PrefixBreak` if it does not extend the last one."""
-        assert view.epoch is not None and not unsendable(view), unsendable(view)
+        assert view.epoch is not None and not find_send_blocker(view), find_send_blocker(view)
         tape = self._tape
         if tape is None or not tape.holds(view):
             tape = Tape(_dialect(view.epoch, self._fetch), moves=view.moves)
@@ -50,7 +50,7 @@ class Tape:
     def __init__(self, dialect: Dialect, *, moves: int) -> None:
         self._dialect = dialect
         self._moves = moves
-        self._items: list[Item] = []
+        self._items: list[ViewItem] = []
         self._data = bytearray()
         self._ends = array("Q")
         self._marks = array("q")
@@ -72,7 +72,7 @@ class Tape:
         known = max(0, min(view.seen, count) - 1)
         return all(map(is_, self._items[known:], view.items[known:count]))
 
-    def extend(self, items: list[Item], *, branch: int = 0) -> None:
+    def extend(self, items: list[ViewItem], *, branch: int = 0) -> None:
         """Serialise new items; `branch` is the item up to which forks share the prefix."""
         for index in range(len(self._items), len(items)):
             if items[index].seq == branch:
@@ -100,7 +100,7 @@ class Tape:
         said = f"{self._said}{self.chain(count)}{spots}".encode() + edits
         return Request(
             path=head.path,
-            headers=needing(head.headers, EDITS) if edits else head.headers,
+            headers=needing(head.headers, CONTEXT_EDITING_BETA) if edits else head.headers,
             body=self._body(spots, head.closing[:-1] + edits + b"}"),
             pieces=count,
             chain=self.chain(count),

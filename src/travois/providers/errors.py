@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from travois.core.json import rows, string, table, utf8
-from travois.core.models import Protocol
+from travois.core.json import as_list, as_object, as_string, encode_utf8
+from travois.core.models import ApiProtocol
 from travois.providers.replies import Problem, ProblemKind
 
 # The ways in which servers say no.
@@ -152,7 +152,7 @@ def problem(
     headers: Mapping[str, str],
     *,
     body: bytes,
-    protocol: Protocol,
+    protocol: ApiProtocol,
     now: float,
 ) -> Problem:
     """Parse an HTTP error response; `now` is for a `retry-after` that is a date."""
@@ -186,7 +186,7 @@ def _is_page(status: int, body: bytes) -> bool:
     return status in NOWHERE and bool(re.search(PAGE.encode(), body[:2000], re.IGNORECASE))
 
 
-def streamed(error: object, *, protocol: Protocol) -> Problem:
+def streamed(error: object, *, protocol: ApiProtocol) -> Problem:
     """Parse an error that arrives inside a stream."""
     told = _parse({"error": error})
     kind, found = _classify(told.status, told, protocol=protocol, waits=False)
@@ -226,29 +226,29 @@ def _told(body: bytes) -> _Told:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = body.decode("utf-8", "replace")
         return _Told(message=_readable(text), empty=not text.strip())
-    first = next(iter(rows(parsed)), parsed)
-    return _parse(table(first) or {"error": first})
+    first = next(iter(as_list(parsed)), parsed)
+    return _parse(as_object(first) or {"error": first})
 
 
 def _parse(body: dict[str, Any]) -> _Told:
-    error = table(body.get("error", body)) or {"message": body.get("error")}
+    error = as_object(body.get("error", body)) or {"message": body.get("error")}
     details, code = error.get("details"), error.get("code")
     detail = body.get("detail", error.get("detail"))
-    refused = table(next(iter(rows(detail)), None))
-    names = (table(details).get("error_code"), code, error.get("type"), refused.get("type"))
+    refused = as_object(next(iter(as_list(detail)), None))
+    names = (as_object(details).get("error_code"), code, error.get("type"), refused.get("type"))
     words = (_raw_message(error), error.get("message"), refused.get("msg"), detail)
     return _Told(
         message=_readable(next((str(said) for said in words if said), "")),
         names=tuple(name for name in names if isinstance(name, str)),
         field=_field(error.get("param"), refused.get("loc")),
-        request=string(body.get("request_id")),
+        request=as_string(body.get("request_id")),
         status=code if isinstance(code, int) and 100 <= code < 600 else 0,
         wait=_delay(details),
     )
 
 
 def _classify(
-    status: int, told: _Told, *, protocol: Protocol, waits: bool
+    status: int, told: _Told, *, protocol: ApiProtocol, waits: bool
 ) -> tuple[ProblemKind, _Found]:
     """Decide the kind of an error from its body, its names and its status, in this order."""
     if told.empty and protocol == "chat" and status in (400, 413):
@@ -314,17 +314,17 @@ def _numbers(match: re.Match[str]) -> _Found:
 
 def _raw_message(error: dict[str, Any]) -> str:
     """Return the message that OpenRouter wraps around the provider's own error."""
-    inner = string(table(error.get("metadata")).get("raw"))
-    return _told(utf8(inner)).message if inner else ""
+    inner = as_string(as_object(error.get("metadata")).get("raw"))
+    return _told(encode_utf8(inner)).message if inner else ""
 
 
 def _field(param: object, loc: object) -> str:
-    return ".".join(str(part) for part in rows(loc) if part != "body") or string(param)
+    return ".".join(str(part) for part in as_list(loc) if part != "body") or as_string(param)
 
 
 def _delay(details: object) -> float | None:
     """Return the delay that Google puts in a detail: `"retryDelay": "34s"`."""
-    delays = (string(table(detail).get("retryDelay")) for detail in rows(details))
+    delays = (as_string(as_object(detail).get("retryDelay")) for detail in as_list(details))
     return next((_number(delay[:-1]) for delay in delays if delay.endswith("s")), None)
 
 

@@ -8,22 +8,31 @@ from urllib.parse import quote as escaped
 
 import msgspec
 
-from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
-from travois.core.facts import Assistant, Epoch, Result, Stop, ToolSpec, User
+from travois.core.content import (
+    AnyBlock,
+    Call,
+    Media,
+    Opaque,
+    Text,
+    TextOrMedia,
+    extract_calls,
+    extract_text,
+)
+from travois.core.facts import Assistant, Epoch, Result, StopReason, ToolSpec, User
 from travois.core.json import (
-    Members,
-    joined,
-    members,
-    number,
-    object_text,
-    quote,
-    rows,
-    string,
-    table,
-    utf8,
+    JsonMembers,
+    as_list,
+    as_object,
+    as_string,
+    encode_utf8,
+    ensure_json_object,
+    join_members,
+    quote_json,
+    read_count,
+    split_members,
 )
 from travois.core.models import Usage
-from travois.core.view import Item
+from travois.core.view import ViewItem
 from travois.providers.errors import streamed
 from travois.providers.http.sse import Event
 from travois.providers.openai_chat import decode, made_id
@@ -77,7 +86,7 @@ class Gemini:
         opening = b'{"role":"' + role.encode() + b'","parts":['
         return b"]}," + opening if before else opening
 
-    def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
+    def pieces(self, items: Sequence[ViewItem], index: int, *, before: str) -> Iterator[Piece]:
         """Encode one item as parts; images of tool results follow the whole batch."""
         fact = items[index].fact
         match fact:
@@ -92,20 +101,20 @@ class Gemini:
             case _:
                 assert_never(fact)
 
-    def _shown(self, content: tuple[Shown, ...]) -> list[bytes]:
+    def _shown(self, content: tuple[TextOrMedia, ...]) -> list[bytes]:
         parts = [self._part(b) for b in content if isinstance(b, Media) or b.text.strip()]
         return parts or [_text(NO_WORDS)]
 
-    def _part(self, block: Shown) -> bytes:
+    def _part(self, block: TextOrMedia) -> bytes:
         if isinstance(block, Text):
             return _text(block.text)
         taken = self._images and block.mime in (*IMAGES, PDF)
         data = shown(block, self._fetch, taken=taken)
         if isinstance(data, str):
             return _text(data)
-        return b'{"inlineData":{"mimeType":%s,"data":"%s"}}' % (quote(block.mime), data)
+        return b'{"inlineData":{"mimeType":%s,"data":"%s"}}' % (quote_json(block.mime), data)
 
-    def _attached(self, items: Sequence[Item], last: int) -> Iterator[Piece]:
+    def _attached(self, items: Sequence[ViewItem], last: int) -> Iterator[Piece]:
         batch: list[Piece] = []
         while last >= 0 and isinstance(fact := items[last].fact, Result):
             media = (block for block in fact.content if isinstance(block, Media))
@@ -129,21 +138,25 @@ def _head(epoch: Epoch) -> Head:
         headers=(("content-type", "application/json"),),
         pieces=(*(Piece("tool", t) for t in tools), *(Piece("system", s) for s in system)),
         opening=opening + b',"contents":[',
-        closing=b"]" + (b"," + utf8(model.params) if model.params else b"") + b"}",
+        closing=b"]" + (b"," + encode_utf8(model.params) if model.params else b"") + b"}",
     )
 
 
 def _tool(tool: ToolSpec) -> bytes:
-    name, said, schema = quote(tool.name), quote(tool.description), utf8(tool.schema)
+    name, said, schema = (
+        quote_json(tool.name),
+        quote_json(tool.description),
+        encode_utf8(tool.schema),
+    )
     return b'{"name":%s,"description":%s,"parametersJsonSchema":%s}' % (name, said, schema)
 
 
 def _result(fact: Result, call: Call) -> bytes:
     told = [b if isinstance(b, Text) else Text(note(b, "see below")) for b in fact.content]
-    text = words(tuple(told))
+    text = extract_text(tuple(told))
     member = b"error" if fact.error else b"output"
-    said = b'{"%s":%s}' % (member, quote(text if text.strip() else NO_OUTPUT))
-    inside = b'%s"name":%s,"response":%s' % (_id(call), quote(tool_name(call.name)), said)
+    said = b'{"%s":%s}' % (member, quote_json(text if text.strip() else NO_OUTPUT))
+    inside = b'%s"name":%s,"response":%s' % (_id(call), quote_json(tool_name(call.name)), said)
     return b'{"functionResponse":{' + inside + b"}}"
 
 
@@ -153,7 +166,7 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
         yield Piece("user", _text(STARTED_BEFORE))
     yield from (Piece("model", part) for part in parts)
     open_end = bool(parts) or before == "model"
-    if fact.stop == "pause" and open_end and not calls(fact.content):
+    if fact.stop == "pause" and open_end and not extract_calls(fact.content):
         yield Piece("user", _text(GO_ON))
 
 
@@ -164,11 +177,11 @@ def _encode_parts(content: tuple[AnyBlock, ...]) -> Iterator[bytes]:
         match block:
             case Opaque(protocol="gemini", kind="part"):
                 yield from _empty(beside)
-                beside = b"," + utf8(block.raw)[1:-1]
+                beside = b"," + encode_utf8(block.raw)[1:-1]
                 continue
             case Opaque(protocol="gemini"):
                 yield from _empty(beside)
-                yield utf8(block.raw)
+                yield encode_utf8(block.raw)
             case Call():
                 yield from _empty(beside)
                 yield _encode_call(block, first=first)
@@ -188,7 +201,7 @@ def _empty(beside: bytes) -> Iterator[bytes]:
 
 
 def _encode_call(call: Call, *, first: bool) -> bytes:
-    name, args = quote(tool_name(call.name)), object_text(call.args)
+    name, args = quote_json(tool_name(call.name)), ensure_json_object(call.args)
     said = b'{"functionCall":{%s"name":%s,"args":%s}' % (_id(call), name, args)
     made = _made(call)
     signature = UNSIGNED if made is None and first else (made or {}).get("thoughtSignature")
@@ -202,20 +215,20 @@ def _id(call: Call) -> bytes:
     return b"" if id is None else b'"id":' + bytes(id) + b","
 
 
-def _made(call: Call) -> Members | None:
+def _made(call: Call) -> JsonMembers | None:
     """Return Gemini's own members of a call; None if another model made it."""
-    extra = members(b"{" + utf8(call.extra) + b"}").get(MINE)
-    return None if extra is None else members(bytes(extra))
+    extra = split_members(b"{" + encode_utf8(call.extra) + b"}").get(MINE)
+    return None if extra is None else split_members(bytes(extra))
 
 
 def _text(text: str, beside: bytes = b"") -> bytes:
-    return b'{"text":' + quote(text) + beside + b"}"
+    return b'{"text":' + quote_json(text) + beside + b"}"
 
 
 # Gemini: how a reply is heard.
 
 
-STOPS: dict[str, Stop] = {"STOP": "end", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
+STOPS: dict[str, StopReason] = {"STOP": "end", "MAX_TOKENS": "length", "CONTINUATION": "pause"}
 REFUSALS = frozenset(
     ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY")
 )
@@ -229,7 +242,7 @@ class _Run:
     def __init__(self, *, thought: bool) -> None:
         self.thought = thought
         self.text: list[str] = []
-        self.beside: Members = {}
+        self.beside: JsonMembers = {}
 
     def blocks(self) -> Iterator[AnyBlock]:
         text = "".join(self.text)
@@ -238,7 +251,7 @@ class _Run:
             yield Opaque(MINE, "thinking", msgspec.json.encode(said).decode(), text)
             return
         if self.beside:
-            yield Opaque(MINE, BESIDE, "{" + joined(self.beside) + "}")
+            yield Opaque(MINE, BESIDE, "{" + join_members(self.beside) + "}")
         if text:
             yield Text(text)
 
@@ -291,10 +304,10 @@ class GeminiReply:
             raise Problem("garbled", self._detail or f"The model stopped: {self._finish}.")
         content = tuple(b for said in self._said for b in _blocks(said))
         stop = "refusal" if self._finish in REFUSALS else STOPS.get(self._finish, "unknown")
-        if stop == "end" and calls(content):
+        if stop == "end" and extract_calls(content):
             stop = "calls"
         usage = _usage(self._usage) or guess(content, size=self._size)
-        searches = len(rows(self._grounds.get("webSearchQueries")))
+        searches = len(as_list(self._grounds.get("webSearchQueries")))
         detail = self._detail or ("" if self._finish in STOPS else self._finish)
         return Reply(
             content,
@@ -311,24 +324,24 @@ class GeminiReply:
         if chunk.get("error"):
             raise streamed(chunk["error"], protocol="gemini")
         if not self._id:
-            self._id = string(chunk.get("responseId")) or "reply"
-            self._model = string(chunk.get("modelVersion"))
+            self._id = as_string(chunk.get("responseId")) or "reply"
+            self._model = as_string(chunk.get("modelVersion"))
             yield Began(self._id, self._model)
-        self._usage |= table(chunk.get("usageMetadata"))
+        self._usage |= as_object(chunk.get("usageMetadata"))
         for part in _decode_parts(data):
             yield from self._part(part)
         self._ends(chunk)
 
     def _ends(self, chunk: dict[str, Any]) -> None:
-        candidate = table(next(iter(rows(chunk.get("candidates"))), None))
-        blocked = string(table(chunk.get("promptFeedback")).get("blockReason"))
-        self._grounds |= table(candidate.get("groundingMetadata"))
-        self._finish = string(candidate.get("finishReason")) or self._finish
-        self._detail = string(candidate.get("finishMessage")) or self._detail
+        candidate = as_object(next(iter(as_list(chunk.get("candidates"))), None))
+        blocked = as_string(as_object(chunk.get("promptFeedback")).get("blockReason"))
+        self._grounds |= as_object(candidate.get("groundingMetadata"))
+        self._finish = as_string(candidate.get("finishReason")) or self._finish
+        self._detail = as_string(candidate.get("finishMessage")) or self._detail
         if blocked:
             self._finish, self._detail = "SAFETY", f"the prompt was blocked: {blocked}"
 
-    def _part(self, part: Members) -> Iterator[StreamDelta]:
+    def _part(self, part: JsonMembers) -> Iterator[StreamDelta]:
         index = len(self._said)
         if "functionCall" in part:
             call = _decode_call(part, made_id(self._id, index))
@@ -342,9 +355,9 @@ class GeminiReply:
             kind = next((name for name in part if name != "thoughtSignature"), BESIDE)
             self._said.append(Opaque(MINE, kind, msgspec.json.encode(part).decode()))
 
-    def _words(self, part: Members) -> Iterator[StreamDelta]:
+    def _words(self, part: JsonMembers) -> Iterator[StreamDelta]:
         """Append text to the last run, unless that one is already signed."""
-        text = string(msgspec.json.decode(part["text"]))
+        text = as_string(msgspec.json.decode(part["text"]))
         thought = bytes(part.get("thought", msgspec.Raw(b"false"))) == b"true"
         kind = "thinking" if thought else "text"
         run = self._said[-1] if self._said else None
@@ -358,26 +371,26 @@ class GeminiReply:
             yield Grew(len(self._said) - 1, kind, text)
 
 
-def _decode_parts(data: bytes) -> list[Members]:
+def _decode_parts(data: bytes) -> list[JsonMembers]:
     """Decode the parts of the first candidate, each as its raw members."""
     try:
         first = next(iter(_chunks.decode(data).candidates), None)
         raw = first.content.parts if first and first.content else []
-        return [members(bytes(part)) for part in raw]
+        return [split_members(bytes(part)) for part in raw]
     except msgspec.ValidationError as error:
         raise Problem("garbled", f"A chunk of the stream is not valid: {error}") from error
 
 
-def _decode_call(part: Members, made: str) -> Call:
-    inside = members(bytes(part["functionCall"]))
+def _decode_call(part: JsonMembers, made: str) -> Call:
+    inside = split_members(bytes(part["functionCall"]))
     signature = {k: v for k, v in part.items() if k == "thoughtSignature"}
     named = {k: v for k, v in inside.items() if k == "id" and len(bytes(v)) > len('""')}
-    id = string(msgspec.json.decode(named["id"])) if named else ""
+    id = as_string(msgspec.json.decode(named["id"])) if named else ""
     return Call(
         id=id or made,
-        name=string(msgspec.json.decode(inside.get("name", msgspec.Raw(b'""')))),
+        name=as_string(msgspec.json.decode(inside.get("name", msgspec.Raw(b'""')))),
         args=bytes(inside.get("args", msgspec.Raw(b"{}"))).decode(),
-        extra=f'"{MINE}":{{{joined(named | signature)}}}',
+        extra=f'"{MINE}":{{{join_members(named | signature)}}}',
     )
 
 
@@ -390,10 +403,10 @@ def _blocks(said: _Run | AnyBlock) -> Iterator[AnyBlock]:
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
     """Parse the token counts without overlap; None if there are none."""
-    prompt = number(usage, "promptTokenCount") + number(usage, "toolUsePromptTokenCount")
-    thoughts = number(usage, "thoughtsTokenCount")
-    output = number(usage, "candidatesTokenCount") + thoughts
+    prompt = read_count(usage, "promptTokenCount") + read_count(usage, "toolUsePromptTokenCount")
+    thoughts = read_count(usage, "thoughtsTokenCount")
+    output = read_count(usage, "candidatesTokenCount") + thoughts
     if not prompt and not output:
         return None
-    read = min(prompt, number(usage, "cachedContentTokenCount"))
+    read = min(prompt, read_count(usage, "cachedContentTokenCount"))
     return Usage(prompt - read, read=read, output=output, reasoning=thoughts)

@@ -13,14 +13,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from travois.core.json import rows, table
+from travois.core.json import as_list, as_object
 
 
 @cache
 def schema(struct: type[msgspec.Struct]) -> str:
     """Build a struct's schema as compact JSON, always the same text for the same struct."""
     whole = msgspec.json.schema(struct)
-    return msgspec.json.encode(_inline_node(whole, table(whole.get("$defs")))).decode()
+    return msgspec.json.encode(_inline_node(whole, as_object(whole.get("$defs")))).decode()
 
 
 def _inline_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
@@ -32,15 +32,15 @@ def _inline_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
         return said | _inline_node(_struct(node, named), named)
     if "anyOf" in node:
         said |= _either(node, named)
-    if "enum" in node and all(isinstance(one, str) for one in rows(node["enum"])):
+    if "enum" in node and all(isinstance(one, str) for one in as_list(node["enum"])):
         said["type"] = "string"
     if node.get("default"):
         said["default"] = node["default"]
     if "items" in said:
-        said["items"] = _inline_node(table(said["items"]), named)
+        said["items"] = _inline_node(as_object(said["items"]), named)
     if "properties" in said:
-        fields = table(said["properties"]).items()
-        told = ((name, table(field)) for name, field in fields)
+        fields = as_object(said["properties"]).items()
+        told = ((name, as_object(field)) for name, field in fields)
         said["properties"] = {
             name: _inline_node(field, named) for name, field in told if not field.get("x-hidden")
         }
@@ -49,13 +49,13 @@ def _inline_node(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
 
 def _struct(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     """Resolve a reference, without the class docstring: it is not written for the model."""
-    struct = table(named[str(node["$ref"]).removeprefix("#/$defs/")])
+    struct = as_object(named[str(node["$ref"]).removeprefix("#/$defs/")])
     return {k: v for k, v in struct.items() if k not in ("title", "description")}
 
 
 def _either(node: dict[str, Any], named: dict[str, Any]) -> dict[str, Any]:
     """Return the choices except null: an argument that may be absent is just not required."""
-    choices = [_inline_node(table(one), named) for one in rows(node["anyOf"])]
+    choices = [_inline_node(as_object(one), named) for one in as_list(node["anyOf"])]
     real = [one for one in choices if one.get("type") != "null"]
     return real[0] if len(real) == 1 else {"anyOf": real}
 
@@ -110,7 +110,7 @@ def flaws(value: object, schema: object, *, patterns: Patterns = "checked") -> t
 def _flaws(value: object, schema: object, at: str, *, check: Check, depth: int) -> Iterator[str]:
     if schema is False:
         yield f"{at or '/'} is not allowed"
-    rules = table(schema)
+    rules = as_object(schema)
     if depth > DEEPEST or not rules or next(check.steps, None) is None:
         return
 
@@ -123,9 +123,9 @@ def _flaws(value: object, schema: object, at: str, *, check: Check, depth: int) 
     if check.patterns == "checked":
         yield from _pattern(value, rules, at or "/")
     if TYPES["object"](value):
-        yield from _members(table(value), rules, at, within)
+        yield from _members(as_object(value), rules, at, within)
     if TYPES["array"](value):
-        yield from _items(rows(value), rules, at, within)
+        yield from _items(as_list(value), rules, at, within)
     yield from _choices(value, rules, at, within)
 
 
@@ -135,11 +135,11 @@ Within = Callable[[object, object, str], Iterator[str]]
 def _check_plain(value: object, rules: dict[str, Any], at: str) -> Iterator[str]:
     """Check the rules that need no look inside."""
     wanted = rules.get("type")
-    kinds = [wanted] if isinstance(wanted, str) else rows(wanted)
+    kinds = [wanted] if isinstance(wanted, str) else as_list(wanted)
     known = [kind for kind in kinds if isinstance(kind, str) and kind in TYPES]
     if known and not any(TYPES[kind](value) for kind in known):
         yield f"{at} must be {' or '.join(known)}, not {_kind(value)}"
-    if "enum" in rules and not any(_same(value, one) for one in rows(rules["enum"])):
+    if "enum" in rules and not any(_same(value, one) for one in as_list(rules["enum"])):
         yield f"{at} must be one of {rules['enum']}"
     if "const" in rules and not _same(value, rules["const"]):
         yield f"{at} must be {rules['const']!r}"
@@ -168,9 +168,9 @@ def _bounded(
 def _members(
     value: dict[str, Any], rules: dict[str, Any], at: str, within: Within
 ) -> Iterator[str]:
-    known = table(rules.get("properties"))
+    known = as_object(rules.get("properties"))
     closed = rules.get("additionalProperties") is False and "patternProperties" not in rules
-    wanted = [name for name in rows(rules.get("required")) if isinstance(name, str)]
+    wanted = [name for name in as_list(rules.get("required")) if isinstance(name, str)]
     yield from (f"{at}/{name} is missing" for name in wanted if name not in value)
     for name, inner in value.items():
         if name in known:
@@ -183,17 +183,17 @@ def _members(
 
 def _items(value: list[Any], rules: dict[str, Any], at: str, within: Within) -> Iterator[str]:
     yield from _bounded(len(value), rules, at or "/", ("minItems", "maxItems"), "items")
-    first = rows(rules.get("prefixItems"))
+    first = as_list(rules.get("prefixItems"))
     for number, inner in enumerate(value):
         rule = first[number] if number < len(first) else rules.get("items")
         yield from within(inner, rule, f"{at}/{number}")
 
 
 def _choices(value: object, rules: dict[str, Any], at: str, within: Within) -> Iterator[str]:
-    for rule in rows(rules.get("allOf")):
+    for rule in as_list(rules.get("allOf")):
         yield from within(value, rule, at)
     for name in ("anyOf", "oneOf"):
-        fits = [not list(within(value, rule, at)) for rule in rows(rules.get(name))]
+        fits = [not list(within(value, rule, at)) for rule in as_list(rules.get(name))]
         if fits and not any(fits):
             yield f"{at or '/'} matches none of the {len(fits)} allowed schemas"
         elif name == "oneOf" and sum(fits) > 1:
@@ -204,7 +204,7 @@ def _found(root: object, reference: str) -> object:
     """Follow a reference within the schema; anything else has no rules."""
     node = root
     for word in reference.removeprefix("#").strip("/").split("/") if "#" in reference else ():
-        node = table(node).get(word.replace("~1", "/").replace("~0", "~")) if word else node
+        node = as_object(node).get(word.replace("~1", "/").replace("~0", "~")) if word else node
     return node if node is not root or reference == "#" else {}
 
 

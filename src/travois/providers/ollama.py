@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from travois.core.content import AnyBlock, Call, Media, Shown, Text, words
+from travois.core.content import AnyBlock, Call, Media, Text, TextOrMedia, extract_text
 from travois.core.facts import Epoch, Result
-from travois.core.json import Members, number, object_text, quote, string, table
-from travois.core.models import Model
+from travois.core.json import (
+    JsonMembers,
+    as_object,
+    as_string,
+    ensure_json_object,
+    quote_json,
+    read_count,
+)
+from travois.core.models import ModelCard
 from travois.providers.http.sse import Event
 from travois.providers.openai_chat import Chat, ChatReply, declared, decode, message, thought
 from travois.providers.options import NO_WORDS, base64, further, note, tool_name
@@ -24,7 +31,7 @@ class Ollama(Chat):
         self.head = _head(epoch)
         self._nothing = b'""'
 
-    def _user(self, content: tuple[Shown, ...], *, before: str) -> Iterator[Piece]:
+    def _user(self, content: tuple[TextOrMedia, ...], *, before: str) -> Iterator[Piece]:
         """Encode text as one string, with the images beside it."""
         told, images = list[Text](), list[bytes]()
         for block in map(self._told, content):
@@ -33,21 +40,23 @@ class Ollama(Chat):
                 images.append(b'"' + data + b'"')
             else:
                 told.append(block if isinstance(block, Text) else Text(note(block, "it is lost")))
-        text = words(tuple(told))
-        said = b'{"role":"user","content":' + quote(text if text.strip() else NO_WORDS)
+        text = extract_text(tuple(told))
+        said = b'{"role":"user","content":' + quote_json(text if text.strip() else NO_WORDS)
         shown = b',"images":[' + b",".join(images) + b"]" if images else b""
         yield Piece("user", said + shown + b"}")
 
     def _result(self, fact: Result, call: Call) -> Piece:
         said = b'{"role":"tool","tool_name":%s,"content":%s}'
-        return Piece("tool", said % (quote(tool_name(call.name)), quote(self._outcome(fact))))
+        return Piece(
+            "tool", said % (quote_json(tool_name(call.name)), quote_json(self._outcome(fact)))
+        )
 
-    def _reasoning(self, content: tuple[AnyBlock, ...]) -> Members:
+    def _reasoning(self, content: tuple[AnyBlock, ...]) -> JsonMembers:
         thoughts = thought(content).get("reasoning_content")
         return {} if thoughts is None else {"thinking": thoughts}
 
     def _call(self, call: Call) -> bytes:
-        name, args = quote(tool_name(call.name)), object_text(call.args)
+        name, args = quote_json(tool_name(call.name)), ensure_json_object(call.args)
         return b'{"function":{"name":%s,"arguments":%s}}' % (name, args)
 
 
@@ -55,9 +64,9 @@ def _head(epoch: Epoch) -> Head:
     """Build the head of a request; without a window the server cuts prompts to a few thousand."""
     model = epoch.model
     tools = [declared(tool) for tool in epoch.tools]
-    system = [message("system", quote(epoch.system))] if epoch.system.strip() else []
+    system = [message("system", quote_json(epoch.system))] if epoch.system.strip() else []
     sizes = b'"num_ctx":%d,"num_predict":%d' % (model.window, model.output)
-    opening = b'{"model":' + quote(model.id) + b',"options":{' + sizes + b"}"
+    opening = b'{"model":' + quote_json(model.id) + b',"options":{' + sizes + b"}"
     opening += b',"tools":[' + b",".join(tools) + b"]" if tools else b""
     return Head(
         path="/api/chat",
@@ -79,7 +88,7 @@ TOLD = ("error", "message", "done")
 class OllamaReply:
     """A parser of Ollama's JSON lines, which say the same as chat chunks."""
 
-    def __init__(self, model: Model, *, size: int = 0) -> None:
+    def __init__(self, model: ModelCard, *, size: int = 0) -> None:
         self._chat = ChatReply(model, size=size)
         self.done = False
         """Whether the server has said that nothing more comes."""
@@ -105,15 +114,15 @@ class OllamaReply:
 
 def _chunk(line: dict[str, Any]) -> dict[str, Any]:
     """Convert a line to a chat completion chunk; calls get ids from its timestamp."""
-    message = table(line.get("message"))
+    message = as_object(line.get("message"))
     counts = {
-        "prompt_tokens": number(line, "prompt_eval_count"),
-        "completion_tokens": number(line, "eval_count"),
+        "prompt_tokens": read_count(line, "prompt_eval_count"),
+        "completion_tokens": read_count(line, "eval_count"),
     }
     delta = {**message, "reasoning": message.get("thinking")}
-    finish = string(line.get("done_reason")) or ("stop" if line.get("done") else "")
+    finish = as_string(line.get("done_reason")) or ("stop" if line.get("done") else "")
     return {
-        "id": string(line.get("created_at")),
+        "id": as_string(line.get("created_at")),
         "model": line.get("model"),
         "choices": [{"delta": delta, "finish_reason": finish}],
         "usage": counts if line.get("done") else None,

@@ -9,23 +9,32 @@ from typing import Any, assert_never
 
 import msgspec
 
-from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
-from travois.core.facts import Assistant, Epoch, Result, Stop, ToolSpec, User
-from travois.core.json import (
-    Members,
-    is_object,
-    joined,
-    members,
-    number,
-    quote,
-    raw,
-    rows,
-    string,
-    table,
-    utf8,
+from travois.core.content import (
+    AnyBlock,
+    Call,
+    Media,
+    Opaque,
+    Text,
+    TextOrMedia,
+    extract_calls,
+    extract_text,
 )
-from travois.core.models import Model, Quirk, Usage
-from travois.core.view import Item
+from travois.core.facts import Assistant, Epoch, Result, StopReason, ToolSpec, User
+from travois.core.json import (
+    JsonMembers,
+    as_list,
+    as_object,
+    as_string,
+    encode_utf8,
+    is_json_object,
+    join_members,
+    quote_json,
+    read_count,
+    split_members,
+    to_raw_json,
+)
+from travois.core.models import ModelCard, ModelQuirk, Usage
+from travois.core.view import ViewItem
 from travois.providers.errors import streamed
 from travois.providers.http.sse import Event
 from travois.providers.options import (
@@ -68,7 +77,7 @@ class Chat:
 
     def __init__(self, epoch: Epoch, fetch: Callable[[str], bytes]) -> None:
         self.head = _head(epoch)
-        self._quirks = frozenset[Quirk](epoch.model.quirks)
+        self._quirks = frozenset[ModelQuirk](epoch.model.quirks)
         self._images = epoch.model.images and "text-parts" not in self._quirks
         self._nothing = b'""' if "text-parts" in self._quirks else b"null"
         self._fetch = fetch
@@ -77,7 +86,7 @@ class Chat:
         """Return a comma, except before the first message."""
         return b"," if before else b""
 
-    def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
+    def pieces(self, items: Sequence[ViewItem], index: int, *, before: str) -> Iterator[Piece]:
         """Encode one item as messages, with those that must stand around it."""
         fact = items[index].fact
         match fact:
@@ -92,53 +101,55 @@ class Chat:
             case _:
                 assert_never(fact)
 
-    def _user(self, content: tuple[Shown, ...], *, before: str) -> Iterator[Piece]:
+    def _user(self, content: tuple[TextOrMedia, ...], *, before: str) -> Iterator[Piece]:
         if before == "tool" and "no-user-after-tool" in self._quirks:
-            yield message("assistant", quote(BETWEEN))
+            yield message("assistant", quote_json(BETWEEN))
         yield message("user", self._content(content))
 
-    def _content(self, content: tuple[Shown, ...]) -> bytes:
+    def _content(self, content: tuple[TextOrMedia, ...]) -> bytes:
         """Encode text as one string, which every server takes; as parts only with media."""
         told = tuple(self._told(block) for block in content)
         if all(isinstance(block, Text) for block in told):
-            text = words(told)
-            return quote(text if text.strip() else NO_WORDS)
+            text = extract_text(told)
+            return quote_json(text if text.strip() else NO_WORDS)
         parts = (self._part(b) for b in told if isinstance(b, Media) or b.text.strip())
         return b"[" + b",".join(parts) + b"]"
 
-    def _told(self, block: Shown) -> Shown:
+    def _told(self, block: TextOrMedia) -> TextOrMedia:
         return block if self._shows(block) else self._mentioned(block)
 
-    def _shows(self, block: Shown) -> bool:
+    def _shows(self, block: TextOrMedia) -> bool:
         return self._images and isinstance(block, Media) and block.mime in IMAGES
 
-    def _part(self, block: Shown) -> bytes:
+    def _part(self, block: TextOrMedia) -> bytes:
         if isinstance(block, Text):
-            return b'{"type":"text","text":' + quote(block.text) + b"}"
+            return b'{"type":"text","text":' + quote_json(block.text) + b"}"
         data = shown(block, self._fetch)
         if isinstance(data, str):
             return self._part(Text(data))
-        url = b'"data:' + utf8(block.mime) + b";base64," + data + b'"'
+        url = b'"data:' + encode_utf8(block.mime) + b";base64," + data + b'"'
         return b'{"type":"image_url","image_url":{"url":' + url + b"}}"
 
     def _result(self, fact: Result, call: Call) -> Piece:
         said = b'{"role":"tool","tool_call_id":%s,"content":%s}'
-        return Piece("tool", said % (quote(self._id(call.id)), quote(self._outcome(fact))))
+        return Piece(
+            "tool", said % (quote_json(self._id(call.id)), quote_json(self._outcome(fact)))
+        )
 
     def _outcome(self, fact: Result) -> str:
         """Return a result as text; the tool role takes no images, they follow the batch."""
         told = tuple(self._mentioned(block) for block in fact.content)
-        text = words(told) if words(told).strip() else NO_OUTPUT
+        text = extract_text(told) if extract_text(told).strip() else NO_OUTPUT
         return f"Error: {text}" if fact.error and not text.lower().startswith("error") else text
 
-    def _mentioned(self, block: Shown) -> Text:
+    def _mentioned(self, block: TextOrMedia) -> Text:
         if isinstance(block, Text):
             return block
         return Text(note(block, "see below" if self._shows(block) else HIDDEN))
 
-    def _attached(self, items: Sequence[Item], last: int) -> Iterator[Piece]:
+    def _attached(self, items: Sequence[ViewItem], last: int) -> Iterator[Piece]:
         """Encode the images of the batch of results that ends here as a user message."""
-        batch: list[Shown] = []
+        batch: list[TextOrMedia] = []
         while last >= 0 and isinstance(fact := items[last].fact, Result):
             batch[:0] = [block for block in fact.content if self._shows(block)]
             last -= 1
@@ -148,40 +159,42 @@ class Chat:
     def _reply(self, fact: Assistant, *, before: str) -> Iterator[Piece]:
         inside = self._inside(fact.content)
         if inside and before in ("", self.head.role):
-            yield message("user", quote(STARTED_BEFORE))
+            yield message("user", quote_json(STARTED_BEFORE))
         if inside:
-            yield Piece("assistant", b'{"role":"assistant",' + utf8(joined(inside)) + b"}")
+            yield Piece(
+                "assistant", b'{"role":"assistant",' + encode_utf8(join_members(inside)) + b"}"
+            )
         open_end = bool(inside) or before == "assistant"
         if fact.stop == "pause" and open_end and "tool_calls" not in inside:
-            yield message("user", quote(GO_ON))
+            yield message("user", quote_json(GO_ON))
 
-    def _inside(self, content: tuple[AnyBlock, ...]) -> Members:
+    def _inside(self, content: tuple[AnyBlock, ...]) -> JsonMembers:
         """Return the members of an assistant message; none if there is nothing to say."""
         text = "\n".join(part for block in content if (part := spoken(block)).strip())
-        made = [self._call(call) for call in calls(content)]
+        made = [self._call(call) for call in extract_calls(content)]
         if not text and not made:
             return {}
-        inside: Members = {"content": msgspec.Raw(quote(text) if text else self._nothing)}
+        inside: JsonMembers = {"content": msgspec.Raw(quote_json(text) if text else self._nothing)}
         inside |= self._reasoning(content)
         if made:
             inside["tool_calls"] = msgspec.Raw(b"[" + b",".join(made) + b"]")
         return inside
 
-    def _reasoning(self, content: tuple[AnyBlock, ...]) -> Members:
+    def _reasoning(self, content: tuple[AnyBlock, ...]) -> JsonMembers:
         """Return the reasoning to echo: only servers that ask for it get it, and always."""
-        thoughts, wanted = thought(content), Members()
+        thoughts, wanted = thought(content), JsonMembers()
         if "echo-reasoning" in self._quirks:
-            wanted["reasoning_content"] = thoughts.get("reasoning_content", raw(""))
+            wanted["reasoning_content"] = thoughts.get("reasoning_content", to_raw_json(""))
         if "reasoning_details" in thoughts and self._quirks & {"echo-reasoning", "usage-include"}:
             wanted["reasoning_details"] = thoughts["reasoning_details"]
         return wanted
 
     def _call(self, call: Call) -> bytes:
-        id, name = quote(self._id(call.id)), quote(tool_name(call.name))
+        id, name = quote_json(self._id(call.id)), quote_json(tool_name(call.name))
         said = b'{"id":%s,"type":"function","function":{"name":%s,"arguments":' % (id, name)
-        extra = members(b"{" + utf8(call.extra) + b"}").get(ECHOED)
+        extra = split_members(b"{" + encode_utf8(call.extra) + b"}").get(ECHOED)
         echoed = b"" if extra is None else b',"extra_content":' + bytes(extra)
-        return said + quote(call.args) + b"}" + echoed + b"}"
+        return said + quote_json(call.args) + b"}" + echoed + b"}"
 
     def _id(self, id: str) -> str:
         if "short-ids" in self._quirks:
@@ -195,8 +208,8 @@ def _head(epoch: Epoch) -> Head:
     limit = b"max_tokens" if "max-tokens" in model.quirks else b"max_completion_tokens"
     role = "system" if "system-role" in model.quirks else "developer"
     tools = [declared(tool) for tool in epoch.tools]
-    system = [message(role, quote(epoch.system)).data] if epoch.system.strip() else []
-    opening = b'{"model":' + quote(model.id) + b',"%s":%d' % (limit, model.output)
+    system = [message(role, quote_json(epoch.system)).data] if epoch.system.strip() else []
+    opening = b'{"model":' + quote_json(model.id) + b',"%s":%d' % (limit, model.output)
     opening += b',"tools":[' + b",".join(tools) + b"]" if tools else b""
     return Head(
         path="/chat/completions",
@@ -208,7 +221,7 @@ def _head(epoch: Epoch) -> Head:
     )
 
 
-def _options(model: Model) -> bytes:
+def _options(model: ModelCard) -> bytes:
     options = b""
     if "no-stream-options" not in model.quirks:
         options += b',"stream_options":{"include_usage":true}'
@@ -217,18 +230,22 @@ def _options(model: Model) -> bytes:
     return options + further(model)
 
 
-def thought(content: tuple[AnyBlock, ...]) -> Members:
+def thought(content: tuple[AnyBlock, ...]) -> JsonMembers:
     """Collect the reasoning of a reply, under the server's own names."""
-    thoughts: Members = {}
+    thoughts: JsonMembers = {}
     for block in content:
         if isinstance(block, Opaque) and (block.protocol, block.kind) == ("chat", "reasoning"):
-            thoughts |= members(utf8(block.raw))
+            thoughts |= split_members(encode_utf8(block.raw))
     return thoughts
 
 
 def declared(tool: ToolSpec) -> bytes:
     """Encode a tool definition for chat completions."""
-    name, said, schema = quote(tool.name), quote(tool.description), utf8(tool.schema)
+    name, said, schema = (
+        quote_json(tool.name),
+        quote_json(tool.description),
+        encode_utf8(tool.schema),
+    )
     inside = b'{"name":%s,"description":%s,"parameters":%s}' % (name, said, schema)
     return b'{"type":"function","function":' + inside + b"}"
 
@@ -260,8 +277,8 @@ class Calls:
 
     def take(self, delta: dict[str, Any], *, reply: str) -> tuple[int, str]:
         """Add one delta; returns the call it belongs to and the added argument text."""
-        inside = table(delta.get("function"))
-        id, name = string(delta.get("id")), string(inside.get("name"))
+        inside = as_object(delta.get("function"))
+        id, name = as_string(delta.get("id")), as_string(inside.get("name"))
         args = _text(inside.get("arguments"))
         index = delta.get("index")
         call = self._of(index if isinstance(index, int) else None, id=id, name=name, args=args)
@@ -281,7 +298,7 @@ class Calls:
     def made(self, reply: str, *, cut: bool) -> tuple[tuple[Call, ...], bool]:
         """Build all calls, without a last one that was cut off, and say whether one was."""
         made = [Call(c.id, c.name, arguments("".join(c.args)), extra=c.extra) for c in self._calls]
-        half = cut and bool(made) and not is_object("".join(self._calls[-1].args))
+        half = cut and bool(made) and not is_json_object("".join(self._calls[-1].args))
         return tuple(made[:-1] if half else made), half
 
     def _of(self, index: int | None, *, id: str, name: str, args: str) -> _Growing:
@@ -317,7 +334,7 @@ def arguments(text: str) -> str:
             inner = msgspec.json.decode(bare, type=str)
         except (msgspec.DecodeError, UnicodeEncodeError):
             return text
-        return inner if is_object(inner) else text
+        return inner if is_json_object(inner) else text
     return text
 
 
@@ -327,7 +344,7 @@ def _starts_another(call: _Growing, *, id: str, name: str, args: str) -> bool:
         return False
     if id:
         return id != call.id
-    return bool(args) and is_object("".join(call.args))
+    return bool(args) and is_json_object("".join(call.args))
 
 
 def _text(args: object) -> str:
@@ -360,8 +377,8 @@ def _calls(text: str) -> list[dict[str, Any]]:
         parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return []
-    every = [table(one) for one in rows(parsed) or [parsed]]
-    return every if all(string(one.get("name")) for one in every) else []
+    every = [as_object(one) for one in as_list(parsed) or [parsed]]
+    return every if all(as_string(one.get("name")) for one in every) else []
 
 
 def _call(call: dict[str, Any], *, reply: str, index: int) -> Call:
@@ -373,7 +390,7 @@ def _call(call: dict[str, Any], *, reply: str, index: int) -> Call:
 # OpenAI chat completions and its dialects: how a reply is heard.
 
 
-STOPS: dict[str, Stop] = {
+STOPS: dict[str, StopReason] = {
     "stop": "end",
     "eos": "end",
     "tool_calls": "calls",
@@ -393,7 +410,7 @@ _chunks = msgspec.json.Decoder(dict[str, Any])
 class ChatReply:
     """A parser of chat completion chunks that builds up one reply."""
 
-    def __init__(self, model: Model, *, size: int = 0) -> None:
+    def __init__(self, model: ModelCard, *, size: int = 0) -> None:
         self._size = size
         self._text_calls = "text-calls" in model.quirks
         self._id = ""
@@ -441,7 +458,7 @@ class ChatReply:
             stop = "refusal"
         asked, cut = self._calls.made(self._id, cut=stop in ("length", "window"))
         content = self._content(asked if stop != "refusal" else ())
-        if calls(content) and not cut:
+        if extract_calls(content) and not cut:
             stop = "calls"
         elif stop == "calls":
             stop = "end"
@@ -459,21 +476,23 @@ class ChatReply:
 
     def take(self, chunk: dict[str, Any]) -> Iterator[StreamDelta]:
         """Parse one decoded chunk."""
-        choice = table(next(iter(rows(chunk.get("choices"))), None))
-        groq = table(chunk.get("x_groq"))
+        choice = as_object(next(iter(as_list(chunk.get("choices"))), None))
+        groq = as_object(chunk.get("x_groq"))
         error = chunk.get("error") or choice.get("error") or groq.get("error")
         if error:
             raise streamed(error, protocol="chat")
         yield from self._begin(chunk)
         for usage in (groq.get("usage"), choice.get("usage"), chunk.get("usage")):
-            self._usage = table(usage) or self._usage
-        if number(choice, "index") == 0:
-            yield from self._grow(table(choice.get("delta")) or table(choice.get("message")))
-            self._finish = string(choice.get("finish_reason")) or self._finish
+            self._usage = as_object(usage) or self._usage
+        if read_count(choice, "index") == 0:
+            yield from self._grow(
+                as_object(choice.get("delta")) or as_object(choice.get("message"))
+            )
+            self._finish = as_string(choice.get("finish_reason")) or self._finish
 
     def _begin(self, chunk: dict[str, Any]) -> Iterator[StreamDelta]:
-        self._id = self._id or string(chunk.get("id"))
-        self._model = self._model or string(chunk.get("model"))
+        self._id = self._id or as_string(chunk.get("id"))
+        self._model = self._model or as_string(chunk.get("model"))
         if not self._began:
             self._began = True
             yield Began(self._id, self._model)
@@ -481,12 +500,12 @@ class ChatReply:
     def _grow(self, delta: dict[str, Any]) -> Iterator[StreamDelta]:
         self._notes += [delta] if delta.get("annotations") else []
         thoughts, text = _parts(delta.get("content"))
-        thoughts += next((t for name in THOUGHTS if (t := string(delta.get(name)))), "")
+        thoughts += next((t for name in THOUGHTS if (t := as_string(delta.get(name)))), "")
         self._add_details(delta.get("reasoning_details"))
         if thoughts:
             self._thoughts.append(thoughts)
             yield from self._show("thinking", None, text=thoughts)
-        refusal = string(delta.get("refusal"))
+        refusal = as_string(delta.get("refusal"))
         if refusal:
             self._refusal.append(refusal)
         if text or refusal:
@@ -512,13 +531,13 @@ class ChatReply:
 
     def _add_details(self, details: object) -> None:
         """Merge reasoning fragments; those of one detail share a type and an index."""
-        for part in map(table, rows(details)):
+        for part in map(as_object, as_list(details)):
             last = self._details[-1] if self._details else {}
             same = (part.get("type"), part.get("index")) == (last.get("type"), last.get("index"))
             if not last or not same:
                 self._details.append(dict(part))
                 continue
-            grown = {k: string(last.get(k)) + part[k] for k in GROWING if string(part.get(k))}
+            grown = {k: as_string(last.get(k)) + part[k] for k in GROWING if as_string(part.get(k))}
             last |= {k: v for k, v in part.items() if v is not None} | grown
 
     def _content(self, asked: tuple[Call, ...]) -> tuple[AnyBlock, ...]:
@@ -552,28 +571,28 @@ def decode(data: bytes) -> dict[str, Any]:
 
 def _parts(content: object) -> tuple[str, str]:
     """Split a content, a string or a list of parts, into thoughts and text."""
-    parts = [table(part) for part in rows(content)]
+    parts = [as_object(part) for part in as_list(content)]
     thoughts = "".join(_parts(part.get("thinking"))[1] for part in parts)
-    return thoughts, string(content) + "".join(string(part.get("text")) for part in parts)
+    return thoughts, as_string(content) + "".join(as_string(part.get("text")) for part in parts)
 
 
 def _call_deltas(delta: dict[str, Any]) -> list[dict[str, Any]]:
     if delta.get("function_call"):
         return [{"function": delta["function_call"]}]
-    return [table(call) for call in rows(delta.get("tool_calls"))]
+    return [as_object(call) for call in as_list(delta.get("tool_calls"))]
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
     """Parse the token counts without overlap; None if there are none."""
-    prompt, output = number(usage, "prompt_tokens"), number(usage, "completion_tokens")
+    prompt, output = read_count(usage, "prompt_tokens"), read_count(usage, "completion_tokens")
     if not prompt and not output:
         return None
-    inside = table(usage.get("prompt_tokens_details"))
-    read = number(inside, "cached_tokens") or number(usage, "cached_tokens")
-    read = min(prompt, read or number(usage, "prompt_cache_hit_tokens"))
-    write = min(prompt - read, number(inside, "cache_write_tokens"))
-    reasoning = number(table(usage.get("completion_tokens_details")), "reasoning_tokens")
-    apart = number(usage, "total_tokens") == prompt + output + reasoning
+    inside = as_object(usage.get("prompt_tokens_details"))
+    read = read_count(inside, "cached_tokens") or read_count(usage, "cached_tokens")
+    read = min(prompt, read or read_count(usage, "prompt_cache_hit_tokens"))
+    write = min(prompt - read, read_count(inside, "cache_write_tokens"))
+    reasoning = read_count(as_object(usage.get("completion_tokens_details")), "reasoning_tokens")
+    apart = read_count(usage, "total_tokens") == prompt + output + reasoning
     return Usage(
         input=prompt - read - write,
         read=read,

@@ -8,11 +8,30 @@ from typing import Any, assert_never
 
 import msgspec
 
-from travois.core.content import AnyBlock, Call, Media, Opaque, Shown, Text, calls, words
-from travois.core.facts import Assistant, Epoch, Result, Stop, ToolSpec, User
-from travois.core.json import Members, joined, members, number, quote, rows, string, table, utf8
-from travois.core.models import Model, Usage
-from travois.core.view import Item
+from travois.core.content import (
+    AnyBlock,
+    Call,
+    Media,
+    Opaque,
+    Text,
+    TextOrMedia,
+    extract_calls,
+    extract_text,
+)
+from travois.core.facts import Assistant, Epoch, Result, StopReason, ToolSpec, User
+from travois.core.json import (
+    JsonMembers,
+    as_list,
+    as_object,
+    as_string,
+    encode_utf8,
+    join_members,
+    quote_json,
+    read_count,
+    split_members,
+)
+from travois.core.models import ModelCard, Usage
+from travois.core.view import ViewItem
 from travois.providers.errors import streamed
 from travois.providers.http.sse import Event
 from travois.providers.openai_chat import arguments, decode, made_id
@@ -66,7 +85,7 @@ class Responses:
         """Return a comma, except before the first item."""
         return b"," if before else b""
 
-    def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterator[Piece]:
+    def pieces(self, items: Sequence[ViewItem], index: int, *, before: str) -> Iterator[Piece]:
         """Encode one item of the view as input items."""
         fact = items[index].fact
         match fact:
@@ -82,31 +101,31 @@ class Responses:
 
     def _result(self, fact: Result, *, freeform: bool) -> bytes:
         content = fact.content
-        if fact.error and not words(content).lower().startswith("error"):
+        if fact.error and not extract_text(content).lower().startswith("error"):
             content = (Text("Error:"), *content)
         output = self._content(content, nothing=NO_OUTPUT)
-        id = quote(_id(fact.call))
+        id = quote_json(_id(fact.call))
         kind = b"custom_tool_call_output" if freeform else b"function_call_output"
         return b'{"type":"%s","call_id":%s,"output":%s}' % (kind, id, output)
 
-    def _content(self, content: tuple[Shown, ...], *, nothing: str) -> bytes:
+    def _content(self, content: tuple[TextOrMedia, ...], *, nothing: str) -> bytes:
         """Encode text as one string; as parts only where media need them."""
         if all(isinstance(block, Text) for block in content):
-            text = words(content)
-            return quote(text if text.strip() else nothing)
+            text = extract_text(content)
+            return quote_json(text if text.strip() else nothing)
         parts = (self._part(b) for b in content if isinstance(b, Media) or b.text.strip())
         return b"[" + b",".join(parts) + b"]"
 
-    def _part(self, block: Shown) -> bytes:
+    def _part(self, block: TextOrMedia) -> bytes:
         if isinstance(block, Text):
-            return b'{"type":"input_text","text":' + quote(block.text) + b"}"
+            return b'{"type":"input_text","text":' + quote_json(block.text) + b"}"
         taken = self._images and block.mime in (*IMAGES, PDF)
         data = shown(block, self._fetch, taken=taken)
         if isinstance(data, str):
             return self._part(Text(data))
-        url = b'"data:' + utf8(block.mime) + b";base64," + data + b'"'
+        url = b'"data:' + encode_utf8(block.mime) + b";base64," + data + b'"'
         if block.mime == PDF:
-            name = quote(block.name or "document.pdf")
+            name = quote_json(block.name or "document.pdf")
             return b'{"type":"input_file","filename":%s,"file_data":%s}' % (name, url)
         return b'{"type":"input_image","detail":"auto","image_url":' + url + b"}"
 
@@ -115,8 +134,8 @@ def _head(epoch: Epoch) -> Head:
     """Build the path, tools and instructions that all requests of an epoch share."""
     model = epoch.model
     tools = [_tool(tool) for tool in epoch.tools]
-    system = quote(epoch.system) if epoch.system.strip() else b""
-    opening = b'{"model":' + quote(model.id) + b',"max_output_tokens":%d' % model.output
+    system = quote_json(epoch.system) if epoch.system.strip() else b""
+    opening = b'{"model":' + quote_json(model.id) + b',"max_output_tokens":%d' % model.output
     opening += b',"instructions":' + system if system else b""
     opening += b',"tools":[' + b",".join(tools) + b"]" if tools else b""
     said = [Piece("system", system)] if system else []
@@ -129,7 +148,7 @@ def _head(epoch: Epoch) -> Head:
     )
 
 
-def _options(model: Model, opening: bytes) -> bytes:
+def _options(model: ModelCard, opening: bytes) -> bytes:
     """What a server may refuse; the key leads requests with one head to one cache."""
     options = b""
     if "no-include" not in model.quirks:
@@ -144,9 +163,13 @@ def _options(model: Model, opening: bytes) -> bytes:
 
 
 def _tool(tool: ToolSpec) -> bytes:
-    name, said, schema = quote(tool.name), quote(tool.description), utf8(tool.schema)
+    name, said, schema = (
+        quote_json(tool.name),
+        quote_json(tool.description),
+        encode_utf8(tool.schema),
+    )
     if tool.grammar:
-        grammar = b'{"type":"grammar","syntax":"lark","definition":%s}' % quote(tool.grammar)
+        grammar = b'{"type":"grammar","syntax":"lark","definition":%s}' % quote_json(tool.grammar)
         inside = b'"name":%s,"description":%s,"format":%s' % (name, said, grammar)
         return b'{"type":"custom",' + inside + b"}"
     inside = b'"name":%s,"description":%s,"parameters":%s' % (name, said, schema)
@@ -159,11 +182,11 @@ def _reply(fact: Assistant, *, before: str) -> Iterator[Piece]:
     while items and items[-1].role == "sealed":
         items.pop()
     if items and not before:
-        yield _user(quote(STARTED_BEFORE))
+        yield _user(quote_json(STARTED_BEFORE))
     yield from items
     open_end = bool(items) or before == "assistant"
-    if fact.stop == "pause" and open_end and not calls(fact.content):
-        yield _user(quote(GO_ON))
+    if fact.stop == "pause" and open_end and not extract_calls(fact.content):
+        yield _user(quote_json(GO_ON))
 
 
 def _items(content: tuple[AnyBlock, ...]) -> Iterator[Piece]:
@@ -173,10 +196,10 @@ def _items(content: tuple[AnyBlock, ...]) -> Iterator[Piece]:
             case Call():
                 yield Piece("call", _call(block))
             case Opaque(protocol="responses", kind="message"):
-                beside = b"," + utf8(block.raw)[1:-1]
+                beside = b"," + encode_utf8(block.raw)[1:-1]
                 continue
             case Opaque(protocol="responses"):
-                yield Piece(block.kind, utf8(block.raw))
+                yield Piece(block.kind, encode_utf8(block.raw))
             case _ if spoken(block).strip():
                 yield Piece("assistant", _said(spoken(block), beside))
             case _:
@@ -185,20 +208,20 @@ def _items(content: tuple[AnyBlock, ...]) -> Iterator[Piece]:
 
 
 def _said(text: str, beside: bytes) -> bytes:
-    said = b'{"type":"message","role":"assistant","content":' + quote(text)
+    said = b'{"type":"message","role":"assistant","content":' + quote_json(text)
     return said + beside + b"}"
 
 
 def _call(call: Call) -> bytes:
-    id, name = quote(_id(call.id)), quote(tool_name(call.name))
+    id, name = quote_json(_id(call.id)), quote_json(tool_name(call.name))
     if is_freeform(call):
-        text = quote(msgspec.json.decode(call.args, type=dict[str, str])[INPUT])
+        text = quote_json(msgspec.json.decode(call.args, type=dict[str, str])[INPUT])
         said = b'{"type":"custom_tool_call","call_id":%s,"name":%s,"input":' % (id, name)
         return said + text + b"}"
     said = b'{"type":"function_call","call_id":%s,"name":%s,"arguments":' % (id, name)
-    extra = members(b"{" + utf8(call.extra) + b"}").get(MINE)
-    more = joined(members(bytes(extra))) if extra is not None else ""
-    return said + quote(call.args) + (b"," + utf8(more) if more else b"") + b"}"
+    extra = split_members(b"{" + encode_utf8(call.extra) + b"}").get(MINE)
+    more = join_members(split_members(bytes(extra))) if extra is not None else ""
+    return said + quote_json(call.args) + (b"," + encode_utf8(more) if more else b"") + b"}"
 
 
 def is_freeform(call: Call) -> bool:
@@ -230,7 +253,7 @@ GROWS: dict[str, BlockKind] = {
     "response.reasoning_text.delta": "thinking",
     "response.function_call_arguments.delta": "call",
 }
-CUT: dict[str, Stop] = {"max_output_tokens": "length", "content_filter": "refusal"}
+CUT: dict[str, StopReason] = {"max_output_tokens": "length", "content_filter": "refusal"}
 OWN = frozenset(("id", "type", "status", "role", "content", "call_id", "name", "arguments"))
 """Members of an item that are kept as ours, or that name it only within one reply."""
 
@@ -251,26 +274,26 @@ class ResponsesReply:
         if self.done or not data or data == b"[DONE]":
             return
         told = decode(data)
-        kind = string(told.get("type")) or event.name
-        index = number(told, "output_index")
+        kind = as_string(told.get("type")) or event.name
+        index = read_count(told, "output_index")
         if grown := GROWS.get(kind):
-            yield Grew(index, grown, string(told.get("delta")))
+            yield Grew(index, grown, as_string(told.get("delta")))
             return
         match kind:
             case "error":
                 raise streamed(told.get("error") or told, protocol="responses")
             case "response.created":
-                begun = table(told.get("response"))
-                yield Began(string(begun.get("id")), string(begun.get("model")))
+                begun = as_object(told.get("response"))
+                yield Began(as_string(begun.get("id")), as_string(begun.get("model")))
             case "response.output_item.added":
-                yield _began(index, table(told.get("item")))
-            case "response.reasoning_summary_part.added" if number(told, "summary_index"):
+                yield _began(index, as_object(told.get("item")))
+            case "response.reasoning_summary_part.added" if read_count(told, "summary_index"):
                 yield Grew(index, "thinking", "\n\n")
             case "response.output_item.done":
-                self._items[index] = bytes(members(data)["item"])
+                self._items[index] = bytes(split_members(data)["item"])
                 yield BlockEnded(index)
             case "response.completed" | "response.incomplete" | "response.failed":
-                self._end(bytes(members(data)["response"]))
+                self._end(bytes(split_members(data)["response"]))
             case _:
                 pass
 
@@ -282,18 +305,18 @@ class ResponsesReply:
         """Build the finished reply; raises `ApiError` if it is incomplete."""
         if not self.done:
             raise Problem("garbled", "The stream ended before the reply was complete.")
-        id, whole = string(self._whole.get("id")), self._whole
+        id, whole = as_string(self._whole.get("id")), self._whole
         found = [b for n, item in sorted(self._items.items()) for b in _blocks(item, f"{id}/{n}")]
         content, refusal = tuple(found), _refused(self._items)
-        reason = string(table(whole.get("incomplete_details")).get("reason"))
-        stop: Stop = CUT.get(reason, "unknown") if reason else "end"
+        reason = as_string(as_object(whole.get("incomplete_details")).get("reason"))
+        stop: StopReason = CUT.get(reason, "unknown") if reason else "end"
         if refusal:
             stop = "refusal"
-        elif stop == "end" and calls(content):
+        elif stop == "end" and extract_calls(content):
             stop = "calls"
-        usage = _usage(table(whole.get("usage"))) or guess(content, size=self._size)
+        usage = _usage(as_object(whole.get("usage"))) or guess(content, size=self._size)
         usage = msgspec.structs.replace(usage, searches=_searches(content))
-        model, detail = string(whole.get("model")), refusal or ("" if reason in CUT else reason)
+        model, detail = as_string(whole.get("model")), refusal or ("" if reason in CUT else reason)
         hits = merged(annotated(_message_parts(self._items)))
         return Reply(content, stop, usage, id=id, model=model, detail=detail, hits=hits)
 
@@ -306,59 +329,61 @@ class ResponsesReply:
         if not isinstance(self._whole.get("output"), list):
             raise Problem("garbled", "The answer is not a response: it has no output.")
         if not self._items:
-            given = msgspec.json.decode(members(body)["output"], type=list[msgspec.Raw])
+            given = msgspec.json.decode(split_members(body)["output"], type=list[msgspec.Raw])
             self._items = {n: bytes(item) for n, item in enumerate(given)}
         self.done = True
 
 
 def _began(index: int, item: dict[str, Any]) -> BlockBegan:
-    kind = KINDS.get(string(item.get("type")), "other")
-    return BlockBegan(index, kind, id=string(item.get("call_id")), name=string(item.get("name")))
+    kind = KINDS.get(as_string(item.get("type")), "other")
+    return BlockBegan(
+        index, kind, id=as_string(item.get("call_id")), name=as_string(item.get("name"))
+    )
 
 
 def _blocks(data: bytes, where: str) -> Iterator[AnyBlock]:
     """Decode one output item as blocks; unknown items are kept as they came."""
     item = decode(data)
-    kind = string(item.get("type"))
+    kind = as_string(item.get("type"))
     match kind:
         case "message":
-            if rest := _rest(members(data)):
-                yield Opaque(MINE, BESIDE, "{" + joined(rest) + "}")
+            if rest := _rest(split_members(data)):
+                yield Opaque(MINE, BESIDE, "{" + join_members(rest) + "}")
             if text := "".join(_words(item)):
                 yield Text(text)
         case "function_call":
-            rest = _rest(members(data))
-            extra = f'"{MINE}":{{{joined(rest)}}}' if rest else ""
-            id = string(item.get("call_id")) or made_id(where, 0)
-            args = arguments(string(item.get("arguments")))
-            yield Call(id, string(item.get("name")), args, extra=extra)
+            rest = _rest(split_members(data))
+            extra = f'"{MINE}":{{{join_members(rest)}}}' if rest else ""
+            id = as_string(item.get("call_id")) or made_id(where, 0)
+            args = arguments(as_string(item.get("arguments")))
+            yield Call(id, as_string(item.get("name")), args, extra=extra)
         case "custom_tool_call":
-            id = string(item.get("call_id")) or made_id(where, 0)
-            args = msgspec.json.encode({INPUT: string(item.get("input"))}).decode()
-            yield Call(id, string(item.get("name")), args, extra=FREEFORM)
+            id = as_string(item.get("call_id")) or made_id(where, 0)
+            args = msgspec.json.encode({INPUT: as_string(item.get("input"))}).decode()
+            yield Call(id, as_string(item.get("name")), args, extra=FREEFORM)
         case "reasoning":
-            told = (*rows(item.get("summary")), *rows(item.get("content")))
-            text = "\n\n".join(string(table(part).get("text")) for part in told)
+            told = (*as_list(item.get("summary")), *as_list(item.get("content")))
+            text = "\n\n".join(as_string(as_object(part).get("text")) for part in told)
             yield Opaque(MINE, "sealed", data.decode(), text)
         case _:
             yield Opaque(MINE, kind, data.decode())
 
 
-def _rest(inside: Members) -> Members:
+def _rest(inside: JsonMembers) -> JsonMembers:
     return {k: v for k, v in inside.items() if k not in OWN and bytes(v) != b"null"}
 
 
 def _words(item: dict[str, Any]) -> Iterator[str]:
-    for part in map(table, rows(item.get("content"))):
-        yield string(part.get("text")) + string(part.get("refusal"))
+    for part in map(as_object, as_list(item.get("content"))):
+        yield as_string(part.get("text")) + as_string(part.get("refusal"))
 
 
 def _refused(items: dict[int, bytes]) -> str:
-    return "".join(string(table(part).get("refusal")) for part in _message_parts(items))
+    return "".join(as_string(as_object(part).get("refusal")) for part in _message_parts(items))
 
 
 def _message_parts(items: dict[int, bytes]) -> list[object]:
-    return [part for data in items.values() for part in rows(decode(data).get("content"))]
+    return [part for data in items.values() for part in as_list(decode(data).get("content"))]
 
 
 def _searches(content: tuple[AnyBlock, ...]) -> int:
@@ -367,11 +392,11 @@ def _searches(content: tuple[AnyBlock, ...]) -> int:
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
     """Parse the token counts without overlap; None if there are none."""
-    prompt, output = number(usage, "input_tokens"), number(usage, "output_tokens")
+    prompt, output = read_count(usage, "input_tokens"), read_count(usage, "output_tokens")
     if not prompt and not output:
         return None
-    inside = table(usage.get("input_tokens_details"))
-    read = min(prompt, number(inside, "cached_tokens"))
-    write = min(prompt - read, number(inside, "cache_write_tokens"))
-    reasoning = number(table(usage.get("output_tokens_details")), "reasoning_tokens")
+    inside = as_object(usage.get("input_tokens_details"))
+    read = min(prompt, read_count(inside, "cached_tokens"))
+    write = min(prompt - read, read_count(inside, "cache_write_tokens"))
+    reasoning = read_count(as_object(usage.get("output_tokens_details")), "reasoning_tokens")
     return Usage(prompt - read - write, read=read, write=write, output=output, reasoning=reasoning)

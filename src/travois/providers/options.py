@@ -11,8 +11,8 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from travois.core.content import AnyBlock, Media, Opaque, Text
-from travois.core.json import utf8
-from travois.core.models import Effort, Model
+from travois.core.json import encode_utf8
+from travois.core.models import Effort, ModelCard
 from travois.providers.request import Request
 
 LEVELS: tuple[Effort, ...] = ("low", "medium", "high", "xhigh", "max")
@@ -36,12 +36,12 @@ def worth(tokens: int) -> Effort:
     return "max"
 
 
-def further(model: Model) -> bytes:
+def further(model: ModelCard) -> bytes:
     """Encode the end of a body: the effort and the model's extra members."""
-    return effort(model) + (b"," + utf8(model.params) if model.params else b"")
+    return effort(model) + (b"," + encode_utf8(model.params) if model.params else b"")
 
 
-def effort(model: Model) -> bytes:
+def effort(model: ModelCard) -> bytes:
     """Encode the member that asks for the effort, after a comma; empty if none was chosen."""
     if not model.effort:
         return b""
@@ -107,7 +107,7 @@ def call_id(id: str, *, legal: str = r"[A-Za-z0-9_-]{1,64}", start: str = "toolu
     """Return a call's id if it is legal, else one derived from it, always the same."""
     if re.fullmatch(legal, id):
         return id
-    return start + blake2b(utf8(id), digest_size=12).hexdigest()
+    return start + blake2b(encode_utf8(id), digest_size=12).hexdigest()
 
 
 def tool_name(name: str) -> str:

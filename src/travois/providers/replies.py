@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.core.content import AnyBlock, Call
-from travois.core.facts import Assistant, Stop
+from travois.core.facts import Assistant, StopReason
 from travois.core.models import Usage
 from travois.core.tokens import BYTES_PER_TOKEN, block_tokens
 from travois.core.view import View
@@ -56,7 +56,7 @@ class Reply(msgspec.Struct, frozen=True):
     """A complete reply; half a reply never becomes one."""
 
     content: tuple[AnyBlock, ...]
-    stop: Stop
+    stop: StopReason
     usage: Usage
     id: str = ""
     model: str = ""

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from travois.core.content import Call, calls
+from travois.core.content import Call, extract_calls
 from travois.core.facts import Assistant
-from travois.core.view import Item
+from travois.core.view import ViewItem
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -39,10 +39,10 @@ class Request(msgspec.Struct, frozen=True):
     """The digest of the whole body, markers included."""
 
 
-def asked(items: Sequence[Item], index: int, id: str) -> Call:
+def asked(items: Sequence[ViewItem], index: int, id: str) -> Call:
     """Find the call that the result at this index answers."""
     replies = (i.fact for i in reversed(items[:index]) if isinstance(i.fact, Assistant))
-    made = (call for reply in replies for call in calls(reply.content))
+    made = (call for reply in replies for call in extract_calls(reply.content))
     return next((call for call in made if call.id == id), Call(id, "", "{}"))
 
 
@@ -72,7 +72,7 @@ class Dialect(Protocol):
     close: bytes
     """The bytes that end the last message."""
 
-    def pieces(self, items: Sequence[Item], index: int, *, before: str) -> Iterable[Piece]:
+    def pieces(self, items: Sequence[ViewItem], index: int, *, before: str) -> Iterable[Piece]:
         """Encode item `index` as parts; `before` is the role of the part before them.
 
         Only what stands before the item may matter, or that it is the last of its batch.

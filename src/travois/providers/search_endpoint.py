@@ -13,10 +13,10 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.errors import Fault
-from travois.core.json import rows, string, table
+from travois.core.errors import UserError
+from travois.core.json import as_list, as_object, as_string
 from travois.permissions.hosts import mentions
-from travois.ports.web_search import Found, Wanted
+from travois.ports.web_search import SearchQuery, SearchResults
 from travois.providers.http.fetch import HttpxWeb, Message
 from travois.providers.web_search import Hit
 
@@ -73,7 +73,7 @@ class EndpointSearch:
         self._env = env
         self._web = HttpxWeb(allow_private="yes", env=env)
 
-    async def search(self, wanted: Wanted) -> Found:
+    async def search(self, wanted: SearchQuery) -> SearchResults:
         """Search for pages; raises OSError."""
         at, query = self._at, _query(wanted)
         key = self._env.get(at.key_env, "").strip() if at.key_env else ""
@@ -87,7 +87,7 @@ class EndpointSearch:
         if page.status != 200 or page.truncated:
             odd = "too much data" if page.truncated else f"status {page.status}"
             raise OSError(f"the search endpoint returned {odd}")
-        return Found(tuple(hit for hit in _hits(at, page.body) if _fits(hit, wanted)))
+        return SearchResults(tuple(hit for hit in _hits(at, page.body) if _fits(hit, wanted)))
 
 
 def endpoint(kind: str, given: Mapping[str, object]) -> Endpoint:
@@ -98,13 +98,13 @@ def endpoint(kind: str, given: Mapping[str, object]) -> Endpoint:
     url = at.url if "{query}" in at.url or not at.path else at.url.rstrip("/") + at.path
     if not re.fullmatch(r"https?://[!-~]+", url):
         what = f"webSearch.url is not a valid URL: {url!r}" if url else "webSearch.url is not set"
-        raise Fault(what, fix=FIX)
+        raise UserError(what, fix=FIX)
     if "{query}" not in url + at.body:
-        raise Fault("webSearch has no {query} in its url or body", fix=FIX)
+        raise UserError("webSearch has no {query} in its url or body", fix=FIX)
     return replace(at, url=url)
 
 
-def _query(wanted: Wanted) -> str:
+def _query(wanted: SearchQuery) -> str:
     """Build the query with its hosts, in the syntax of search engines."""
     only = " OR ".join(f"site:{host}" for host in wanted.only)
     never = (f"-site:{host}" for host in wanted.never)
@@ -123,17 +123,17 @@ def _hits(at: Endpoint, body: bytes) -> list[Hit]:
     if found is None:
         raise OSError(f"the search endpoint returned no list at {at.results!r}")
     shown = (at.link, at.title, at.text, at.date)
-    hits = [Hit(*(string(_at(row, name)) for name in shown)) for row in rows(found)]
+    hits = [Hit(*(as_string(_at(row, name)) for name in shown)) for row in as_list(found)]
     return [hit for hit in hits if re.match("https?://", hit.url)]
 
 
 def _at(value: object, path: str) -> object:
     """Return the value at a dotted path, as in `web.results`."""
     for name in path.split("."):
-        value = table(value).get(name)
+        value = as_object(value).get(name)
     return value
 
 
-def _fits(hit: Hit, wanted: Wanted) -> bool:
+def _fits(hit: Hit, wanted: SearchQuery) -> bool:
     among = any(mentions(f"domain:{host}", hit.url) for host in wanted.only)
     return among or not wanted.only

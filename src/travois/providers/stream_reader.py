@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol, assert_never
 
-from travois.core.models import Model
+from travois.core.models import ModelCard
 from travois.providers.anthropic_reply import AnthropicReply
 from travois.providers.clouds import EventStream, Surface
 from travois.providers.gemini import GeminiReply
@@ -51,7 +51,7 @@ class Growing(Protocol):
         ...
 
 
-def reader(model: Model, *, size: int = 0, surface: Surface = "") -> Reader:
+def reader(model: ModelCard, *, size: int = 0, surface: Surface = "") -> Reader:
     """Create a reader for the response of this model to a request of so many bytes.
 
     The size matters only where the server does not count: the usage is then an estimate.

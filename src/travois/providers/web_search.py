@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from travois.core.content import AnyBlock, Opaque
-from travois.core.json import rows, string, table
-from travois.core.models import Protocol
+from travois.core.json import as_list, as_object, as_string
+from travois.core.models import ApiProtocol
 
 MOST = 5
 """The most searches of a model before it answers."""
@@ -24,7 +24,9 @@ class Hit(msgspec.Struct, frozen=True):
     date: str = ""
 
 
-def asking(protocol: Protocol, tool: str, *, only: tuple[str, ...], never: tuple[str, ...]) -> str:
+def asking(
+    protocol: ApiProtocol, tool: str, *, only: tuple[str, ...], never: tuple[str, ...]
+) -> str:
     """Encode the request members that let the model search the web."""
     asked: dict[str, object]
     match protocol:
@@ -58,29 +60,33 @@ def told(content: Iterable[AnyBlock]) -> Iterator[Hit]:
     for block in content:
         if not isinstance(block, Opaque) or block.kind not in ("text", "web_search_tool_result"):
             continue
-        said = table(msgspec.json.decode(block.raw))
-        for row in map(table, (*rows(said.get("content")), *rows(said.get("citations")))):
+        said = as_object(msgspec.json.decode(block.raw))
+        for row in map(as_object, (*as_list(said.get("content")), *as_list(said.get("citations")))):
             yield _hit(row, text=row.get("cited_text"), date=row.get("page_age"))
 
 
 def annotated(parts: Iterable[object]) -> Iterator[Hit]:
     """Collect the citations in message annotations, in OpenAI's format."""
-    for part in map(table, parts):
-        for note in map(table, rows(part.get("annotations"))):
-            inside = table(note.get("url_citation")) or note
+    for part in map(as_object, parts):
+        for note in map(as_object, as_list(part.get("annotations"))):
+            inside = as_object(note.get("url_citation")) or note
             yield _hit(inside, text=inside.get("content"))
 
 
 def grounded(metadata: dict[str, Any]) -> Iterator[Hit]:
     """Collect the sources in Gemini's grounding metadata."""
-    chunks = [table(table(row).get("web")) for row in rows(metadata.get("groundingChunks"))]
+    chunks = [
+        as_object(as_object(row).get("web")) for row in as_list(metadata.get("groundingChunks"))
+    ]
     yield from (_hit({**chunk, "url": chunk.get("uri")}) for chunk in chunks)
-    for support in map(table, rows(metadata.get("groundingSupports"))):
-        text = table(support.get("segment")).get("text")
-        for number in rows(support.get("groundingChunkIndices")):
+    for support in map(as_object, as_list(metadata.get("groundingSupports"))):
+        text = as_object(support.get("segment")).get("text")
+        for number in as_list(support.get("groundingChunkIndices")):
             if isinstance(number, int) and number < len(chunks):
-                yield Hit(string(chunks[number].get("uri")), text=string(text))
+                yield Hit(as_string(chunks[number].get("uri")), text=as_string(text))
 
 
 def _hit(row: dict[str, Any], *, text: object = "", date: object = "") -> Hit:
-    return Hit(string(row.get("url")), string(row.get("title")), string(text), string(date))
+    return Hit(
+        as_string(row.get("url")), as_string(row.get("title")), as_string(text), as_string(date)
+    )

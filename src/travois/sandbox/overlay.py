@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from travois.files.openat import Spot, spot
 from travois.permissions.protected_paths import makes_repository, protected
 from travois.permissions.sandbox_profile import Cage
-from travois.ports.world import Change, Completed, Stale
+from travois.ports.world import ProcessResult, StaleFile, WorkspaceChange
 from travois.sandbox import launch
 
 # A throw-away layer over each folder that a profile may write to, and its contents afterwards.
@@ -238,7 +238,7 @@ def check(marks: Sequence[Mark], since: int) -> None:
         if fresh and mark.after is None and mark.folder:
             fresh = {os.path.join(mark.path, name) for name in os.listdir(mark.path)} <= gone
         if not fresh:
-            raise Stale(f"{mark.path} has changed since the attempt began; nothing was kept")
+            raise StaleFile(f"{mark.path} has changed since the attempt began; nothing was kept")
 
 
 def apply(marks: Sequence[Mark]) -> None:
@@ -313,7 +313,7 @@ def _name(draft: Spot, place: Spot, mark: Mark) -> None:
     try:
         os.link(draft.name, place.name, **ends, follow_symlinks=False)
     except FileExistsError:
-        raise Stale(f"{mark.path} has just been made by another program") from None
+        raise StaleFile(f"{mark.path} has just been made by another program") from None
 
 
 def _still(place: Spot, mark: Mark) -> None:
@@ -323,7 +323,7 @@ def _still(place: Spot, mark: Mark) -> None:
     except FileNotFoundError:
         found = None
     if (found and _identity(found)[:-1]) != (mark.before and _identity(mark.before)[:-1]):
-        raise Stale(f"{mark.path} has just been changed by another program")
+        raise StaleFile(f"{mark.path} has just been changed by another program")
 
 
 def _draw(mark: Mark, after: os.stat_result, *, draft: Spot, links: Links) -> None:
@@ -391,7 +391,7 @@ def inner(cage: Cage, layers: Layers) -> Cage:
 class Overlay:
     """The changes of a command in a copy of the workspace, until they are kept or dropped."""
 
-    def __init__(self, completed: Completed, cage: Cage, layers: Layers) -> None:
+    def __init__(self, completed: ProcessResult, cage: Cage, layers: Layers) -> None:
         self.completed = completed
         self._cage = cage
         self._layers = layers
@@ -403,7 +403,7 @@ class Overlay:
         mark = next(mark for mark in self._marks if mark.path == path and mark.after)
         return await to_thread.run_sync(_content, mark)
 
-    async def keep(self, *, named: Collection[str] = ()) -> tuple[Change, ...]:
+    async def keep(self, *, named: Collection[str] = ()) -> tuple[WorkspaceChange, ...]:
         """Make the changes real, then drop the copy; return the changes that were not kept.
 
         Pinned and protected paths are kept only if they, or a folder above them, are named. Raises
@@ -437,7 +437,7 @@ class Overlay:
         return pinned or bool(protected(inside)) or makes_repository(inside)
 
 
-def _told(marks: Iterable[Mark]) -> Iterator[Change]:
+def _told(marks: Iterable[Mark]) -> Iterator[WorkspaceChange]:
     """Yield the changes for the user: a file that vanished and came back renamed is one change."""
     found = list(marks)
     pairs = dict(_renamed(found))
@@ -446,11 +446,11 @@ def _told(marks: Iterable[Mark]) -> Iterator[Change]:
         size = mark.after.st_size if mark.after and not mark.folder else 0
         if mark.after is None:
             if mark.path not in old:
-                yield Change(mark.path, "deleted", 0)
+                yield WorkspaceChange(mark.path, "deleted", 0)
         elif mark.path in pairs:
-            yield Change(mark.path, "renamed", size, was=pairs[mark.path].path)
+            yield WorkspaceChange(mark.path, "renamed", size, was=pairs[mark.path].path)
         else:
-            yield Change(mark.path, "changed" if mark.before else "added", size)
+            yield WorkspaceChange(mark.path, "changed" if mark.before else "added", size)
 
 
 def _renamed(marks: Sequence[Mark]) -> Iterator[tuple[str, Mark]]:

@@ -10,7 +10,7 @@ from typing import Literal, overload
 
 import msgspec
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard
 from travois.permissions.paths import inside, stem
@@ -47,7 +47,7 @@ SECRET = (
 """Paths in the home that no command reads, even one allowed to read all of the home."""
 VIRTUAL = ("/proc", "/dev", "/sys")
 """File systems that the kernel creates for each program: never taken from the machine."""
-NETWORKED = listed(
+NETWORKED = split_names(
     """
     curl wget ssh scp sftp rsync ftp ping dig nslookup host nc ncat telnet gh glab hub npm npx
     pnpm pnpx yarn bun bunx pip pip3 pipx uv uvx poetry pdm conda mamba cargo rustup go gem bundle

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.files.openat import make_folders as make_folders
 
 # Writing to disk so that a reader finds the old bytes or the new ones, never half of them.
@@ -50,14 +50,16 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
-def fault(what: str, error: OSError, *, path: Path) -> Fault:
+def fault(what: str, error: OSError, *, path: Path) -> UserError:
     """Return an error of the operating system as one that the user can fix."""
     if error.errno in FULL:
-        return Fault(what, why="the disk is full", fix=f"Free some space for {path} and try again.")
+        return UserError(
+            what, why="the disk is full", fix=f"Free some space for {path} and try again."
+        )
     if error.errno in DENIED:
         fix = f"Make {path} writable, or set TRAVOIS_HOME to a folder that is."
-        return Fault(what, why=f"{path}: {_reason(error)}", fix=fix)
-    return Fault(what, why=f"{path}: {_reason(error)}")
+        return UserError(what, why=f"{path}: {_reason(error)}", fix=fix)
+    return UserError(what, why=f"{path}: {_reason(error)}")
 
 
 def _reason(error: OSError) -> str:

@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from travois.core.content import words
-from travois.core.errors import Fault
+from travois.core.content import extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Opened, User
 from travois.sessions import blobs, lock, log_line
 from travois.sessions.blobs import size
@@ -120,14 +120,16 @@ def find(home: Home, text: str, *, project: Project | None = None) -> Summary:
             return summarise(found[0])
         if found:
             raise _ambiguous(text, found)
-    raise Fault(f"There is no session {text!r}", fix="List sessions with `travois sessions --all`.")
+    raise UserError(
+        f"There is no session {text!r}", fix="List sessions with `travois sessions --all`."
+    )
 
 
 def newest(home: Home, project: Project, *, cwd: str) -> Summary:
     """Return the session to continue: the newest of this folder, else of this project."""
     found = [summary for summary in summaries(home, project.keys) if summary.cwd]
     if not found:
-        raise Fault(
+        raise UserError(
             "There is no session to continue here",
             why=f"no session was started in {project.root}",
             fix="Start one with `travois`, or list all with `travois sessions --all`.",
@@ -215,7 +217,7 @@ def _prompt(block: bytes) -> str:
     while (at := block.find(USER, at + 1)) >= 0:
         entry = _entry(_line_at(block, at))
         if entry is not None and isinstance(entry.fact, User) and entry.fact.origin == "human":
-            text = " ".join(words(entry.fact.content)[: 4 * PROMPT].split())
+            text = " ".join(extract_text(entry.fact.content)[: 4 * PROMPT].split())
             return text if len(text) <= PROMPT else text[: PROMPT - 1] + "…"
     return ""
 
@@ -246,10 +248,10 @@ def _called(among: list[Path], text: str) -> list[Path]:
     return [folder for folder in among if summarise(folder).name.casefold() == wanted]
 
 
-def _ambiguous(text: str, found: list[Path]) -> Fault:
+def _ambiguous(text: str, found: list[Path]) -> UserError:
     some = sorted(map(summarise, found), key=lambda summary: -summary.updated)[:5]
     listed = "".join(f"\n  {summary.id}  {summary.title[:60]}" for summary in some)
-    return Fault(f"{text!r} matches {len(found)} sessions", fix=f"Name one by its id:{listed}")
+    return UserError(f"{text!r} matches {len(found)} sessions", fix=f"Name one by its id:{listed}")
 
 
 # Getting rid of sessions: into the trash first, and never what something else stands on.
@@ -302,7 +304,7 @@ def tidy(home: Home, *, days: int, now: float) -> None:
     mark.touch()
     everything = summaries(home)
     for summary in plan(everything, everything, before=now - days * DAY, keep=0).doomed:
-        with suppress(Fault):  # somebody is writing to it after all
+        with suppress(UserError):  # somebody is writing to it after all
             discard(home, summary)
     for path in home.summaries.glob("*/*/*.md"):
         with suppress(OSError):
@@ -321,7 +323,7 @@ def discard(home: Home, summary: Summary) -> Path:
             home.session_tmp(summary.id).rename(folder / TMP)
         return folder.rename(goal)
     except OSError as error:
-        raise Fault(f"Session {summary.id} could not be moved", why=str(error)) from error
+        raise UserError(f"Session {summary.id} could not be moved", why=str(error)) from error
     finally:
         held.release()
 

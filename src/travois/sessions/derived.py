@@ -13,8 +13,14 @@ from typing import Any
 
 import msgspec
 
-from travois.core.cache_audit import Cache, Miss, Spent, Strikes, is_miss
-from travois.core.content import AnyBlock, Call, Media, Text, calls
+from travois.core.cache_audit import (
+    CacheMiss,
+    CompactionStrikes,
+    PromptCache,
+    SessionSpending,
+    is_cache_miss,
+)
+from travois.core.content import AnyBlock, Call, Media, Text, extract_calls
 from travois.core.facts import (
     AnyFact,
     Asked,
@@ -39,9 +45,9 @@ from travois.core.facts import (
     Unknown,
     User,
 )
-from travois.core.models import Price, Usage, cost
-from travois.core.view import Item, TakenOut, View
-from travois.ports.agents import HOOK
+from travois.core.models import Price, Usage, compute_cost
+from travois.core.view import RemovedEntries, View, ViewItem
+from travois.ports.agents import HOOK_CALL
 
 JOB = "job:"
 """Before the id of a background command, in the name of its state and of the report of its end."""
@@ -75,10 +81,10 @@ class Derived(msgspec.Struct, array_like=True):
     state: dict[str, str] = {}
     decided: dict[str, Decided] = {}
     prompted: int = 0
-    spent: Spent = Spent()
-    cache: Cache = Cache()
+    spent: SessionSpending = SessionSpending()
+    cache: PromptCache = PromptCache()
     last: Entry | None = None
-    strikes: Strikes = Strikes()
+    strikes: CompactionStrikes = CompactionStrikes()
     received: set[str] = set()
     children: dict[str, Spawned] = {}
     outcomes: dict[str, str] = {}
@@ -107,10 +113,10 @@ class Derivation:
     decided: dict[str, Decided]
     prompted: int
     """The entry of the last thing that a person said."""
-    spent: Spent
-    cache: Cache
+    spent: SessionSpending
+    cache: PromptCache
     last: Entry | None
-    strikes: Strikes
+    strikes: CompactionStrikes
     received: set[str]
     """The letters that came by mail, also those that were taken back."""
     children: dict[str, Spawned]
@@ -198,7 +204,7 @@ class Derivation:
             case Finished(id=id, outcome=outcome):
                 self.running.pop(id, None)
                 self.outcomes[id] = outcome
-                if id in self.owed and self.owed[id].call == HOOK:
+                if id in self.owed and self.owed[id].call == HOOK_CALL:
                     del self.owed[id]
             case Result(call=call):
                 over = [id for id in self.owed if id not in self.running]
@@ -230,9 +236,9 @@ class Derivation:
             if self.owed:
                 self._parent(fact)
             return
-        self.strikes = self.strikes.after(fact)
-        self.spent = self.spent.after(entry)
-        self.cache = self.cache.after(entry)
+        self.strikes = self.strikes.after_fact(fact)
+        self.spent = self.spent.after_entry(entry)
+        self.cache = self.cache.after_entry(entry)
         if not isinstance(fact, Assistant):
             self._count_others(entry)
 
@@ -286,7 +292,7 @@ class Replay:
             find(type(fact), other)(entry, fact)
         self._close(block)
 
-    def add_edited(self, block: list[Entry], gone: TakenOut) -> None:
+    def add_edited(self, block: list[Entry], gone: RemovedEntries) -> None:
         """Add entries of which those in `gone` do not count."""
         self.finish()
         for entry in block:
@@ -294,7 +300,7 @@ class Replay:
             if not gone.has(entry.seq):
                 self._show(entry)
             elif isinstance(entry.fact, Assistant):
-                self._view.ids.update(call.id for call in calls(entry.fact.content))
+                self._view.ids.update(call.id for call in extract_calls(entry.fact.content))
         self._take_cache()
         self._close(block)
 
@@ -349,7 +355,7 @@ class Replay:
         self._usages.append(usage)
         self._count_cached(usage, entry.seq)
         view.replied = view.counted = len(items)
-        items.append(Item(entry.seq, fact))
+        items.append(ViewItem(entry.seq, fact))
         view.open = {block.id: None for block in fact.content if type(block) is Call}
         if view.open:
             view.ids.update(view.open)
@@ -367,7 +373,7 @@ class Replay:
         if len(content) != 1 or type(content[0]) is not Text:
             known.pictures += count_pictures(content)
         if len(asked) == 1 and fact.call in asked and not view.queued:
-            view.items.append(Item(entry.seq, fact))
+            view.items.append(ViewItem(entry.seq, fact))
             del asked[fact.call]
         else:
             view.add(entry)
@@ -393,7 +399,7 @@ class Replay:
             return self._add_other(entry, fact)
         known.pictures += count_pictures(fact.content)
         known.prompted = entry.seq
-        (view.queued if view.open else view.items).append(Item(entry.seq, fact))
+        (view.queued if view.open else view.items).append(ViewItem(entry.seq, fact))
         return None
 
     # --- the provider's cache, as in `Cache.after` -----------------------------------------------
@@ -402,13 +408,13 @@ class Replay:
         known = self._known.cache
         self._held, self._used, self._pause = known.held, known.used, known.pause
         self._moved = known.moved
-        self._misses: list[Miss] = []
+        self._misses: list[CacheMiss] = []
         self._is_cache_behind = False
 
-    def _cache(self) -> Cache:
+    def _cache(self) -> PromptCache:
         known = self._known.cache
         misses = (*known.misses, *self._misses) if self._misses else known.misses
-        return Cache(self._held, self._used, self._pause, self._moved, known.epoch, misses)
+        return PromptCache(self._held, self._used, self._pause, self._moved, known.epoch, misses)
 
     def _count_cached(self, usage: Usage, seq: int) -> None:
         held = usage.read + usage.write + usage.write_1h
@@ -416,15 +422,15 @@ class Replay:
         if not prompt or usage.estimated:
             return
         readable = min(self._held, prompt)
-        if readable > usage.read and is_miss(readable, usage.read):
-            self._misses.append(self._cache().missed(usage, seq))
+        if readable > usage.read and is_cache_miss(readable, usage.read):
+            self._misses.append(self._cache().build_miss(usage, seq))
         self._held, self._pause, self._moved = held, 0.0, ()
         self._is_cache_behind = True
 
 
-def _with_usages(spent: Spent, usages: list[Usage]) -> Spent:
+def _with_usages(spent: SessionSpending, usages: list[Usage]) -> SessionSpending:
     """Return the sum after these replies, added in their order: sums of fractions depend on it."""
-    price, before = spent.price, spent.usage
+    price, before = spent.current_price, spent.usage
     beside = [usage.beside for usage in usages if usage.beside is not None]
     total = Usage(
         input=before.input + sum([usage.input for usage in usages]),
@@ -438,13 +444,13 @@ def _with_usages(spent: Spent, usages: list[Usage]) -> Spent:
         beside=reduce(add, beside, before.beside) if before.beside else _total(beside),
     )
     dollars = reduce(add, _costs(usages, price), spent.dollars)
-    return Spent(total, dollars, spent.prices)
+    return SessionSpending(total, dollars, spent.prices)
 
 
 def _costs(usages: list[Usage], price: Price) -> list[float]:
     """Return the cost of each reply, by `cost` unless it is plain."""
     if price.above is not None or any(usage.beside or usage.searches for usage in usages):
-        return [cost(usage, price) for usage in usages]
+        return [compute_cost(usage, price) for usage in usages]
     fresh, read, write, output = price.input, price.read, price.write, price.output
     longer = price.write_1h or write
     return [

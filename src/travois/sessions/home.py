@@ -11,7 +11,7 @@ from stat import S_ISVTX
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions import blobs
 
 TMP = "tmp"
@@ -78,7 +78,7 @@ class Home(msgspec.Struct, frozen=True):
         except OSError as error:
             raise blobs.fault("Travois cannot store its files", error, path=self.path) from error
         if not os.access(self.sessions, os.W_OK | os.X_OK):
-            raise Fault(
+            raise UserError(
                 "Travois cannot store its files",
                 why=f"{self.sessions} is not writable",
                 fix="Make it writable, or set TRAVOIS_HOME to a folder that is.",
@@ -94,7 +94,7 @@ def prepare_or_pass(environ: Mapping[str, str]) -> tuple[Home, Home]:
     try:
         home = locate(environ).prepare()
         return home, home
-    except Fault as fault:
+    except UserError as fault:
         why = fault.why or fault.what
     import atexit
     from shutil import rmtree
@@ -108,7 +108,7 @@ def prepare_or_pass(environ: Mapping[str, str]) -> tuple[Home, Home]:
     kept = Home(folder, passing=f"{told} at the end; set TRAVOIS_HOME to a writable folder")
     try:
         return locate(environ), kept.prepare()
-    except Fault:
+    except UserError:
         return kept, kept.prepare()
 
 
@@ -132,7 +132,7 @@ def locate(environ: Mapping[str, str]) -> Home:
         return Home(Path(state) / "travois")
     person = environ.get("HOME", "")
     if not person.startswith("/"):
-        raise Fault(
+        raise UserError(
             "Travois does not know where to store its files",
             why="HOME is not set",
             fix="Set TRAVOIS_HOME to a folder that you own.",

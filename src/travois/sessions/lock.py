@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions import blobs
 
 UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
@@ -158,11 +158,11 @@ def _read(path: Path) -> Holder | None:
         return None
 
 
-def _held(path: Path, other: Holder | None) -> Fault:
+def _held(path: Path, other: Holder | None) -> UserError:
     who = "another process"
     if other is not None:
         who = f"process {other.pid} on {other.host} since {time.ctime(other.since)}"
-    return Fault(
+    return UserError(
         f"Session {path.parent.name} is in use",
         why=f"locked by {who}",
         fix="Close it there, or use --fork-session to continue in a copy.",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Entry, Opened
 from travois.sessions import (
     blobs,
@@ -73,7 +73,7 @@ class Log:
     def open(cls, folder: Path, *, clock: Clock = time.time, write: Write = os.write) -> Log:
         """Open a session to resume it; a torn end is cut off and saved in the same folder."""
         if not (folder / NAME).is_file():
-            raise Fault(
+            raise UserError(
                 f"There is no session {folder.name}",
                 fix="List sessions with `travois sessions`.",
             )
@@ -249,7 +249,7 @@ class Log:
 
     def _begin(self, opened: Opened) -> None:
         if os.fstat(self._fd).st_size:
-            raise Fault(
+            raise UserError(
                 f"Session {self.folder.name} already exists",
                 fix=f"Use --resume {self.folder.name}, or another --session-id.",
             )
@@ -320,7 +320,7 @@ class Enduring(Log):
         if not self.unsaved:
             try:
                 return super().append(fact)
-            except Fault as fault:
+            except UserError as fault:
                 self._news = (
                     f"{fault.what}: {fault.why}. The session continues in memory only "
                     "and will be saved as soon as that works again"
@@ -336,7 +336,7 @@ class Enduring(Log):
         if not self.unsaved:
             try:
                 super().sync()
-            except Fault as fault:
+            except UserError as fault:
                 told = f"{fault.what}: {fault.why}. The latest messages may be lost in a crash"
                 self._news = "" if self._is_told else told
                 self._is_told = True
@@ -353,12 +353,12 @@ class Enduring(Log):
             return b"", self.read_blocks()
         return super().resume()
 
-    def recent(self) -> Iterator[Entry] | None:
+    def read_recent(self) -> Iterator[Entry] | None:
         """Return an excerpt of a very long log, including entries that are not on disk."""
         found = super().recent()
         return chain(found, self.unsaved) if found is not None else None
 
-    def news(self) -> str:
+    def take_notices(self) -> str:
         """Return news about saving for the user, each once."""
         told, self._news = self._news, ""
         return told
@@ -375,7 +375,7 @@ class Enduring(Log):
         while self.unsaved:
             try:
                 self._save(self.unsaved[0])
-            except Fault:
+            except UserError:
                 return
             self.unsaved = self.unsaved[1:]
         if held:

@@ -7,7 +7,7 @@ from zlib import crc32
 import msgspec
 
 from travois.core.facts import Entry, Unknown
-from travois.core.json import encoded
+from travois.core.json import encode_json
 
 START = b'{"seq":'
 CRC = b',"crc":'
@@ -123,4 +123,4 @@ def _unknown(record: bytes, error: Exception) -> Entry:
 
 def _legible(entry: Entry) -> Entry:
     """Return the entry without lone surrogates, which no JSON can hold."""
-    return _decoder.decode(encoded(entry))
+    return _decoder.decode(encode_json(entry))

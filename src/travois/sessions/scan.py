@@ -15,7 +15,7 @@ from zlib import crc32
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Compacted, Entry, Epoch, Opened, Restored, Rewound, User
 from travois.sessions import blobs, log_line
 
@@ -208,7 +208,7 @@ def _elsewhere(folder: Path, id: str) -> Path:
     for path in (*around, *beside, *others):
         if (path / NAME).is_file():
             return path
-    raise Fault(
+    raise UserError(
         f"Session {folder.name} cannot be read",
         why=f"it is a fork of {id}, which is missing",
         fix="Restore it from the trash folder in your Travois home.",
@@ -219,7 +219,7 @@ def _decode(record: bytes, *, path: Path, version: str) -> Entry:
     try:
         return log_line.decode(record)
     except log_line.Foreign as error:
-        raise Fault(
+        raise UserError(
             f"Session {path.parent.name} was written by {version} of Travois, not this one",
             why=f"it contains a fact of type {error.kind!r} ({error.problem})",
             fix="Update Travois to read it.",

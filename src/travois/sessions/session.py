@@ -13,10 +13,10 @@ import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from travois.core.facts import AnyFact, Entry, Restored, Rewound
-from travois.core.legality import illegal
-from travois.core.view import OmittedSpan, TakenOut, living, taken_out
+from travois.core.legality import find_violation
+from travois.core.view import OmittedSpan, RemovedEntries, find_removed_entries, keep_live_entries
 from travois.permissions.secrets import Secrets
-from travois.ports.world import Delta, Event, Log, Resumable, Warned
+from travois.ports.world import Delta, Event, ResumableLog, SessionLog, UserWarned
 from travois.sessions.derived import FORK as FORK
 from travois.sessions.derived import JOB as JOB
 from travois.sessions.derived import Derivation, Derived, Edited, Replay
@@ -40,7 +40,7 @@ def _decoded(state: bytes) -> Derived | None:
 class Session(Derivation):
     """The only writer of a log. Everything it knows is derived from the entries."""
 
-    def __init__(self, log: Log, *, secrets: Secrets = NO_SECRETS) -> None:
+    def __init__(self, log: SessionLog, *, secrets: Secrets = NO_SECRETS) -> None:
         self._log = log
         self.secrets = secrets
         self._watchers: list[MemoryObjectSendStream[Event]] = []
@@ -61,22 +61,22 @@ class Session(Derivation):
         finally:
             if collecting:
                 gc.enable()
-        if self._kept_beside is not None and self._kept_beside.grown > STRIDE:
+        if self._kept_beside is not None and self._kept_beside.new_bytes > STRIDE:
             self._keep()
 
     @property
-    def _kept_beside(self) -> Resumable | None:
-        return self._log if isinstance(self._log, Resumable) else None
+    def _kept_beside(self) -> ResumableLog | None:
+        return self._log if isinstance(self._log, ResumableLog) else None
 
     def _replay(self) -> None:
         known, blocks = self._resumed()
         try:
-            return self._derive(known, blocks, gone=TakenOut())
+            return self._derive(known, blocks, gone=RemovedEntries())
         except OmittedSpan:
             return self._derive_all(trim=False)
         except Edited:
             known, blocks = self._resumed()
-        gone = taken_out(chain.from_iterable(blocks))
+        gone = find_removed_entries(chain.from_iterable(blocks))
         if gone.first <= known.seq:
             return self._derive_all()
         known, blocks = self._resumed()
@@ -98,11 +98,13 @@ class Session(Derivation):
     def _derive_all(self, *, trim: bool = True) -> None:
         """Start over, where the checkpoint is of no use."""
         if self._kept_beside is not None:
-            self._kept_beside.discard()
-        gone = taken_out(chain.from_iterable(self._all()))
+            self._kept_beside.discard_state()
+        gone = find_removed_entries(chain.from_iterable(self._all()))
         self._derive(Derived(), self._all(), gone=gone, trim=trim)
 
-    def _derive(self, start: Derived, blocks: Blocks, *, gone: TakenOut, trim: bool = True) -> None:
+    def _derive(
+        self, start: Derived, blocks: Blocks, *, gone: RemovedEntries, trim: bool = True
+    ) -> None:
         """Continue from a state; raises `HistoryEdited` where entries are taken out."""
         self.know(start)
         view, checked, replay = self.view, CHECKED, Replay(self)
@@ -121,23 +123,23 @@ class Session(Derivation):
     def _keep(self) -> None:
         """Save a checkpoint beside the log, so that a resume can start there."""
         if self._kept_beside is not None:
-            self._kept_beside.keep(self.derived())
+            self._kept_beside.save_state(self.derived())
 
     def record(self) -> list[Entry]:
         """Return all entries, including rewound ones; of a very long log, an excerpt."""
-        recent = self._kept_beside.recent() if self._kept_beside is not None else None
+        recent = self._kept_beside.read_recent() if self._kept_beside is not None else None
         return list(self._log.read() if recent is None else recent)
 
     def history(self) -> list[Entry]:
         """Return all entries without those that a rewind took out."""
-        return living(self.record())
+        return keep_live_entries(self.record())
 
     @property
     def is_long(self) -> bool:
         """Return whether the log is so long that only an excerpt of it is read."""
-        return self._kept_beside is not None and self._kept_beside.recent() is not None
+        return self._kept_beside is not None and self._kept_beside.read_recent() is not None
 
-    def twin(self, log: Log) -> Session:
+    def twin(self, log: SessionLog) -> Session:
         """Return a session with the same state that writes to another log."""
         other = Session(log, secrets=self.secrets)
         other.know(msgspec.msgpack.decode(self.derived(), type=Derived))
@@ -146,7 +148,7 @@ class Session(Derivation):
     def append(self, fact: AnyFact) -> Entry:
         """Append a fact, with secrets masked: to the file, then to the view, then to watchers."""
         fact = self.secrets.concealed(fact)
-        why = illegal(self.view, fact)
+        why = find_violation(self.view, fact)
         assert not why, f"{type(fact).__name__}: {why}"
         entry = self._log.append(fact)
         if isinstance(fact, Rewound | Restored):
@@ -163,8 +165,8 @@ class Session(Derivation):
     def _tell_news(self) -> None:
         """Report a disk that refuses to save, or saves again, as soon as somebody watches."""
         beside = self._kept_beside if self._watchers else None
-        if beside is not None and (news := beside.news()):
-            self.emit(Warned(news))
+        if beside is not None and (news := beside.take_notices()):
+            self.emit(UserWarned(news))
 
     def emit(self, delta: Delta) -> None:
         """Send an event to watchers without logging it."""
@@ -173,7 +175,7 @@ class Session(Derivation):
     def sync(self) -> None:
         """Flush everything so far to the disk itself."""
         self._log.sync()
-        if self._kept_beside is not None and self._kept_beside.grown > STRIDE:
+        if self._kept_beside is not None and self._kept_beside.new_bytes > STRIDE:
             self._keep()
 
     @contextmanager

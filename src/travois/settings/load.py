@@ -12,7 +12,7 @@ from travois.agents import agent_files
 from travois.compat import claude
 from travois.compat.claude_keys import unlike
 from travois.compat.foreign_agent import CLAUDE
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.mcp import config
 from travois.permissions.decide import ALIASES, Mode
 from travois.permissions.masking import MASKED, likely, mask_value, register
@@ -247,7 +247,7 @@ class _Stack:
         ):
             return
         if self.origins[mode] == FLAGS:
-            raise Fault(f"Mode {name} is disabled", why=f"{switch} in {by}")
+            raise UserError(f"Mode {name} is disabled", why=f"{switch} in {by}")
         self.notices.append(f"{self.origins[mode]}: mode {name} is disabled by {by}")
         self._set(mode, "default", where=by)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from travois.compat import config_files
 from travois.compat.foreign_agent import CLAUDE
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.sessions.home import Home
 from travois.settings import trust
 from travois.settings.validate import DEFAULTS, UNITED, Layer, Level, nearest, parsed
@@ -71,7 +71,7 @@ def levels(named: str) -> tuple[Level, ...]:
     picked = [word.strip() for word in named.split(",") if word.strip()]
     if strange := [word for word in picked if word not in SOURCES]:
         fix = "Use user, project and local, separated by commas."
-        raise Fault(f"--setting-sources does not know {strange[0]!r}", fix=fix)
+        raise UserError(f"--setting-sources does not know {strange[0]!r}", fix=fix)
     return tuple(level for level in SOURCES if level in picked or not picked)
 
 
@@ -118,10 +118,10 @@ def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Itera
         if not path.exists():
             return
         if not path.is_file():
-            raise Fault(f"Settings cannot be read: {path}", why="it is not a regular file")
+            raise UserError(f"Settings cannot be read: {path}", why="it is not a regular file")
         data = path.read_bytes()
     except OSError as error:
-        raise Fault(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
+        raise UserError(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
     layer = parsed(data, where=str(path), level=level, foreign=not own, base=base)
     table = layer.values.pop("permission", None) if own else None
     yield layer if table is None else config_files.ordered(layer, table)
@@ -142,7 +142,7 @@ def _given(path: Path, text: str) -> Layer:
     try:
         return parsed(path.read_bytes(), where=text, base=str(path.absolute().parent))
     except OSError as error:
-        raise Fault(
+        raise UserError(
             f"--settings {text} cannot be read",
             why=str(error.strerror),
             fix="Pass a file, or a JSON object that starts with {.",

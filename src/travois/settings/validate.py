@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compat.claude_keys import translated
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.permissions import rules
 from travois.permissions.rules import EFFECTS, Effect, Rule, flaw
 from travois.sessions import blobs
@@ -70,18 +70,20 @@ def parsed(
     try:
         tree: object = msgspec.json.decode(text) if text.strip() else {}
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Fault(
+        raise UserError(
             f"{where} is not valid JSON",
             why=_broken(text) or str(error),
             fix="Settings are one JSON object, without comments or trailing commas.",
         ) from None
     if not is_tree(tree):
-        raise Fault(f"{where} is not a JSON object", fix='It should look like {"model": "..."}.')
+        raise UserError(
+            f"{where} is not a JSON object", fix='It should look like {"model": "..."}.'
+        )
     hooks = tree.pop("hooks", {})
     layer = Layer(where, translated(flat(tree)), text, level, foreign, base)
     if not is_tree(hooks):
         why, fix = "it is not an object", 'It should look like {"PreToolUse": [...]}.'
-        raise Fault(f"{layer.at('hooks')} is invalid", why=why, fix=fix)
+        raise UserError(f"{layer.at('hooks')} is invalid", why=why, fix=fix)
     if "\\u0000" in text:
         _refuse_nul({**layer.values, "hooks": hooks}, layer)
     return replace(layer, hooks=hooks)
@@ -92,7 +94,7 @@ def _refuse_nul(values: Json, layer: Layer) -> None:
     for key, value in values.items():
         if "\\u0000" in msgspec.json.encode(value).decode().replace("\\\\", ""):
             why = "it contains a NUL character, which paths, variables and commands cannot contain"
-            raise Fault(f"{layer.at(key)} is invalid", why=why)
+            raise UserError(f"{layer.at(key)} is invalid", why=why)
 
 
 def checked(layer: Layer) -> Layer:
@@ -109,7 +111,7 @@ def checked(layer: Layer) -> Layer:
         if layer.foreign and key and not key.startswith(HOLDING):
             return checked(_lacking(layer, key, problem))
         fix = _choices(key) if problem.startswith("Invalid enum") else ""
-        raise Fault(f"{layer.at(key or 'a key')} is invalid", why=problem, fix=fix) from None
+        raise UserError(f"{layer.at(key or 'a key')} is invalid", why=problem, fix=fix) from None
     layer = _with_rules(layer, settings)
     for key in WALLS:
         layer = _with_walls(layer, key)
@@ -140,7 +142,7 @@ def _with_rules(layer: Layer, settings: Settings) -> Layer:
             if why:
                 what = f"{layer.at(key, text)} has a rule that cannot be {verdict}"
                 fix = "Rules look like Bash, Bash(git diff:*) or Read(~/.ssh/**)."
-                layer = _without(layer, key, text, fault=Fault(what, why=why, fix=fix))
+                layer = _without(layer, key, text, fault=UserError(what, why=why, fix=fix))
     return layer
 
 
@@ -164,11 +166,11 @@ def _with_walls(layer: Layer, key: str) -> Layer:
         if path not in plain:
             what = f"{layer.at(key, path)} has a pattern that cannot be enforced"
             fix = "Name a file or a folder; a rule such as Read(**/*.pem) may have patterns."
-            layer = _without(layer, key, path, fault=Fault(what, why=repr(path), fix=fix))
+            layer = _without(layer, key, path, fault=UserError(what, why=repr(path), fix=fix))
     return layer
 
 
-def _without(layer: Layer, key: str, item: str, *, fault: Fault) -> Layer:
+def _without(layer: Layer, key: str, item: str, *, fault: UserError) -> Layer:
     """Drop a right granted in another agent's words; raise the error for anything else."""
     if not layer.foreign or key not in ("permissions.allow", *WALLS[:2]):
         raise fault
@@ -186,7 +188,7 @@ def _check_examples(layer: Layer, settings: Settings) -> None:
     for example in settings.permissions.examples:
         if why := wrong(example, tuple(replace(rule, base="") for rule in found)):
             fix = "Change the rule or the example; `travois permissions why` explains decisions."
-            raise Fault(layer.at("permissions.examples", example), why=why, fix=fix)
+            raise UserError(layer.at("permissions.examples", example), why=why, fix=fix)
 
 
 def _broken(text: str) -> str:
@@ -319,6 +321,8 @@ def _put(tree: Json, key: str, value: str) -> None:
     for group in groups:
         inner = tree.setdefault(group, {})
         if not is_tree(inner):
-            raise Fault(f"Your choice cannot be saved: {group} in your settings is not an object")
+            raise UserError(
+                f"Your choice cannot be saved: {group} in your settings is not an object"
+            )
         tree = inner
     tree[name] = value

@@ -11,14 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.agents.child import FORKED
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Opened, User
 from travois.engine.agent import Agent
 from travois.hooks.fire import join
 from travois.permissions.rules import Rule, flaw, parse, split
-from travois.ports.agents import Order
-from travois.ports.tool import Refusal
-from travois.ports.world import Warned
+from travois.ports.agents import AgentOrder
+from travois.ports.tool import ToolError
+from travois.ports.world import UserWarned
 from travois.prompt.briefing import skills
 from travois.skills.command_text import Custom, Part, filled
 from travois.skills.skill_text import shown
@@ -48,7 +48,7 @@ class Practitioner:
         if name not in known or not (known[name].automatic or asked):
             there = ", ".join(one.name for one in known.values() if one.automatic) or "none"
             why = "Only the user can use this skill." if name in known else "Unknown skill."
-            raise Refusal(f"{why} Available skills: {there}.")
+            raise ToolError(f"{why} Available skills: {there}.")
         skill = known[name]
         if skill.agent and agent.team.children is not None and not agent.session.state.get(FORKED):
             return await _delegated(agent, skill, args, call=call)
@@ -58,15 +58,15 @@ class Practitioner:
 
 async def preload(agent: Agent, names: Iterable[str], *, parent: Agent) -> None:
     """Add the text of these skills to a new subagent; warn the parent about failures."""
-    known = agent.prompt.skills.standing().skills if agent.prompt.skills is not None else ()
+    known = agent.prompt.skills.load_always().skills if agent.prompt.skills is not None else ()
     by_name = {skill.name: skill for skill in known if skill.automatic}
     for name in names:
         try:
             skill = by_name[name]
             text = shown(skill, await expanded(agent, skill, ""))
-        except (KeyError, Refusal) as why:
+        except (KeyError, ToolError) as why:
             reason = "unknown skill" if isinstance(why, KeyError) else why
-            parent.session.emit(Warned(f"skill {name} was not preloaded: {reason}"))
+            parent.session.emit(UserWarned(f"skill {name} was not preloaded: {reason}"))
             continue
         agent.session.append(User((Text(text),), origin="note"))
         agent.session.append(Changed(f"{USED}{name}", text))
@@ -79,7 +79,7 @@ async def _delegated(agent: Agent, skill: Custom, args: str, *, call: str) -> Us
     kind = kinds.get(skill.agent.casefold(), "general")
     text = await expanded(agent, skill, args)
     what = f"skill {skill.name}"
-    order = Order(
+    order = AgentOrder(
         prompt=text,
         what=what,
         kind=kind,
@@ -115,7 +115,7 @@ def grant(agent: Agent, custom: Custom) -> None:
     wanted = ", ".join(key for key in ("model", "effort") if getattr(custom, key))
     skill = custom.origin.endswith("SKILL.md")
     if wanted and not custom.agent and f"{USED}{custom.name}" not in agent.session.state:
-        agent.session.emit(Warned(f"{custom.origin}: {wanted} {INLINE}"))
+        agent.session.emit(UserWarned(f"{custom.origin}: {wanted} {INLINE}"))
     hooks = msgspec.json.encode(custom.hooks).decode()
     for name, place in _places(custom).items():
         hooks = hooks.replace(f"${{{name}}}", msgspec.json.encode(place).decode()[1:-1])
@@ -144,7 +144,7 @@ def _rules(agent: Agent, custom: Custom, effect: Literal["allow", "deny"]) -> It
         try:
             rule = parse(text, effect, origin=f"{GRANT}{custom.name}")
         except ValueError as error:
-            agent.session.emit(Warned(f"{custom.origin}: rule {text} is ignored: {error}"))
+            agent.session.emit(UserWarned(f"{custom.origin}: rule {text} is ignored: {error}"))
             continue
         if effect == "deny" or not flaw(rule):
             yield rule
@@ -167,7 +167,7 @@ def _id(agent: Agent) -> str:
 
 async def _told(agent: Agent, part: Part, custom: Custom) -> str:
     """Return the text of one part: run its command or read its file if needed."""
-    from travois.engine.tool_calls import unasked
+    from travois.engine.tool_calls import run_preapproved_tool
 
     try:
         match part.kind:
@@ -181,15 +181,15 @@ async def _told(agent: Agent, part: Part, custom: Custom) -> str:
                     from shlex import quote
 
                     line = f"pwsh -NoProfile -NonInteractive -Command {quote(line)}"
-                outcome = await unasked(agent, "Bash", {"command": line})
-                return words(outcome.content).strip()
+                outcome = await run_preapproved_tool(agent, "Bash", {"command": line})
+                return extract_text(outcome.content).strip()
             case "file":
-                outcome = await unasked(agent, "Read", {"file_path": part.text})
-                return f"{part.text}:\n{words(outcome.content)}\n"
-    except Refusal as refusal:
+                outcome = await run_preapproved_tool(agent, "Read", {"file_path": part.text})
+                return f"{part.text}:\n{extract_text(outcome.content)}\n"
+    except ToolError as refusal:
         if part.kind == "file":
             return f"@{part.text}"
         ending, _, rest = str(refusal).partition("\n")
         if ending == "Exit code 1" and BENIGN.match(PIPED.split(part.text)[-1].strip()):
             return rest.strip()
-        raise Refusal(f"`{part.text.strip()}` in {custom.origin}: {refusal}") from None
+        raise ToolError(f"`{part.text.strip()}` in {custom.origin}: {refusal}") from None

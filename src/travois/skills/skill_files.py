@@ -83,7 +83,7 @@ class DiskSkills:
     def __init__(self, places: Places) -> None:
         self._places = places
 
-    def standing(self, near: Collection[str] = ()) -> Known:
+    def load_always(self, near: Collection[str] = ()) -> Known:
         """Load all skills: of the machine, the user, folders down to this one, `near` and plugins.
 
         Of several skills with one name the first wins; one of a nested folder is also available
@@ -119,7 +119,7 @@ class DiskSkills:
                 ours = not inside(one.origin, here.root)
                 yield replace(one, trusted=ours or here.trusted)
 
-    def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
+    def load_for_paths(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return the folders below this one that have skills and contain these files."""
         here = self._places.cwd
         folders = dict.fromkeys(

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from travois.core.content import Text
 from travois.core.facts import User
-from travois.core.tokens import estimate
-from travois.core.view import Item
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
 from travois.files import front_matter
 from travois.prompt.environment import NONE, plain
 from travois.prompt.instruction_text import fits
@@ -69,7 +69,7 @@ def baseline(skills: Sequence[Custom], room: int) -> str:
     return _note(_lines(skills, room), INTRO)
 
 
-def updated(skills: Sequence[Custom], items: Iterable[Item], room: int) -> str:
+def updated(skills: Sequence[Custom], items: Iterable[ViewItem], room: int) -> str:
     """Render the changes since the skills that the conversation shows; empty if none."""
     told = _told(items)
     if not told:
@@ -104,7 +104,7 @@ def _lines(skills: Sequence[Custom], room: int) -> dict[str, str]:
     count = len(whole)
     for width in chain(WIDTHS, repeat(0)):
         lines = {name: _cut(line, width) for name, line in whole[:count]}
-        if not lines or estimate(_note(lines, INTRO)) <= room:
+        if not lines or estimate_tokens(_note(lines, INTRO)) <= room:
             return lines
         count = count if width else count * 3 // 4
     raise AssertionError
@@ -126,7 +126,7 @@ def _note(lines: Mapping[str, str], intro: str) -> str:
     return f"{OPENING}{intro}\n{body}{CLOSING}" if lines else ""
 
 
-def _told(items: Iterable[Item]) -> dict[str, str]:
+def _told(items: Iterable[ViewItem]) -> dict[str, str]:
     """Return the last shown line of each skill, by name."""
     told: dict[str, str] = {}
     for item in items:

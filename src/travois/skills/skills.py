@@ -23,11 +23,11 @@ ASKED = "skill asked for"
 class Skills(Protocol):
     """The skills on disk, in their current state."""
 
-    def standing(self, near: Collection[str] = ()) -> Known:
+    def load_always(self, near: Collection[str] = ()) -> Known:
         """Load the skills that apply here, and those of the folders in `near`."""
         ...
 
-    def touched(self, paths: Iterable[str]) -> tuple[str, ...]:
+    def load_for_paths(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Return the folders below this one that have skills and contain these files."""
         ...
 

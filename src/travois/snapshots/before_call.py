@@ -13,11 +13,11 @@ from travois.core.content import Text
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
 from travois.permissions.paths import inside
-from travois.ports.world import Doing, Warned
+from travois.ports.world import ActivityShown, UserWarned
 from travois.snapshots.uncovered import find_losses
 
 if TYPE_CHECKING:
-    from travois.engine.permission_gate import Ready
+    from travois.engine.permission_gate import ParsedCall
     from travois.permissions.access import Access
     from travois.permissions.shell.destruction import Loss
 
@@ -26,9 +26,11 @@ OUTWARD = ("read", "net", "tell")
 """Kinds of access that touch no file of the workspace."""
 
 
-async def keep(agent: Agent, batch: Sequence[Ready]) -> None:
+async def keep(agent: Agent, batch: Sequence[ParsedCall]) -> None:
     """Save the files that calls are about to change, or the workspace if these are not known."""
-    changing = [ready for ready in batch if any(a.kind not in OUTWARD for a in ready.touching)]
+    changing = [
+        ready for ready in batch if any(a.kind not in OUTWARD for a in ready.collision_accesses)
+    ]
     if agent.world.snapshots is None or not changing:
         return
     # A hook may change any file after a tool call, so with hooks no change is known in advance.
@@ -54,9 +56,11 @@ async def settle(agent: Agent) -> None:
     tree, agent.turn.kept = agent.turn.kept >= 0, -1
     try:
         if tree:
-            name = (await agent.world.snapshots.keep(why=ENDED, also=beyond, files=files)).name
+            name = (
+                await agent.world.snapshots.snapshot_workspace(why=ENDED, also=beyond, files=files)
+            ).name
         elif files:
-            name, _ = await agent.world.snapshots.keep_files(files, why=ENDED)
+            name, _ = await agent.world.snapshots.snapshot_files(files, why=ENDED)
         else:
             return
     except OSError:
@@ -64,13 +68,15 @@ async def settle(agent: Agent) -> None:
     agent.session.append(Changed("snapshot", f"{name} {ENDED}"))
 
 
-async def _keep_tree(agent: Agent, ready: Ready, losses: Iterable[Loss]) -> None:
+async def _keep_tree(agent: Agent, ready: ParsedCall, losses: Iterable[Loss]) -> None:
     """Take a snapshot of the workspace and of the paths that the calls may destroy."""
     assert agent.world.snapshots is not None
     also = tuple(dict.fromkeys(path for loss in losses for path in loss.paths))
     why = _reason(ready)
     try:
-        kept = await agent.world.snapshots.keep(why=why, also=also, heed=lambda n: _show(agent, n))
+        kept = await agent.world.snapshots.snapshot_workspace(
+            why=why, also=also, heed=lambda n: _show(agent, n)
+        )
     except OSError as error:
         _tell_failure(agent, error, first=agent.turn.kept != agent.session.prompted)
     else:
@@ -84,11 +90,11 @@ async def _keep_tree(agent: Agent, ready: Ready, losses: Iterable[Loss]) -> None
     agent.turn.kept = agent.session.prompted
 
 
-async def _keep_files(agent: Agent, ready: Ready, paths: Sequence[str]) -> None:
+async def _keep_files(agent: Agent, ready: ParsedCall, paths: Sequence[str]) -> None:
     assert agent.world.snapshots is not None
     why = _reason(ready)
     try:
-        name, covered = await agent.world.snapshots.keep_files(paths, why=why)
+        name, covered = await agent.world.snapshots.snapshot_files(paths, why=why)
     except OSError as error:
         _tell_failure(agent, error, first=not agent.turn.kept_files)
         covered = tuple(paths)
@@ -108,35 +114,35 @@ def _tell_failure(agent: Agent, error: OSError, *, first: bool) -> None:
     agent.session.append(User((Text(note),), origin="note"))
     if first:
         agent.session.emit(
-            Warned(f"No snapshot was taken, so a rewind cannot restore files to here: {why}")
+            UserWarned(f"No snapshot was taken, so a rewind cannot restore files to here: {why}")
         )
 
 
 def _show(agent: Agent, count: int) -> None:
-    agent.session.emit(Doing(f"Taking a snapshot: {count:,} files"))
+    agent.session.emit(ActivityShown(f"Taking a snapshot: {count:,} files"))
 
 
-def _reason(ready: Ready) -> str:
+def _reason(ready: ParsedCall) -> str:
     return f"before {ready.call.name}: {ready.tool.summary(ready.args)}"[:200]
 
 
-def _names_all(ready: Ready) -> bool:
+def _names_all(ready: ParsedCall) -> bool:
     """Return whether a call changes nothing but the files that it names."""
     changing = (access for access in _accesses(ready) if access.kind not in OUTWARD)
     return all(access.kind == "write" and access.scope == "one" for access in changing)
 
 
-def _written(ready: Ready) -> list[str]:
+def _written(ready: ParsedCall) -> list[str]:
     """Return the files that a call says it will write."""
     found = (access for access in _accesses(ready) if access.kind == "write")
     return [access.target for access in found if access.scope == "one"]
 
 
-def _accesses(ready: Ready) -> tuple[Access, ...]:
+def _accesses(ready: ParsedCall) -> tuple[Access, ...]:
     """Return the accesses of a call; for harmless command lines, each single file."""
     from travois.permissions.shell.destruction import destroys
 
     if not ready.plans or any(destroys(plan, cwd="/") is not None for plan in ready.plans):
-        return ready.touching
+        return ready.collision_accesses
     plain = tuple(access for access in ready.accesses if access.kind != "exec")
     return (*plain, *(access for plan in ready.plans for access in plan.accesses))

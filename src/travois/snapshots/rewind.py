@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Rewound
 from travois.sessions.session import Session
 from travois.snapshots.before_call import ENDED
@@ -56,7 +56,7 @@ def before_turn(
     if not 0 <= number < len(said):
         plural = "" if len(said) == 1 else "s"
         why = f"the conversation has {len(said)} turn{plural}" if said else "nothing was said yet"
-        raise Fault(f"Turn {number} not found", why=why, fix="Use --list to see the turns.")
+        raise UserError(f"Turn {number} not found", why=why, fix="Use --list to see the turns.")
     point = said[number].before
     if part == "conversation":
         return Way(point, NONE)
@@ -70,7 +70,7 @@ def before_rewind(entries: Sequence[Entry], keeper: Snapshots) -> Way:
     """Plan the return to where the last rewind began."""
     found = [at for at, entry in enumerate(entries) if _begins_rewind(entry)]
     if not found:
-        raise Fault("No rewind to undo")
+        raise UserError("No rewind to undo")
     start = entries[found[-1]]
     after = entries[found[-1] + 1 :]
     spoken = bool(after) and isinstance(after[0].fact, Rewound)
@@ -85,7 +85,7 @@ def at_snapshot(entries: Sequence[Entry], keeper: Snapshots, *, name: str) -> Wa
     found = marks(entries)
     at = next((i for i, mark in enumerate(found) if mark.name == name), None)
     if at is None:
-        raise Fault(f"Snapshot {name!r} not found in this session", fix="See --list.")
+        raise UserError(f"Snapshot {name!r} not found in this session", fix="See --list.")
     return _way(keeper, 0, found[at:], found[at:], since=entries[-1].at)
 
 
@@ -208,8 +208,8 @@ def _changed_since(path: bytes, when: float) -> bool:
         return False
 
 
-def _lost(why: str) -> Fault:
-    return Fault(
+def _lost(why: str) -> UserError:
+    return UserError(
         "Cannot restore the files of that turn",
         why=why,
         fix="Use --conversation-only to rewind the conversation alone.",

@@ -16,10 +16,10 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Changed, Ended, Entry, User
-from travois.core.view import living
-from travois.ports.world import Kept
+from travois.core.view import keep_live_entries
+from travois.ports.world import SnapshotTaken
 from travois.sessions.home import verified_repository
 from travois.snapshots.before_call import ENDED
 from travois.snapshots.tree import Change, Node, Snapshot, State, changes, within
@@ -71,14 +71,14 @@ class Snapshots:
             with suppress(OSError):  # the first snapshot will report the error
                 worker.prepare(self._wanted(""))
 
-    async def keep(
+    async def snapshot_workspace(
         self,
         *,
         why: str,
         also: tuple[str, ...] = (),
         files: tuple[str, ...] = (),
         heed: Callable[[int], None] | None = None,
-    ) -> Kept:
+    ) -> SnapshotTaken:
         """Take a snapshot of the workspace, of everything in some paths, and of single files.
 
         `heed` gets the number of visited files, if it takes a while. Raises OSError.
@@ -90,9 +90,11 @@ class Snapshots:
         )
         self._remark(taken.remarks)
         self._left_out = taken.left_out
-        return Kept(taken.name, taken.uncovered)
+        return SnapshotTaken(taken.name, taken.uncovered)
 
-    async def keep_files(self, paths: Iterable[str], *, why: str) -> tuple[str, tuple[str, ...]]:
+    async def snapshot_files(
+        self, paths: Iterable[str], *, why: str
+    ) -> tuple[str, tuple[str, ...]]:
         """Save these files as they are, or the fact that they are missing, and nothing else.
 
         Returns the snapshot's name and the paths that it covers. Raises OSError.
@@ -172,7 +174,7 @@ class Snapshots:
             self._large = count > LARGE
         return self._large
 
-    def left_out(self) -> tuple[str, ...]:
+    def list_uncovered(self) -> tuple[str, ...]:
         """Return the existing paths of the workspace that are not covered, without a new scan."""
         from travois.snapshots.scan import AGAIN
 
@@ -298,11 +300,11 @@ def turns(entries: Iterable[Entry]) -> list[Turn]:
     """Return the user messages that were not rewound."""
     found: list[Turn] = []
     ended = 0
-    for entry in living(list(entries)):
+    for entry in keep_live_entries(list(entries)):
         match entry.fact:
             case User(origin="human", content=content):
                 before = ended or entry.seq - 1
-                found.append(Turn(len(found) + 1, before, entry.at, words(content)))
+                found.append(Turn(len(found) + 1, before, entry.at, extract_text(content)))
                 ended = 0
             case Ended():
                 ended = entry.seq
@@ -315,7 +317,7 @@ def marks(entries: Iterable[Entry]) -> list[Mark]:
     """Return the snapshots in the part of the log that was not rewound."""
     found: list[Mark] = []
     ended = 0
-    for entry in living(list(entries)):
+    for entry in keep_live_entries(list(entries)):
         match entry.fact:
             case Ended():
                 ended += 1

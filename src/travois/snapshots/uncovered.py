@@ -44,7 +44,7 @@ def find_unrecoverable(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
     there = [path for path in named if os.path.lexists(path) and _is_of_workspace(agent, path)]
     if agent.world.snapshots is None:
         return tuple(there[:SHOWN])
-    left_out = agent.world.snapshots.left_out()
+    left_out = agent.world.snapshots.list_uncovered()
     apart = (p for p in there if any(inside(p, one) or inside(one, p) for one in left_out))
     return tuple(path for path in apart if _is_too_large(path))[:SHOWN]
 
@@ -84,7 +84,7 @@ def _uncovered(agent: Agent, plans: Iterable[Plan]) -> Iterator[str]:
     losses = find_losses(agent, plans) if agent.world.snapshots is not None else []
     if agent.world.snapshots is not None and losses:
         named = [path for loss in losses for path in loss.paths]
-        for path in agent.world.snapshots.left_out():
+        for path in agent.world.snapshots.list_uncovered():
             if not any(inside(path, one) for one in named):
                 yield path
 

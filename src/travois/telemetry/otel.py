@@ -34,7 +34,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from travois.compat.claude_json import STOPS
-from travois.core.content import AnyBlock, words
+from travois.core.content import AnyBlock, extract_text
 from travois.core.facts import (
     AnyFact,
     Compacted,
@@ -49,11 +49,11 @@ from travois.core.facts import (
     Spawned,
     User,
 )
-from travois.core.models import Model, Usage, cost
+from travois.core.models import ModelCard, Usage, compute_cost
 from travois.engine.agent import Agent
-from travois.engine.tool_calls import survived
+from travois.engine.tool_calls import run_child_guarded
 from travois.permissions.secrets import Secrets, find
-from travois.ports.world import Command, Event, Retrying
+from travois.ports.world import Command, Event, RequestRetrying
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.process.run import LocalProcesses
 from travois.providers.replies import Began, BlockBegan, Grew
@@ -222,7 +222,7 @@ class Telling:
         pipe: Pipe,
         about: About,
         *,
-        card: Model,
+        card: ModelCard,
         root: Span,
         born: Callable[[Spawned, int, Context], None],
         over: Callable[[str, int], bool],
@@ -248,7 +248,7 @@ class Telling:
                 self._entry(round(at * 1e9), event)
             case Began() | BlockBegan() | Grew():
                 self._first = self._first or now
-            case Retrying(kind=kind):
+            case RequestRetrying(kind=kind):
                 self._count("travois.retries", 1, **{"error.type": kind})
             case _:
                 pass
@@ -295,7 +295,7 @@ class Telling:
                 pass
 
     @property
-    def _card(self) -> Model:
+    def _card(self) -> ModelCard:
         assert self._items.model is not None
         return self._items.model
 
@@ -435,7 +435,7 @@ class Telling:
             span.end(at)
         if not apart:
             known = fact.dollars is not None
-            price = fact.dollars if known else cost(fact.usage, self._card.price)
+            price = fact.dollars if known else compute_cost(fact.usage, self._card.price)
             self._pay(fact.usage, price or 0.0)
 
     def _span(
@@ -473,7 +473,7 @@ class Telling:
         self._pipe.histograms[name].record(amount, self._model("chat") | told)
 
     def _words(self, content: tuple[AnyBlock, ...]) -> str:
-        return self._plain(words(content)) if self._about.content else ""
+        return self._plain(extract_text(content)) if self._about.content else ""
 
     def _plain(self, text: str) -> str:
         """Redact secrets and clip the text."""
@@ -549,12 +549,12 @@ class Observer:
     async def follow(self, id: str) -> None:
         """Export an agent's events; a failure here does not disturb the session."""
         agent = self._followed[id].agent
-        self.trouble = await survived(agent, partial(self._follow, id)) or self.trouble
+        self.trouble = await run_child_guarded(agent, partial(self._follow, id)) or self.trouble
 
     async def open(self) -> None:
         """Load the SDK and connect to the collector."""
         agent = self._followed[self._session].agent
-        self.trouble = await survived(agent, partial(self._open, agent)) or self.trouble
+        self.trouble = await run_child_guarded(agent, partial(self._open, agent)) or self.trouble
 
     async def _follow(self, id: str) -> None:
         async for event in self._followed[id].events:
@@ -665,6 +665,6 @@ async def _headers(helper: str, agent: Agent) -> dict[str, str]:
     command = Command(("/bin/sh", "-c", helper), agent.world.root, stderr="apart")
     done = await agent.world.processes.run(command, timeout=PATIENCE)
     try:
-        return msgspec.json.decode(done.output.joined(), type=dict[str, str])
+        return msgspec.json.decode(done.output.head_and_tail(), type=dict[str, str])
     except msgspec.DecodeError:
         raise OSError("otelHeadersHelper did not print headers as a JSON object") from None

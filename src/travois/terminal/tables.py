@@ -14,7 +14,7 @@ from unicodedata import combining, east_asian_width
 
 import msgspec
 
-from travois.core.display_text import CONTROL, for_stream, seen
+from travois.core.display_text import CONTROL_TABLE, clean_for_stream, replace_invisible
 from travois.permissions.masking import registered
 from travois.permissions.secrets import Secrets, secrets
 
@@ -22,7 +22,7 @@ STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 UNITS = ("B", "kB", "MB", "GB", "TB")
 SPANS = ((365 * 86400, "y"), (30 * 86400, "mo"), (86400, "d"), (3600, "h"), (60, "min"))
 HIDDEN: dict[int, str | int | None] = {
-    **CONTROL,
+    **CONTROL_TABLE,
     **{code: 0x2400 + code for code in range(32)},
 }
 """Characters that move the cursor, colour the screen or turn text around, made visible."""
@@ -93,7 +93,7 @@ def say(text: str = "") -> None:
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
         return
-    sys.stdout.write((seen(text) if sys.stdout.isatty() else text) + "\n")
+    sys.stdout.write((replace_invisible(text) if sys.stdout.isatty() else text) + "\n")
 
 
 def say_json(value: object) -> None:
@@ -112,7 +112,7 @@ def warn(text: str) -> None:
     if (ear := EAR.get()) is not None:
         ear.lines.append(text)
         return
-    sys.stderr.write(for_stream(f"travois: {text}\n", sys.stderr))
+    sys.stderr.write(clean_for_stream(f"travois: {text}\n", sys.stderr))
 
 
 def styled(text: str, style: str) -> str:

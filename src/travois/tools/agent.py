@@ -11,8 +11,8 @@ from travois.agents.child import FORKED
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.permissions.access import Access
-from travois.ports.agents import Agents, Order, Report
-from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.agents import AgentOrder, AgentReport, Subagents
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
 A_FORK = (
@@ -46,9 +46,9 @@ class StopArgs(msgspec.Struct, frozen=True):
     agent_id: str
 
 
-async def _start(args: AgentArgs, env: Env, call: str) -> Outcome:
+async def _start(args: AgentArgs, env: Env, call: str) -> ToolOutcome:
     agents = _agents(env)
-    order = Order(
+    order = AgentOrder(
         prompt=args.prompt,
         what=args.description,
         kind=_kind(agents, args.subagent_type) if not args.resume else "",
@@ -63,13 +63,13 @@ async def _start(args: AgentArgs, env: Env, call: str) -> Outcome:
         resume=args.resume.strip(),
     )
     if order.kind == FORK and (order.model or order.effort):
-        raise Refusal("A fork uses the model and effort of this conversation: omit both.")
+        raise ToolError("A fork uses the model and effort of this conversation: omit both.")
     report = await (agents.resume(order) if order.resume else agents.start(order))
     remark = _remark(args)
     if report.state == "running":
         how = RESUMED if order.resume else STARTED
-        return said(how.format(id=report.id) + remark, detail=_detail(report))
-    return Outcome(
+        return text_outcome(how.format(id=report.id) + remark, detail=_detail(report))
+    return ToolOutcome(
         (Text(f"[agent {report.id}: {report.state}]\n{report.text}{remark}"),),
         error=report.state == "failed",
         detail=_detail(report),
@@ -87,22 +87,22 @@ def _remark(args: AgentArgs) -> str:
     return f"\n[A resumed agent keeps its own {' and '.join(kept)}.]"
 
 
-async def _stop(args: StopArgs, env: Env, call: str) -> Outcome:
+async def _stop(args: StopArgs, env: Env, call: str) -> ToolOutcome:
     agents = _agents(env)
     if args.agent_id not in agents.reports():
-        raise Refusal(f"There is no agent {args.agent_id!r}. Agents: {_known(agents)}.")
+        raise ToolError(f"There is no agent {args.agent_id!r}. Agents: {_known(agents)}.")
     before = agents.reports()[args.agent_id].state
     if before != "running":
-        return said(f"Agent {args.agent_id} had already ended ({before}).")
+        return text_outcome(f"Agent {args.agent_id} had already ended ({before}).")
     await agents.stop(args.agent_id)
-    return said(f"Stopped agent {args.agent_id}. Its partial report will follow.")
+    return text_outcome(f"Stopped agent {args.agent_id}. Its partial report will follow.")
 
 
-def _agents(env: Env) -> Agents:
+def _agents(env: Env) -> Subagents:
     if env.state.get(FORKED):
-        raise Refusal(A_FORK)
+        raise ToolError(A_FORK)
     if env.agents is None:
-        raise Refusal("Agents cannot be started here. Do the work yourself.")
+        raise ToolError("Agents cannot be started here. Do the work yourself.")
     return env.agents
 
 
@@ -112,24 +112,24 @@ def _spellings(kind: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, name.removesuffix("-purpose"))))
 
 
-def _access(args: AgentArgs, here: Here) -> tuple[Access, ...]:
+def _access(args: AgentArgs, here: CallLocation) -> tuple[Access, ...]:
     return tuple(Access("spawn", name) for name in _spellings(args.subagent_type))
 
 
-def _kind(agents: Agents, wanted: str) -> str:
+def _kind(agents: Subagents, wanted: str) -> str:
     """Return the type that is meant, however it is spelt."""
     known = {name.casefold(): name for name in agents.kinds}
     for spelt in _spellings(wanted.casefold()):
         if spelt in known:
             return known[spelt]
-    raise Refusal(f"There is no agent type {wanted!r}. Types: {', '.join(agents.kinds)}.")
+    raise ToolError(f"There is no agent type {wanted!r}. Types: {', '.join(agents.kinds)}.")
 
 
-def _known(agents: Agents) -> str:
+def _known(agents: Subagents) -> str:
     return ", ".join(f"{id} ({report.state})" for id, report in agents.reports().items()) or "none"
 
 
-def _detail(report: Report) -> str:
+def _detail(report: AgentReport) -> str:
     usage = msgspec.to_builtins(report.usage)
     told = {"agentId": report.id, "status": report.state, "files": report.files, "usage": usage}
     return msgspec.json.encode(told).decode()
@@ -187,14 +187,14 @@ class MessageArgs(msgspec.Struct, frozen=True):
     summary: Annotated[str, msgspec.Meta(description="5 to 10 words for the user")] = ""
 
 
-async def _send(args: MessageArgs, env: Env, call: str) -> Outcome:
+async def _send(args: MessageArgs, env: Env, call: str) -> ToolOutcome:
     formal = _formal(args, args.request_id or call)
     if not args.message.strip() and (formal is None or isinstance(formal, mail_text.PlanRequest)):
-        raise Refusal("The message is empty. Say what the other agent should know.")
+        raise ToolError("The message is empty. Say what the other agent should know.")
     text = msgspec.json.encode(formal).decode() if formal else args.message
     leaves = args.type == "shutdown_response" and args.approve
     outcome = await env.outbox.send(args.to, text)
-    return said(outcome, changes=(Changed("ending", args.to),) if leaves else ())
+    return text_outcome(outcome, changes=(Changed("ending", args.to),) if leaves else ())
 
 
 def _formal(args: MessageArgs, id: str) -> mail_text.AnyFormal | None:
@@ -213,7 +213,7 @@ def _formal(args: MessageArgs, id: str) -> mail_text.AnyFormal | None:
             assert_never(args.type)
 
 
-def _told(args: MessageArgs, here: Here) -> tuple[Access, ...]:
+def _told(args: MessageArgs, here: CallLocation) -> tuple[Access, ...]:
     """Return the access of a message: only addresses outside this process's team need one."""
     return (Access("tell", args.to),) if ":" in args.to else ()
 

@@ -12,8 +12,8 @@ import msgspec
 
 from travois.core.facts import Changed
 from travois.permissions.access import Access
-from travois.ports.tool import Here, Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Stale, Stat, digest
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Env, FileStat, StaleFile, content_digest
 from travois.tools.diff import Patch, compare, excerpt
 from travois.tools.paths import absolute, existing, plain, short, writes
 from travois.tools.text import decode
@@ -48,12 +48,12 @@ def _parse(text: str) -> list[FileChange]:
     return list(parse_patch(text))
 
 
-def _access(args: PatchArgs, here: Here) -> tuple[Access, ...]:
+def _access(args: PatchArgs, here: CallLocation) -> tuple[Access, ...]:
     paths = (path for change in _parse(args.input) for path in (change.path, change.move))
     return tuple(one for path in dict.fromkeys(filter(None, paths)) for one in writes(path, here))
 
 
-async def _apply(args: PatchArgs, env: Env, call: str) -> Outcome:
+async def _apply(args: PatchArgs, env: Env, call: str) -> ToolOutcome:
     steps = list[Step]()
     for change in _parse(args.input):
         steps += await _planned(change, steps, env)
@@ -62,19 +62,19 @@ async def _apply(args: PatchArgs, env: Env, call: str) -> Outcome:
         for step in steps:
             await _made(step, env)
             done.append(step)
-    except (Stale, OSError) as error:
+    except (StaleFile, OSError) as error:
         for step in reversed(done):
             await _made(_undone(step), env)
-        why = "another program has just changed it" if isinstance(error, Stale) else str(error)
-        raise Refusal(f"Nothing was changed: {steps[len(done)].path}: {why}.") from None
+        why = "another program has just changed it" if isinstance(error, StaleFile) else str(error)
+        raise ToolError(f"Nothing was changed: {steps[len(done)].path}: {why}.") from None
     shown = [f"{step.sign} {short(step.path, env)}" for step in steps]
     patches = [step.patch for step in steps if step.patch is not None]
     lines = excerpt(patches[0]) if len(patches) == 1 else ""
-    return said(
+    return text_outcome(
         "\n".join(filter(None, ("Success. Updated the following files:", *shown, lines))),
         detail=patches[0].json() if len(patches) == 1 else "",
         changes=tuple(
-            Changed(f"seen:{s.path}", digest(s.after)) for s in steps if s.known and s.after
+            Changed(f"seen:{s.path}", content_digest(s.after)) for s in steps if s.known and s.after
         ),
     )
 
@@ -83,20 +83,20 @@ async def _planned(change: FileChange, before: list[Step], env: Env) -> list[Ste
     """Plan the change of one file, after the earlier parts of the patch."""
     path = absolute(change.path, env.cwd)
     if any(step.path == path for step in before):
-        raise Refusal(f"The patch contains {change.path} twice; put its chunks into one section.")
+        raise ToolError(f"The patch contains {change.path} twice; put its chunks into one section.")
     stat = await env.files.stat(path)
     if change.kind == "add":
         return [await _added(change, path, stat, env)]
     stat = await existing(path, env)
     if stat.size > LIMIT:
-        raise Refusal(f"{short(path, env)} is too large to patch.")
+        raise ToolError(f"{short(path, env)} is too large to patch.")
     data = await env.files.read(path)
     if change.kind == "delete":
         return [Step("D", path, data, None)]
-    known = env.state.get(f"seen:{path}") == digest(data)
+    known = env.state.get(f"seen:{path}") == content_digest(data)
     source = decode(data)
     if source is None:
-        raise Refusal(f"{short(path, env)} is not a text file and cannot be patched.")
+        raise ToolError(f"{short(path, env)} is not a text file and cannot be patched.")
     from travois.tools.patch_grammar import apply_chunks
 
     text = apply_chunks(source.text, change.chunks, short(path, env))
@@ -106,18 +106,18 @@ async def _planned(change: FileChange, before: list[Step], env: Env) -> list[Ste
     if target == path:
         return [Step("M", path, data, after, patch, known)]
     if await env.files.stat(target) is not None:
-        raise Refusal(f"{short(target, env)} already exists; nothing was changed.")
+        raise ToolError(f"{short(target, env)} already exists; nothing was changed.")
     return [Step("D", path, data, None), Step("A", target, None, after, patch, known=True)]
 
 
-async def _added(change: FileChange, path: str, stat: Stat | None, env: Env) -> Step:
+async def _added(change: FileChange, path: str, stat: FileStat | None, env: Env) -> Step:
     after = change.text.encode()
     if stat is None:
         return Step("A", path, None, after, compare(path, None, change.text), known=True)
     await existing(path, env)
     data = await env.files.read(path, limit=LIMIT)
-    if data and env.state.get(f"seen:{path}") != digest(data):
-        raise Refusal(
+    if data and env.state.get(f"seen:{path}") != content_digest(data):
+        raise ToolError(
             f"{short(path, env)} exists and you have not read it; nothing was changed. Use "
             "'*** Update File:' to change part of it, or Read it first."
         )
@@ -126,7 +126,7 @@ async def _added(change: FileChange, path: str, stat: Stat | None, env: Env) -> 
 
 
 async def _made(step: Step, env: Env) -> None:
-    expect = digest(step.before) if step.before is not None else None
+    expect = content_digest(step.before) if step.before is not None else None
     if step.after is None:
         await env.files.remove(step.path, expect=expect or "")
     else:
@@ -140,7 +140,7 @@ def _undone(step: Step) -> Step:
 def _summary(args: PatchArgs) -> str:
     try:
         changes = _parse(args.input)
-    except Refusal:
+    except ToolError:
         return "Apply a patch"
     return f"Patch {', '.join(plain(change.path) for change in changes)}"
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.core.json import encoded
+from travois.core.json import encode_json
 from travois.tools.text import lines, shown
 
 CONTEXT = 3
@@ -40,7 +40,7 @@ class Patch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def json(self) -> str:
         """Return the text that goes into a result's detail."""
-        return encoded(self).decode()
+        return encode_json(self).decode()
 
 
 def compare(path: str, before: str | None, after: str) -> Patch:

@@ -17,8 +17,8 @@ import msgspec
 from anyio import to_thread
 
 from travois.core.facts import Changed
-from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Stale, Stat, digest
+from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Env, FileStat, StaleFile, content_digest
 from travois.tools.diff import Patch, compare, excerpt
 from travois.tools.match import Found, Match, apart, find, nearest, replaced
 from travois.tools.paths import absolute, existing, linked, plain, short, writes
@@ -59,7 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
 def plan(text: str, change: Change, *, forgiving: bool) -> Plan:
     """Plan one change; raises `Refusal` where its meaning is not clear."""
     if change.old_string == change.new_string:
-        raise Refusal("old_string and new_string are the same, so there is nothing to change.")
+        raise ToolError("old_string and new_string are the same, so there is nothing to change.")
     if not change.old_string:
         return _fill(text, change)
     if flatten(change.old_string).text == flatten(change.new_string).text:
@@ -68,13 +68,13 @@ def plan(text: str, change: Change, *, forgiving: bool) -> Plan:
     if not found.matches or not (forgiving or found.how == "exact"):
         numbered = " Omit the line numbers." if NUMBERED.match(change.old_string) else ""
         advice = nearest(text, change.old_string)
-        raise Refusal(f"old_string is not in the file.{numbered} {advice}")
+        raise ToolError(f"old_string is not in the file.{numbered} {advice}")
     return Plan(_splices(text, change, _chosen(text, change, found)), found.how)
 
 
 def _fill(text: str, change: Change) -> Plan:
     if text:
-        raise Refusal(
+        raise ToolError(
             "old_string is empty, which only works for an empty or missing file. "
             "Quote the text to replace, or use Write to replace the whole file."
         )
@@ -88,7 +88,7 @@ def _line_ends(text: str, change: Change) -> Plan:
         matches.append(Match(at, at + len(change.old_string)))
         at = text.find(change.old_string, matches[-1].end)
     if not matches:
-        raise Refusal("old_string is not in the file with these line endings.")
+        raise ToolError("old_string is not in the file with these line endings.")
     chosen = _chosen(text, change, Found(tuple(matches), "exact"))
     return Plan(tuple(Splice(match.start, match.end, change.new_string) for match in chosen))
 
@@ -102,8 +102,8 @@ def _chosen(text: str, change: Change, found: Found) -> list[Match]:
     places = ", ".join(map(str, numbers)) + (", ..." if len(found.matches) > NAMED else "")
     if found.how == "exact":
         advice = "Include surrounding lines to make it unique, or set replace_all."
-        raise Refusal(f"old_string occurs {len(found.matches)} times (lines {places}). {advice}")
-    raise Refusal(
+        raise ToolError(f"old_string occurs {len(found.matches)} times (lines {places}). {advice}")
+    raise ToolError(
         f"old_string is not in the file exactly, and {len(found.matches)} places are similar "
         f"(lines {places}). Quote the one you mean exactly, with surrounding lines."
     )
@@ -118,7 +118,7 @@ def _splices(text: str, change: Change, matches: list[Match]) -> tuple[Splice, .
             ending = ending_near(text, match.start, match.end, usual=kinds[0])
         new = replaced(text, match, old=change.old_string, new=change.new_string, ending=ending)
         if new is None:
-            raise Refusal(
+            raise ToolError(
                 "old_string matches only with less indentation, and a line of new_string has too "
                 "little to remove. Use the file's own indentation in both."
             )
@@ -165,38 +165,38 @@ class Edited(msgspec.Struct, frozen=True):
     forgiven: tuple[str, ...] = ()
 
 
-async def _edit(args: EditArgs, env: Env, call: str) -> Outcome:
+async def _edit(args: EditArgs, env: Env, call: str) -> ToolOutcome:
     change = Change(args.old_string, args.new_string, args.replace_all)
     return await _change(args.file_path, (change,), env=env)
 
 
-async def _multi_edit(args: MultiEditArgs, env: Env, call: str) -> Outcome:
+async def _multi_edit(args: MultiEditArgs, env: Env, call: str) -> ToolOutcome:
     return await _change(args.file_path, args.edits, env=env)
 
 
-async def _change(path: str, changes: Sequence[Change], *, env: Env) -> Outcome:
+async def _change(path: str, changes: Sequence[Change], *, env: Env) -> ToolOutcome:
     full = absolute(path, env.cwd)
     async with env.files.queue(full):
         for attempt in range(TRIES):
             try:
                 return await _attempt(full, changes, env=env)
-            except Stale:
+            except StaleFile:
                 await anyio.sleep(attempt * 0.002)
-    raise Refusal(f"Another program keeps changing {short(full, env)}; your edit was not made.")
+    raise ToolError(f"Another program keeps changing {short(full, env)}; your edit was not made.")
 
 
-async def _attempt(path: str, changes: Sequence[Change], *, env: Env) -> Outcome:
+async def _attempt(path: str, changes: Sequence[Change], *, env: Env) -> ToolOutcome:
     stat = await env.files.stat(path)
     if stat is not None or changes[0].old_string:
         stat = await existing(path, env)
     source = await _source(path, stat, env=env)
-    seen, is_now = env.state.get(f"seen:{path}"), digest(source.data)
+    seen, is_now = env.state.get(f"seen:{path}"), content_digest(source.data)
     known = not source.data or seen == is_now
     edited = await _in_time(partial(_edited, source, changes, known=known), len(source.data))
     before, after = source.text if stat else None, edited.result
     patch = await _in_time(partial(compare, path, before, after.text), len(source.data))
     digested = await env.files.replace(path, after.data, expect=is_now if stat else None)
-    return said(
+    return text_outcome(
         _describe_edit(edited, short(path, env) + linked(stat), created=stat is None)
         + (OUTSIDE if seen and not known else "")
         + f"\n{excerpt(patch)}".rstrip(),
@@ -212,14 +212,14 @@ async def _in_time(work: Callable[[], T], size: int) -> T:
     return await to_thread.run_sync(work, abandon_on_cancel=True)
 
 
-async def _source(path: str, stat: Stat | None, *, env: Env) -> Decoded:
+async def _source(path: str, stat: FileStat | None, *, env: Env) -> Decoded:
     if stat is None:
         return Decoded(b"", "", Encoding("utf-8"))
     if stat.size > LIMIT:
-        raise Refusal(f"{short(path, env)} is too large for Edit; use Bash with sed or ed.")
+        raise ToolError(f"{short(path, env)} is too large for Edit; use Bash with sed or ed.")
     source = decode(await env.files.read(path))
     if source is None:
-        raise Refusal(f"{short(path, env)} is not a text file and cannot be edited.")
+        raise ToolError(f"{short(path, env)} is not a text file and cannot be edited.")
     return source
 
 
@@ -229,12 +229,14 @@ def _edited(source: Decoded, changes: Sequence[Change], *, known: bool) -> Edite
     for number, change in enumerate(changes, 1):
         try:
             edited = _step(edited, change, known=known)
-        except Refusal as refusal:
+        except ToolError as refusal:
             several = len(changes) > 1
             which = f"Edit {number} of {len(changes)} failed; nothing was changed: "
-            raise Refusal(f"{which if several else ''}{refusal}{'' if known else UNREAD}") from None
+            raise ToolError(
+                f"{which if several else ''}{refusal}{'' if known else UNREAD}"
+            ) from None
     if edited.result.data == source.data:
-        raise Refusal("The edits cancel each other out; nothing was changed.")
+        raise ToolError("The edits cancel each other out; nothing was changed.")
     return edited
 
 
@@ -245,7 +247,7 @@ def _step(edited: Edited, change: Change, *, known: bool) -> Edited:
     except UnicodeEncodeError as error:
         encoding, bad = edited.result.encoding, error.object[error.start : error.end]
         words = f"The file is {encoding.label}, which cannot encode {bad!r}; use other characters"
-        raise Refusal(f"{words} or convert the file first (Bash: iconv).") from error
+        raise ToolError(f"{words} or convert the file first (Bash: iconv).") from error
     forgiven = (FORGIVEN[made.how],) if made.how in FORGIVEN else ()
     return Edited(result, edited.places + len(made.splices), edited.forgiven + forgiven)
 
@@ -288,29 +290,29 @@ class WriteArgs(msgspec.Struct, frozen=True):
     content: str
 
 
-async def _write(args: WriteArgs, env: Env, call: str) -> Outcome:
+async def _write(args: WriteArgs, env: Env, call: str) -> ToolOutcome:
     path = absolute(args.file_path, env.cwd)
     async with env.files.queue(path):
         try:
             return await _put(path, args.content, env=env)
-        except Stale as stale:
-            raise Refusal(
+        except StaleFile as stale:
+            raise ToolError(
                 f"{short(path, env)} was changed by another program just now; nothing was written. "
                 "Read it again first."
             ) from stale
 
 
-async def _put(path: str, content: str, *, env: Env) -> Outcome:
+async def _put(path: str, content: str, *, env: Env) -> ToolOutcome:
     stat = await env.files.stat(path)
     if stat is None:
         digested = await env.files.replace(path, content.encode(), expect=None)
         return _describe_write(compare(path, None, content), short(path, env), digested=digested)
     stat = await existing(path, env)
     data = await env.files.read(path, limit=LIMIT)
-    _check(path, digest(data) if len(data) < LIMIT else "", known=not data, env=env)
+    _check(path, content_digest(data) if len(data) < LIMIT else "", known=not data, env=env)
     old = decode(data)
     made, kept = _encoded(content, old)
-    digested = await env.files.replace(path, made, expect=digest(data))
+    digested = await env.files.replace(path, made, expect=content_digest(data))
     patch = compare(path, old.text if old else "", content)
     return _describe_write(patch, short(path, env) + linked(stat) + kept, digested=digested)
 
@@ -321,7 +323,7 @@ def _check(path: str, is_now: str, *, known: bool, env: Env) -> None:
         return
     why = "has changed since you read it" if seen else "exists and you have not read it"
     advice = "Read it first, so that nothing is lost; to change part of it, use Edit."
-    raise Refusal(f"{short(path, env)} {why}; nothing was written. {advice}")
+    raise ToolError(f"{short(path, env)} {why}; nothing was written. {advice}")
 
 
 def _encoded(content: str, old: Decoded | None) -> tuple[bytes, str]:
@@ -339,9 +341,9 @@ def _encoded(content: str, old: Decoded | None) -> tuple[bytes, str]:
     return data, f" (kept {remark.strip()})" if remark else ""
 
 
-def _describe_write(patch: Patch, name: str, *, digested: str) -> Outcome:
+def _describe_write(patch: Patch, name: str, *, digested: str) -> ToolOutcome:
     lines = f"{patch.added} lines" if patch.type == "create" else f"+{patch.added} -{patch.removed}"
-    return said(
+    return text_outcome(
         f"{'Created' if patch.type == 'create' else 'Wrote'} {name}: {lines}.",
         detail=patch.json(),
         changes=(Changed(f"seen:{patch.file_path}", digested),),

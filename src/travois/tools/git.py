@@ -13,8 +13,8 @@ import msgspec
 from travois.context.tool_results import measure, most_that_fits
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import Cage
-from travois.ports.tool import Here, Outcome, Refusal, Tool, said
-from travois.ports.world import Command, Completed, Env, Files, Processes
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Command, Env, Files, Processes, ProcessResult
 from travois.tools.paths import absolute, plain
 
 # Asking git about a repository without running any code that the repository brings.
@@ -86,14 +86,14 @@ class Repository(msgspec.Struct, frozen=True):
 async def find(env: Where) -> Repository:
     """Find the repository around the working folder; refuse one that claims other files."""
     words = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
-    found = _answer(env, await _run(env, words, QUIET)).output.joined().split(b"\n")
+    found = _answer(env, await _run(env, words, QUIET)).output.head_and_tail().split(b"\n")
     top, folder = os.fsdecode(found[0]), os.fsdecode(found[1])
     if await env.files.stat(os.path.join(top, ".git")) is None:
-        raise Refusal(f"Not read: the git settings in {folder} point at files in {top}.")
+        raise ToolError(f"Not read: the git settings in {folder} point at files in {top}.")
     return Repository(top, folder, await _filters(env))
 
 
-async def ask(env: Where, repo: Repository, words: Sequence[str]) -> Completed:
+async def ask(env: Where, repo: Repository, words: Sequence[str]) -> ProcessResult:
     """Run one git command that only reads; refused with git's reason if it fails."""
     return _answer(env, await _run(env, words, repo.env()))
 
@@ -104,13 +104,13 @@ def within(env: Where, repo: Repository, paths: Sequence[str]) -> tuple[str, ...
         full = absolute(path, env.cwd)
         linked = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
         if not any(_below(repo.top, place) for place in (linked, os.path.realpath(full))):
-            raise Refusal(f"{path} is outside the repository at {repo.top}.")
+            raise ToolError(f"{path} is outside the repository at {repo.top}.")
     return tuple(absolute(path, env.cwd) for path in paths)
 
 
-def text(done: Completed) -> str:
+def text(done: ProcessResult) -> str:
     """Decode the output of git, or its beginning if it was too long."""
-    whole = done.output.head if done.output.missing else done.output.joined()
+    whole = done.output.head if done.output.missing_bytes else done.output.head_and_tail()
     return whole.decode(errors="replace")
 
 
@@ -121,32 +121,32 @@ async def _filters(env: Where) -> tuple[str, ...]:
     done = await _run(env, words, QUIET)
     if done.status == 1:
         return ()
-    answer = os.fsdecode(_answer(env, done).output.joined()).split("\0")
+    answer = os.fsdecode(_answer(env, done).output.head_and_tail()).split("\0")
     keys = [k for scope, k in zip(answer[::2], answer[1::2], strict=False) if scope not in TRUSTED]
     return tuple(sorted({key.partition(".")[2].rpartition(".")[0] for key in keys}))
 
 
-async def _run(env: Where, words: Sequence[str], added: dict[str, str]) -> Completed:
+async def _run(env: Where, words: Sequence[str], added: dict[str, str]) -> ProcessResult:
     if any("\0" in word for word in words):
-        raise Refusal("The arguments contain a NUL character; remove it.")
+        raise ToolError("The arguments contain a NUL character; remove it.")
     argv = (*HARMLESS, *words)
     command = Command(argv, env.cwd, added, keep=KEEP, stderr="apart", wary=env.wary)
     return await env.processes.run(command, timeout=SECONDS)
 
 
-def _answer(env: Where, done: Completed) -> Completed:
+def _answer(env: Where, done: ProcessResult) -> ProcessResult:
     if done.timed_out:
-        raise Refusal(f"git took more than {SECONDS:g} s; narrow the request.")
+        raise ToolError(f"git took more than {SECONDS:g} s; narrow the request.")
     if done.status == 0:
         return done
     errors = done.errors.head.decode(errors="replace").strip() or "it failed"
     lines = errors.splitlines()
     fatal = next((line for line in lines if line.startswith("fatal: ")), lines[0])
     if "not a git repository" in fatal:
-        raise Refusal(f"{env.cwd} is not inside a git repository.")
+        raise ToolError(f"{env.cwd} is not inside a git repository.")
     partial = "lazy fetching" in errors or "promisor" in errors
     advice = " (partial clone: fetch the missing objects with Bash)" if partial else ""
-    raise Refusal(f"git: {fatal.removeprefix('fatal: ')[:300]}{advice}")
+    raise ToolError(f"git: {fatal.removeprefix('fatal: ')[:300]}{advice}")
 
 
 def _below(top: str, path: str) -> bool:
@@ -211,7 +211,7 @@ class BlameArgs(msgspec.Struct, frozen=True):
     end: int = 0
 
 
-async def _status(args: StatusArgs, env: Env, call: str) -> Outcome:
+async def _status(args: StatusArgs, env: Env, call: str) -> ToolOutcome:
     repo = await find(env)
     words = ("status", "--porcelain=v2", "--branch", "--show-stash", "-z", WORKTREE)
     done = await ask(env, repo, words)
@@ -219,10 +219,10 @@ async def _status(args: StatusArgs, env: Env, call: str) -> Outcome:
     lines = [_branch(heads), *await _underway(env, repo), *(changes[:PATHS] or ["clean"])]
     if len(changes) > PATHS:
         lines.append(f"(and {len(changes) - PATHS} more; list a part with Bash: git status FOLDER)")
-    return said("\n".join([*lines, *_remarks(env, repo)]))
+    return text_outcome("\n".join([*lines, *_remarks(env, repo)]))
 
 
-async def _diff(args: DiffArgs, env: Env, call: str) -> Outcome:
+async def _diff(args: DiffArgs, env: Env, call: str) -> ToolOutcome:
     repo = await find(env)
     words = ["diff", *PATCH, WORKTREE]
     words += ["--cached"] if args.staged else []
@@ -231,12 +231,14 @@ async def _diff(args: DiffArgs, env: Env, call: str) -> Outcome:
     words += ["--", *within(env, repo, args.paths)]
     found = text(await ask(env, repo, words))
     if not found:
-        return said("Nothing is staged." if args.staged else "No changes (untracked files aside).")
+        return text_outcome(
+            "Nothing is staged." if args.staged else "No changes (untracked files aside)."
+        )
     shown = _bounded(env, call, found, hint="stat=true lists files, paths narrows")
-    return said("\n".join([shown, *_remarks(env, repo)]))
+    return text_outcome("\n".join([shown, *_remarks(env, repo)]))
 
 
-async def _log(args: LogArgs, env: Env, call: str) -> Outcome:
+async def _log(args: LogArgs, env: Env, call: str) -> ToolOutcome:
     repo = await find(env)
     count = min(max(args.n, 1), COMMITS)
     words = ["log", "--no-color", f"--max-count={count + 1}", "--date=short"]
@@ -247,13 +249,13 @@ async def _log(args: LogArgs, env: Env, call: str) -> Outcome:
     words += ["--", *within(env, repo, [args.path] if args.path else [])]
     lines = text(await ask(env, repo, words)).splitlines()
     if not lines:
-        return said("No commit matches.")
+        return text_outcome("No commit matches.")
     if len(lines) > count:
         lines[count:] = [f"(older commits: rev={lines[count].split()[0]})"]
-    return said("\n".join(map(_clipped, lines)))
+    return text_outcome("\n".join(map(_clipped, lines)))
 
 
-async def _show(args: ShowArgs, env: Env, call: str) -> Outcome:
+async def _show(args: ShowArgs, env: Env, call: str) -> ToolOutcome:
     repo = await find(env)
     what = _rev(args.rev)
     if args.path:
@@ -263,19 +265,19 @@ async def _show(args: ShowArgs, env: Env, call: str) -> Outcome:
     end = () if args.path else ("--",)  # without it git says which path is missing
     done = await ask(env, repo, (*words, what, *end))
     if b"\0" in done.output.head:
-        raise Refusal(f"{what} is binary ({done.output.total} bytes); only text is shown.")
+        raise ToolError(f"{what} is binary ({done.output.total} bytes); only text is shown.")
     found = text(done) or f"{what} is empty."
-    return said(_bounded(env, call, found, hint="path shows one file as of this commit"))
+    return text_outcome(_bounded(env, call, found, hint="path shows one file as of this commit"))
 
 
-async def _blame(args: BlameArgs, env: Env, call: str) -> Outcome:
+async def _blame(args: BlameArgs, env: Env, call: str) -> ToolOutcome:
     repo = await find(env)
     paths = within(env, repo, [args.path])
     span = f"-L{max(args.start, 1)},{args.end if args.end > 0 else ''}"
     words = ("blame", "--no-textconv", "--porcelain", span, "--", *paths)
     done = await ask(env, repo, words)
     found = "\n".join(_grouped(text(done))) or f"{args.path} is empty."
-    return said(_bounded(env, call, found, hint="narrow with start and end"))
+    return text_outcome(_bounded(env, call, found, hint="narrow with start and end"))
 
 
 def _parted(records: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -385,11 +387,11 @@ def _clipped(line: str) -> str:
 
 def _rev(rev: str) -> str:
     if rev.startswith("-"):
-        raise Refusal(f"{rev!r} is an option, not a revision.")
+        raise ToolError(f"{rev!r} is an option, not a revision.")
     return rev
 
 
-def _reads(here: Here, *paths: str) -> tuple[Access, ...]:
+def _reads(here: CallLocation, *paths: str) -> tuple[Access, ...]:
     """Return the workspace, the shell's folder, and what is named."""
     named = (absolute(path, here.cwd) for path in paths if path)
     return tuple(Access("read", path) for path in dict.fromkeys((here.root, here.cwd, *named)))

@@ -11,12 +11,12 @@ import msgspec
 
 from travois.core.content import Text
 from travois.core.facts import Changed
-from travois.core.tasks import Task, Tasks, replace_tasks
-from travois.engine.permission_modes import MODE
+from travois.core.tasks import Task, TaskList, replace_tasks
+from travois.engine.permission_modes import MODE_STATE
 from travois.hooks.events import TaskCompleted, TaskCreated
 from travois.permissions.access import Access
-from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Choice, Env, Option, Unanswered
+from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Choice, ChoiceOption, Env, UnansweredQuestion
 
 NOBODY_ANSWERED = "Nobody answered. Decide yourself, and state your assumptions in your reply."
 
@@ -43,19 +43,19 @@ class AskArgs(msgspec.Struct, frozen=True):
     questions: Annotated[tuple[Asking, ...], msgspec.Meta(min_length=1, max_length=4)]
 
 
-async def _ask(args: AskArgs, env: Env, call: str) -> Outcome:
+async def _ask(args: AskArgs, env: Env, call: str) -> ToolOutcome:
     choices = tuple(_choice(one) for one in args.questions)
     try:
         answers = await env.choose(choices)
-    except Unanswered:
-        raise Refusal(NOBODY_ANSWERED) from None
+    except UnansweredQuestion:
+        raise ToolError(NOBODY_ANSWERED) from None
     found = dict(zip((one.question for one in choices), answers, strict=True))
     told = "\n".join(f"{question}\n  {answer}" for question, answer in found.items())
-    return said(f"The user answered:\n{told}", detail=_detail(found))
+    return text_outcome(f"The user answered:\n{told}", detail=_detail(found))
 
 
 def _choice(asked: Asking) -> Choice:
-    options = tuple(Option(one.label, one.description) for one in asked.options)
+    options = tuple(ChoiceOption(one.label, one.description) for one in asked.options)
     return Choice(asked.question, options, header=asked.header, several=asked.multi_select)
 
 
@@ -79,9 +79,9 @@ ASK = Tool(
 # EnterPlanMode and ExitPlanMode: plan first, and work once the person agrees to the plan.
 
 
-YES = Option("Yes", "start; other changes still need approval")
-EDITS = Option("Yes, and accept edits", "start; edits in the workspace need no approval")
-NO = Option("No, keep planning", "or say what to change")
+YES = ChoiceOption("Yes", "start; other changes still need approval")
+EDITS = ChoiceOption("Yes, and accept edits", "start; edits in the workspace need no approval")
+NO = ChoiceOption("No, keep planning", "or say what to change")
 READY = Choice("Carry out this plan?", (YES, EDITS, NO), header="Plan")
 AFTER = {YES.label: "default", EDITS.label: "accept-edits"}
 NOBODY_TO_AGREE = "No one is available to approve the plan: give it as your answer and stop."
@@ -97,8 +97,8 @@ class EnterPlanArgs(msgspec.Struct, frozen=True):
     """Nothing to say."""
 
 
-async def _enter(args: EnterPlanArgs, env: Env, call: str) -> Outcome:
-    return said(ENTERED, changes=(Changed(MODE, "plan"),))
+async def _enter(args: EnterPlanArgs, env: Env, call: str) -> ToolOutcome:
+    return text_outcome(ENTERED, changes=(Changed(MODE_STATE, "plan"),))
 
 
 class PlanArgs(msgspec.Struct, frozen=True):
@@ -107,24 +107,24 @@ class PlanArgs(msgspec.Struct, frozen=True):
     plan: str
 
 
-async def _present(args: PlanArgs, env: Env, call: str) -> Outcome:
+async def _present(args: PlanArgs, env: Env, call: str) -> ToolOutcome:
     if env.mode != "plan":
-        raise Refusal("Plan mode is not on: continue with the work.")
+        raise ToolError("Plan mode is not on: continue with the work.")
     try:
         (answer,) = await env.choose((READY,), plan=args.plan)
-    except Unanswered:
-        raise Refusal(NOBODY_TO_AGREE) from None
+    except UnansweredQuestion:
+        raise ToolError(NOBODY_TO_AGREE) from None
     if (mode := AFTER.get(answer)) is None:
         wish = "" if answer == NO.label else f" They said: {answer}"
-        return said(f"The user wants to keep planning.{wish} Plan mode stays on.")
+        return text_outcome(f"The user wants to keep planning.{wish} Plan mode stays on.")
     told = f"The user approved the plan. The permission mode is {mode}: carry it out."
-    return said(told, changes=(Changed(MODE, mode),))
+    return text_outcome(told, changes=(Changed(MODE_STATE, mode),))
 
 
 def kept_in(folder: str) -> Tool[PlanArgs]:
     """Return the same tool, which keeps each plan that was agreed to as a file."""
 
-    async def present(args: PlanArgs, env: Env, call: str) -> Outcome:
+    async def present(args: PlanArgs, env: Env, call: str) -> ToolOutcome:
         outcome = await _present(args, env, call)
         if outcome.changes:
             title = "-".join(re.findall(r"\w+", args.plan.lower()))[:40].strip("-") or "plan"
@@ -178,34 +178,34 @@ class TodoArgs(msgspec.Struct, frozen=True):
     todos: tuple[Todo, ...]
 
 
-async def _write(args: TodoArgs, env: Env, call: str) -> Outcome:
+async def _write(args: TodoArgs, env: Env, call: str) -> ToolOutcome:
     desk, wanted = env.tasks, tuple(map(_task, args.todos))
 
-    def edit(tasks: Tasks) -> Tasks:
+    def edit(tasks: TaskList) -> TaskList:
         return replace_tasks(tasks, wanted, by=desk.me)
 
     for occasion in _news(desk.read(), desk.preview(edit)):
-        heard = await env.hear(occasion)
+        heard = await env.fire_hooks(occasion)
         if why := heard.block or heard.stop:
-            raise Refusal(f"The list was not changed. A hook said: {why}")
+            raise ToolError(f"The list was not changed. A hook said: {why}")
     after = desk.change(edit)
     mine = [task for task in after if task.owner == desk.me]
     others = len(after) - len({task.id for task in mine} | _named(after, args.todos))
     kept = f" {others} tasks of other agents remain on the list." if others else ""
-    return said(_told(args.todos) + kept)
+    return text_outcome(_told(args.todos) + kept)
 
 
 def _task(todo: Todo) -> Task:
     return Task(content=todo.content, status=todo.status, active=todo.active)
 
 
-def _named(tasks: Tasks, todos: tuple[Todo, ...]) -> set[str]:
+def _named(tasks: TaskList, todos: tuple[Todo, ...]) -> set[str]:
     """Return the ids of the tasks that the call speaks of."""
     contents = {todo.content for todo in todos}
     return {task.id for task in tasks if task.content in contents}
 
 
-def _news(before: Tasks, after: Tasks) -> Iterator[TaskCreated | TaskCompleted]:
+def _news(before: TaskList, after: TaskList) -> Iterator[TaskCreated | TaskCompleted]:
     """Yield what was put on the list, and what on it is done since."""
     held = {task.id: task.status for task in before}
     for task in after:

@@ -13,7 +13,7 @@ from travois.core.content import Text
 from travois.memory.drafts import Draft
 from travois.memory.memory import Type
 from travois.permissions.access import Access
-from travois.ports.tool import Here, Outcome, Refusal, Tool, said
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
 MOST = 20
@@ -38,25 +38,25 @@ class Hit(msgspec.Struct, frozen=True):
     text: str
 
 
-async def _recall(args: RecallArgs, env: Env, call: str) -> Outcome:
+async def _recall(args: RecallArgs, env: Env, call: str) -> ToolOutcome:
     wanted = {word for word in re.findall(r"[\w./#-]+", args.query.casefold()) if len(word) > 1}
     if not wanted:
-        raise Refusal("The query has no words. Give names or words as they were written.")
+        raise ToolError("The query has no words. Give names or words as they were written.")
     if not env.kept or await env.files.stat(env.kept) is None:
-        return said("Nothing has left the context window yet: you see the whole session.")
+        return text_outcome("Nothing has left the context window yet: you see the whole session.")
     hits = [hit for path in await _files(env) for hit in await _hits(path, wanted, env)]
     if not hits:
-        return said(f"No earlier message or result contains {args.query!r}.")
+        return text_outcome(f"No earlier message or result contains {args.query!r}.")
     best = sorted(hits, key=lambda hit: -hit.words)[:MOST]
     more = f"\n({len(hits) - MOST} more lines match in part.)" if len(hits) > MOST else ""
-    return said(
+    return text_outcome(
         "\n".join(_shown(best)) + more + "\nRead the file at that line for its surroundings."
     )
 
 
 async def _files(env: Env) -> list[str]:
     """List the offloaded files, newest first."""
-    names = await env.files.names(env.kept, limit=MANY)
+    names = await env.files.list_names(env.kept, limit=MANY)
     paths = [os.path.join(env.kept, name) for name in names if not name.endswith("/")]
     stats = [(await env.files.stat(path), path) for path in paths]
     return [p for s, p in sorted(stats, key=lambda one: -(one[0].modified if one[0] else 0)) if s]
@@ -75,7 +75,7 @@ def _shown(hits: Iterable[Hit]) -> Iterable[str]:
         yield f"{hit.path}:{hit.number}: {cut}"
 
 
-def _nothing(args: RecallArgs, here: Here) -> tuple[Access, ...]:
+def _nothing(args: RecallArgs, here: CallLocation) -> tuple[Access, ...]:
     return ()
 
 
@@ -103,14 +103,16 @@ class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
     forget: Annotated[str, msgspec.Meta(description="name of a memory to drop")] = ""
 
 
-async def _remember(args: RememberArgs, env: Env, call: str) -> Outcome:
+async def _remember(args: RememberArgs, env: Env, call: str) -> ToolOutcome:
     if env.memory is None:
-        raise Refusal("Memory is off here. Tell the user.")
+        raise ToolError("Memory is off here. Tell the user.")
     if args.forget:
-        return said(await env.memory.forget(args.forget))
+        return text_outcome(await env.memory.forget(args.forget))
     if not args.text.strip():
-        raise Refusal("Give the text to remember, or the name of a memory to forget.")
-    return said(await env.memory.remember(Draft(args.text, args.type, scope=args.scope or None)))
+        raise ToolError("Give the text to remember, or the name of a memory to forget.")
+    return text_outcome(
+        await env.memory.remember(Draft(args.text, args.type, scope=args.scope or None))
+    )
 
 
 REMEMBER = Tool(
@@ -133,14 +135,14 @@ class SkillArgs(msgspec.Struct, frozen=True):
     args: str = ""
 
 
-async def _use(args: SkillArgs, env: Env, call: str) -> Outcome:
+async def _use(args: SkillArgs, env: Env, call: str) -> ToolOutcome:
     if env.skills is None:
-        raise Refusal("There are no skills here.")
+        raise ToolError("There are no skills here.")
     used = await env.skills.use(args.name.strip().removeprefix("/"), args.args, call=call)
-    return Outcome((Text(used.text),), error=used.error, changes=used.changes)
+    return ToolOutcome((Text(used.text),), error=used.error, changes=used.changes)
 
 
-def _access(args: SkillArgs, here: Here) -> tuple[Access, ...]:
+def _access(args: SkillArgs, here: CallLocation) -> tuple[Access, ...]:
     return (Access("spawn", args.name.strip().removeprefix("/")),)
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from travois.core.facts import Changed
-from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Stale, digest
+from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Env, StaleFile, content_digest
 from travois.tools.diff import compare
 from travois.tools.paths import absolute, existing, linked, plain, short, writes
 from travois.tools.text import Splice, decode, splice
@@ -36,32 +36,32 @@ class NotebookEditArgs(msgspec.Struct, frozen=True):
     edit_mode: Literal["replace", "insert", "delete"] = "replace"
 
 
-async def _notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> Outcome:
+async def _notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> ToolOutcome:
     path = absolute(args.notebook_path, env.cwd)
     async with env.files.queue(path):
         try:
             return await _change(path, args, env=env)
-        except Stale as stale:
-            raise Refusal(_changed(path, env)) from stale
+        except StaleFile as stale:
+            raise ToolError(_changed(path, env)) from stale
 
 
-async def _change(path: str, args: NotebookEditArgs, *, env: Env) -> Outcome:
+async def _change(path: str, args: NotebookEditArgs, *, env: Env) -> ToolOutcome:
     from travois.tools.notebook_cells import sheet_of
 
     stat = await existing(path, env)
     data = await env.files.read(path, limit=LIMIT)
-    if env.state.get(f"seen:{path}") != digest(data):
-        raise Refusal(_changed(path, env))
+    if env.state.get(f"seen:{path}") != content_digest(data):
+        raise ToolError(_changed(path, env))
     source = decode(data)
     sheet = sheet_of(source.text) if source else None
     if source is None or sheet is None:
-        raise Refusal(f"{short(path, env)} is not a readable notebook; use Edit on its text.")
+        raise ToolError(f"{short(path, env)} is not a readable notebook; use Edit on its text.")
     index = _index(sheet, args)
     made, what = _planned(sheet, index, args)
     result = splice(source, made)
     assert sheet_of(result.text) is not None, "a notebook stays one"
-    digested = await env.files.replace(path, result.data, expect=digest(data))
-    return said(
+    digested = await env.files.replace(path, result.data, expect=content_digest(data))
+    return text_outcome(
         f"{what} of {short(path, env)}{linked(stat)}.",
         detail=compare(path, source.text, result.text).json(),
         changes=(Changed(f"seen:{path}", digested),),
@@ -77,12 +77,12 @@ def _planned(sheet: Sheet, index: int, args: NotebookEditArgs) -> tuple[list[Spl
         made = notebook_cells.insert(sheet, index + 1, source=args.new_source, cell_type=kind)
         return made, f"Inserted a {kind} cell as cell {index + 1}"
     if index < 0:
-        raise Refusal("Give cell_id, or cell_number counted from 0.")
+        raise ToolError("Give cell_id, or cell_number counted from 0.")
     if args.edit_mode == "delete":
         return notebook_cells.delete(sheet, index), f"Deleted cell {index}"
     kind = args.cell_type or sheet.notebook.cells[index].cell_type
     if notebook_cells.unchanged(sheet, index, source=args.new_source, cell_type=kind):
-        raise Refusal(f"Cell {index} already has this content; nothing to change.")
+        raise ToolError(f"Cell {index} already has this content; nothing to change.")
     made = notebook_cells.replace(sheet, index, source=args.new_source, cell_type=kind)
     return made, f"Replaced cell {index}"
 
@@ -100,7 +100,7 @@ def _index(sheet: Sheet, args: NotebookEditArgs) -> int:
         number = args.cell_number
     if number >= len(cells):
         known = ", ".join(cell.id or f"cell-{i}" for i, cell in enumerate(cells[:50]))
-        raise Refusal(f"There is no such cell. Cells: {known or 'none'}.")
+        raise ToolError(f"There is no such cell. Cells: {known or 'none'}.")
     return max(number, -1)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from travois.context.tool_results import Room
-from travois.ports.world import digest
+from travois.ports.world import content_digest
 from travois.tools.match import indent_of
 from travois.tools.text import Place, Splice, fit_parts, shown
 
@@ -284,7 +284,7 @@ def _run(cell_type: str) -> dict[str, object]:
 
 def _unused_id(sheet: Sheet, seed: str) -> str:
     used = {cell.id for cell in sheet.notebook.cells}
-    while (name := digest(seed.encode())[:8]) in used:
+    while (name := content_digest(seed.encode())[:8]) in used:
         seed += "\n"
     return name
 

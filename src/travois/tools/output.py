@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.tool_results import clip_ends, left_out, measure
-from travois.ports.world import Captured
+from travois.ports.world import CapturedOutput
 from travois.tools.text import decode, shown
 
 TOKENS = 8_000
@@ -48,42 +48,42 @@ Keep = Callable[[bytes], str]
 """Keeps bytes in a file; returns its path. Raises OSError."""
 
 
-def readable(output: Captured, *, tokens: int = TOKENS, keep: Keep | None = None) -> Readable:
+def readable(output: CapturedOutput, *, tokens: int = TOKENS, keep: Keep | None = None) -> Readable:
     """Return the output if it is short, else its two ends, what is missing, and where to read that.
 
     All numbers are those of the output as the program wrote it.
     """
     part = None
-    if output.total <= 2 * LOOK and not output.missing:
-        part = _part(output.joined())
+    if output.total <= 2 * LOOK and not output.missing_bytes:
+        part = _part(output.head_and_tail())
         if part.text is not None and measure(part.text) <= tokens:
-            return Readable(part.text, _remarks(part), output.lines)
+            return Readable(part.text, _remarks(part), output.line_count)
     front, back = (part, part) if part is not None else _ends(output)
     if front.text is None or back.text is None:
         remark = f"The output is not text: {output.total:,} bytes of binary data."
-        return Readable("", (f"{remark} {_kept(output, keep)}".rstrip(),), output.lines)
+        return Readable("", (f"{remark} {_kept(output, keep)}".rstrip(),), output.line_count)
     total = output.total if part is None else len(front.text)
     clipped = clip_ends(
-        front.text, back.text, tokens - MARKER, head=0.5, total=total, lines=output.lines
+        front.text, back.text, tokens - MARKER, head=0.5, total=total, lines=output.line_count
     )
     unit = "bytes" if part is None else "characters"
     if part is None:  # the middle is not at hand as text: what is shown is counted as it was
         ends = len((clipped.head + clipped.tail).encode(errors="surrogatepass"))
         clipped = replace(clipped, characters=max(0, total - ends))
-    missing = left_out(clipped, total=total, lines=output.lines, unit=unit)
+    missing = left_out(clipped, total=total, lines=output.line_count, unit=unit)
     gap = f"[{missing}. {_kept(output, keep, line=clipped.next)}".rstrip() + "]\n"
     head = clipped.head if clipped.head.endswith("\n") else f"{clipped.head}\n"
-    return Readable(head + gap + clipped.tail, _remarks(front, back), output.lines)
+    return Readable(head + gap + clipped.tail, _remarks(front, back), output.line_count)
 
 
-def _ends(output: Captured) -> tuple[Part, Part]:
+def _ends(output: CapturedOutput) -> tuple[Part, Part]:
     """Return the beginning and the end of an output that is too long to be looked at as a whole."""
-    end = output.tail if output.missing else output.head[-LOOK:] + output.tail
+    end = output.tail if output.missing_bytes else output.head[-LOOK:] + output.tail
     front = _part(_uncut(output.head[:LOOK], "end"))
     return front, _part(_uncut(end[-LOOK:], "start"))
 
 
-def _kept(output: Captured, keep: Keep | None, *, line: int = 1) -> str:
+def _kept(output: CapturedOutput, keep: Keep | None, *, line: int = 1) -> str:
     """Keep the output in a file; returns the words that tell where, and how to read on."""
     onward = f"continue with Read offset={line}, or use Grep."
     if output.file:
@@ -91,11 +91,11 @@ def _kept(output: Captured, keep: Keep | None, *, line: int = 1) -> str:
         return f"{what} is in {output.file}; {onward}"
     if keep is None:
         return "It was not saved."
-    data, what = output.joined(), "All of it is"
-    if output.missing:
-        gap = b"\n[... %d bytes were not saved ...]\n" % output.missing
+    data, what = output.head_and_tail(), "All of it is"
+    if output.missing_bytes:
+        gap = b"\n[... %d bytes were not saved ...]\n" % output.missing_bytes
         data = output.head + gap + output.tail
-        what = f"All but {output.missing:,} bytes in the middle, which were not saved, is"
+        what = f"All but {output.missing_bytes:,} bytes in the middle, which were not saved, is"
     try:
         path = keep(data)
     except OSError as error:

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 from travois.tools.match import nearest
 
 BEGIN = "*** Begin Patch"
@@ -54,13 +54,13 @@ def parse_patch(text: str) -> tuple[FileChange, ...]:
     while lines and not lines[0].strip():
         lines.pop(0)
     if not lines or lines[0].strip() != BEGIN:
-        raise Refusal(f"Not a patch: the first line must be '{BEGIN}'.")
+        raise ToolError(f"Not a patch: the first line must be '{BEGIN}'.")
     ends = [n for n, line in enumerate(lines) if line.strip() == END]
     if not ends:
-        raise Refusal(f"The patch is incomplete: the last line must be '{END}'.")
+        raise ToolError(f"The patch is incomplete: the last line must be '{END}'.")
     found = tuple(_changes(lines[1 : ends[-1]]))
     if not found:
-        raise Refusal("The patch names no file; start a section with '*** Update File: PATH'.")
+        raise ToolError("The patch names no file; start a section with '*** Update File: PATH'.")
     return found
 
 
@@ -69,7 +69,7 @@ def _changes(lines: list[str]) -> Iterator[FileChange]:
     if not heads:
         return
     if any(line.strip() for line in lines[: heads[0]]):
-        raise Refusal(f"The patch has a line before its first file: {lines[0]!r}.")
+        raise ToolError(f"The patch has a line before its first file: {lines[0]!r}.")
     for start, end in zip(heads, (*heads[1:], len(lines)), strict=True):
         match = FILE.match(lines[start])
         assert match is not None
@@ -80,7 +80,7 @@ def _change(kind: str, path: str, body: list[str]) -> FileChange:
     match kind:
         case "Add":
             if wrong := next((line for line in body if line and line[0] != "+"), ""):
-                raise Refusal(
+                raise ToolError(
                     f"In the new file {path}, this line does not start with +: {wrong!r}."
                 )
             return FileChange("add", path, "".join(f"{line[1:]}\n" for line in body if line))
@@ -90,7 +90,7 @@ def _change(kind: str, path: str, body: list[str]) -> FileChange:
             move = MOVE.match(body[0]) if body else None
             chunks = tuple(_chunks(path, body[1:] if move else body))
             if not chunks and move is None:
-                raise Refusal(f"The patch changes nothing in {path}: the section is empty.")
+                raise ToolError(f"The patch changes nothing in {path}: the section is empty.")
             return FileChange("update", path, move=move[1] if move else "", chunks=chunks)
 
 
@@ -111,7 +111,7 @@ def _chunks(path: str, lines: list[str]) -> Iterator[Chunk]:
             begun = True
             _take(line, old, new)
         else:
-            raise Refusal(
+            raise ToolError(
                 f"In the patch of {path}, this line must start with one of ' -+@': {line!r}."
             )
     while old and new and not old[-1] and not new[-1] and lines and not lines[-1]:
@@ -163,7 +163,7 @@ def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
     for anchor in chunk.anchors:
         found = _sought(lines, (anchor,), at)
         if found < 0:
-            raise Refusal(
+            raise ToolError(
                 f"Nothing was changed: {which} needs the line {anchor!r}, which is missing."
             )
         at = found + 1
@@ -176,7 +176,7 @@ def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
     if found >= 0:
         return found
     near = nearest("\n".join(lines), "\n".join(chunk.old))
-    raise Refusal(f"Nothing was changed: {which} does not match the file. {near}")
+    raise ToolError(f"Nothing was changed: {which} does not match the file. {near}")
 
 
 def _sought(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from travois.permissions.access import Access
-from travois.ports.tool import Here, Refusal
-from travois.ports.world import Env, Stat
+from travois.ports.tool import CallLocation, ToolError
+from travois.ports.world import Env, FileStat
 
 FEW = 10
 MANY = 5_000
@@ -19,18 +19,18 @@ def absolute(path: str, cwd: str) -> str:
     """
     if "\0" in path:
         shown = plain(path)
-        raise Refusal(f"{shown} contains a NUL character; remove it from the path.")
+        raise ToolError(f"{shown} contains a NUL character; remove it from the path.")
     full = os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
     return "/" + full.lstrip("/")
 
 
-def reads(path: str, here: Here) -> tuple[Access, ...]:
+def reads(path: str, here: CallLocation) -> tuple[Access, ...]:
     """Return the access of a call that reads one file."""
     _check_path(path)
     return (Access("read", absolute(path, here.cwd)),)
 
 
-def writes(path: str, here: Here) -> tuple[Access, ...]:
+def writes(path: str, here: CallLocation) -> tuple[Access, ...]:
     """Return the access of a call that changes one file."""
     _check_path(path)
     return (Access("write", absolute(path, here.cwd)),)
@@ -39,7 +39,7 @@ def writes(path: str, here: Here) -> tuple[Access, ...]:
 def _check_path(path: str) -> None:
     """Raise for a path that no file can have."""
     if "\0" in path:
-        raise Refusal(f"{plain(path)} is not a valid path: it contains a NUL character")
+        raise ToolError(f"{plain(path)} is not a valid path: it contains a NUL character")
 
 
 def short(path: str, env: Env) -> str:
@@ -55,19 +55,19 @@ def plain(path: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)
 
 
-async def existing(path: str, env: Env) -> Stat:
+async def existing(path: str, env: Env) -> FileStat:
     """Return the stat of a file; refuse folders, devices and missing files."""
     stat = await env.files.stat(path)
     if stat is None:
-        raise Refusal(await _missing(path, env))
+        raise ToolError(await _missing(path, env))
     if stat.kind == "folder":
-        raise Refusal(await _folder(path, env))
+        raise ToolError(await _folder(path, env))
     if stat.kind == "other":
-        raise Refusal(f"{short(path, env)} is a device, pipe or socket, not a file.")
+        raise ToolError(f"{short(path, env)} is a device, pipe or socket, not a file.")
     return stat
 
 
-def linked(stat: Stat | None) -> str:
+def linked(stat: FileStat | None) -> str:
     """Return a remark on where a link leads; empty if it is none."""
     return f" (a link to {plain(stat.link)})" if stat and stat.link and not stat.private else ""
 
@@ -77,7 +77,7 @@ async def _missing(path: str, env: Env) -> str:
     stat = await env.files.stat(folder)
     if stat is None or stat.kind != "folder":
         return f"{short(path, env)} does not exist, nor does the folder {plain(folder)}."
-    similar = _similar(name, await env.files.names(folder, limit=MANY))
+    similar = _similar(name, await env.files.list_names(folder, limit=MANY))
     near = [short(os.path.join(folder, other), env) for other in similar]
     hint = f" Did you mean {' or '.join(near)}?" if near else f" Relative paths start at {env.cwd}."
     return f"{short(path, env)} does not exist.{hint}"
@@ -94,7 +94,7 @@ def _similar(name: str, names: list[str]) -> list[str]:
 
 
 async def _folder(path: str, env: Env) -> str:
-    names = await env.files.names(path, limit=MANY)
+    names = await env.files.list_names(path, limit=MANY)
     more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
     inside = f" It contains {plain(', '.join(names[:FEW]))}{more}." if names else " It is empty."
     return f"{short(path, env)} is a folder; list it with Glob or Bash ls.{inside}"

@@ -15,8 +15,8 @@ from anyio import to_thread
 from travois.context.tool_results import Room
 from travois.core.content import Media, Text
 from travois.core.facts import Changed
-from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Stat, digest
+from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Env, FileStat, content_digest
 from travois.tools.paths import absolute, existing, plain, reads, short
 from travois.tools.text import (
     LINES,
@@ -110,18 +110,18 @@ def pages_of(data: bytes, wanted: str, *, column: int, room: Room) -> str:
         parts, cut = fit_parts(_told(reader, first, last, count=count), column=column, room=room)
         return "\n".join((*parts, *_onward(first, len(parts), count=count, cut=cut)))
     except (PyPdfError, *BROKEN) as error:
-        raise Refusal(f"This PDF cannot be read ({error}); try Bash with pdftotext.") from error
+        raise ToolError(f"This PDF cannot be read ({error}); try Bash with pdftotext.") from error
 
 
 def _range(wanted: str, count: int) -> tuple[int, int]:
     """Return the first and the last page asked for, as far as they exist."""
     said = RANGE.fullmatch(wanted.strip()) if wanted else None
     if wanted and said is None:
-        raise Refusal(f'pages must be like "3" or "1-5", not {wanted!r}.')
+        raise ToolError(f'pages must be like "3" or "1-5", not {wanted!r}.')
     first = int(said[1]) if said else 1
     last = int(said[2] or count) if said and said[2] is not None else first if said else count
     if not 1 <= first <= min(last, count):
-        raise Refusal(f"The PDF has pages 1-{count}; {wanted!r} is out of range.")
+        raise ToolError(f"The PDF has pages 1-{count}; {wanted!r} is out of range.")
     return first, min(last, count, first + AT_ONCE - 1)
 
 
@@ -158,7 +158,7 @@ class ReadArgs(msgspec.Struct, frozen=True):
     pages: str = ""
 
 
-async def _read(args: ReadArgs, env: Env, call: str) -> Outcome:
+async def _read(args: ReadArgs, env: Env, call: str) -> ToolOutcome:
     path = absolute(args.file_path, env.cwd)
     stat = await existing(path, env)
     whole = stat.size <= WHOLE
@@ -171,36 +171,38 @@ async def _read(args: ReadArgs, env: Env, call: str) -> Outcome:
         outcome = _text(data, args, short(path, env), room=env.room)
     else:
         return await _part(path, data, args, size=stat.size, env=env)
-    return msgspec.structs.replace(outcome, changes=(Changed(f"seen:{path}", digest(data)),))
+    return msgspec.structs.replace(
+        outcome, changes=(Changed(f"seen:{path}", content_digest(data)),)
+    )
 
 
-async def _pages(data: bytes, args: ReadArgs, *, size: int, room: Room) -> Outcome:
+async def _pages(data: bytes, args: ReadArgs, *, size: int, room: Room) -> ToolOutcome:
 
     if size > len(data):
-        raise Refusal(f"This PDF ({size:,} bytes) is too large; use Bash with pdftotext -f -l.")
+        raise ToolError(f"This PDF ({size:,} bytes) is too large; use Bash with pdftotext -f -l.")
     wanted = partial(pages_of, data, args.pages, column=max(args.column, 1), room=room)
-    return said(await to_thread.run_sync(wanted, abandon_on_cancel=True))
+    return text_outcome(await to_thread.run_sync(wanted, abandon_on_cancel=True))
 
 
-def _image(data: bytes, mime: str, stat: Stat, *, path: str, env: Env) -> Outcome:
+def _image(data: bytes, mime: str, stat: FileStat, *, path: str, env: Env) -> ToolOutcome:
     if stat.size > IMAGE:
-        raise Refusal(
+        raise ToolError(
             f"{short(path, env)} ({mime}, {stat.size:,} bytes) is too large (limit: {IMAGE:,} "
             "bytes); make a smaller copy with Bash and Read that."
         )
     name = short(path, env)
     image = Media("image", mime, env.blobs.put(data), size=len(data), name=name)
-    return Outcome((Text(f"{name}: {mime}, {len(data):,} bytes"), image))
+    return ToolOutcome((Text(f"{name}: {mime}, {len(data):,} bytes"), image))
 
 
-def _text(data: bytes, args: ReadArgs, name: str, *, room: Room) -> Outcome:
+def _text(data: bytes, args: ReadArgs, name: str, *, room: Room) -> ToolOutcome:
     source = decode(data)
     if source is None or _garbled(source.encoding, data):
-        raise Refusal(_binary(name, data, len(data)))
+        raise ToolError(_binary(name, data, len(data)))
     if not source.text:
-        return said("[The file is empty.]", lines=0)
+        return text_outcome("[The file is empty.]", lines=0)
     cells = _cells(source, args, room) if name.endswith(".ipynb") else ""
-    return said(cells) if cells else _lines(source, args, room)
+    return text_outcome(cells) if cells else _lines(source, args, room)
 
 
 def _cells(source: Decoded, args: ReadArgs, room: Room) -> str:
@@ -209,19 +211,19 @@ def _cells(source: Decoded, args: ReadArgs, room: Room) -> str:
     return show(source.text, Place(args.offset, args.column), args.limit, room=room)
 
 
-def _lines(source: Decoded, args: ReadArgs, room: Room) -> Outcome:
+def _lines(source: Decoded, args: ReadArgs, room: Room) -> ToolOutcome:
     feed = "\n" if "\n" in source.text else "\r"
     page = _page(args, room, feed)
     page.add(source.text)
     page.close()
     total = source.text.count(feed) + (not source.text.endswith(feed))
     if not page.lines:
-        raise Refusal(f"The file has only {total} lines; offset {args.offset} is past the end.")
+        raise ToolError(f"The file has only {total} lines; offset {args.offset} is past the end.")
     fitted = _fitted(page)
     notes = list(_oddities(source))
     if page.first.column > 1 or fitted.next.line <= total:
         notes.append(_where(page, fitted, f" of {total:,}", more=fitted.next.line <= total))
-    return said(fitted.text + "".join(f"\n[{note}]" for note in notes), lines=fitted.lines)
+    return text_outcome(fitted.text + "".join(f"\n[{note}]" for note in notes), lines=fitted.lines)
 
 
 def _page(args: ReadArgs, room: Room, feed: str) -> Page:
@@ -232,7 +234,7 @@ def _page(args: ReadArgs, room: Room, feed: str) -> Page:
 def _fitted(page: Page) -> Fitted:
     if page.missed:
         line, column = page.first
-        raise Refusal(f"Line {line} is shorter than column {column}; omit column to read it.")
+        raise ToolError(f"Line {line} is shorter than column {column}; omit column to read it.")
     return page.fit()
 
 
@@ -255,11 +257,11 @@ def _oddities(source: Decoded) -> Iterator[str]:
         yield f"mixed line endings: {', '.join(NAMES[kind] for kind in kinds)}"
 
 
-async def _part(path: str, head: bytes, args: ReadArgs, *, size: int, env: Env) -> Outcome:
+async def _part(path: str, head: bytes, args: ReadArgs, *, size: int, env: Env) -> ToolOutcome:
     """Return some lines of a file that is too large to be held in memory."""
     encoding = detect(head)
     if encoding is None or _garbled(encoding, head):
-        raise Refusal(_binary(short(path, env), head, size))
+        raise ToolError(_binary(short(path, env), head, size))
     errors = "surrogateescape" if encoding.codec == "utf-8" else "replace"
     decoder = codecs.getincrementaldecoder(encoding.codec)(errors)
     page = _page(args, env.room, "\n" if b"\n" in head else "\r")
@@ -271,11 +273,11 @@ async def _part(path: str, head: bytes, args: ReadArgs, *, size: int, env: Env) 
         env.progress(f"{at * 100 // size}% of {size:,} bytes")
     page.close()
     if not page.lines:
-        raise Refusal(f"The file has only {page.number - 1} lines; choose a smaller offset.")
+        raise ToolError(f"The file has only {page.number - 1} lines; choose a smaller offset.")
     fitted = _fitted(page)
     more = page.full or fitted.next.line < page.number
     where = _where(page, fitted, f" of {size:,} bytes", more=more) + ("" if more else ", its last")
-    return said(f"{fitted.text}\n[{where}]", lines=fitted.lines)
+    return text_outcome(f"{fitted.text}\n[{where}]", lines=fitted.lines)
 
 
 def _garbled(encoding: Encoding, data: bytes) -> bool:

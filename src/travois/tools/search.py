@@ -15,8 +15,8 @@ from typing import Literal
 import anyio
 import msgspec
 
-from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Command, Completed, Env, Stat
+from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Command, Env, FileStat, ProcessResult
 from travois.tools.paths import absolute, plain, reads
 
 # Glob patterns as ripgrep reads them, as regular expressions over relative paths.
@@ -310,7 +310,7 @@ class Answer(msgspec.Struct, frozen=True):
         )
 
 
-async def spot(env: Env, path: str) -> tuple[str, Stat]:
+async def spot(env: Env, path: str) -> tuple[str, FileStat]:
     """Return a path as ripgrep and the model should see it (short inside the working folder).
 
     Ripgrep follows no links but one that it is given by name, so it is given where that led.
@@ -318,13 +318,13 @@ async def spot(env: Env, path: str) -> tuple[str, Stat]:
     full = absolute(path, env.cwd)
     stat = await env.files.stat(full)
     if stat is None:
-        raise Refusal(f"{full} does not exist; paths are relative to {env.cwd}.")
+        raise ToolError(f"{full} does not exist; paths are relative to {env.cwd}.")
     full = stat.link or full
     inside = full == env.cwd or full.startswith(env.cwd.rstrip("/") + "/")
     return (os.path.relpath(full, env.cwd) if inside else full), stat
 
 
-def query_at(env: Env, place: str, stat: Stat, *options: str) -> Query:
+def query_at(env: Env, place: str, stat: FileStat, *options: str) -> Query:
     """Return a question about a place that `spot` found."""
     if stat.kind != "folder":
         return Query(env.cwd, place, "", options)
@@ -384,7 +384,7 @@ class Reader:
         *records, self._rest = (self._rest + chunk).split(mark)
         return all(map(self._add, self._records(records)))
 
-    def answer(self, done: Completed, *, least: int = 0) -> Answer:
+    def answer(self, done: ProcessResult, *, least: int = 0) -> Answer:
         """Build the answer from the rows read so far."""
         return Answer(
             rows=tuple(self.rows),
@@ -393,7 +393,7 @@ class Reader:
             is_whole=not done.cut and not done.timed_out,
             timed_out=done.timed_out,
             has_hidden=self.has_hidden,
-            unreadable=_unreadable(self._env, self.query, done.errors.joined()),
+            unreadable=_unreadable(self._env, self.query, done.errors.head_and_tail()),
         )
 
     def _records(self, records: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
@@ -441,13 +441,13 @@ class Reader:
         return self.query.base + name
 
 
-async def _run(env: Env, reader: Reader, *, timeout: float) -> Completed:
+async def _run(env: Env, reader: Reader, *, timeout: float) -> ProcessResult:
     """Run it where its question says; what it complains about is refused."""
     query = reader.query
     rules = ("--ignore-file=/dev/stdin",) if query.filter.rules else ()
     argv = (*RG, *rules, *query.options, "--", query.target)
     if any("\0" in word for word in argv):
-        raise Refusal("The arguments contain a NUL character; remove it.")
+        raise ToolError("The arguments contain a NUL character; remove it.")
     stdin = query.filter.rules.encode()
     command = Command(argv, cwd=query.folder, stdin=stdin, stderr="apart")
     try:
@@ -455,10 +455,10 @@ async def _run(env: Env, reader: Reader, *, timeout: float) -> Completed:
     except PermissionError:
         if os.access(query.folder, os.X_OK):
             raise
-        raise Refusal(f"{plain(query.folder)} cannot be searched: permission denied.") from None
+        raise ToolError(f"{plain(query.folder)} cannot be searched: permission denied.") from None
     errors = done.errors.head
     if done.status == 2 and errors and not errors.startswith(f"rg: {query.target}".encode()):
-        raise Refusal(_complaint(errors.decode(errors="replace")))
+        raise ToolError(_complaint(errors.decode(errors="replace")))
     return done
 
 
@@ -527,7 +527,7 @@ class GlobArgs(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-async def _grep(args: GrepArgs, env: Env, call: str) -> Outcome:
+async def _grep(args: GrepArgs, env: Env, call: str) -> ToolOutcome:
     place, stat = await spot(env, args.path)
     query = msgspec.structs.replace(
         query_at(env, place, stat, *_options(args), "--regexp", args.pattern),
@@ -545,15 +545,15 @@ async def _grep(args: GrepArgs, env: Env, call: str) -> Outcome:
     )
     if not answer.known:
         none = "No match so far" if answer.timed_out else "No match"
-        return said(f"{none} for {args.pattern!r}{where(args.path)}.{answer.remarks()}")
-    return said(_page(args, answer) + answer.remarks())
+        return text_outcome(f"{none} for {args.pattern!r}{where(args.path)}.{answer.remarks()}")
+    return text_outcome(_page(args, answer) + answer.remarks())
 
 
-async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
+async def _glob(args: GlobArgs, env: Env, call: str) -> ToolOutcome:
     folder, pattern = _rooted(args)
     place, stat = await spot(env, folder)
     if stat.kind != "folder":
-        raise Refusal(f"{folder} is not a folder; omit path to search the working folder.")
+        raise ToolError(f"{folder} is not a folder; omit path to search the working folder.")
     _check(pattern)
     query = msgspec.structs.replace(
         query_at(env, place, stat, "--files", "--null"), filter=_path_filter(pattern)
@@ -562,15 +562,15 @@ async def _glob(args: GlobArgs, env: Env, call: str) -> Outcome:
     if not answer.known:
         none = "No file so far" if answer.timed_out else "No file"
         words = f"{none} matches {args.pattern!r}{where(args.path)} {LEFT_OUT}."
-        return said(words + await _hint(env, query, pattern) + answer.remarks())
-    return said("\n".join(await _listed(env, answer)) + answer.remarks())
+        return text_outcome(words + await _hint(env, query, pattern) + answer.remarks())
+    return text_outcome("\n".join(await _listed(env, answer)) + answer.remarks())
 
 
 async def _listed(env: Env, answer: Answer) -> list[str]:
     """Return the lines of a listing, and how many files there are if it does not name all."""
     paths, order = [row.path for row in answer.rows], "by path"
     if answer.is_whole or answer.timed_out:
-        times = await env.files.modified([os.path.join(env.cwd, path) for path in paths])
+        times = await env.files.modified_times([os.path.join(env.cwd, path) for path in paths])
         age = {path: -time for path, time in zip(paths, times, strict=True)}
         paths, order = sorted(paths, key=age.__getitem__), "newest first"
     lines = [shown(path) for path in paths[:FILES]]
@@ -623,7 +623,7 @@ def _path_filter(patterns: str) -> PathFilter:
     try:
         return path_filter(patterns)
     except re.error as error:
-        raise Refusal(f"The glob {patterns!r} is malformed: {error}.") from None
+        raise ToolError(f"The glob {patterns!r} is malformed: {error}.") from None
 
 
 def _rooted(args: GlobArgs) -> tuple[str, str]:
@@ -641,9 +641,9 @@ def _check(pattern: str) -> None:
     """Refuse a pattern that no path can match, so that the result does not mislead."""
     found = alternatives(pattern) or ()
     if any(".." in "".join(tokens).split("/") for tokens in found):
-        raise Refusal(f"{pattern!r} has .. after a wildcard; set path to that folder instead.")
+        raise ToolError(f"{pattern!r} has .. after a wildcard; set path to that folder instead.")
     if any(tokens[:1] == ("/",) for tokens in found):
-        raise Refusal(f"{pattern!r} contains several absolute patterns; call Glob once for each.")
+        raise ToolError(f"{pattern!r} contains several absolute patterns; call Glob once for each.")
 
 
 def _limit(args: GrepArgs) -> int:

@@ -14,8 +14,8 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.ports.tool import Outcome, Refusal, Tool, said
-from travois.ports.world import Command, Env, Stat
+from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Command, Env, FileStat
 from travois.tools import syntax
 from travois.tools.parsing import Source, Task, Wanted
 from travois.tools.paths import absolute, plain, reads
@@ -70,7 +70,7 @@ class Looked(msgspec.Struct):
             yield f"\n({_lacking(lacking)}; for these, any line with the word is shown)"
 
 
-async def _symbols(args: SymbolsArgs, env: Env, call: str) -> Outcome:
+async def _symbols(args: SymbolsArgs, env: Env, call: str) -> ToolOutcome:
     place, stat = await spot(env, args.path)
     kinds, wanted = _kinds(args.kind), Wanted(args.name)
     _check(wanted, args, place, stat=stat)
@@ -95,24 +95,24 @@ def _kinds(kind: str) -> tuple[str, ...]:
     """Return the symbol kinds to search; "function" and "class" cover all languages."""
     wide = {"function": syntax.FUNCTIONS, "class": syntax.CLASSES, "": syntax.KINDS}
     if kind not in (*wide, *syntax.KINDS):
-        raise Refusal(f"There is no kind {kind!r}. Kinds: {', '.join(syntax.KINDS)}.")
+        raise ToolError(f"There is no kind {kind!r}. Kinds: {', '.join(syntax.KINDS)}.")
     return wide.get(kind, (kind,))
 
 
-def _check(wanted: Wanted, args: SymbolsArgs, place: str, *, stat: Stat) -> None:
+def _check(wanted: Wanted, args: SymbolsArgs, place: str, *, stat: FileStat) -> None:
     if args.name and not re.search(r"\w", wanted.last):
-        raise Refusal("Give at least part of a name, or no name for the outline of path.")
+        raise ToolError("Give at least part of a name, or no name for the outline of path.")
     if args.references and (not args.name or "*" in args.name):
-        raise Refusal("references needs one complete name.")
+        raise ToolError("references needs one complete name.")
     if re.search(r"\s", args.name):
-        raise Refusal("A name has no spaces; use Grep for any other text.")
+        raise ToolError("A name has no spaces; use Grep for any other text.")
     if stat.kind == "folder":
         return
     language = syntax.language_of(place)
     if not language:
-        raise Refusal(f"{plain(place)} is not in a supported language; use Grep or Read.")
+        raise ToolError(f"{plain(place)} is not in a supported language; use Grep or Read.")
     if not args.name and not syntax.installed(language):
-        raise Refusal(f"{_lacking((language,))}; use Grep or Read.")
+        raise ToolError(f"{_lacking((language,))}; use Grep or Read.")
 
 
 def _holding(wanted: Wanted) -> tuple[str, ...]:
@@ -122,7 +122,7 @@ def _holding(wanted: Wanted) -> tuple[str, ...]:
     return (*case, "--files-with-matches", "--regexp", word)
 
 
-async def _sources(env: Env, place: str, stat: Stat, *options: str) -> Looked:
+async def _sources(env: Env, place: str, stat: FileStat, *options: str) -> Looked:
     """List the files of known languages that ripgrep names, without denied ones."""
     if stat.kind != "folder":
         hidden = env.hidden(absolute(place, env.cwd))
@@ -171,7 +171,7 @@ async def _parsed(env: Env, task: Task) -> list[list[str] | None]:
         rest = msgspec.msgpack.encode(replace(task, sources=task.sources[len(told) :]))
         command = Command(PARSER, cwd=env.root, stdin=rest, keep=KEEP, stderr="apart")
         done = await env.processes.run(command, timeout=SECONDS)
-        lines = done.output.joined().splitlines()
+        lines = done.output.head_and_tail().splitlines()
         told += (msgspec.json.decode(line, type=list[str] | None) for line in lines)
         if done.status:
             told.append(None)
@@ -194,21 +194,21 @@ def _lacking(languages: Sequence[str]) -> str:
     return f"no grammar for {', '.join(languages)} (pip install 'travois[code]')"
 
 
-def _told(args: SymbolsArgs, looked: Looked, *, note: str = "") -> Outcome:
+def _told(args: SymbolsArgs, looked: Looked, *, note: str = "") -> ToolOutcome:
     """Return a page of what was found; an outline names each file once."""
     rows, first = looked.rows, max(args.offset, 0)
     remarks = "".join(looked.remarks())
     if not rows:
         of = f" of {args.name!r}" if args.name else ""
         what = "use" if args.references else "definition"
-        return said(f"No {what}{of}{where(args.path)}; Grep searches any file.{remarks}")
+        return text_outcome(f"No {what}{of}{where(args.path)}; Grep searches any file.{remarks}")
     if first >= len(rows):
-        return said(f"There are only {len(rows)} results; offset {first} is past the last.")
+        return text_outcome(f"There are only {len(rows)} results; offset {first} is past the last.")
     lines = _fitting(rows[first : first + LINES], outline=not args.name)
     last = first + len(lines)
     if last < len(rows):
         lines.append(f"({first + 1}-{last} of {len(rows)}; offset={last} shows more)")
-    return said(note + "\n".join(lines) + remarks)
+    return text_outcome(note + "\n".join(lines) + remarks)
 
 
 def _fitting(rows: Sequence[Row], *, outline: bool) -> list[str]:

@@ -10,7 +10,7 @@ from travois.core.tasks import (
     Task,
     TaskEdit,
     TaskError,
-    Tasks,
+    TaskList,
     add_task,
     claim_task,
     edit_task,
@@ -18,7 +18,7 @@ from travois.core.tasks import (
     open_blockers,
 )
 from travois.hooks.events import TaskCompleted, TaskCreated
-from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
 Subject = Annotated[str, msgspec.Meta(min_length=1)]
@@ -59,10 +59,10 @@ class TaskListArgs(msgspec.Struct, frozen=True):
     """Nothing to say: all of it is shown."""
 
 
-async def _create(args: TaskCreateArgs, env: Env, call: str) -> Outcome:
+async def _create(args: TaskCreateArgs, env: Env, call: str) -> ToolOutcome:
     added: list[Task] = []
 
-    def edit(tasks: Tasks) -> Tasks:
+    def edit(tasks: TaskList) -> TaskList:
         fresh = Task(
             content=args.subject,
             status="pending",
@@ -76,35 +76,37 @@ async def _create(args: TaskCreateArgs, env: Env, call: str) -> Outcome:
 
     env.tasks.change(edit)
     (task,) = added
-    heard = await env.hear(TaskCreated(task.id, task.content))
+    heard = await env.fire_hooks(TaskCreated(task.id, task.content))
     if why := heard.block or heard.stop:
         env.tasks.change(lambda tasks: edit_task(tasks, task.id, TaskEdit(status="deleted")))
-        raise Refusal(f"Task #{task.id} was removed again. A hook said: {why}")
-    return said(f"Task #{task.id} created successfully: {task.content}", detail=_detail(task))
+        raise ToolError(f"Task #{task.id} was removed again. A hook said: {why}")
+    return text_outcome(
+        f"Task #{task.id} created successfully: {task.content}", detail=_detail(task)
+    )
 
 
-async def _update(args: TaskUpdateArgs, env: Env, call: str) -> Outcome:
+async def _update(args: TaskUpdateArgs, env: Env, call: str) -> ToolOutcome:
     id, edit = _id(args.task), _edit(args)
     old = _found(env.tasks.read(), id)
     if args.status == "completed" != old.status:
-        heard = await env.hear(TaskCompleted(id, args.subject or old.content))
+        heard = await env.fire_hooks(TaskCompleted(id, args.subject or old.content))
         if why := heard.block or heard.stop:
-            raise Refusal(f"Task #{id} stays {old.status}. A hook said: {why}")
+            raise ToolError(f"Task #{id} stays {old.status}. A hook said: {why}")
 
-    def apply(tasks: Tasks) -> Tasks:
+    def apply(tasks: TaskList) -> TaskList:
         if args.status == "in_progress" and args.owner is None:
             tasks = claim_task(tasks, id, by=env.tasks.me)
         return edit_task(tasks, id, edit)
 
     after = env.tasks.change(apply)
     if args.status == "deleted":
-        return said(f"Updated task #{id} deleted")
+        return text_outcome(f"Updated task #{id} deleted")
     new = _found(after, id)
     text = f"Updated task #{id} {', '.join(_changed(args, old, new))}".rstrip()
-    return said(f"{text}{_remark(after, old, new)}", detail=_detail(new))
+    return text_outcome(f"{text}{_remark(after, old, new)}", detail=_detail(new))
 
 
-async def _get(args: TaskGetArgs, env: Env, call: str) -> Outcome:
+async def _get(args: TaskGetArgs, env: Env, call: str) -> ToolOutcome:
     tasks = env.tasks.read()
     task = _found(tasks, _id(args.task))
     blocks = [other.id for other in tasks if task.id in other.blocked_by]
@@ -118,18 +120,20 @@ async def _get(args: TaskGetArgs, env: Env, call: str) -> Outcome:
         "Metadata": msgspec.json.encode(task.metadata).decode() if task.metadata else "",
     }
     lines = (f"{name}: {value}" for name, value in rows.items() if value)
-    return said("\n".join((f"Task #{task.id}: {task.content}", *lines)), detail=_detail(task))
+    return text_outcome(
+        "\n".join((f"Task #{task.id}: {task.content}", *lines)), detail=_detail(task)
+    )
 
 
-async def _list(args: TaskListArgs, env: Env, call: str) -> Outcome:
+async def _list(args: TaskListArgs, env: Env, call: str) -> ToolOutcome:
     tasks = env.tasks.read()
     detail = msgspec.json.encode({"tasks": tasks}).decode()
-    return said(
+    return text_outcome(
         "\n".join(task_line(tasks, task) for task in tasks) or "No tasks found", detail=detail
     )
 
 
-def task_line(tasks: Tasks, task: Task) -> str:
+def task_line(tasks: TaskList, task: Task) -> str:
     """Return one line on a task: its number, status, subject, owner and what it waits for."""
     owner = f" ({task.owner})" if task.owner else ""
     waits = ", ".join(f"#{id}" for id in open_blockers(tasks, task))
@@ -141,11 +145,11 @@ def _id(given: str | int) -> str:
     return str(given).strip().removeprefix("#").strip()
 
 
-def _found(tasks: Tasks, id: str) -> Task:
+def _found(tasks: TaskList, id: str) -> Task:
     try:
         return find_task(tasks, id)
     except TaskError as error:
-        raise Refusal(str(error)) from None
+        raise ToolError(str(error)) from None
 
 
 def _edit(args: TaskUpdateArgs) -> TaskEdit:
@@ -176,7 +180,7 @@ def _changed(args: TaskUpdateArgs, old: Task, new: Task) -> list[str]:
     return [name for name, changed in fields.items() if changed]
 
 
-def _remark(tasks: Tasks, old: Task, new: Task) -> str:
+def _remark(tasks: TaskList, old: Task, new: Task) -> str:
     """Return what the change means for other tasks."""
     waits = open_blockers(tasks, new)
     if new.status == "in_progress" and waits:
@@ -186,7 +190,7 @@ def _remark(tasks: Tasks, old: Task, new: Task) -> str:
     free = [
         f"#{task.id}"
         for task in tasks
-        if task.open and new.id in task.blocked_by and not open_blockers(tasks, task)
+        if task.is_open and new.id in task.blocked_by and not open_blockers(tasks, task)
     ]
     return f". No longer blocked: {', '.join(free)}" if free else ""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from travois.context.tool_results import MOST_CHARS, Room, measure, most_that_fits
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 
 BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -348,7 +348,7 @@ class Page:
         text = self._numbered(count)
         size = measure(text)
         first = self.first.line
-        numbers = estimate("\t".join(map(str, range(first, first + count))))
+        numbers = estimate_tokens("\t".join(map(str, range(first, first + count))))
         own = (size - numbers) * self._tokens / self._room.cap
         return round(max(size, own))
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from travois.engine.tool_definitions import schema_of
+from travois.engine.tool_definitions import tool_schema
 from travois.mcp.announce import Lent, find
-from travois.ports.tool import AnyTool, Outcome, Refusal, Tool, said
+from travois.ports.tool import AnyTool, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
 MOST = 5
@@ -39,7 +39,7 @@ class CallArgs(msgspec.Struct, frozen=True):
 
 
 def search_tool(
-    tools: Iterable[AnyTool], run: Callable[[SearchArgs, Env, str], Awaitable[Outcome]]
+    tools: Iterable[AnyTool], run: Callable[[SearchArgs, Env, str], Awaitable[ToolOutcome]]
 ) -> AnyTool:
     """Return ToolSearch; it names the tools of ours that it finds."""
     names = ", ".join(sorted(tool.name for tool in tools))
@@ -68,7 +68,7 @@ def call_tool(stands: Callable[[CallArgs], tuple[str, str]]) -> AnyTool:
     )
 
 
-async def _absent(args: CallArgs, env: Env, id: str) -> Outcome:
+async def _absent(args: CallArgs, env: Env, id: str) -> ToolOutcome:
     raise AssertionError("McpCall stands for the tool that it names")
 
 
@@ -76,19 +76,19 @@ def own_search(tools: Iterable[AnyTool]) -> tuple[AnyTool, ...]:
     """Return the two tools where no server is: they find and run rare tools of ours."""
     rare = tuple(tool for tool in tools if tool.deferred)
 
-    async def search(args: SearchArgs, env: Env, id: str) -> Outcome:
+    async def search(args: SearchArgs, env: Env, id: str) -> ToolOutcome:
         hits = find(args.query, own_entries(rare), most=args.max_results)
         if not hits:
             names = ", ".join(sorted(tool.name for tool in rare))
-            return said(f"No tool matches {args.query!r}. Tools: {names}.")
-        return said(OURS + "\n".join(shown_tool(hit) for hit in hits))
+            return text_outcome(f"No tool matches {args.query!r}. Tools: {names}.")
+        return text_outcome(OURS + "\n".join(shown_tool(hit) for hit in hits))
 
     return (search_tool(rare, search), call_tool(call_of)) if rare else ()
 
 
 def own_entries(tools: Iterable[AnyTool]) -> list[Any]:
     """Return tools of ours as a search knows those of servers."""
-    return [Lent(one.name, "", one.name, one.description, schema_of(one)) for one in tools]
+    return [Lent(one.name, "", one.name, one.description, tool_schema(one)) for one in tools]
 
 
 def shown_tool(tool: Any) -> str:
@@ -100,5 +100,5 @@ def shown_tool(tool: Any) -> str:
 def call_of(args: CallArgs) -> tuple[str, str]:
     """Return the call of one of our own tools that a call stands for; raises `Refusal`."""
     if args.tool.casefold() == CALL.casefold():
-        raise Refusal("McpCall runs other tools, not itself.")
+        raise ToolError("McpCall runs other tools, not itself.")
     return args.tool, msgspec.json.encode(args.arguments).decode()

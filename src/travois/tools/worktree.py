@@ -8,8 +8,8 @@ import msgspec
 
 from travois.core.facts import Changed
 from travois.permissions.access import Access
-from travois.ports.agents import WORKTREE, Moved, Worktrees, where_moved
-from travois.ports.tool import Outcome, Refusal, Tool, said
+from travois.ports.agents import WORKTREE_STATE, WorktreeMove, Worktrees, decode_worktree_move
+from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
 
@@ -27,42 +27,42 @@ class ExitArgs(msgspec.Struct, frozen=True):
     discard_changes: bool = False
 
 
-async def _enter(args: EnterArgs, env: Env, call: str) -> Outcome:
-    if moved := where_moved(env.state.get(WORKTREE, "")):
-        raise Refusal(f"The session is in the worktree {moved.path}. Use ExitWorktree first.")
+async def _enter(args: EnterArgs, env: Env, call: str) -> ToolOutcome:
+    if moved := decode_worktree_move(env.state.get(WORKTREE_STATE, "")):
+        raise ToolError(f"The session is in the worktree {moved.path}. Use ExitWorktree first.")
     if args.name and args.path:
-        raise Refusal("Give name for a new worktree or path for an existing one, not both.")
+        raise ToolError("Give name for a new worktree or path for an existing one, not both.")
     moved = await _worktrees(env).enter(args.name, path=args.path)
-    return said(
+    return text_outcome(
         f"Now working in {moved.root} on branch {moved.branch}. "
         "ExitWorktree returns and keeps or removes the worktree.",
         changes=(_state(moved), Changed("cwd", moved.root)),
     )
 
 
-async def _exit(args: ExitArgs, env: Env, call: str) -> Outcome:
-    moved = where_moved(env.state.get(WORKTREE, ""))
+async def _exit(args: ExitArgs, env: Env, call: str) -> ToolOutcome:
+    moved = decode_worktree_move(env.state.get(WORKTREE_STATE, ""))
     if moved is None:
-        raise Refusal("The session is not in a worktree entered with EnterWorktree.")
-    back = (Changed(WORKTREE, ""), Changed("cwd", moved.back))
+        raise ToolError("The session is not in a worktree entered with EnterWorktree.")
+    back = (Changed(WORKTREE_STATE, ""), Changed("cwd", moved.back))
     if args.action == "keep":
         kept = f"The worktree {moved.path} is kept, on branch {moved.branch}."
-        return said(f"Back in {moved.back}. {kept}", changes=back)
+        return text_outcome(f"Back in {moved.back}. {kept}", changes=back)
     if not moved.own:
-        raise Refusal(f"{moved.path} existed before this session: use action keep.")
+        raise ToolError(f"{moved.path} existed before this session: use action keep.")
     await _worktrees(env).remove(moved, discard=args.discard_changes)
     told = f"Back in {moved.back}. Removed {moved.path} and {moved.branch}."
-    return said(told, changes=back)
+    return text_outcome(told, changes=back)
 
 
 def _worktrees(env: Env) -> Worktrees:
     if env.worktrees is None:
-        raise Refusal("Only the main session can move to a worktree.")
+        raise ToolError("Only the main session can move to a worktree.")
     return env.worktrees
 
 
-def _state(moved: Moved) -> Changed:
-    return Changed(WORKTREE, msgspec.json.encode(moved).decode())
+def _state(moved: WorktreeMove) -> Changed:
+    return Changed(WORKTREE_STATE, msgspec.json.encode(moved).decode())
 
 
 def _removal(args: ExitArgs) -> tuple[Access, ...]:

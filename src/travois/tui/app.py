@@ -11,11 +11,11 @@ import anyio
 
 from travois.commands import trust_prompt
 from travois.compose.open_session import is_worth_keeping
-from travois.compose.options import PICK, Options
-from travois.compose.session import prepare
+from travois.compose.options import PICK_SESSION, Options
+from travois.compose.session import load_workspace
 from travois.context.keep_warm import keep_warm
-from travois.core.content import Shown, Text
-from travois.core.errors import Fault
+from travois.core.content import Text, TextOrMedia
+from travois.core.errors import UserError
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
 from travois.hooks.fire import notify, remind
 from travois.ports.world import AgentProgress
@@ -68,7 +68,7 @@ def talk(first: str, options: Options, taste: Tui, *, guide: Guide = ALONE) -> i
 
 async def _talk(first: str, options: Options, taste: Tui, guide: Guide) -> int:
     """Run sessions and the screen side by side until the user exits."""
-    place, loaded = prepare(options)
+    place, loaded = load_workspace(options)
     history = str(place.home.path / "history" / place.project.key)
     talking = Talking(Desk(options, taste, history=history), guide)
     async with anyio.create_task_group() as group:
@@ -121,15 +121,17 @@ class Talking:
 
     async def converse(self, options: Options, first: str) -> None:
         """Run one session after another."""
-        chosen = await pick_up(self.desk.browse, options) if options.resume == PICK else options
+        chosen = (
+            await pick_up(self.desk.browse, options) if options.resume == PICK_SESSION else options
+        )
         while chosen is not None and not self.code:
             if self.desk.go(chosen):
-                place, loaded = prepare(chosen)
+                place, loaded = load_workspace(chosen)
                 await trust_prompt.ask(place.home, loaded, self.desk)
             try:
                 await self._conversation(chosen, first)
                 chosen = self.desk.next
-            except Fault as fault:
+            except UserError as fault:
                 if not self._has_talked:
                     raise
                 self.desk.page.note(str(fault), tone="warn")
@@ -193,7 +195,7 @@ class Talking:
 
     async def _attend(self, session: Session) -> None:
         """Run the user's status line command, if one is configured."""
-        desk, settings = self.desk, prepare(self.desk.options)[1].settings
+        desk, settings = self.desk, load_workspace(self.desk.options)[1].settings
         chosen = settings.status_line
         if settings.disable_all_hooks or chosen.type != "command" or not chosen.command:
             return
@@ -224,7 +226,7 @@ class Talking:
         agent = self.desk.session.crew.agent
         while True:
             await self.desk.page.resting.wait()
-            left = agent.session.cache.left(agent.runtime.clock())
+            left = agent.session.cache.seconds_left(agent.runtime.clock())
             await (
                 anyio.sleep(min(left, AGING) + 0.5) if left > 0 else self.desk.page.working.wait()
             )
@@ -274,7 +276,7 @@ class Talking:
             desk.page.paragraph(told)
 
     async def _turn(self, text: str | Prompt) -> None:
-        desk, said = self.desk, tuple[Shown, ...]()
+        desk, said = self.desk, tuple[TextOrMedia, ...]()
         session, self._stopped = desk.session, False
         session.crew.agent.turn.inbox.extend(self._notes)
         self._notes.clear()
@@ -287,7 +289,7 @@ class Talking:
             async with aclosing(session.run(said)) as events:
                 async for _ in events:
                     pass
-        except Fault as fault:
+        except UserError as fault:
             desk.page.note(str(fault), tone="warn")
         finally:
             desk.end(stopped=self._stopped)
@@ -315,7 +317,7 @@ class Talking:
     async def _wake(self, scope: anyio.CancelScope) -> None:
         office = self.desk.session.crew.office
         if office is not None:
-            await office.rung()
+            await office.wait_for_mail()
             scope.cancel()
 
     async def _heed(self, scope: anyio.CancelScope) -> None:

@@ -11,11 +11,11 @@ from typing import Literal
 import anyio
 
 from travois.compose import commands
-from travois.compose.mcp import held
+from travois.compose.mcp import list_resource_uris
 from travois.compose.options import Options
-from travois.compose.session_picker import Shelf
-from travois.core.content import Shown, words
-from travois.core.errors import Fault
+from travois.compose.session_picker import SessionPicker
+from travois.core.content import TextOrMedia, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import User
 from travois.sdk import Session
 from travois.sessions.catalog import Summary
@@ -71,7 +71,7 @@ class Desk:
     def seat(self, session: Session) -> None:
         """Attach the session that the screen shows."""
         self._session, self.over, self.next = session, False, None
-        known, notices = commands.known(self.options, taken=COMMANDS)
+        known, notices = commands.compose_commands(self.options, taken=COMMANDS)
         self._own = slash.commands(known)
         self.page = Transcript(self.screen, session.crew.agent.tools.by_name)
         self.screen.status = self.page.status
@@ -136,7 +136,7 @@ class Desk:
     def _steer(self, text: str) -> None:
         try:
             said = User(self.said(text))
-        except Fault as fault:
+        except UserError as fault:
             self.page.note(str(fault), tone="warn")
             return
         self.page.pending.append(text)
@@ -178,7 +178,7 @@ class Desk:
         """The width available for an answer."""
         return self.screen.columns - 3
 
-    async def browse(self, shelf: Shelf) -> Summary | None:
+    async def browse(self, shelf: SessionPicker) -> Summary | None:
         """Let the user choose a session."""
         picker = Picker(shelf, lambda: self.screen.rows)
         await self.screen.choose(picker)
@@ -213,7 +213,7 @@ class Desk:
         return offers(self, name, word) if self._session is not None else ()
 
     def _held(self) -> list[str]:
-        return held(self.session.crew.loan) if self._session is not None else []
+        return list_resource_uris(self.session.crew.loan) if self._session is not None else []
 
     def line(self, text: str) -> None:
         """Show lines of text, for the trust question."""
@@ -225,7 +225,7 @@ class Desk:
         picked = await self.screen.pick((Pick("y", "yes"), Pick("n", "no, work without them")))
         return None if picked is None else "no" if picked[0] else "yes"
 
-    def said(self, text: str) -> tuple[Shown, ...]:
+    def said(self, text: str) -> tuple[TextOrMedia, ...]:
         """Return the prompt's text with the images that it names."""
         agent = self.session.crew.agent
         return content(text, agent.world.blobs, folder=agent.world.root)
@@ -238,7 +238,7 @@ class Desk:
     def end(self, *, stopped: bool) -> None:
         """Mark the end of a turn; if it was stopped, unsent input returns to the input line."""
         inbox = self.session.crew.agent.turn.inbox
-        unheard = [words(one.content) for one in inbox if one.origin == "human"]
+        unheard = [extract_text(one.content) for one in inbox if one.origin == "human"]
         # After a stop the user wants to decide anew: nothing queued may start another turn.
         if stopped and (unheard or self.waiting):
             for one in [one for one in inbox if one.origin == "human"]:

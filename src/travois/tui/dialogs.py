@@ -7,9 +7,16 @@ from collections.abc import Callable
 
 import anyio
 
-from travois.compose.session_picker import Shelf
-from travois.core.display_text import visible
-from travois.ports.world import OFFER, OFFER_MEANS, Answer, Choice, Inquiry, Question
+from travois.compose.session_picker import SessionPicker
+from travois.core.display_text import escape_invisible
+from travois.ports.world import (
+    SANDBOX_OFFER,
+    SANDBOX_OFFER_DETAILS,
+    Choice,
+    ChoiceRequest,
+    PermissionQuestion,
+    PersonAnswer,
+)
 from travois.sessions.catalog import Summary
 from travois.terminal.tables import ago
 from travois.tui import transcript
@@ -20,7 +27,7 @@ from travois.tui.transcript import Transcript
 
 ONCE = Pick("y", "yes, this once")
 NO = Pick("n", "no, and say why")
-SANDBOX = Pick("s", "yes, and use the sandbox", f"{OFFER}: {OFFER_MEANS}")
+SANDBOX = Pick("s", "yes, and use the sandbox", f"{SANDBOX_OFFER}: {SANDBOX_OFFER_DETAILS}")
 OWN = Pick("0", "in your own words")
 WHY = "reason (Enter to skip): "
 
@@ -40,32 +47,38 @@ class Dialogs:
         """Return an event that is set once all output before this call's question is shown."""
         return self._told.setdefault(call, anyio.Event())
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Show exactly what would run, and ask for permission."""
         await self.told(question.call).wait()
         async with self._one:
             self._show(question)
-            rules = visible(", ".join(question.always))
+            rules = escape_invisible(", ".join(question.always))
             always = (Pick("a", "yes, always", rules),) if question.always else ()
             offer = (SANDBOX,) if question.offers_sandbox else ()
             options = (ONCE, *always, *offer, NO)
             picked = await self._screen.pick(options)
             match options[picked[0]].key if picked else "":
                 case "y":
-                    return Answer(allow=True, reason="the user said yes", digest=question.digest)
+                    return PersonAnswer(
+                        allow=True, reason="the user said yes", digest=question.digest
+                    )
                 case "a":
                     said = "the user said always"
-                    return Answer(allow=True, reason=said, always=True, digest=question.digest)
+                    return PersonAnswer(
+                        allow=True, reason=said, always=True, digest=question.digest
+                    )
                 case "s":
                     said = "the user said yes"
-                    return Answer(allow=True, reason=said, sandbox=True, digest=question.digest)
+                    return PersonAnswer(
+                        allow=True, reason=said, sandbox=True, digest=question.digest
+                    )
                 case _:
                     why = (await self._screen.ask(WHY) or "").strip() if picked else ""
-                    return Answer(
+                    return PersonAnswer(
                         allow=False, reason=f"the user said no{': ' + why if why else ''}"
                     )
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Ask the questions of an inquiry one after the other."""
         await self.told(inquiry.call).wait()
         async with self._one:
@@ -101,15 +114,15 @@ class Dialogs:
             self._page().note(answer)
         return answer
 
-    def _show(self, question: Question) -> None:
+    def _show(self, question: PermissionQuestion) -> None:
         """Show the call in full, its effects and why it needs approval."""
         theme, room = self._screen.theme, self._screen.columns - 5
-        asked = f"needs approval: {visible(question.because)}"
-        effects = (f"· {visible(effect)}" for effect in question.effects)
+        asked = f"needs approval: {escape_invisible(question.because)}"
+        effects = (f"· {escape_invisible(effect)}" for effect in question.effects)
         quiet = [line for text in (*effects, asked) for line in folded(text, room)]
         self._screen.show(
             "",
-            f"  {theme.mark('?', 'warn')} {theme.mark(visible(question.tool), 'strong')}",
+            f"  {theme.mark('?', 'warn')} {theme.mark(escape_invisible(question.tool), 'strong')}",
             *(f"    {line}" for line in transcript.given(question.args, theme, room)),
             *(f"    {theme.mark(line, 'quiet')}" for line in quiet),
         )
@@ -129,11 +142,11 @@ AGE = 10
 class Picker(Menu):
     """A menu of sessions that is filtered while the user types."""
 
-    def __init__(self, shelf: Shelf, rows: Callable[[], int]) -> None:
+    def __init__(self, shelf: SessionPicker, rows: Callable[[], int]) -> None:
         super().__init__(())
         self._shelf, self._rows = shelf, rows
         self._typed, self._everywhere = "", False
-        self._found = shelf.found("", everywhere=False)
+        self._found = shelf.search("", everywhere=False)
 
     @property
     def chosen(self) -> Summary | None:
@@ -169,7 +182,7 @@ class Picker(Menu):
 
     def _find(self, text: str) -> None:
         self._typed, self.at = text, 0
-        self._found = self._shelf.found(text, everywhere=self._everywhere)
+        self._found = self._shelf.search(text, everywhere=self._everywhere)
 
     def lines(self, theme: Theme, columns: int) -> list[str]:
         """Render the search, the matching sessions and the end of the selected one."""
@@ -200,7 +213,7 @@ class Picker(Menu):
     def _ending(self, theme: Theme, columns: int) -> list[str]:
         if not self._found:
             return ["  No session matches.", ""]
-        said, answered = self._shelf.ending(self._found[self.at])
+        said, answered = self._shelf.last_words(self._found[self.at])
         told = (("you", said), ("model", answered))
         lines = [f"{who:>5}: {clean(text)}" for who, text in told if text]
         return ["", *(f"  {theme.mark(cut(line, columns - 2), 'quiet')}" for line in lines), ""]

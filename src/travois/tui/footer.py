@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.compose.agents import LEAD
-from travois.compose.worktree import FOLDER
+from travois.compose.agents import MAIN_AGENT_STATE
+from travois.compose.worktree import WORKTREES_FOLDER
 from travois.context.window import threshold
 from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry
 from travois.core.models import Usage
-from travois.core.tasks import TODOS, read_tasks
+from travois.core.tasks import TODOS_STATE, read_tasks
 from travois.core.tokens import context_tokens
-from travois.core.view import THINKING
+from travois.core.view import THINKING_KINDS
 from travois.ports.world import Command, Processes
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.sdk import Session
@@ -108,16 +108,16 @@ def standing(session: Session) -> Standing:
     """Read the footer's values from the session."""
     agent, model = session.crew.agent, session.crew.model
     limit = threshold(model, agent.context.layers)
-    listed = read_tasks(agent.session.state.get(TODOS, ""))
+    listed = read_tasks(agent.session.state.get(TODOS_STATE, ""))
     return Standing(
         model=model.name,
         mode=agent.permissions.guard.mode,
         branch=agent.prompt.environment().branch if agent.prompt.environment else "",
         used=round(100 * context_tokens(agent.session.view) / limit),
-        warm=agent.session.cache.left(time.time()),
+        warm=agent.session.cache.seconds_left(time.time()),
         tasks=tasks(agent),
         doing=agents[-1].doing if (agents := running_agents(agent)) else "",
-        todos=(sum(not task.open for task in listed), len(listed)),
+        todos=(sum(not task.is_open for task in listed), len(listed)),
     )
 
 
@@ -162,11 +162,11 @@ def _told(git: Path) -> Json:
 
 def worktree(folder: str, branch: str) -> Json:
     """Describe the Travois worktree that contains a folder; empty outside of one."""
-    above, inside, below = folder.partition(f"/{FOLDER}/")
+    above, inside, below = folder.partition(f"/{WORKTREES_FOLDER}/")
     if not inside:
         return {}
     name = below.partition("/")[0]
-    path = os.path.join(above, FOLDER, name)
+    path = os.path.join(above, WORKTREES_FOLDER, name)
     told = {"name": name, "path": path, "branch": branch, "original_cwd": above}
     return {"worktree": told}
 
@@ -263,10 +263,10 @@ class Asking:
         if done.timed_out:
             self._fail(f"timed out after {PATIENCE:g} s")
         elif done.status:
-            why = done.errors.joined().decode(errors="replace").strip()
+            why = done.errors.head_and_tail().decode(errors="replace").strip()
             self._fail(why or f"exit code {done.status}")
         else:
-            lines = done.output.joined().decode(errors="replace").rstrip().split("\n")
+            lines = done.output.head_and_tail().decode(errors="replace").rstrip().split("\n")
             self._said = [line for line in lines[:MOST] if line.strip()]
 
     def _fail(self, why: str) -> None:
@@ -293,7 +293,7 @@ def statusline_payload(session: Session, work: Work, *, seconds: float, vim: str
     last = reply.usage if reply else None
     branch = agent.prompt.environment().branch if agent.prompt.environment else ""
     chosen = {"effort": {"level": model.effort}, "vim": {"mode": vim}}
-    chosen["agent"] = {"name": state.get(LEAD, "")}
+    chosen["agent"] = {"name": state.get(MAIN_AGENT_STATE, "")}
     return {
         "session_id": session.id,
         **({"session_name": state["name"]} if "name" in state else {}),
@@ -333,7 +333,7 @@ def _last(session: Session) -> Assistant | None:
 def _thought(reply: Assistant) -> bool:
     """Tell whether a reply contains thinking."""
     opaque = (block for block in reply.content if isinstance(block, Opaque))
-    return any(block.kind in (*THINKING, "reasoning") for block in opaque)
+    return any(block.kind in (*THINKING_KINDS, "reasoning") for block in opaque)
 
 
 def _window(total: Usage, last: Usage | None, size: int) -> Json:

@@ -18,8 +18,8 @@ from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from travois.core.content import Media, Shown, Text
-from travois.core.errors import Fault
+from travois.core.content import Media, Text, TextOrMedia
+from travois.core.errors import UserError
 from travois.ports.world import Blobs
 from travois.terminal.tables import amount
 from travois.tui.markdown import clean
@@ -382,7 +382,7 @@ NAMED = re.compile(r"""'([^'\n]+)'|"([^"\n]+)"|((?:\\.|[^\s\\])+)""")
 LARGEST = 5_000_000
 
 
-def content(text: str, blobs: Blobs, *, folder: str) -> tuple[Shown, ...]:
+def content(text: str, blobs: Blobs, *, folder: str) -> tuple[TextOrMedia, ...]:
     """Return the text, followed by the images whose paths occur in it."""
     return (Text(text), *(_image(path, blobs) for path in _paths(text, folder)))
 
@@ -404,8 +404,8 @@ def _image(path: str, blobs: Blobs) -> Media:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
-        raise Fault(f"{path} cannot be read", why=error.strerror or str(error)) from None
+        raise UserError(f"{path} cannot be read", why=error.strerror or str(error)) from None
     if len(data) > LARGEST:
-        raise Fault(f"{path} is too large", why="the limit is 5 MB", fix="Use a smaller one.")
+        raise UserError(f"{path} is too large", why="the limit is 5 MB", fix="Use a smaller one.")
     kind = IMAGES[os.path.splitext(path)[1].lower()]
     return Media("image", kind, blobs.put(data), len(data), os.path.basename(path))

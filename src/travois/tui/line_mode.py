@@ -21,25 +21,25 @@ from travois.commands.flags import chosen
 from travois.commands.trust_prompt import Reader
 from travois.compose import commands
 from travois.compose.open_session import is_worth_keeping
-from travois.compose.options import PICK, Options
-from travois.compose.session import prepare
-from travois.compose.session_picker import Shelf
+from travois.compose.options import PICK_SESSION, Options
+from travois.compose.session import load_workspace
+from travois.compose.session_picker import SessionPicker
 from travois.context.keep_warm import keep_warm
-from travois.core.content import Shown, Text, words
-from travois.core.display_text import harmless, visible
-from travois.core.errors import Fault
+from travois.core.content import Text, TextOrMedia, extract_text
+from travois.core.display_text import clean_for_terminal, escape_invisible
+from travois.core.errors import UserError
 from travois.core.facts import Asked, Ended, Entry, Result, User
 from travois.hooks.fire import notify
 from travois.memory.extraction import settled
 from travois.ports.world import (
-    OFFER,
-    OFFER_MEANS,
-    Answer,
+    SANDBOX_OFFER,
+    SANDBOX_OFFER_DETAILS,
     Choice,
+    ChoiceRequest,
     Event,
-    Inquiry,
-    Question,
-    Running,
+    PermissionQuestion,
+    PersonAnswer,
+    ToolStarted,
 )
 from travois.presentation.items import NoticeItem, note_event
 from travois.providers.replies import Grew
@@ -59,11 +59,11 @@ SHOWN = 20
 """Sessions listed at once."""
 
 
-async def browse(reader: Reader, shelf: Shelf) -> Summary | None:
+async def browse(reader: Reader, shelf: SessionPicker) -> Summary | None:
     """Ask for a session by number or search words."""
     text, everywhere = "", False
     while True:
-        found = shelf.found(text, everywhere=everywhere)
+        found = shelf.search(text, everywhere=everywhere)
         where = "all projects" if everywhere else "this project"
         reader.line(f"{len(found):,} sessions in {where}:")
         for number, one in enumerate(found[:SHOWN], 1):
@@ -96,7 +96,7 @@ class Lines:
         self.notes: list[User] = []
         """Notes that the model gets with the next prompt."""
         self._reader = reader
-        known, self.notices = commands.known(options, taken=COMMANDS)
+        known, self.notices = commands.compose_commands(options, taken=COMMANDS)
         self._own = slash.commands(known)
 
     @property
@@ -109,7 +109,7 @@ class Lines:
         """The width available for an answer."""
         return get_terminal_size().columns
 
-    async def browse(self, shelf: Shelf) -> Summary | None:
+    async def browse(self, shelf: SessionPicker) -> Summary | None:
         """Ask for a session."""
         return await browse(self._reader, shelf)
 
@@ -132,7 +132,7 @@ class Lines:
 
     def dress(self, theme: str) -> None:
         """Refuse: line mode has no colours."""
-        raise Fault("Themes are not available here", why="line mode shows plain text")
+        raise UserError("Themes are not available here", why="line mode shows plain text")
 
 
 HINT = "Type a task. /help lists commands, Ctrl-C stops a turn, Ctrl-D exits."
@@ -146,7 +146,7 @@ def talk(args: Namespace) -> int:
 
 async def _talk(args: Namespace) -> int:
     terminal, asked, first = Terminal(), chosen(args), args.prompt or ""
-    picking = asked.resume == PICK
+    picking = asked.resume == PICK_SESSION
     options = await pick_up(partial(browse, terminal), asked) if picking else asked
     await converse(options, terminal, first=first)
     return 0
@@ -161,7 +161,7 @@ async def converse(options: Options | None, terminal: Terminal, *, first: str = 
 async def _conversation(options: Options, terminal: Terminal, *, first: str) -> Options | None:
     """Run one session; return the options of the next one."""
     os.chdir(options.cwd)
-    place, loaded = prepare(options)
+    place, loaded = load_workspace(options)
     await trust_prompt.ask(place.home, loaded, terminal)
     async with Session(options, person=terminal) as session:
         crew, desk = session.crew, Lines(session, options, terminal)
@@ -231,7 +231,7 @@ async def _typed(session: Session, terminal: Terminal) -> str | None:
 async def _wake(session: Session, scope: anyio.CancelScope) -> None:
     """Stop waiting for input when mail arrives."""
     if session.crew.office is not None:
-        await session.crew.office.rung()
+        await session.crew.office.wait_for_mail()
         scope.cancel()
 
 
@@ -267,7 +267,7 @@ async def _watch_interrupts(
     raise OSError(EIO, "the terminal was closed")
 
 
-async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[Shown, ...]) -> None:
+async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[TextOrMedia, ...]) -> None:
     session = desk.session
     session.crew.agent.turn.inbox.extend(desk.notes)
     desk.notes.clear()
@@ -276,7 +276,7 @@ async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[Shown, ...]) -> 
             async for event in events:
                 terminal.tell(event)
                 await _ring(session, event)
-    except Fault as fault:
+    except UserError as fault:
         terminal.line(str(fault))
 
 
@@ -353,7 +353,7 @@ class Terminal:
         self._column = 0
         return line.decode("utf-8", "replace")
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask whether a call may run, once all output before it is shown."""
         await self._told(question.call).wait()
         for line in shown(question):
@@ -363,16 +363,16 @@ class Terminal:
         typed = await self.read(f"Run it? [y]es / {always}{offer}no, and why: ")
         word = (typed or "").strip()
         if word.lower() in ("y", "yes"):
-            return Answer(allow=True, reason="the user said yes", digest=question.digest)
+            return PersonAnswer(allow=True, reason="the user said yes", digest=question.digest)
         if question.always and word.lower() in ("a", "always"):
             said = "the user said always"
-            return Answer(allow=True, reason=said, always=True, digest=question.digest)
+            return PersonAnswer(allow=True, reason=said, always=True, digest=question.digest)
         if question.offers_sandbox and word.lower() in ("s", "sandbox"):
             said = "the user said yes"
-            return Answer(allow=True, reason=said, sandbox=True, digest=question.digest)
-        return Answer(allow=False, reason=f"the user said no{': ' + word if word else ''}")
+            return PersonAnswer(allow=True, reason=said, sandbox=True, digest=question.digest)
+        return PersonAnswer(allow=False, reason=f"the user said no{': ' + word if word else ''}")
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Ask the questions of an inquiry: by number, several numbers, or own words."""
         await self._told(inquiry.call).wait()
         if inquiry.plan:
@@ -392,32 +392,34 @@ class Terminal:
 
     def _show(self, text: str) -> None:
         """Print text without escape sequences."""
-        plain = harmless(text)
+        plain = clean_for_terminal(text)
         sys.stdout.write(plain)
         sys.stdout.flush()
         if plain:
             self._column = 0 if plain.endswith("\n") else 1
 
 
-def shown(question: Question) -> Iterator[str]:
+def shown(question: PermissionQuestion) -> Iterator[str]:
     """Yield what would run, its effects, why it needs approval, and what `always` allows."""
-    yield f"{question.tool}: {visible(question.summary)}"
-    yield f"  {visible(question.args)}"
-    yield from (f"  · {visible(effect)}" for effect in question.effects)
-    yield f"  needs approval: {visible(question.because)}"
+    yield f"{question.tool}: {escape_invisible(question.summary)}"
+    yield f"  {escape_invisible(question.args)}"
+    yield from (f"  · {escape_invisible(effect)}" for effect in question.effects)
+    yield f"  needs approval: {escape_invisible(question.because)}"
     if question.always:
-        yield f"  always allows: {visible(', '.join(question.always))}"
+        yield f"  always allows: {escape_invisible(', '.join(question.always))}"
     if question.offers_sandbox:
-        yield f"  sandbox: yes, and {OFFER}"
-        yield f"    ({OFFER_MEANS})"
+        yield f"  sandbox: yes, and {SANDBOX_OFFER}"
+        yield f"    ({SANDBOX_OFFER_DETAILS})"
 
 
 def offered(choice: Choice) -> Iterator[str]:
     """Yield a question with its numbered options."""
-    yield visible(choice.question) + (" (separate several with commas)" if choice.several else "")
+    yield escape_invisible(choice.question) + (
+        " (separate several with commas)" if choice.several else ""
+    )
     for number, option in enumerate(choice.options, 1):
-        more = f": {visible(option.description)}" if option.description else ""
-        yield f"  {number}. {visible(option.label)}{more}"
+        more = f": {escape_invisible(option.description)}" if option.description else ""
+        yield f"  {number}. {escape_invisible(option.label)}{more}"
 
 
 def picked(choice: Choice, typed: str) -> str:
@@ -432,10 +434,10 @@ def picked(choice: Choice, typed: str) -> str:
 def _line(event: Event) -> str:
     """Format an event that is neither text nor a notice; empty if it is not shown."""
     match event:
-        case Running(name=name):
+        case ToolStarted(name=name):
             return f"· {name} …"
         case Entry(fact=Result() as result) if result.error:
-            return f"· {words(result.content).strip()[:300]}"
+            return f"· {extract_text(result.content).strip()[:300]}"
         case Entry(fact=Ended() as ended) if ended.why != "end":
             return f"· {ended.detail or ended.why}"
         case _:

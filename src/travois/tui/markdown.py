@@ -17,8 +17,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.syntax import Syntax
 from rich.theme import Theme as Styles
 
-from travois.core.display_text import harmless
-from travois.core.errors import Fault
+from travois.core.display_text import clean_for_terminal
+from travois.core.errors import UserError
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -33,7 +33,7 @@ OURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 def clean(text: str) -> str:
     """Remove everything from a text that a terminal would act on."""
-    plain = harmless(text.replace("\r\n", "\n")).expandtabs(4)
+    plain = clean_for_terminal(text.replace("\r\n", "\n")).expandtabs(4)
     return plain.encode("utf-8", "replace").decode()
 
 
@@ -132,7 +132,7 @@ def named(word: str) -> Name:
     for name in NAMES:
         if name == word:
             return name
-    raise Fault(f"Unknown theme {word!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
+    raise UserError(f"Unknown theme {word!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
 
 
 def theme(name: Name, environ: Mapping[str, str]) -> Theme:

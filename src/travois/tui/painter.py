@@ -18,7 +18,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import Attrs, Style
 
-from travois.core.display_text import seen
+from travois.core.display_text import replace_invisible
 from travois.tui.markdown import RESET
 
 if TYPE_CHECKING:
@@ -74,11 +74,11 @@ class Tube(Vt100_Output):
         if rows and not data.strip("\r\n"):
             super().write_raw(f"\r\x1b[{rows}B" if self.settled and rows > 1 else data)
         else:
-            super().write(seen(data))
+            super().write(replace_invisible(data))
 
     def write_raw(self, data: str) -> None:
         """Write codes and text, without invisible characters."""
-        super().write_raw(seen(data))
+        super().write_raw(replace_invisible(data))
 
     def flush(self) -> None:
         """Send the frame, as one synchronized update if the terminal supports it."""

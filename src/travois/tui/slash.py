@@ -12,15 +12,15 @@ import msgspec
 
 from travois.compose import commands as custom
 from travois.compose.options import Options
-from travois.core.content import Shown, Text
-from travois.core.errors import Fault
+from travois.core.content import Text, TextOrMedia
+from travois.core.errors import UserError
 from travois.sdk import Session
 from travois.settings.validate import nearest
 from travois.skills.command_text import TYPED, Custom
 from travois.terminal.tables import clean, overheard
 
 if TYPE_CHECKING:
-    from travois.compose.session_picker import Shelf
+    from travois.compose.session_picker import SessionPicker
     from travois.sessions.catalog import Summary
 
 
@@ -55,7 +55,7 @@ class Desk(Protocol):
         """Let the user choose one of the options, each with a note; None if they cancel."""
         ...
 
-    async def browse(self, shelf: Shelf) -> Summary | None:
+    async def browse(self, shelf: SessionPicker) -> Summary | None:
         """Let the user choose a session; None if they cancel."""
         ...
 
@@ -75,7 +75,7 @@ class Desk(Protocol):
 class Prompt(msgspec.Struct, frozen=True):
     """Content to send to the model in place of a command."""
 
-    content: tuple[Shown, ...]
+    content: tuple[TextOrMedia, ...]
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -113,15 +113,15 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
     try:
         with overheard(desk.columns):
             return await known.run(desk, (found[2] or "").strip())
-    except Fault as fault:
+    except UserError as fault:
         return str(fault)
 
 
 async def _lent(desk: Desk, line: str) -> str | Prompt:
     """Run a prompt of an MCP server (`/mcp__server__prompt`)."""
     try:
-        return Prompt(await custom.said(desk.session, {}, (Text(line),)))
-    except Fault as fault:
+        return Prompt(await custom.expand_typed_command(desk.session, {}, (Text(line),)))
+    except UserError as fault:
         return str(fault)
 
 
@@ -138,7 +138,7 @@ def offers(desk: Desk, name: str | None, word: str) -> Iterable[tuple[str, str]]
 
 async def _say(one: Custom, desk: Desk, typed: str) -> Prompt:
     line = Text(f"/{one.name} {typed}".strip())
-    return Prompt(await custom.said(desk.session, {one.name: one}, (line,)))
+    return Prompt(await custom.expand_typed_command(desk.session, {one.name: one}, (line,)))
 
 
 def commands(known: Mapping[str, Custom]) -> dict[str, Command]:

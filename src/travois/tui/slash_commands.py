@@ -20,20 +20,20 @@ from msgspec.structs import replace
 
 from travois.agents.task_list import AgentTasks
 from travois.compose import hooks, mcp
-from travois.compose.hooks import Leaving, switching
-from travois.compose.memory import open_here
-from travois.compose.options import PICK, Options
-from travois.compose.session import prepare
-from travois.compose.session_picker import Shelf
-from travois.compose.skills import places
-from travois.core.content import words
-from travois.core.errors import Fault
+from travois.compose.hooks import LeaveReason, fire_model_switch
+from travois.compose.memory import open_memories_here
+from travois.compose.options import PICK_SESSION, Options
+from travois.compose.session import load_workspace
+from travois.compose.session_picker import SessionPicker
+from travois.compose.skills import skill_folders
+from travois.core.content import extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Changed, User
 from travois.core.tasks import task_remark
 from travois.engine.agent import Agent
-from travois.engine.background_jobs import report_end, running_jobs
+from travois.engine.background_jobs import build_end_report, running_jobs
 from travois.permissions.decide import MODES
-from travois.ports.agents import Agents
+from travois.ports.agents import Subagents
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
 from travois.providers.options import LEVELS
@@ -60,8 +60,8 @@ MEMORY_WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "
 
 
 async def _memory(desk: Desk, typed: str) -> str:
-    place, loaded = prepare(desk.options)
-    known = open_here(place.home, place.project, loaded)
+    place, loaded = load_workspace(desk.options)
+    known = open_memories_here(place.home, place.project, loaded)
     return await anyio.to_thread.run_sync(partial(_answer, known, typed, session=desk.session.id))
 
 
@@ -89,7 +89,9 @@ def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
         "reject": lambda: rejected(rest),
     }
     if word not in answers:
-        raise Fault(f"Unknown subcommand: /memory {word}", fix=f"Use {', '.join(MEMORY_WORDS)}.")
+        raise UserError(
+            f"Unknown subcommand: /memory {word}", fix=f"Use {', '.join(MEMORY_WORDS)}."
+        )
     return answers[word]().replace("travois memory", "/memory")
 
 
@@ -125,7 +127,7 @@ async def _config(desk: Desk, key: str) -> str:
     from travois.commands import models
 
     def explain() -> str:
-        loaded = prepare(desk.options)[1]
+        loaded = load_workspace(desk.options)[1]
         found = models.find_settings(
             loaded, "" if key == "all" else key.removeprefix("explain").strip()
         )
@@ -153,11 +155,11 @@ async def _search(desk: Desk, text: str) -> str:
 
 async def _dream(desk: Desk, word: str) -> str:
     from travois.commands import dream
-    from travois.compose.dreaming import opened
+    from travois.compose.dreaming import compose_dreaming
 
     if word not in ("", "status", "stop"):
-        raise Fault(f"Unknown subcommand: /dream {word}", fix="Use status or stop.")
-    nights = opened(*prepare(desk.options))
+        raise UserError(f"Unknown subcommand: /dream {word}", fix="Use status or stop.")
+    nights = compose_dreaming(*load_workspace(desk.options))
     show = (
         partial(dream.stop, nights) if word == "stop" else partial(dream.show, nights, json=False)
     )
@@ -169,7 +171,7 @@ async def _export(desk: Desk, name: str) -> str:
 
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
     if os.path.lexists(path):
-        raise Fault(f"{path} already exists", fix="Choose another name.")
+        raise UserError(f"{path} already exists", fix="Choose another name.")
     kind = KINDS.get(os.path.splitext(path)[1].lower(), "markdown")
     args = Namespace(session=desk.session.id, format=kind, output=path)
     return await told(desk, partial(run_export, args))
@@ -209,17 +211,17 @@ async def _agents(desk: Desk, typed: str) -> str:
             from travois.commands.agents import show_one
 
             return await told(desk, partial(show_one, id, desk.session.id, json=False))
-        case "tell" if agents.tell(id, text.strip(), sender="the user"):
+        case "tell" if agents.send_message(id, text.strip(), sender="the user"):
             return f"Sent. {id} reads it before its next step."
         case "stop" if id in agents.reports():
             return f"{id}: {(await agents.stop(id)).state}."
         case "tell" | "stop":
-            raise Fault(f"No running agent {id!r}", fix="/agents lists all agents.")
+            raise UserError(f"No running agent {id!r}", fix="/agents lists all agents.")
         case _:
-            raise Fault(f"Unknown subcommand: /agents {word}", fix="Use show, tell or stop.")
+            raise UserError(f"Unknown subcommand: /agents {word}", fix="Use show, tell or stop.")
 
 
-def _running(agent: Agent, agents: Agents) -> str:
+def _running(agent: Agent, agents: Subagents) -> str:
     """List the session's subagents as a table."""
     states = {id: report.state for id, report in agents.reports().items()}
     rows = [
@@ -229,7 +231,7 @@ def _running(agent: Agent, agents: Agents) -> str:
     return table([HEADING, *rows], right=(3, 4)) if rows else "No agents yet."
 
 
-def _used(agents: Agents, id: str) -> tuple[str, str, str, str]:
+def _used(agents: Subagents, id: str) -> tuple[str, str, str, str]:
     """Return an agent's tokens, cost, last tool and activity, as far as they are known."""
     now = agents.progress().get(id)
     if now is None:
@@ -238,7 +240,7 @@ def _used(agents: Agents, id: str) -> tuple[str, str, str, str]:
     return (f"{now.tokens:,}", price(now.dollars), tool, doing)
 
 
-def _kinds(agents: Agents) -> str:
+def _kinds(agents: Subagents) -> str:
     rows = [(name, clean(what, lines="show")) for name, what in agents.kinds.items()]
     return table([("TYPE", "FOR"), *rows])
 
@@ -252,7 +254,7 @@ async def _tasks(desk: Desk, typed: str) -> str:
         case "see" | "stop":
             return await _task(desk, word, id.strip())
         case _:
-            raise Fault(f"Unknown subcommand: /tasks {word}", fix="Use see or stop.")
+            raise UserError(f"Unknown subcommand: /tasks {word}", fix="Use see or stop.")
 
 
 def _listed(desk: Desk, agent: Agent) -> str:
@@ -278,29 +280,29 @@ async def _task(desk: Desk, word: str, id: str) -> str:
     if job is None:
         return await _agents(desk, f"{'show' if word == 'see' else 'stop'} {id}")
     if word == "see":
-        lines = readable(job.waiting()).text.rstrip().split("\n")
+        lines = readable(job.peek_output()).text.rstrip().split("\n")
         return "\n".join(lines[-LINES:]) or "No output that the model has not read yet."
     if job.status is not None:
         return f"{id} has already ended."
     if id in running_jobs(agent):  # before it ends: the model hears of it, but is not woken
-        agent.session.append(report_end(job, state="stopped by the user"))
+        agent.session.append(build_end_report(job, state="stopped by the user"))
     await job.kill()
     return f"Stopped {id} and everything it started."
 
 
 async def _mcp(desk: Desk, _: str) -> str:
     loan = desk.session.crew.loan
-    rows = [tuple(clean(cell, lines="show") for cell in row) for row in mcp.rows(loan)]
+    rows = [tuple(clean(cell, lines="show") for cell in row) for row in mcp.list_server_rows(loan)]
     if not rows:
         return "No MCP servers. Add one with `travois mcp add`."
     said = table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
-    prompts = sorted(f"/{name}" for name in mcp.prompts(loan))
+    prompts = sorted(f"/{name}" for name in mcp.list_mcp_prompts(loan))
     return f"{said}\n\nPrompts: {', '.join(prompts)}" if prompts else said
 
 
 async def _skills(desk: Desk, _: str) -> str:
     skills = desk.session.crew.agent.prompt.skills
-    found = skills.standing().skills if skills is not None else ()
+    found = skills.load_always().skills if skills is not None else ()
     rows = [(one.name, clean(one.description, lines="show")) for one in found]
     return table([("SKILL", "FOR"), *rows]) if rows else "No skills here or in your home folder."
 
@@ -354,7 +356,7 @@ async def _permissions(desk: Desk, typed: str) -> str:
             return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
         case _:
             fix = f"Use {', '.join(PERMISSION_WORDS)}."
-            raise Fault(f"Unknown subcommand: /permissions {word}", fix=fix)
+            raise UserError(f"Unknown subcommand: /permissions {word}", fix=fix)
 
 
 async def _forget(desk: Desk, rule: str) -> str:
@@ -372,7 +374,7 @@ async def _forget(desk: Desk, rule: str) -> str:
 
 
 async def _hooks(desk: Desk, _: str) -> str:
-    found, notices = hooks.known(prepare(desk.options)[1])
+    found, notices = hooks.load_hooks(load_workspace(desk.options)[1])
     if not found and not notices:
         return "No hooks are configured."
     rows = [(one.event, one.matcher or "*", one.origin, one.name) for one in found]
@@ -394,7 +396,7 @@ PERMISSION_COMMANDS = {
 # Sessions: /resume, /fork, /rename and /inspect.
 
 
-Browse = Callable[[Shelf], Awaitable[Summary | None]]
+Browse = Callable[[SessionPicker], Awaitable[Summary | None]]
 PATIENCE = 20.0
 _pages: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
 """The address of each session's inspector."""
@@ -402,21 +404,21 @@ _pages: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
 
 async def pick_up(browse: Browse, options: Options, *, but: str = "") -> Options | None:
     """Let the user choose a session to resume; None if they cancel."""
-    place, _ = prepare(replace(options, resume=""))
-    shelf = Shelf(place.home, place.project, but=but)
+    place, _ = load_workspace(replace(options, resume=""))
+    shelf = SessionPicker(place.home, place.project, but=but)
     found = await browse(shelf)
-    return None if found is None else shelf.options(found, options)
+    return None if found is None else shelf.resume_options(found, options)
 
 
 async def _resume(desk: Desk, name: str) -> str:
-    if not name or name == PICK:
+    if not name or name == PICK_SESSION:
         chosen = await pick_up(desk.browse, desk.options, but=desk.session.id)
     else:
-        place, _ = prepare(desk.options)
+        place, _ = load_workspace(desk.options)
         found = find(place.home, name, project=place.project)
         if found.id == desk.session.id:
             return "You are already in this session."
-        chosen = Shelf(place.home, place.project).options(found, desk.options)
+        chosen = SessionPicker(place.home, place.project).resume_options(found, desk.options)
     if chosen is not None:
         desk.turn_to(chosen)
     return ""
@@ -432,7 +434,7 @@ async def _fork(desk: Desk, _: str) -> str:
 
 async def _rename(desk: Desk, name: str) -> str:
     if not name:
-        raise Fault("/rename needs a name", fix="For example: /rename the parser")
+        raise UserError("/rename needs a name", fix="For example: /rename the parser")
     known = " ".join(name.split())
     desk.session.crew.agent.session.append(Changed("name", known))
     return f"Renamed. To resume it: /resume {known}"
@@ -466,8 +468,8 @@ async def _shown(session: Session) -> str:
         told = await receive.receive()
         if told.startswith("http"):
             return told
-        raise Fault("The inspector cannot start", why=told.removeprefix("travois: ").strip())
-    raise Fault("The inspector cannot start", why=f"no answer within {PATIENCE:g} s")
+        raise UserError("The inspector cannot start", why=told.removeprefix("travois: ").strip())
+    raise UserError("The inspector cannot start", why=f"no answer within {PATIENCE:g} s")
 
 
 SESSION_COMMANDS = {
@@ -493,7 +495,7 @@ REWIND_PARTS = (
 
 async def _model(desk: Desk, name: str) -> str:
     if name:
-        async with switching(desk.session.crew.agent, name, source="command"):
+        async with fire_model_switch(desk.session.crew.agent, name, source="command"):
             await desk.session.switch_with_summary(name)
     return f"The model is {desk.session.crew.model.name}."
 
@@ -524,7 +526,7 @@ async def _rewind(desk: Desk, number: str) -> str:
     entries = agent.session.record()
     said = turns(entries)
     if desk.session.running:
-        raise Fault("A turn is running", fix="Stop it with Esc first.")
+        raise UserError("A turn is running", fix="Stop it with Esc first.")
     if not isinstance(agent.world.snapshots, Snapshots) or not said:
         return "Nothing to rewind."
     turn = await _chosen(desk, said, number)
@@ -541,7 +543,7 @@ async def _rewind(desk: Desk, number: str) -> str:
     )
     found = await anyio.to_thread.run_sync(find)
     outcome = rewind.go(
-        agent.session, agent.world.snapshots, found, wrote=agent.world.processes.accept
+        agent.session, agent.world.snapshots, found, wrote=agent.world.processes.accept_change
     )
     desk.type(turn.text)
     kept = f", {len(found.theirs)} kept because others changed them" if found.theirs else ""
@@ -554,7 +556,7 @@ async def _chosen(desk: Desk, said: list[Turn], number: str) -> Turn | None:
     if number:
         found = [turn for turn in said if str(turn.number) == number]
         if not found:
-            raise Fault(f"There is no turn {number}", why=f"the conversation has {len(said)}")
+            raise UserError(f"There is no turn {number}", why=f"the conversation has {len(said)}")
         return found[0]
     last = said[::-1][:MAX_TURNS_OFFERED]
     picked = await desk.pick(
@@ -569,7 +571,7 @@ def afresh(options: Options) -> Options:
     return replace(options, resume="", latest=False, fork=False, session_id="", cleared=True)
 
 
-def left(options: Options | None) -> Leaving:
+def left(options: Options | None) -> LeaveReason:
     """Return why the session ends, given the options of the next one."""
     if options is None:
         return "prompt_input_exit"
@@ -598,7 +600,9 @@ async def _style(desk: Desk, name: str) -> str:
         picked = await desk.pick("Which output style for a new conversation?", list(known.items()))
         name = "" if picked is None else list(known)[picked]
     if name and name.casefold() not in map(str.casefold, known):
-        raise Fault(f"There is no output style {name}", fix=f"Choose one of: {', '.join(known)}.")
+        raise UserError(
+            f"There is no output style {name}", fix=f"Choose one of: {', '.join(known)}."
+        )
     if name:
         desk.turn_to(replace(afresh(desk.options), style=name))
     return ""
@@ -606,8 +610,8 @@ async def _style(desk: Desk, name: str) -> str:
 
 def _styles(desk: Desk) -> dict[str, str]:
     """Return all output styles with their descriptions."""
-    place, loaded = prepare(desk.options)
-    found, _ = styles(places(place, loaded, desk.options))
+    place, loaded = load_workspace(desk.options)
+    found, _ = styles(skill_folders(place, loaded, desk.options))
     return {DEFAULT: "the standard style"} | {one.name: one.description for one in found.values()}
 
 
@@ -673,12 +677,14 @@ async def _picked(desk: Desk, side: str) -> int | None:
     """Let the user pick one of their messages, newest first."""
     items = desk.session.crew.agent.session.view.items
     said = [
-        (item.seq, " ".join(words(item.fact.content).split())[:200])
+        (item.seq, " ".join(extract_text(item.fact.content).split())[:200])
         for item in items
         if isinstance(item.fact, User) and item.fact.origin == "human"
     ][::-1][:MAX_MESSAGES_OFFERED]
     if not said:
-        raise Fault("There is no message to choose", why="none of yours is in the context window")
+        raise UserError(
+            "There is no message to choose", why="none of yours is in the context window"
+        )
     title = "Compact from which message on?" if side == FROM else "Compact up to which message?"
     picked = await desk.pick(title, [(text, "") for _, text in said])
     return None if picked is None else said[picked][0]

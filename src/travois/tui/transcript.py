@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Literal, cast
 
 import anyio
 
-from travois.core.content import Shown, Text, words
-from travois.core.display_text import visible
+from travois.core.content import Text, TextOrMedia, extract_text
+from travois.core.display_text import escape_invisible
 from travois.core.facts import AnyFact, Changed, Ended, Entry, User
-from travois.core.tasks import Task, Tasks, read_tasks, task_remark
+from travois.core.tasks import Task, TaskList, read_tasks, task_remark
 from travois.permissions.sandbox_profile import PRIVATE_TMP
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
+    ActivityShown,
     AgentProgress,
-    Compacting,
-    Doing,
+    CompactionProgress,
     Event,
-    Progress,
-    Running,
-    Signalled,
+    TerminalSignal,
+    ToolProgress,
+    ToolStarted,
 )
 from travois.presentation.items import NoticeItem, ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockBegan, BlockKind, Grew
@@ -115,7 +115,7 @@ def given(args: str, theme: Theme, columns: int) -> list[str]:
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
-        return folded(visible(args), columns)
+        return folded(escape_invisible(args), columns)
     lines: list[str] = []
     for name, value in cast(dict[str, object], fields).items():
         lines += _field(name, value, theme=theme, columns=columns)
@@ -126,11 +126,13 @@ def _field(name: str, value: object, *, theme: Theme, columns: int) -> list[str]
     """Render one argument; texts of edits and commands are marked as such."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     role, sign = CHANGES.get(name, ("", ""))
-    shown = [line for part in text.split("\n") for line in folded(visible(part), columns - 4)]
+    shown = [
+        line for part in text.split("\n") for line in folded(escape_invisible(part), columns - 4)
+    ]
     if role and sign in ("+", "-"):
         return [theme.mark(f"{sign} {line}", role) for line in shown]
     first, *more = [theme.mark(line, role) if role else line for line in shown]
-    label = theme.mark(sign or f"{visible(name)}:", "quiet")
+    label = theme.mark(sign or f"{escape_invisible(name)}:", "quiet")
     return [f"{label} {first}", *(f"{theme.mark('│', 'quiet')} {line}" for line in more)]
 
 
@@ -201,7 +203,7 @@ MAX_TODO_LINES = 8
 
 
 def todo_lines(
-    todos: Tasks, theme: Theme, columns: int, *, most: int = MAX_TODO_LINES
+    todos: TaskList, theme: Theme, columns: int, *, most: int = MAX_TODO_LINES
 ) -> list[str]:
     """Render the todo list; of a long one, the part around the current todo."""
     at = next((n for n, todo in enumerate(todos) if todo.status != "completed"), len(todos))
@@ -213,7 +215,7 @@ def todo_lines(
     return [*shown, *([theme.mark(f"    … {rest} more", "quiet")] if rest else [])]
 
 
-def _todo_line(todos: Tasks, todo: Task, theme: Theme, *, columns: int) -> str:
+def _todo_line(todos: TaskList, todo: Task, theme: Theme, *, columns: int) -> str:
     text = cut(clean(f"{todo.content}{task_remark(todos, todo)}"), columns - 6)
     match todo.status:
         case "completed":
@@ -285,11 +287,11 @@ class Transcript:
             case Grew(kind=kind, text=text):
                 self._grow(text, kind)
                 return
-            case Running(call=call):
+            case ToolStarted(call=call):
                 self._running[call], self._doing = "", "Running"
-            case Progress() | AgentProgress():
+            case ToolProgress() | AgentProgress():
                 self._progressed(item)
-            case Doing() | Compacting() | Signalled():
+            case ActivityShown() | CompactionProgress() | TerminalSignal():
                 self._hooked(item)
             case NoticeItem():
                 self._notice(item)
@@ -303,18 +305,18 @@ class Transcript:
                 return
         self._screen.refresh()
 
-    def _progressed(self, event: Progress | AgentProgress) -> None:
+    def _progressed(self, event: ToolProgress | AgentProgress) -> None:
         """Keep the last progress of a running call or of its subagent."""
-        if isinstance(event, Progress):
+        if isinstance(event, ToolProgress):
             self._running[event.call] = event.text
         elif event.call in self._running:
             self._running[event.call] = progress_line(event)
 
-    def _hooked(self, event: Doing | Compacting | Signalled) -> None:
+    def _hooked(self, event: ActivityShown | CompactionProgress | TerminalSignal) -> None:
         """Show side activity: hooks and compaction."""
-        if isinstance(event, Doing):
+        if isinstance(event, ActivityShown):
             self._doing = clean(event.text)
-        elif isinstance(event, Compacting):
+        elif isinstance(event, CompactionProgress):
             self._doing = "Working" if event.over else f"Summarising ({event.seconds:.0f} s)"
         else:
             self._screen.signal(event.text)
@@ -357,7 +359,7 @@ class Transcript:
         self._fresh += len(text)
 
     def _heard(self, fact: User) -> None:
-        text = words(fact.content)
+        text = extract_text(fact.content)
         match fact.origin:
             case "human":
                 self.pending = [one for one in self.pending if one != text]
@@ -370,7 +372,7 @@ class Transcript:
                 pass
 
     def _replied(self, item: ReplyItem) -> None:
-        if self._stream is None and (text := words(item.fact.content)).strip():
+        if self._stream is None and (text := extract_text(item.fact.content)).strip():
             self._grow(text, "text")
         self._settle()
         self._streamed, usage = 0, item.fact.usage
@@ -398,7 +400,7 @@ class Transcript:
         elif fact.why not in ("end", "refusal") or fact.detail:
             self.note(fact.detail or fact.why, tone="warn")
 
-    def said(self, content: tuple[Shown, ...]) -> None:
+    def said(self, content: tuple[TextOrMedia, ...]) -> None:
         """Show a prompt of the user; the last text block is what they typed."""
         theme = self._screen.theme
         media = [f"[{block.kind} {block.name}]" for block in content if not isinstance(block, Text)]

@@ -8,7 +8,7 @@ import sys
 import anyio
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.server import Api, options, serve
 from travois_lab.world import World
 
@@ -23,7 +23,7 @@ def main() -> int:
     try:
         world = World(args.script, options(**msgspec.json.decode(args.options)))
         anyio.run(_serve, world, args.port)
-    except Fault as fault:
+    except UserError as fault:
         sys.stderr.write(f"{fault}\n")
         return fault.code
     except KeyboardInterrupt:

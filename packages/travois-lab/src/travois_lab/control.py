@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.exchange import Exchange
 from travois_lab.faults import parse_rules
 from travois_lab.http import Request, Response, reply_json
@@ -25,7 +25,7 @@ def control(world: World, request: Request) -> Response:
             return _look(world, path, request.query)
         given: Any = msgspec.json.decode(request.body) if request.body else {}
         return _steer(world, path, given)
-    except Fault as fault:
+    except UserError as fault:
         return reply_json({"error": str(fault)}, status=400)
     except (msgspec.MsgspecError, ValueError, IndexError) as error:
         return reply_json({"error": f"lab: {error}"}, status=400)

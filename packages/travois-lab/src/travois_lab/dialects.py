@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -138,5 +138,5 @@ DIALECTS = {
 def dialect(name: str) -> Dialect:
     """The dialect of that name."""
     if name not in DIALECTS:
-        raise Fault(f"lab: no dialect {name!r}", fix=f"known: {', '.join(DIALECTS)}")
+        raise UserError(f"lab: no dialect {name!r}", fix=f"known: {', '.join(DIALECTS)}")
     return DIALECTS[name]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.http import Cut, Pause, Response
 from travois_lab.objects import Json, inner, is_list, is_object
 from travois_lab.refusal import Refusal
@@ -109,7 +109,7 @@ def _rule(row: Any, where: str) -> Rule:
     written: Json = {do: {}} if isinstance(do, str) else inner(row, "do")
     action, args = next(iter(written.items()), ("", None))
     if action not in ARGS:
-        raise Fault(f"{where}.do: unknown fault {action!r}", fix=f"known: {', '.join(ARGS)}")
+        raise UserError(f"{where}.do: unknown fault {action!r}", fix=f"known: {', '.join(ARGS)}")
     _known(args or {}, ARGS[action], f"{where}.do.{action}")
     match: Json = dict(row.get("match") or {})
     _known(match, MATCH, f"{where}.match")
@@ -121,11 +121,11 @@ def _rule(row: Any, where: str) -> Rule:
 
 def _known(row: Any, names: tuple[str, ...], where: str) -> None:
     if not is_object(row):
-        raise Fault(f"{where}: an object is needed", why=f"got {type(row).__name__}")
+        raise UserError(f"{where}: an object is needed", why=f"got {type(row).__name__}")
     for name in row:
         if name not in names:
             fix = f"known fields: {', '.join(names) or 'none'}"
-            raise Fault(f"{where}: unknown field {name!r}", fix=fix)
+            raise UserError(f"{where}: unknown field {name!r}", fix=fix)
 
 
 # --- instead of an answer -------------------------------------------------------------------------

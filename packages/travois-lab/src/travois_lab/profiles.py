@@ -9,8 +9,8 @@ from typing import Literal
 
 import msgspec
 
-from travois.core.errors import Fault
-from travois.core.models import Price, Usage, cost
+from travois.core.errors import UserError
+from travois.core.models import Price, Usage, compute_cost
 from travois_lab.objects import Json
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -51,7 +51,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             price = self.fast
         if self.long is not None and usage.prompt > self.long_above:
             price = self.long
-        return cost(usage, price) * (1.1 if geo == "us" else 1.0)
+        return compute_cost(usage, price) * (1.1 if geo == "us" else 1.0)
 
 
 @cache
@@ -74,7 +74,7 @@ def _overlay(rows: dict[str, Json], changes: dict[str, Json]) -> None:
     for id, row in changes.items():
         like = str(row.get("like", id))
         if like != id and like not in rows:
-            raise Fault(f"lab model {id!r}", why=f"it is like {like!r}, which is not known")
+            raise UserError(f"lab model {id!r}", why=f"it is like {like!r}, which is not known")
         rows[id] = {**rows.get(like, {}), **{k: v for k, v in row.items() if k != "like"}}
 
 
@@ -102,4 +102,4 @@ def _profile(id: str, row: Json) -> Profile:
     try:
         return msgspec.convert({**defaults, **row, "id": id}, Profile)
     except msgspec.ValidationError as error:
-        raise Fault(f"lab model {id!r}", why=str(error), fix="see lab/models.toml") from None
+        raise UserError(f"lab model {id!r}", why=str(error), fix="see lab/models.toml") from None

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.exchange import SECRET
 from travois_lab.http import Live, Pause, Request, Response, Step, reply_json
 from travois_lab.objects import Json, is_list, is_object
@@ -130,13 +130,13 @@ def load_recording(path: str | Path) -> list[Took]:
     try:
         lines = Path(path).read_bytes().splitlines()
     except OSError as error:
-        raise Fault(f"cannot read the recording {path}", why=error.strerror or "") from None
+        raise UserError(f"cannot read the recording {path}", why=error.strerror or "") from None
     took: list[Took] = []
     for number, line in enumerate(lines, 1):
         try:
             took.append(msgspec.json.decode(line, type=Took))
         except msgspec.MsgspecError as error:
-            raise Fault(f"{path}: line {number}", why=str(error)) from None
+            raise UserError(f"{path}: line {number}", why=str(error)) from None
     return took
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.objects import Json, is_list, is_object
 from travois_lab.refusal import Refusal
 from travois_lab.talk import Pace, Program, Prompt, Reply, State, as_reply, text
@@ -123,9 +123,11 @@ def load(path: str) -> Script:
     try:
         raw = Path(path).read_bytes()
     except OSError as error:
-        raise Fault(f"cannot read the script {path}", why=error.strerror or str(error)) from None
+        raise UserError(
+            f"cannot read the script {path}", why=error.strerror or str(error)
+        ) from None
     if path.endswith((".yaml", ".yml")):
-        raise Fault(
+        raise UserError(
             f"{path} is YAML",
             why="the lab reads scripts as JSON, to need no parser beyond the core",
             fix="convert it once: python -c 'import json,yaml,sys; "
@@ -134,7 +136,7 @@ def load(path: str) -> Script:
     try:
         turns: Any = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
-        raise Fault(f"{path}: {_where(raw, error)}", why=str(error)) from None
+        raise UserError(f"{path}: {_where(raw, error)}", why=str(error)) from None
     return parse(turns, where=path)
 
 
@@ -148,7 +150,7 @@ def _where(raw: bytes, error: Exception) -> str:
 def parse(turns: Any, *, where: str = "script") -> Script:
     """A script from decoded JSON or Python values; Python turns may be functions."""
     if not is_list(turns):
-        raise Fault(f"{where}: a script is a list of turns", why=f"got {type(turns).__name__}")
+        raise UserError(f"{where}: a script is a list of turns", why=f"got {type(turns).__name__}")
     return Script([_turn(row, f"{where}: turn {i + 1}") for i, row in enumerate(turns)])
 
 
@@ -162,7 +164,7 @@ def _turn(row: Any, where: str) -> Turn:
     _known(row, TURN, where)
     program = row.get("program")
     if not {"say", "error", "program"} & row.keys():
-        raise Fault(f"{where}: says nothing", fix="give it `say`, `error` or `program`")
+        raise UserError(f"{where}: says nothing", fix="give it `say`, `error` or `program`")
     when = _when(row.get("when") or {}, f"{where}.when")
     return Turn(when, _reply(row, where), bool(row.get("repeat")), program)
 
@@ -171,7 +173,7 @@ def _reply(row: Json, where: str) -> Reply:
     try:
         pace = msgspec.convert(row.get("chunks") or {}, Pace)
     except msgspec.ValidationError as error:
-        raise Fault(f"{where}.chunks", why=str(error)) from None
+        raise UserError(f"{where}.chunks", why=str(error)) from None
     said = row.get("say", [])
     blocks: list[Any] = said if is_list(said) else [said]
     return Reply(
@@ -191,7 +193,7 @@ def _block(block: Any, where: str) -> Json:
         return block
     _known(block, SAY, where)
     if len(block) != 1:
-        raise Fault(f"{where}: one block has one of {', '.join(SAY)}", why=f"got {list(block)}")
+        raise UserError(f"{where}: one block has one of {', '.join(SAY)}", why=f"got {list(block)}")
     kind, value = next(iter(block.items()))
     if kind == "tool_use":
         _known(value, ("name", "input", "args", "id"), f"{where}.tool_use")
@@ -212,14 +214,14 @@ def _check_regex(wanted: Json, where: str) -> None:
     try:
         re.compile(wanted.get("regex", ""))
     except re.error as error:
-        raise Fault(f"{where}: not a regular expression", why=str(error)) from None
+        raise UserError(f"{where}: not a regular expression", why=str(error)) from None
 
 
 def _known(row: Any, names: tuple[str, ...], where: str) -> None:
     if not is_object(row):
-        raise Fault(f"{where}: an object is needed", why=f"got {type(row).__name__}")
+        raise UserError(f"{where}: an object is needed", why=f"got {type(row).__name__}")
     unknown = [name for name in row if name not in names]
     if unknown:
-        raise Fault(
+        raise UserError(
             f"{where}: unknown field {unknown[0]!r}", fix=f"known fields: {', '.join(names)}"
         )

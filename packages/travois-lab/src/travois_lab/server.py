@@ -14,7 +14,7 @@ import anyio.abc
 import msgspec
 from anyio.from_thread import start_blocking_portal
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.clock import Clock
 from travois_lab.exchange import Exchange
 from travois_lab.faults import parse_rules
@@ -96,7 +96,7 @@ def options(**given: Any) -> Options:
         return msgspec.convert(given, Options)
     except msgspec.ValidationError as error:
         known = ", ".join(Options.__struct_fields__)
-        raise Fault("lab options", why=str(error), fix=f"known: {known}") from None
+        raise UserError("lab options", why=str(error), fix=f"known: {known}") from None
 
 
 @asynccontextmanager
@@ -119,16 +119,16 @@ async def serving(
             group.cancel_scope.cancel()
 
 
-def _cannot_listen(port: int, error: OSError) -> Fault:
+def _cannot_listen(port: int, error: OSError) -> UserError:
     codes = {
         error.errno,
         *(getattr(e, "errno", 0) for e in getattr(error.__cause__, "exceptions", ())),
     }
     if errno.EADDRINUSE in codes:
-        return Fault(
+        return UserError(
             f"port {port} is in use", fix="choose another with --port, or 0 for any free one"
         )
-    return Fault(f"cannot listen on port {port}", why=error.strerror or str(error))
+    return UserError(f"cannot listen on port {port}", why=error.strerror or str(error))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.objects import Json
 from travois_lab.personas import HABITS
 from travois_lab.positions import as_blocks
@@ -105,16 +105,16 @@ def load_trajectory(path: str | Path) -> Trajectory:
         raw = Path(path).read_bytes()
         text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
     except (OSError, EOFError, zlib.error) as error:
-        raise Fault(f"cannot read the session {path}", why=str(error)) from None
+        raise UserError(f"cannot read the session {path}", why=str(error)) from None
     rows: list[Json] = []
     for number, line in enumerate(text.splitlines(), 1):
         try:
             row: Any = msgspec.json.decode(line)
         except msgspec.DecodeError as error:
-            raise Fault(f"{path}: line {number}", why=str(error)) from None
+            raise UserError(f"{path}: line {number}", why=str(error)) from None
         rows.append(row)
     if not rows or rows[0].get("type") != "session":
-        raise Fault(f"{path}: not a recorded session", why="its first line is no session line")
+        raise UserError(f"{path}: not a recorded session", why="its first line is no session line")
     said = tuple(row for row in rows if row.get("type") == "message")
     summaries = tuple(str(r.get("summary", "")) for r in rows if r.get("type") == "compaction")
     return Trajectory(rows[0], said, summaries)

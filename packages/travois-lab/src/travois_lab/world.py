@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois_lab.cache import Cache
 from travois_lab.clock import Clock
 from travois_lab.exchange import Exchange
@@ -119,7 +119,9 @@ def speaker(model: object) -> Callable[[Prompt], Reply]:
         return _program(model)
     habit = persona(model if isinstance(model, str) else "lab-echo")
     if habit is None or not isinstance(model, str | None):
-        raise Fault("lab: no such model", why=f"got {type(model).__name__}", fix="see docs/lab.md")
+        raise UserError(
+            "lab: no such model", why=f"got {type(model).__name__}", fix="see docs/lab.md"
+        )
     return habit
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from travois.compat.sessions import claude, codex, gemini, opencode, own, pi
 from travois.compat.sessions.format import WHOLE, Found, Recorded
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 
 
 class Agent(Protocol):
@@ -42,6 +42,6 @@ def read(found: Found, *, longest: int = WHOLE) -> Recorded | None:
     """Read a session; None if it cannot be read, is gone, or has no turns."""
     try:
         recorded = AGENTS[found.agent].read(found.path, longest=longest)
-    except (OSError, Fault):
+    except (OSError, UserError):
         return None
     return recorded if recorded.turns else None

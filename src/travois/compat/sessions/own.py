@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from travois.compat.sessions.format import WHOLE, Found, Recorded, Spoken, cut, stamped, told
-from travois.core.content import calls, words
+from travois.core.content import extract_calls, extract_text
 from travois.core.facts import (
     AnyFact,
     Assistant,
@@ -18,7 +18,7 @@ from travois.core.facts import (
     Rewound,
     User,
 )
-from travois.core.view import living
+from travois.core.view import keep_live_entries
 from travois.sessions.catalog import folders
 from travois.sessions.home import locate
 from travois.sessions.log_file import NAME as LOG
@@ -54,17 +54,21 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
                 bare.append(Entry(entry.seq, entry.at, BARE))
             case _:
                 pass
-    turns = [said[entry.seq] for entry in living(bare)]
+    turns = [said[entry.seq] for entry in keep_live_entries(bare)]
     return told(NAME, path, turns=turns, id=path.parent.name, cwd=cwd, names=(name,))
 
 
 def _spoken(fact: AnyFact, at: float, longest: int) -> Spoken | None:
     match fact:
         case User(content=content, origin=origin):
-            return Spoken("user" if origin == "human" else "note", cut(words(content), longest), at)
+            return Spoken(
+                "user" if origin == "human" else "note", cut(extract_text(content), longest), at
+            )
         case Assistant(content=content):
-            return Spoken("model", cut(words(content), longest), at, calls(content))
+            return Spoken("model", cut(extract_text(content), longest), at, extract_calls(content))
         case Result(call=call, content=content, error=error):
-            return Spoken("tool", cut(words(content), longest), at, answers=call, error=error)
+            return Spoken(
+                "tool", cut(extract_text(content), longest), at, answers=call, error=error
+            )
         case _:
             return None

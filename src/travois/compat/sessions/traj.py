@@ -24,7 +24,7 @@ from travois.compat.sessions.format import (
     told,
 )
 from travois.core.content import Call
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 
 NAME, FORMAT = "traj", "traj/1"
 PACKED = b"\x1f\x8b"
@@ -53,10 +53,10 @@ def rows(path: Path) -> list[Json]:
     try:
         text = gzip.decompress(data) if data.startswith(PACKED) else data
     except (EOFError, gzip.BadGzipFile) as error:
-        raise Fault(f"Cannot decompress {path}", why=str(error)) from None
+        raise UserError(f"Cannot decompress {path}", why=str(error)) from None
     found = [record for line in text.splitlines() if (record := decode(line)) is not None]
     if not found or string(found[0], "format") != FORMAT:
-        raise Fault(
+        raise UserError(
             f"{path} is not a recorded session", why=f"its first line is not in the {FORMAT} format"
         )
     return found

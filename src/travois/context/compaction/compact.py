@@ -27,16 +27,16 @@ from travois.context.session_memory.keep import (
     offer_notes,
 )
 from travois.context.window import fitted, hard_stop, limit, model
-from travois.core.content import Opaque, Text, words
+from travois.core.content import Opaque, Text, extract_text
 from travois.core.facts import Compacted, Failed, Noted, User
-from travois.core.models import SUMMARIES
-from travois.core.tokens import block_tokens, context_tokens, head_tokens, ratio
-from travois.core.view import View, thinks, waiting
+from travois.core.models import COMPACTION_BETA
+from travois.core.tokens import block_tokens, context_tokens, head_tokens, token_ratio
+from travois.core.view import View, awaits_model, has_thinking
 from travois.engine.agent import Agent
-from travois.engine.fork import aside
+from travois.engine.fork import ask_quietly
 from travois.hooks.events import PostCompact, PreCompact, SessionStart
 from travois.hooks.fire import bounded, fire
-from travois.ports.world import Compacting, Warned
+from travois.ports.world import CompactionProgress, UserWarned
 from travois.prompt.briefing import reloaded
 from travois.providers.anthropic_extras import summing
 
@@ -79,10 +79,10 @@ def _reopened(text: str) -> str:
 async def _summary(agent: Agent, fact: Compacted) -> Opaque | None:
     """Ask the provider for its own summary of the span; None where it cannot or will not."""
     view = _before(agent.session.view, fact)
-    able = agent.context.layers.signed and SUMMARIES in model(agent).betas
+    able = agent.context.layers.signed and COMPACTION_BETA in model(agent).betas
     if view is None or not able or fact.trigger not in WARM:
         return None
-    reply = await aside(agent, view, what="signed summary", change=summing)
+    reply = await ask_quietly(agent, view, what="signed summary", change=summing)
     match reply.content if reply else ():
         case (Opaque(kind="compaction", text=text) as block,) if text.strip():
             return block
@@ -93,10 +93,10 @@ async def _summary(agent: Agent, fact: Compacted) -> Opaque | None:
 def _before(view: View, fact: Compacted) -> View | None:
     """Return the conversation up to the end of the span, if it was once a request of its own."""
     ends = [index for index, item in enumerate(view.items, 1) if item.seq == fact.last]
-    if not ends or view.items[0].seq != fact.first or not thinks(view):
+    if not ends or view.items[0].seq != fact.first or not has_thinking(view):
         return None
     part = View(epoch=view.epoch, items=view.items[: ends[0]], moves=view.moves, since=view.since)
-    return part if waiting(part) else None
+    return part if awaits_model(part) else None
 
 
 RUNGS = (1.0, 0.5, 0.2, 0.0)
@@ -125,11 +125,11 @@ async def compact(
     try:
         fact = await _replace(agent, Wish(trigger, focus, hooks, part), goal=goal)
     finally:
-        agent.session.emit(Compacting(over=True))
+        agent.session.emit(CompactionProgress(over=True))
     if fact is None:
         return None
     await reloaded(agent)
-    await fire(agent, PostCompact(why, words(fact.summary)))
+    await fire(agent, PostCompact(why, extract_text(fact.summary)))
     await fire(agent, SessionStart("compact"))
     return fact
 
@@ -144,10 +144,10 @@ async def _replace(agent: Agent, wish: Wish, *, goal: int) -> Compacted | None:
     fact = replace(fact, seconds=max(0.0, agent.runtime.clock() - began), limit=limit(agent))
     fact = await record(agent, fact)
     if wish.trigger != "manual":  # whoever asked for it is given the fact
-        agent.session.emit(Warned(receipt(fact)))
+        agent.session.emit(UserWarned(receipt(fact)))
     if omitted:
         kept = f"This session is very long: {omitted:,} older messages are only in its log"
-        agent.session.emit(Warned(kept))
+        agent.session.emit(UserWarned(kept))
     return fact
 
 
@@ -256,7 +256,7 @@ def shorter(
     """Return the compaction of the first cut that gets below `goal`, or else the smallest one."""
     layers = fitted(agent)
     before, best = context_tokens(agent.session.view), None
-    room = min(SHARE * model(agent).window, before / 4) / ratio(agent.session.view)
+    room = min(SHARE * model(agent).window, before / 4) / token_ratio(agent.session.view)
     entries = agent.session.history()
     names = spoken_names(entries) if held else {}
     for rung, parted in cuts:
@@ -279,4 +279,4 @@ def _decline(agent: Agent) -> None:
     head = head_tokens(view.epoch) if view.epoch else 0
     sizes = f"{context_tokens(view):,} tokens in use, {head:,} of them for system prompt and tools"
     agent.session.append(Failed("compaction", f"nothing left to shorten: {sizes}"))
-    agent.session.emit(Warned(f"Compaction cannot make room: {sizes}"))
+    agent.session.emit(UserWarned(f"Compaction cannot make room: {sizes}"))

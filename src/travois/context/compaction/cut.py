@@ -12,10 +12,10 @@ from typing import Literal
 
 import msgspec
 
-from travois.core.content import calls, words
+from travois.core.content import extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import fact_tokens
-from travois.core.view import Item, View
+from travois.core.view import View, ViewItem
 
 TEXTS = 5
 """The fewest messages with words that stay where notes replace what came before."""
@@ -56,11 +56,11 @@ FORK_OPENING = (
 class Cut(msgspec.Struct, frozen=True):
     """A cut of a conversation: the items to replace and those that stay."""
 
-    dropped: tuple[Item, ...]
-    kept: tuple[Item, ...]
+    dropped: tuple[ViewItem, ...]
+    kept: tuple[ViewItem, ...]
 
     @property
-    def fresh(self) -> tuple[Item, ...]:
+    def fresh(self) -> tuple[ViewItem, ...]:
         """The items replaced for the first time: an earlier summary is written again, not kept."""
         return tuple(item for item in self.dropped if not is_summary(item))
 
@@ -120,9 +120,9 @@ def cut_after(view: View, seq: int, *, least: int, most: int) -> Cut | None:
     return Cut(tuple(items[:index]), tuple(items[index:]))
 
 
-def _has_text(item: Item) -> bool:
+def _has_text(item: ViewItem) -> bool:
     """Return whether an item is a message with words, from either side."""
-    return not isinstance(item.fact, Result) and bool(words(item.fact.content).strip())
+    return not isinstance(item.fact, Result) and bool(extract_text(item.fact.content).strip())
 
 
 def up_to(view: View, seq: int) -> Cut | None:
@@ -143,7 +143,7 @@ def starting(view: View, seq: int) -> Cut | None:
     return Cut(tuple(items[index:]), tuple(items[:index])) if index < len(items) else None
 
 
-def _newest(items: Sequence[Item]) -> int:
+def _newest(items: Sequence[ViewItem]) -> int:
     """Find the first item that the model has yet to answer: a prompt, or calls with results."""
     index = len(items)
     while index > 0 and isinstance(items[index - 1].fact, User):
@@ -155,17 +155,17 @@ def _newest(items: Sequence[Item]) -> int:
     return max(index, 0)
 
 
-def is_whole(items: Sequence[Item], index: int) -> bool:
+def is_whole(items: Sequence[ViewItem], index: int) -> bool:
     """Return whether a cut before this item separates no call from its result."""
     if index >= len(items):
         return True
     if isinstance(items[index].fact, Result):
         return False
     before = items[index - 1].fact if index else None
-    return not (isinstance(before, Assistant) and calls(before.content))
+    return not (isinstance(before, Assistant) and extract_calls(before.content))
 
 
-def is_summary(item: Item) -> bool:
+def is_summary(item: ViewItem) -> bool:
     """Return whether an item is the summary of an earlier compaction."""
     fact = item.fact
     return isinstance(fact, User) and fact.origin == "note" and SET_ASIDE in str(fact.content)

@@ -15,10 +15,10 @@ import msgspec
 
 from travois.context.ledger.extractors import Act, decoded, kind_of
 from travois.context.ledger.render import nearest_folder
-from travois.core.content import Call, Text, words
+from travois.core.content import Call, Text, extract_text
 from travois.core.facts import Assistant, Result
-from travois.core.tokens import estimate
-from travois.core.view import Item
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
 
 TITLE = "## Declarations seen, by file"
 ABOUT = "Line numbers are from when each was last seen{base}; later edits may have moved them."
@@ -62,23 +62,23 @@ class Declared(msgspec.Struct):
     uses: int = 0
 
 
-def listing(items: Sequence[Item], *, budget: int, skip: str, cwd: str) -> str:
+def listing(items: Sequence[ViewItem], *, budget: int, skip: str, cwd: str) -> str:
     """List the declarations that `skip` does not show, in at most `budget` tokens."""
     found = _declared(items)
     _count_uses(items, found)
     hidden = [one for one in found.values() if one.text not in skip]
     ranked = sorted(hidden, key=lambda one: _worth(one, len(items)), reverse=True)
     chosen: list[Declared] = []
-    room = budget - estimate(f"{TITLE}\n{ABOUT}") - 20
+    room = budget - estimate_tokens(f"{TITLE}\n{ABOUT}") - 20
     files: set[str] = set()
     for one in ranked:
-        room -= estimate(f"  {one.line}: {one.text}\n") + (0 if one.file in files else 12)
+        room -= estimate_tokens(f"  {one.line}: {one.text}\n") + (0 if one.file in files else 12)
         if room < 0:
             break
         files.add(one.file)
         chosen.append(one)
     text = _written(chosen, cwd)
-    while (size := estimate(text)) > budget:  # long paths that no folder makes shorter
+    while (size := estimate_tokens(text)) > budget:  # long paths that no folder makes shorter
         chosen = chosen[: len(chosen) * budget // size]
         text = _written(chosen, cwd)
     return text
@@ -100,7 +100,7 @@ def _written(chosen: Sequence[Declared], cwd: str) -> str:
     return "\n".join(lines)
 
 
-def _declared(items: Sequence[Item]) -> dict[tuple[str, str], Declared]:
+def _declared(items: Sequence[ViewItem]) -> dict[tuple[str, str], Declared]:
     found: dict[tuple[str, str], Declared] = {}
     homes: dict[str, str] = {}
     whole: dict[str, str] = {}
@@ -123,7 +123,7 @@ def _known(place: str, whole: dict[str, str]) -> str:
     return file
 
 
-def _lines(item: Item, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
+def _lines(item: ViewItem, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
     """Yield each line of code that a message shows, with its file and line number."""
     fact = item.fact
     if isinstance(fact, Assistant):
@@ -132,7 +132,7 @@ def _lines(item: Item, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
                 yield from _called(block, homes)
     elif isinstance(fact, Result) and not fact.error:
         home = homes.get(fact.call, "")
-        for raw in words(fact.content).splitlines():
+        for raw in extract_text(fact.content).splitlines():
             if hit := FOUND.match(raw):
                 yield hit["path"], int(hit["line"]), hit["text"]
             elif home:
@@ -164,7 +164,7 @@ def _short(text: str) -> str:
     return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 1]}…"
 
 
-def _count_uses(items: Sequence[Item], found: dict[tuple[str, str], Declared]) -> None:
+def _count_uses(items: Sequence[ViewItem], found: dict[tuple[str, str], Declared]) -> None:
     """Count in how many of the model's own messages each name stands."""
     names: dict[str, list[Declared]] = {}
     for (_, name), one in found.items():

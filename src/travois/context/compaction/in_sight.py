@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from travois.context.compaction.cut import is_summary
 from travois.context.compaction.passages import file_name
 from travois.context.ledger.extractors import Act, Kind, decoded, kind_of
-from travois.core.content import Call, calls, words
+from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
 from travois.core.view import CLEARED_RESULT, View
 
@@ -34,13 +34,13 @@ def continued_at(text: str) -> int:
 def notes_shown(view: View) -> list[str]:
     """Return the texts of harness notes in the conversation, without summaries."""
     facts = [item.fact for item in view.items if not is_summary(item)]
-    return [words(f.content) for f in facts if isinstance(f, User) and f.origin == "note"]
+    return [extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "note"]
 
 
 def edited_paths(view: View) -> list[str]:
     """Return the files that the last reply changed in part."""
     reply = view.items[view.replied].fact if view.replied >= 0 else None
-    asked = calls(reply.content) if isinstance(reply, Assistant) else ()
+    asked = extract_calls(reply.content) if isinstance(reply, Assistant) else ()
     failed = {
         item.fact.call
         for item in view.items[view.replied + 1 :]
@@ -63,7 +63,7 @@ def is_in_sight(view: View, path: str) -> bool:
     shown = next(
         (i.fact for i in view.items if isinstance(i.fact, Result) and i.fact.call == last.id), None
     )
-    text = words(shown.content) if shown else ""
+    text = extract_text(shown.content) if shown else ""
     return bool(text) and not text.startswith(CLEARED_RESULT) and not continued_at(text)
 
 
@@ -71,7 +71,9 @@ def _newest_calls(view: View, name: str) -> Iterator[Call]:
     """Yield the visible calls that name a file, newest first."""
     for item in reversed(view.items):
         if isinstance(item.fact, Assistant):
-            yield from (call for call in reversed(calls(item.fact.content)) if name in call.args)
+            yield from (
+                call for call in reversed(extract_calls(item.fact.content)) if name in call.args
+            )
 
 
 def _path(call: Call, kinds: tuple[Kind, ...]) -> str:

@@ -17,8 +17,8 @@ from travois.context.compaction.declarations import FILE, NAME, declared_name
 from travois.context.ledger.extractors import decoded, kind_of
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.facts import Assistant, Entry, User
-from travois.core.tokens import estimate
-from travois.core.view import Item
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
 from travois.prompt.instruction_text import beginning
 
 LONG = 25
@@ -47,7 +47,7 @@ class Passage(msgspec.Struct, frozen=True):
     worth: float
 
 
-def spoken_names(entries: Iterable[Entry | Item]) -> dict[str, float]:
+def spoken_names(entries: Iterable[Entry | ViewItem]) -> dict[str, float]:
     """Weigh each name in messages and calls by how often and how recently it appears.
 
     What a call writes does not count: it names everything in it, and is done.
@@ -71,7 +71,7 @@ def file_name(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
 
 
-def _names(entry: Entry | Item) -> set[str]:
+def _names(entry: Entry | ViewItem) -> set[str]:
     match entry.fact:
         case User(origin="human" | "task", content=content) | Assistant(content=content):
             text = "\n".join(map(_said, content))
@@ -116,10 +116,10 @@ def choose(
 def _fitting(lines: Sequence[str], tokens: int) -> tuple[int, int]:
     """Return how many of these lines fit, and their tokens; together they may have more."""
     count: int = beginning(lines, tokens)
-    size = estimate("".join(lines[:count]))
+    size = estimate_tokens("".join(lines[:count]))
     while count and size > tokens:
         count = min(count - 1, count * tokens // size)
-        size = estimate("".join(lines[:count]))
+        size = estimate_tokens("".join(lines[:count]))
     return count, size
 
 

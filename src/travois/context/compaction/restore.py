@@ -13,16 +13,16 @@ from travois.context.ledger.received import allot
 from travois.context.window import beside_head, limit
 from travois.core.content import Text
 from travois.core.facts import Changed, Cleared, Entry, Result, User
-from travois.core.tokens import context_tokens, estimate, ratio
-from travois.core.view import Item
+from travois.core.tokens import context_tokens, estimate_tokens, token_ratio
+from travois.core.view import ViewItem
 from travois.engine.agent import Agent
 from travois.permissions.access import Access
 from travois.permissions.decide import judge
 from travois.permissions.paths import inside
 from travois.permissions.resolve_paths import home, real
 from travois.permissions.rules import Use
-from travois.ports.tool import Refusal
-from travois.ports.world import digest
+from travois.ports.tool import ToolError
+from travois.ports.world import content_digest
 from travois.prompt.briefing import nested
 from travois.prompt.environment import plain
 from travois.prompt.instruction_text import beginning
@@ -84,7 +84,7 @@ class Lack(msgspec.Struct, frozen=True):
     def size(self) -> int:
         """The approximate tokens of these lines, with the marks around them."""
         shown = ("".join(self.lines[first:end]) for first, end in self.parts)
-        return sum(estimate(text) + AROUND for text in shown)
+        return sum(estimate_tokens(text) + AROUND for text in shown)
 
 
 class Work(msgspec.Struct):
@@ -105,7 +105,7 @@ async def recent(
         return ()
     instructing = set(nested(agent))
     if agent.prompt.instructions is not None:
-        instructing |= {file.path for file in agent.prompt.instructions.standing().files}
+        instructing |= {file.path for file in agent.prompt.instructions.load_always().files}
     found: list[Held] = []
     for path, work in _worked(entries).items():
         if only is not None and path not in only:
@@ -113,7 +113,7 @@ async def recent(
         data = await _content(agent, path) if path not in instructing else b""
         if data and b"\0" not in data:
             text = agent.session.secrets.redacted(data.decode("utf-8", errors="replace"))
-            same = digest(data) == work.known
+            same = content_digest(data) == work.known
             found.append(
                 Held(path, text, work.seen, tuple(work.asked), tuple(work.edits), same, work.first)
             )
@@ -124,7 +124,7 @@ async def recent(
 
 def restored(
     held: Iterable[Held],
-    kept: Iterable[Item],
+    kept: Iterable[ViewItem],
     *,
     budget: int,
     names: Mapping[str, float],
@@ -190,7 +190,7 @@ async def show_edited_files(agent: Agent) -> None:
     if not lacking:
         return
     free = limit(agent) - context_tokens(view)
-    budget = round(min(MOST_AGAIN, AGAIN * beside_head(agent), free) / ratio(view))
+    budget = round(min(MOST_AGAIN, AGAIN * beside_head(agent), free) / token_ratio(view))
     told = "\n".join(notes_shown(view))
     places = [p for path in lacking for p in _places(agent, path) if _file_mark(p) not in told]
     if not places or budget < LEAST_AGAIN:
@@ -208,7 +208,9 @@ def _places(agent: Agent, path: str) -> list[str]:
     return [place for place in known if place == path or place.endswith(below)]
 
 
-def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) -> tuple[Text, ...]:
+def practised(
+    entries: Iterable[Entry], kept: Sequence[ViewItem], *, budget: int
+) -> tuple[Text, ...]:
     """Return the text of skills as they were last used, without those still shown."""
     used = dict[str, tuple[int, str]]()
     for entry in entries:
@@ -223,7 +225,7 @@ def practised(entries: Iterable[Entry], kept: Sequence[Item], *, budget: int) ->
         count = beginning(lines, min(SKILL, budget))
         cut = "" if count == len(lines) else "[The rest is omitted: use the skill again.]\n</skill>"
         part = "".join(lines[:count]) + cut
-        budget -= estimate(part)
+        budget -= estimate_tokens(part)
         parts += [part] if count and budget >= 0 else []
     body = "\n".join(reversed(parts))
     return (Text(f"Skills that you used, with the text they had then:\n{body}"),) if parts else ()
@@ -287,7 +289,7 @@ async def _content(agent: Agent, path: str) -> bytes:
         if found is None or found.kind != "file" or found.size > LARGEST:
             return b""
         return await agent.world.files.read(place)
-    except (OSError, Refusal):
+    except (OSError, ToolError):
         return b""
 
 
@@ -317,7 +319,7 @@ def _file_mark(path: str) -> str:
 
 def _marked(one: Held, lines: list[str], *, start: int, count: int) -> str:
     """Put lines of a file between marks that say which lines they are."""
-    mark = digest(one.text.encode(errors="replace"))[:16]
+    mark = content_digest(one.text.encode(errors="replace"))[:16]
     where = f"{start + 1}-{start + count} of {len(lines)}"
     body = "".join(lines[start : start + count]).removesuffix("\n")
     return f'{_file_mark(one.path)} lines="{where}" mark="{mark}">\n{body}\n</file {mark}>'

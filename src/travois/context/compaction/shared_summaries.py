@@ -16,12 +16,12 @@ import anyio
 import msgspec
 
 from travois.context.window import fitted
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Result, User
 from travois.core.models import Usage
 from travois.core.tokens import fact_tokens
-from travois.core.view import Item, View
-from travois.engine.agent import Agent, Summaries
+from travois.core.view import View, ViewItem
+from travois.engine.agent import Agent, SharedSummaries
 from travois.providers.replies import Reply
 
 SHARED = frozenset(("summary", "draft"))
@@ -49,18 +49,18 @@ async def ask_once(agent: Agent, view: View, *, what: str) -> AsyncGenerator[Rep
         yield reply
         return
     over = anyio.Event()
-    mine = known.under_way.setdefault(key, over) is over  # not if we no longer wait for another
+    mine = known.pending.setdefault(key, over) is over  # not if we no longer wait for another
     try:
         yield None
     finally:
         over.set()
         if mine:
-            del known.under_way[key]
+            del known.pending[key]
 
 
-async def _wait_for_others(known: Summaries, key: str) -> None:
+async def _wait_for_others(known: SharedSummaries, key: str) -> None:
     with anyio.move_on_after(MAX_WAIT):
-        while (asked := known.under_way.get(key)) is not None:
+        while (asked := known.pending.get(key)) is not None:
             await asked.wait()
 
 
@@ -78,7 +78,7 @@ def find_reply(agent: Agent, view: View, *, what: str) -> Reply | None:
 
 def keep_reply(agent: Agent, view: View, reply: Reply, *, what: str) -> None:
     """Store a complete summary for sessions that come to the same point."""
-    text = words(reply.content).strip()
+    text = extract_text(reply.content).strip()
     if (
         agent.context.open_summaries is None
         or what not in SHARED
@@ -105,7 +105,7 @@ def _keys(view: View, *, most: float) -> Iterator[str]:
         yield blake2b(links[index] + question, digest_size=20).hexdigest()
 
 
-def _chain(view: View, items: Sequence[Item]) -> list[bytes]:
+def _chain(view: View, items: Sequence[ViewItem]) -> list[bytes]:
     """Return, for each number of items, the digest of the head and of those items."""
     assert view.epoch is not None
     head = (view.epoch.model.name, view.epoch.system, view.epoch.tools)
@@ -115,7 +115,7 @@ def _chain(view: View, items: Sequence[Item]) -> list[bytes]:
     return links
 
 
-def _told(item: Item) -> bytes:
+def _told(item: ViewItem) -> bytes:
     """Encode the content and the sender of an item, without its cost or time."""
     fact = item.fact
     who = fact.origin if isinstance(fact, User) else type(fact).__name__

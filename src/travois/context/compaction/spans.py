@@ -14,10 +14,10 @@ from posixpath import basename, dirname
 import msgspec
 
 from travois.context.ledger.extractors import Act, decoded, kind_of
-from travois.core.content import AnyBlock, Call, Media, Opaque, Text, calls, words
+from travois.core.content import AnyBlock, Call, Media, Opaque, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
-from travois.core.tokens import estimate
-from travois.core.view import Item
+from travois.core.tokens import estimate_tokens
+from travois.core.view import ViewItem
 
 CHARS_PER_TOKEN = 2.75
 """The ratio of the model families that count most tokens for a text."""
@@ -51,11 +51,11 @@ class Span(msgspec.Struct, frozen=True):
     text: str
 
 
-def split(items: Sequence[Item]) -> tuple[Span, ...]:
+def split(items: Sequence[ViewItem]) -> tuple[Span, ...]:
     """Split items into spans, in order and without loss, cut before a message or a reply."""
     doings = {call.id: _did(call) for item in items for call in _calls(item)}
     spans: list[Span] = []
-    held: list[Item] = []
+    held: list[ViewItem] = []
     size = 0
     for group in _units(items):
         added = sum(len(told(item.fact)) + 1 for item in group)
@@ -79,7 +79,7 @@ def contents(titles: Sequence[str], paths: Sequence[str], *, budget: int = MANY)
     where = f"{LISTED_IN} {one}" if one else LISTED_BY
     listed, lines = LISTED, LINES
     text = _listing(pairs, listed, lines)
-    while listed > FEW and estimate(text) > budget:
+    while listed > FEW and estimate_tokens(text) > budget:
         listed, lines = listed // 2, lines // 2
         text = _listing(pairs, listed, lines)
     return f"{where}: {ABOUT}\n{text}"
@@ -137,7 +137,7 @@ def _block(block: AnyBlock) -> str:
             return f"[{kind}] {text}" if text else f"[{kind}]"
 
 
-def _units(items: Sequence[Item]) -> Iterator[list[Item]]:
+def _units(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
     """Yield groups to keep together: a reply with its results, or each item if that is too long."""
     for group in _groups(items):
         if sum(len(told(item.fact)) for item in group) <= AIM:
@@ -146,8 +146,8 @@ def _units(items: Sequence[Item]) -> Iterator[list[Item]]:
             yield from ([item] for item in group)
 
 
-def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
-    group: list[Item] = []
+def _groups(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
+    group: list[ViewItem] = []
     for item in items:
         if group and not isinstance(item.fact, Result):
             yield group
@@ -157,7 +157,7 @@ def _groups(items: Sequence[Item]) -> Iterator[list[Item]]:
         yield group
 
 
-def _spans(items: list[Item], doings: dict[str, str]) -> Iterator[Span]:
+def _spans(items: list[ViewItem], doings: dict[str, str]) -> Iterator[Span]:
     title = _span_title(items, doings)
     for number, text in enumerate(_pieces("\n".join(told(item.fact) for item in items))):
         more = f"{title[: TITLE - 18]} (continued, {number})" if number else title
@@ -174,21 +174,21 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[at:]
 
 
-def _span_title(items: list[Item], doings: dict[str, str]) -> str:
+def _span_title(items: list[ViewItem], doings: dict[str, str]) -> str:
     """Return the user's words, if any, and a list of what was done."""
     facts = [item.fact for item in items]
-    human = [words(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]
+    human = [extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]
     spoken = " ".join(" ".join(human).split())
     quote = f"“{_short(spoken, 60)}” " if spoken else ""
     called = [doings[call.id] for item in items for call in _calls(item)]
     answered = [doings.get(f.call, "") for f in facts if isinstance(f, Result)]
     line = quote + ", ".join(dict.fromkeys(called or answered))
-    plain = line if line.strip() else " ".join(words(f.content) for f in facts)
+    plain = line if line.strip() else " ".join(extract_text(f.content) for f in facts)
     return _short(" ".join(plain.split()), TITLE) or "(nothing said)"
 
 
-def _calls(item: Item) -> tuple[Call, ...]:
-    return calls(item.fact.content) if isinstance(item.fact, Assistant) else ()
+def _calls(item: ViewItem) -> tuple[Call, ...]:
+    return extract_calls(item.fact.content) if isinstance(item.fact, Assistant) else ()
 
 
 def _did(call: Call) -> str:

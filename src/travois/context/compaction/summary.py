@@ -37,8 +37,8 @@ from travois.context.tool_results import preview
 from travois.context.window import beside_head, model
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Entry
-from travois.core.tokens import estimate, fact_tokens, head_tokens, ratio
-from travois.core.view import Item, project
+from travois.core.tokens import estimate_tokens, fact_tokens, head_tokens, token_ratio
+from travois.core.view import ViewItem, project_view
 from travois.engine.agent import Agent
 
 YOUR_TASK = "## Your task, word for word"
@@ -83,7 +83,7 @@ def summarise(
     titles = tuple(span.title for span in pieces)
     record = _gone(ledger.fold(entries), parted.kept)
     task = given_task(agent, record, parted.kept, budget=layers.task)
-    layers = layers.fitted(beside_head(agent) - estimate(task)) if task else layers
+    layers = layers.fitted(beside_head(agent) - estimate_tokens(task)) if task else layers
     past = [entry.fact for entry in entries if isinstance(entry.fact, Compacted)]
     listing = spans.contents(
         [*(title for fact in past for title in fact.titles), *titles],
@@ -115,7 +115,7 @@ Sections = list[tuple[str, str]]
 
 
 def _sections(
-    agent: Agent, record: Ledger, parted: Cut, *, layers: Layers, seen: tuple[Item, ...]
+    agent: Agent, record: Ledger, parted: Cut, *, layers: Layers, seen: tuple[ViewItem, ...]
 ) -> Sections:
     found = _from_record(agent, record, parted, budget=layers.ledger)
     others = _from_others(agent, record, parted, budget=layers.received)
@@ -155,7 +155,7 @@ def _author(agent: Agent, written: Written) -> str:
     return f"{made} {AUTHORS.format(model=model(agent).name, covers=covers)} {NOT_REPEATED}"
 
 
-def _gone(record: Ledger, kept: Sequence[Item]) -> Ledger:
+def _gone(record: Ledger, kept: Sequence[ViewItem]) -> Ledger:
     """Return the ledger without messages that are still visible in full."""
     stays = {item.seq for item in kept if not is_summary(item)}
     answers = tuple(one for one in record.answers if one.seq not in stays)
@@ -168,14 +168,14 @@ def _headed(title: str, text: str) -> str:
     return f"{title}\n{text}" if text else ""
 
 
-def given_task(agent: Agent, record: Ledger, kept: Sequence[Item], *, budget: int) -> str:
+def given_task(agent: Agent, record: Ledger, kept: Sequence[ViewItem], *, budget: int) -> str:
     """Repeat an agent's task verbatim, unless it stands in the part that is kept.
 
     A task too large for the window is shown by its two ends, with the file that has all of it.
     """
     stays = {item.seq for item in kept if not is_summary(item)}
     tasks = [one for one in record.task if one.seq not in stays]
-    sizes = [estimate(one.text) for one in tasks]
+    sizes = [estimate_tokens(one.text) for one in tasks]
     if sum(sizes) > budget:
         return _cut_task(agent, tasks, rooms=allot(sizes, round(budget * CUT_TASK)))
     title = YOUR_TASK if len(record.task) == 1 else YOUR_TASKS
@@ -188,7 +188,7 @@ def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) 
     shown: list[str] = []
     for one, room in zip(tasks, rooms, strict=True):
         text = one.text
-        if estimate(text) > room:
+        if estimate_tokens(text) > room:
             path = agent.world.spill(f"task-{one.seq}", text.encode(errors="replace"))
             nonce = f"{int(agent.runtime.jitter() * 0xFFFFFF):06x}"
             text = preview(text, path=path, tokens=room, nonce=nonce)
@@ -233,19 +233,19 @@ def _unlisted(omitted: int) -> str:
     return f"{omitted:,} even older messages are only in the session log, not in the files above."
 
 
-def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[Item]) -> int:
+def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[ViewItem]) -> int:
     """Estimate the size of the next request."""
     view = agent.session.view
     head = head_tokens(view.epoch) if view.epoch else 0
-    said = sum(estimate(block.text) for block in blocks)
-    return round((head + said + sum(fact_tokens(item.fact) for item in kept)) * ratio(view))
+    said = sum(estimate_tokens(block.text) for block in blocks)
+    return round((head + said + sum(fact_tokens(item.fact) for item in kept)) * token_ratio(view))
 
 
-def _ever(entries: list[Entry]) -> dict[int, Item]:
+def _ever(entries: list[Entry]) -> dict[int, ViewItem]:
     """Return all items as they once stood, by entry, including replaced and cleared ones."""
-    whole = project(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
+    whole = project_view(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
     return {item.seq: item for item in whole.items}
 
 
-def _until(ever: dict[int, Item], last: int) -> tuple[Item, ...]:
+def _until(ever: dict[int, ViewItem], last: int) -> tuple[ViewItem, ...]:
     return tuple(item for seq, item in ever.items() if seq <= last)

@@ -16,18 +16,24 @@ from travois.context.compaction.outline import Part
 from travois.context.ledger.received import FORK, forked_at
 from travois.context.session_memory.keep import ready_notes
 from travois.context.window import fitted, model
-from travois.core.content import Call, Text, calls, words
-from travois.core.errors import Fault
+from travois.core.content import Call, Text, extract_calls, extract_text
+from travois.core.errors import UserError
 from travois.core.facts import Assistant, Entry, Epoch, Result, User
-from travois.core.legality import unsendable
-from travois.core.models import Model
-from travois.core.tokens import context_tokens, effective_window, estimate, fact_tokens, family
-from travois.core.view import Item, View, project
+from travois.core.legality import find_send_blocker
+from travois.core.models import ModelCard
+from travois.core.tokens import (
+    context_tokens,
+    effective_window,
+    estimate_tokens,
+    fact_tokens,
+    family_ratio,
+)
+from travois.core.view import View, ViewItem, project_view
 from travois.engine.agent import Agent
-from travois.engine.budget import Exhausted
-from travois.engine.fork import beside
-from travois.engine.retry import pause
-from travois.ports.world import Compacting
+from travois.engine.budget import BudgetExhausted
+from travois.engine.fork import send_side_request
+from travois.engine.retry import retry_delay
+from travois.ports.world import CompactionProgress
 from travois.providers.replies import Problem, ProblemKind, Reply
 from travois.providers.request import PrefixBreak
 
@@ -143,7 +149,7 @@ def _unasked(agent: Agent) -> str:
     """Return why no model may be asked; empty if one may."""
     if not agent.context.layers.draft:
         return "context.draft is off"
-    return "this model is too small to write one" if model(agent).frail else ""
+    return "this model is too small to write one" if model(agent).is_frail else ""
 
 
 def _ready(agent: Agent, wish: Wish) -> Written | None:
@@ -161,7 +167,7 @@ def _ready(agent: Agent, wish: Wish) -> Written | None:
 
 def _is_fresh(agent: Agent, text: str, covers: int, *, most: int) -> bool:
     """Return whether a prepared text fits, and all that it does not cover can stay verbatim."""
-    return estimate(text) <= most and uncovered(agent, covers) <= fitted(agent).tail
+    return estimate_tokens(text) <= most and uncovered(agent, covers) <= fitted(agent).tail
 
 
 def prepared(agent: Agent) -> Written:
@@ -198,12 +204,12 @@ def told_source(source: str) -> str:
 
 async def with_signs_of_life(agent: Agent, work: Callable[[], Awaitable[Written]]) -> Written:
     """Run work that may take minutes, and report every half minute that it is still running."""
-    done: Written | Fault | OSError = Written()
+    done: Written | UserError | OSError = Written()
 
     async def tick() -> None:
         seconds = 0.0
         while True:
-            agent.session.emit(Compacting(seconds))
+            agent.session.emit(CompactionProgress(seconds))
             await anyio.sleep(SIGN_OF_LIFE)
             seconds += SIGN_OF_LIFE
 
@@ -211,7 +217,7 @@ async def with_signs_of_life(agent: Agent, work: Callable[[], Awaitable[Written]
         group.start_soon(tick)
         try:
             done = await work()
-        except (Fault, OSError) as error:  # raised below: a group would wrap it
+        except (UserError, OSError) as error:  # raised below: a group would wrap it
             done = error
         group.cancel_scope.cancel()
     if isinstance(done, Written):
@@ -246,7 +252,7 @@ def _rungs(agent: Agent, wish: Wish) -> Sequence[tuple[Source, Rung]]:
     rungs: list[tuple[Source, Rung]] = []
     if wish.trigger != "overflow" and _has_room(agent, wish):
         fresh = agent.session.draft and not wish.own
-        if fresh and estimate(agent.session.draft) <= _most(agent, wish):
+        if fresh and estimate_tokens(agent.session.draft) <= _most(agent, wish):
             rungs.append(("draft and fork", lambda _: _bring_up_to_date(agent, wish)))
         if before := inherited_view(agent, wish):
             rungs.append(("inherited", lambda _: _fork_for_siblings(agent, wish, before)))
@@ -260,13 +266,17 @@ def _rungs(agent: Agent, wish: Wish) -> Sequence[tuple[Source, Rung]]:
 def _has_room(agent: Agent, wish: Wish) -> bool:
     """Return whether the conversation fits with the summary prompt behind it and a reply."""
     most = _most(agent, wish)
-    asked = round(estimate(instruction(agent, wish, most=most)) * family(model(agent).id))
+    asked = round(
+        estimate_tokens(instruction(agent, wish, most=most)) * family_ratio(model(agent).id)
+    )
     return context_tokens(agent.session.view) + asked + most <= model(agent).window
 
 
 async def _wait(agent: Agent, problem: Problem | None, *, attempt: int) -> None:
     if problem is not None and problem.retry:
-        wait = pause(problem, attempt, patience=agent.models.retry, chance=agent.runtime.jitter())
+        wait = retry_delay(
+            problem, attempt, patience=agent.models.retry, chance=agent.runtime.jitter()
+        )
         await agent.runtime.sleep(min(wait or 0.0, LONGEST_WAIT))
 
 
@@ -298,7 +308,7 @@ async def _bring_up_to_date(agent: Agent, wish: Wish) -> Written:
     since = await _from_fork(agent, asked, wish=wish, what="summary")
     before, after = (outline.sort_text(text, parts) for text in (draft, since))
     text = outline.joined(outline.add_text(before, after, parts), parts)
-    if estimate(text) > _most(agent, wish):
+    if estimate_tokens(text) > _most(agent, wish):
         raise Failure("too long together with the draft")
     return Written(text, "draft and fork", covers)
 
@@ -346,14 +356,14 @@ async def _from_fork(
 
 
 async def _reply(agent: Agent, view: View, *, what: str) -> Reply:
-    if why := unsendable(view):
+    if why := find_send_blocker(view):
         raise Failure(f"nothing could be sent: {why}")
     try:
-        return await beside(agent, view, what=what)
+        return await send_side_request(agent, view, what=what)
     except Problem as problem:
         final = problem.kind in HOPELESS or problem.refused
         raise Failure(f"{problem.kind}: {problem}", problem=problem, final=final) from problem
-    except Exhausted as stop:
+    except BudgetExhausted as stop:
         raise Failure(str(stop), final=True) from stop
     except PrefixBreak as broken:
         raise Failure(str(broken)) from broken
@@ -361,12 +371,12 @@ async def _reply(agent: Agent, view: View, *, what: str) -> Reply:
 
 def _accepted(reply: Reply, parts: Sequence[Part], *, most: int) -> str:
     """Return the summary in a reply; raises `SummaryFailure` if there is none."""
-    text = outline.without_draft(words(reply.content), parts)
+    text = outline.without_draft(extract_text(reply.content), parts)
     if not text and any(isinstance(block, Call) for block in reply.content):
         raise Failure("the reply called tools")
     if not text:
         raise Failure("the reply was empty")
-    if (size := estimate(text)) > most:
+    if (size := estimate_tokens(text)) > most:
         raise Failure(f"the reply was too long: about {size:,} of at most {most:,} tokens")
     return text
 
@@ -398,7 +408,7 @@ class Direct:
         agent, card = self._agent, model(self._agent)
         head = Epoch(replace(card, output=_output(card)), SYSTEM, why="summary")
         said, at = User(self._prompt(), origin="note"), agent.runtime.clock()
-        view = project([Entry(1, at, head), Entry(2, at, said)])
+        view = project_view([Entry(1, at, head), Entry(2, at, said)])
         reply = await _reply(agent, view, what="summary")
         text = _accepted(reply, parts_of(agent, self._wish), most=_most(agent, self._wish))
         return Written(text, source, self._covers)
@@ -415,12 +425,12 @@ class Direct:
         card = model(self._agent)
         most = min(card.window - _output(card), effective_window(card))
         asked = instruction(self._agent, self._wish, most=_most(self._agent, self._wish))
-        return round(most / MARGIN / family(card.id)) - estimate(asked) - BEGINNING
+        return round(most / MARGIN / family_ratio(card.id)) - estimate_tokens(asked) - BEGINNING
 
     def _fitting(self) -> int:
         """Return the first round from which all fit; the last one is always included."""
         left, first = self._room(), len(self._rounds)
-        while first > 0 and (left := left - estimate(self._rounds[first - 1])) >= 0:
+        while first > 0 and (left := left - estimate_tokens(self._rounds[first - 1])) >= 0:
             first -= 1
         return min(first, max(0, len(self._rounds) - 1))
 
@@ -430,14 +440,14 @@ class Direct:
             return self._first + max(1, round(DROPPED * (len(self._rounds) - self._first)))
         first = self._first
         while first < len(self._rounds) and gap > 0:
-            gap -= estimate(self._rounds[first])
+            gap -= estimate_tokens(self._rounds[first])
             first += 1
         return first
 
 
 def _ends(text: str, tokens: int) -> str:
     """Omit the middle of a text that is too long as a whole: one round may be."""
-    size = estimate(text)
+    size = estimate_tokens(text)
     if size <= tokens:
         return text
     kept = max(0, round(len(text) * tokens / size * CAREFUL))
@@ -446,14 +456,14 @@ def _ends(text: str, tokens: int) -> str:
     )
 
 
-def _output(card: Model) -> int:
+def _output(card: ModelCard) -> int:
     """Return the output limit of a direct summary request to this model."""
     return max(1, min(OUTPUT, round(SHARE * card.window), card.output))
 
 
-def rounds(items: Sequence[Item]) -> list[list[Item]]:
+def rounds(items: Sequence[ViewItem]) -> list[list[ViewItem]]:
     """Group messages by request: a reply begins a round, with its results and what follows."""
-    found: list[list[Item]] = []
+    found: list[list[ViewItem]] = []
     for item in items:
         if not found or (isinstance(item.fact, Assistant) and _answered(found[-1])):
             found.append([])
@@ -461,11 +471,11 @@ def rounds(items: Sequence[Item]) -> list[list[Item]]:
     return found
 
 
-def _answered(group: list[Item]) -> bool:
+def _answered(group: list[ViewItem]) -> bool:
     return any(isinstance(item.fact, Assistant) for item in group)
 
 
-def _told(group: Sequence[Item]) -> str:
+def _told(group: Sequence[ViewItem]) -> str:
     """Format a round as text: no pictures, no thinking, and of our own notes only summaries."""
     lines: list[str] = []
     for item in group:
@@ -521,8 +531,8 @@ def _where(part: Cut | None, side: str) -> str:
     if part is None or not side:
         return ""
     item = part.dropped[0] if side == "from" else part.dropped[-1]
-    said = " ".join(words(item.fact.content).split())
-    if isinstance(item.fact, Assistant) and not said and (made := calls(item.fact.content)):
+    said = " ".join(extract_text(item.fact.content).split())
+    if isinstance(item.fact, Assistant) and not said and (made := extract_calls(item.fact.content)):
         said = f"a call to {made[0].name}"
     who = "your message" if isinstance(item.fact, Assistant) else "the message"
     who = "the tool result" if isinstance(item.fact, Result) else who

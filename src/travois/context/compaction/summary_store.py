@@ -26,7 +26,7 @@ class FolderSummaries:
         self._under_way: dict[str, anyio.Event] = {}
 
     @property
-    def under_way(self) -> dict[str, anyio.Event]:
+    def pending(self) -> dict[str, anyio.Event]:
         """The keys that a model is being asked for in this process, each set when that is over."""
         return self._under_way
 

@@ -9,9 +9,9 @@ from typing import Literal, TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.content import Call, calls, words
+from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Decided, Entry, Finished, Result, Spawned, User
-from travois.core.tasks import TODOS, open_blockers, read_tasks
+from travois.core.tasks import TODOS_STATE, open_blockers, read_tasks
 
 Kind = Literal[
     "shell", "edit", "write", "read", "delete", "patch", "list", "task", "retask", "ask", "plan",
@@ -80,7 +80,7 @@ def acts(entries: Iterable[Entry]) -> Iterator[Act]:
     for entry in entries:
         match entry.fact:
             case Assistant(content=content):
-                asked.update((call.id, call) for call in calls(content))
+                asked.update((call.id, call) for call in extract_calls(content))
             case Decided(call=call, verdict=verdict, because=because, by=by):
                 ruled[call] = because if (verdict, by) == ("deny", "person") else None
             case Result() as result if result.call in asked:
@@ -119,14 +119,14 @@ def is_list(value: object) -> TypeGuard[list[object]]:
 
 
 def _act(call: Call, result: Result, *, seq: int, refused: str | None) -> Act:
-    args, text = decoded(call.args), words(result.content)
+    args, text = decoded(call.args), extract_text(result.content)
     kind = kind_of(call.name, args)
     return Act(seq, kind, call.name, args, text, result.error, result.detail, refused)
 
 
 def _refused(result: Result) -> str | None:
     """Return the user's words in logs of agents that record a refusal only as a result."""
-    text = words(result.content)
+    text = extract_text(result.content)
     if not result.error or not REFUSED.match(text):
         return None
     return text.partition("the user said:")[2].partition("\nNote: The user")[0].strip()
@@ -204,7 +204,7 @@ def jobs(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Job, ...]:
             case Spawned(id=id, what=what, kind=kind) if kind != "fork":
                 states[id], names[id] = "running", what
             case User(mail=letter, content=content) if letter.startswith("job:"):
-                told = ENDED.match(words(content))
+                told = ENDED.match(extract_text(content))
                 states[letter.removeprefix("job:")] = told[1] if told else "ended"
             case Finished(id=id, outcome=outcome) if id in states:
                 states[id] = outcome
@@ -320,7 +320,9 @@ class Task(msgspec.Struct, frozen=True):
 def listed(entries: Iterable[Entry]) -> tuple[Task, ...]:
     """Return the task list in the log; empty for other agents' logs, which only hold the calls."""
     facts = (entry.fact for entry in entries)
-    values = [fact.value for fact in facts if isinstance(fact, Changed) and fact.what == TODOS]
+    values = [
+        fact.value for fact in facts if isinstance(fact, Changed) and fact.what == TODOS_STATE
+    ]
     found = read_tasks(values[-1]) if values else ()
     return tuple(
         Task(task.content, task.status, task.id, task.owner, open_blockers(found, task))

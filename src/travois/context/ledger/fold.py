@@ -31,7 +31,7 @@ from travois.context.ledger.extractors import (
 from travois.context.ledger.received import Received, forked_at, received
 from travois.context.ledger.user_words import Said, answers, rules, said
 from travois.core.facts import Changed, Entry, Opened
-from travois.core.view import living
+from travois.core.view import keep_live_entries
 
 
 class Ledger(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Ledger(msgspec.Struct, frozen=True):
 
 def fold(entries: Iterable[Entry]) -> Ledger:
     """Build the ledger of these entries; earlier compactions make no difference to it."""
-    alive = living(list(entries))
+    alive = keep_live_entries(list(entries))
     done = tuple(acts(alive))
     told, fork = said(alive, done), forked_at(alive)
     others = received(alive, done, fork=fork)

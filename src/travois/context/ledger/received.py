@@ -13,9 +13,9 @@ from typing import Literal
 import msgspec
 
 from travois.context.ledger.extractors import Act
-from travois.core.content import words
+from travois.core.content import extract_text
 from travois.core.facts import Changed, Entry, User
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.core.tool_names import canonical_name
 
 ReceivedKind = Literal["task", "mail", "report", "hook"]
@@ -61,7 +61,7 @@ def received(entries: Iterable[Entry], acts: Iterable[Act], *, fork: int) -> tup
         for entry in entries
         if isinstance(entry.fact, User)
         and (kind := _kind(entry.fact)) is not None
-        and (text := words(entry.fact.content)).strip()
+        and (text := extract_text(entry.fact.content)).strip()
         and (kind != "task" or entry.seq >= fork)
     ]
     told += (Received(a.seq, "report", a.text, inherited=a.seq < fork) for a in acts if _reports(a))
@@ -91,14 +91,14 @@ def render(messages: Sequence[Received], *, budget: int, where: str = "") -> Sho
     `where` is the file with the full text of those not shown in full.
     """
     shown: dict[int, str] = {}
-    used, cut = estimate(TITLE), list[Received]()
+    used, cut = estimate_tokens(TITLE), list[Received]()
     for one in sorted(messages, key=lambda one: -one.seq):
         whole = f"{_label(one)}\n{fenced(one.kind, one.text)}"
         brief = f"{_label(one)} {_excerpt(one.text)}"
-        text = whole if used + estimate(whole) <= budget else brief
+        text = whole if used + estimate_tokens(whole) <= budget else brief
         cut += [one] if text is brief else []
-        if used + estimate(text) <= budget:
-            used += estimate(text)
+        if used + estimate_tokens(text) <= budget:
+            used += estimate_tokens(text)
             shown[one.seq] = text
     lines = [shown[seq] for seq in sorted(shown)]
     if cut:

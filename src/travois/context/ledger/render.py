@@ -24,7 +24,7 @@ from travois.context.compaction.outline import (
 from travois.context.ledger.extractors import Check, Decision, File, Task
 from travois.context.ledger.fold import Ledger
 from travois.context.ledger.user_words import Said, beginning, shortened
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 
 WHOLE = 10**9
 LIMITS = (2_400, 1_200, 600, 300, 150)
@@ -150,7 +150,7 @@ def _whole(section: Section, limit: int) -> str:
 
 def _rooms(sections: list[Section], budget: int) -> dict[str, int]:
     """Return each section's tokens: its share, then what the others leave, by rank."""
-    wants = {s.title: estimate(_whole(s, LIMITS[0])) + 2 for s in sections}
+    wants = {s.title: estimate_tokens(_whole(s, LIMITS[0])) + 2 for s in sections}
     spread = max(0, budget - FLOOR * len(sections))
     rooms = {s.title: min(wants[s.title], FLOOR + int(s.share * spread)) for s in sections}
     left = max(0, budget - sum(rooms.values()))
@@ -166,7 +166,7 @@ def _fitted(section: Section, room: int) -> str:
         return _filled(section, room)
     for limit in LIMITS:
         text = _whole(section, limit)
-        if estimate(text) + 2 <= room:
+        if estimate_tokens(text) + 2 <= room:
             return text
     return _trimmed(section, room)
 
@@ -174,9 +174,9 @@ def _fitted(section: Section, room: int) -> str:
 def _trimmed(section: Section, room: int) -> str:
     units = section.units(min(LIMITS[-1], room // TIGHT))
     kept: list[str] = []
-    used = estimate(f"## {section.title}\n- (and 0000 more)\n")
+    used = estimate_tokens(f"## {section.title}\n- (and 0000 more)\n")
     for unit in units:
-        used += estimate(f"{unit}\n") + 1
+        used += estimate_tokens(f"{unit}\n") + 1
         if used > room:
             break
         kept.append(unit)
@@ -188,14 +188,14 @@ def _filled(section: Section, room: int) -> str:
     """Fill the room with messages: the first and the newest in full, of others whole sentences."""
     whole = section.units(LIMITS[0])
     text = "\n".join((f"## {section.title}", *whole))
-    if estimate(text) + 2 <= room:
+    if estimate_tokens(text) + 2 <= room:
         return text
     order = list(range(len(whole) - 1, -1, -1))
     order = [*order[:1], 0, *order[1:-1]] if section.opens and order[1:] else order
-    used = estimate(f"## {section.title}\n- (and 0000 more)\n")
+    used = estimate_tokens(f"## {section.title}\n- (and 0000 more)\n")
     shown: dict[int, str] = {}
     for place, index in enumerate(order):
-        cost = estimate(whole[index]) + 2
+        cost = estimate_tokens(whole[index]) + 2
         if used + cost <= room * _most(section, place):
             shown[index], used = whole[index], used + cost
     rest = [index for index in order if index not in shown]
@@ -204,7 +204,7 @@ def _filled(section: Section, room: int) -> str:
         message = section.said[index]
         brief = beginning(message.text, each * CHARACTERS)
         unit = _quoted(_about(message) + brief) if brief else ""
-        if unit and used + (cost := estimate(unit) + 2) <= room:
+        if unit and used + (cost := estimate_tokens(unit) + 2) <= room:
             shown[index], used = unit, used + cost
     more = (f"- (and {len(whole) - len(shown)} more)",) if len(shown) < len(whole) else ()
     lines = [shown[index] for index in sorted(shown)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from travois.context.ledger.extractors import Act
-from travois.core.content import Media, calls, words
+from travois.core.content import Media, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, User
 
 PIECES = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
@@ -58,8 +58,8 @@ def answers(entries: Iterable[Entry], *, since: int = 0) -> tuple[Said, ...]:
         Said(entry.seq, text)
         for entry in entries
         if isinstance(entry.fact, Assistant) and entry.seq >= since
-        if (text := words(entry.fact.content).strip())
-        and (not calls(entry.fact.content) or len(text) >= FINDING)
+        if (text := extract_text(entry.fact.content).strip())
+        and (not extract_calls(entry.fact.content) or len(text) >= FINDING)
     ]
     return tuple(found[-ANSWERS:])
 
@@ -132,7 +132,7 @@ def without_logs(text: str) -> str:
 def _spoken(fact: User) -> str:
     shown = [block for block in fact.content if isinstance(block, Media)]
     return "\n".join(
-        [words(fact.content).strip(), *(f"[{m.kind} {m.name}]" for m in shown)]
+        [extract_text(fact.content).strip(), *(f"[{m.kind} {m.name}]" for m in shown)]
     ).strip()
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from travois.context.window import cold, fitted, idled, limit, model, paused
-from travois.core.content import calls, words
+from travois.core.content import extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Cleared, Offloaded, Result
-from travois.core.tokens import context_tokens, in_thousands, ratio, warn_at
+from travois.core.tokens import context_tokens, format_tokens, token_ratio, warn_threshold
 from travois.core.view import CLEARED_RESULT
 from travois.engine.agent import Agent
 from travois.engine.overflow import drop_media
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 from travois.providers.anthropic_extras import left_out
 from travois.providers.replies import Reply
 
@@ -33,7 +33,7 @@ def clear(agent: Agent) -> bool:
     """Clear old results where that costs nothing or pays off; return whether any were cleared."""
     view, card, size = agent.session.view, model(agent), context_tokens(agent.session.view)
     rested = idled(agent)
-    if not rested and size < warn_at(card):
+    if not rested and size < warn_threshold(card):
         return False
     from travois.context.microcompact.plan import Now, clearing
 
@@ -43,9 +43,9 @@ def clear(agent: Agent) -> bool:
         early=rested
         and agent.context.layers.idle == "normal"
         and paused(agent) < agent.context.layers.idle_seconds,
-        server=card.edits and agent.context.layers.server,
+        server=card.has_context_editing and agent.context.layers.server,
         size=size,
-        warn=warn_at(card),
+        warn=warn_threshold(card),
         limit=limit(agent),
         read=card.price.read / plain or 0.1,
         write=card.price.write / plain or 1.25,
@@ -70,9 +70,9 @@ def clear_instead(agent: Agent) -> bool:
     from travois.context.microcompact.clear_instead import clearing_instead
     from travois.context.microcompact.plan import Now
 
-    view, factor = agent.session.view, ratio(agent.session.view)
+    view, factor = agent.session.view, token_ratio(agent.session.view)
     now = Now(
-        server=model(agent).edits and agent.context.layers.server,
+        server=model(agent).has_context_editing and agent.context.layers.server,
         size=round(context_tokens(view) / factor),  # results are measured as we estimate
         limit=round(limit(agent) / factor),
     )
@@ -87,7 +87,7 @@ def clear_instead(agent: Agent) -> bool:
 def _apply(agent: Agent, found: Clearing, *, why: str) -> None:
     """Store what is cleared, append the clearing to the log, and report it in one line."""
     view = agent.session.view
-    size, freed = context_tokens(view), round(found.freed * ratio(view))
+    size, freed = context_tokens(view), round(found.freed * token_ratio(view))
     fresh = {*found.calls, *found.inputs} - {*view.cleared, *view.cleared_inputs}
     paths = _kept(agent, found.calls)
     if found.where == "server":
@@ -97,8 +97,8 @@ def _apply(agent: Agent, found: Clearing, *, why: str) -> None:
         _shorten_inputs(agent, found.inputs)
     many = f"{len(fresh)} old tool {'result' if found.calls else 'input'}"
     many += "" if len(fresh) == 1 else "s"
-    sizes = f"{in_thousands(size)} → {in_thousands(max(0, size - freed))} tokens"
-    agent.session.emit(Warned(f"Cleared {many} {why}: {sizes}. The full text is kept on disk."))
+    sizes = f"{format_tokens(size)} → {format_tokens(max(0, size - freed))} tokens"
+    agent.session.emit(UserWarned(f"Cleared {many} {why}: {sizes}. The full text is kept on disk."))
 
 
 def _forget_thinking(agent: Agent) -> bool:
@@ -120,7 +120,7 @@ def check(agent: Agent, reply: Reply) -> None:
         return
     agent.session.append(Changed("left-out", f"{reply.left_out} of {wanted}"))
     told = f"The provider cleared {reply.left_out} old results instead of {wanted}"
-    agent.session.emit(Warned(f"{told}: the prompt cache may be lost with every request"))
+    agent.session.emit(UserWarned(f"{told}: the prompt cache may be lost with every request"))
 
 
 def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
@@ -131,7 +131,7 @@ def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
     results = {fact.call: fact for fact in facts if isinstance(fact, Result)}
     for call in cleared:
         if call not in paths:
-            text = words(results[call].content).encode(errors="replace")
+            text = extract_text(results[call].content).encode(errors="replace")
             paths[call] = agent.world.spill(f"{call}-result", text)
     return {call: paths[call] for call in cleared}
 
@@ -139,7 +139,9 @@ def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
 def _shorten_inputs(agent: Agent, written: tuple[str, ...]) -> None:
     """Store the arguments of these calls, and put their path in place of the long ones."""
     replies = (i.fact for i in agent.session.view.items if isinstance(i.fact, Assistant))
-    made = (call for reply in replies for call in calls(reply.content) if call.id in written)
+    made = (
+        call for reply in replies for call in extract_calls(reply.content) if call.id in written
+    )
     paths = {
         call.id: agent.world.spill(f"{call.id}-input", call.args.encode(errors="replace"))
         for call in made
@@ -176,7 +178,7 @@ def _leave_out(agent: Agent, paths: dict[str, str], *, inputs: tuple[str, ...]) 
         call.id: call
         for item in agent.session.view.items
         if isinstance(item.fact, Assistant)
-        for call in calls(item.fact.content)
+        for call in extract_calls(item.fact.content)
     }
     tools = ", ".join(sorted({asked[call].name for call in paths}))
     newest = [call for call in paths if call not in agent.session.view.cleared][-LISTED:]

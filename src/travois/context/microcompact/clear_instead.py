@@ -19,10 +19,10 @@ from travois.context.microcompact.plan import (
     choose_server,
     oldest_results,
 )
-from travois.core.content import calls
+from travois.core.content import extract_calls
 from travois.core.facts import Assistant, Result
 from travois.core.tokens import fact_tokens, head_tokens
-from travois.core.view import Item, View, thinks
+from travois.core.view import View, ViewItem, has_thinking
 
 KEPT = 0.52
 """The share of what is cached that must stay: half, and some more as sizes are estimates."""
@@ -41,7 +41,7 @@ def clearing_instead(
     least (`names`): an edit needs the exact text of what it replaces. A compaction would take all
     of them.
     """
-    bound = thinks(view)
+    bound = has_thinking(view)
     if not layers.pressure or (bound and not now.server):
         return None
     least = layers.pressed_cleared + max(0, now.size - now.limit)
@@ -57,14 +57,14 @@ def clearing_instead(
 
 
 def _enough(
-    view: View, candidates: Sequence[Item], *, names: Mapping[str, float], wanted: int
+    view: View, candidates: Sequence[ViewItem], *, names: Mapping[str, float], wanted: int
 ) -> Clearing:
     """Choose all results that show no file, and as many of the others as it takes."""
     files = _files_read(view)
     read = [item for item in candidates if _call(item) in files]
     finished = _finished_files(view)
 
-    def worth(item: Item) -> tuple[bool, float]:
+    def worth(item: ViewItem) -> tuple[bool, float]:
         path = files[_call(item)]
         return path not in finished, weigh_file(path, names)
 
@@ -85,7 +85,7 @@ def _finished_files(view: View) -> set[str]:
     return {path for path in list(changed)[:-CURRENT] if changed[path]}
 
 
-def _later_half(view: View) -> list[Item]:
+def _later_half(view: View) -> list[ViewItem]:
     """Return the items that at least half of the cached prompt stands before."""
     sizes = [fact_tokens(item.fact) for item in view.items[: view.seen]]
     before = head_tokens(view.epoch) if view.epoch else 0
@@ -109,12 +109,12 @@ def _files_read(view: View) -> dict[str, str]:
 def _calls_on_files(view: View) -> Iterator[tuple[str, Act]]:
     """Yield the calls that read, change or write a file, in order."""
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
-    for call in (call for reply in replies for call in calls(reply.content)):
+    for call in (call for reply in replies for call in extract_calls(reply.content)):
         args = decoded(call.args)
         act = Act(0, kind_of(call.name, args), call.name, args, "")
         if act.kind in ("read", "edit", "write"):
             yield call.id, act
 
 
-def _call(item: Item) -> str:
+def _call(item: ViewItem) -> str:
     return item.fact.call if isinstance(item.fact, Result) else ""

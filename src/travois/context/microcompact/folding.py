@@ -8,10 +8,16 @@ from travois.context.microcompact.plan import folded, is_folded, middle
 from travois.context.window import beside_head, limit
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted
-from travois.core.tokens import context_tokens, estimate, fact_tokens, in_thousands, ratio
-from travois.core.view import project
+from travois.core.tokens import (
+    context_tokens,
+    estimate_tokens,
+    fact_tokens,
+    format_tokens,
+    token_ratio,
+)
+from travois.core.view import project_view
 from travois.engine.agent import Agent
-from travois.ports.world import Warned
+from travois.ports.world import UserWarned
 
 TAIL = 0.35
 """The share of the room between head and threshold whose newest messages stay unchanged."""
@@ -24,12 +30,12 @@ TEXT = 0.2
 def collapse(agent: Agent, *, trigger: Trigger) -> bool:
     """Fold the middle of the conversation; return whether a compaction is no longer needed."""
     session, view = agent.session, agent.session.view
-    room = beside_head(agent) / ratio(view)  # as we estimate
+    room = beside_head(agent) / token_ratio(view)  # as we estimate
     cut = middle(view, tail=round(room * TAIL))
     if cut is None or view.omitted:
         return False
     entries = session.history()
-    whole = project(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
+    whole = project_view(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
     ever = {item.seq: item for item in whole.items}
     gone = [ever.get(item.seq, item) for item in cut.dropped if not is_folded(item)]
     pieces = spans.split(gone)
@@ -40,8 +46,8 @@ def collapse(agent: Agent, *, trigger: Trigger) -> bool:
         cut.dropped, [*before, *paths], budget=round(room * TEXT), snip=agent.context.layers.snip
     )
     size = context_tokens(view)
-    freed = sum(fact_tokens(item.fact) for item in cut.dropped) - estimate(text)
-    after = size - round(freed * ratio(view))
+    freed = sum(fact_tokens(item.fact) for item in cut.dropped) - estimate_tokens(text)
+    after = size - round(freed * token_ratio(view))
     if not text or after >= ENOUGH * limit(agent):
         return False
     data = (span.text.encode(errors="replace") for span in pieces)
@@ -59,9 +65,9 @@ def collapse(agent: Agent, *, trigger: Trigger) -> bool:
         limit=limit(agent),
     )
     session.append(fact)
-    sizes = f"{in_thousands(size)} → {in_thousands(after)} tokens"
+    sizes = f"{format_tokens(size)} → {format_tokens(after)} tokens"
     many = f"Folded {len(cut.dropped)} old messages"
-    session.emit(Warned(f"{many}: {sizes}. The full text is kept on disk."))
+    session.emit(UserWarned(f"{many}: {sizes}. The full text is kept on disk."))
     return True
 
 

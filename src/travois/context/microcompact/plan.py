@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from travois.context.compaction.cut import Cut, is_summary, is_whole
 from travois.context.layers import Layers
 from travois.context.ledger.extractors import FAMILIES, Act, Kind, decoded, kind_of
-from travois.core.content import Call, Opaque, Text, calls, words
+from travois.core.content import Call, Opaque, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
-from travois.core.tokens import block_tokens, estimate, fact_tokens
-from travois.core.view import THINKING, Item, View, short_input, thinks
+from travois.core.tokens import block_tokens, estimate_tokens, fact_tokens
+from travois.core.view import THINKING_KINDS, View, ViewItem, has_thinking, shorten_arguments
 
 KINDS: tuple[Kind, ...] = ("shell", "read", "edit", "write", "delete", "patch")
 SEARCHES = (
@@ -73,7 +73,7 @@ class Clearing(msgspec.Struct, frozen=True):
 
 def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
     """Plan what to clear before the next request; None if nothing should be."""
-    bound = thinks(view)
+    bound = has_thinking(view)
     if bound and not now.server:
         return None
     old = _old(view, layers, now)
@@ -101,7 +101,7 @@ def old_thinking(view: View, *, least: int = THOUGHT) -> int:
 
 def _thoughts(fact: User | Assistant | Result) -> list[Opaque]:
     blocks = fact.content if isinstance(fact, Assistant) else ()
-    return [b for b in blocks if isinstance(b, Opaque) and b.kind in THINKING]
+    return [b for b in blocks if isinstance(b, Opaque) and b.kind in THINKING_KINDS]
 
 
 def _thought_tokens(fact: User | Assistant | Result) -> int:
@@ -110,10 +110,10 @@ def _thought_tokens(fact: User | Assistant | Result) -> int:
     if not thoughts or not isinstance(fact, Assistant):
         return 0
     others = sum(block_tokens(block) for block in fact.content if block not in thoughts)
-    return max(sum(estimate(b.raw) for b in thoughts), fact.usage.output - others)
+    return max(sum(estimate_tokens(b.raw) for b in thoughts), fact.usage.output - others)
 
 
-def _old(view: View, layers: Layers, now: Now) -> list[Item]:
+def _old(view: View, layers: Layers, now: Now) -> list[ViewItem]:
     """Return the results that may be cleared at this moment."""
     if now.cold:
         held = min(layers.pressed_tokens, now.limit // 4) if now.early else 0
@@ -142,13 +142,13 @@ def pays(view: View, found: Clearing, *, now: Now) -> bool:
     return left >= (now.write - now.read) * tail / (now.read * found.freed)
 
 
-def _after(items: Sequence[Item], gone: set[str]) -> int:
+def _after(items: Sequence[ViewItem], gone: set[str]) -> int:
     """Return the tokens from the first result of these calls on."""
     results = [isinstance(item.fact, Result) and item.fact.call in gone for item in items]
     return sum(fact_tokens(item.fact) for item in items[results.index(True) :])
 
 
-def oldest_results(view: View, *, kept: int, protected: int) -> list[Item]:
+def oldest_results(view: View, *, kept: int, protected: int) -> list[ViewItem]:
     """Return the results that were sent, without the newest ones and so many tokens."""
     results = [item for item in view.items[: view.seen] if isinstance(item.fact, Result)]
     end, size = max(0, len(results) - kept), 0
@@ -159,7 +159,7 @@ def oldest_results(view: View, *, kept: int, protected: int) -> list[Item]:
     return results[:end]
 
 
-def choose_local(view: View, old: Sequence[Item]) -> Clearing:
+def choose_local(view: View, old: Sequence[ViewItem]) -> Clearing:
     """Plan to clear the large results of tools that can be called again."""
     names = dict(_named(view))
     sizes = {
@@ -173,21 +173,21 @@ def choose_local(view: View, old: Sequence[Item]) -> Clearing:
     return Clearing(tuple(sizes), "local", sum(sizes.values()) - LINE * len(sizes))
 
 
-def _written(view: View, old: Sequence[Item]) -> tuple[tuple[str, ...], int]:
+def _written(view: View, old: Sequence[ViewItem]) -> tuple[tuple[str, ...], int]:
     """Return the calls with long arguments whose results are old, and what clearing them frees."""
     done = {item.fact.call for item in old if isinstance(item.fact, Result)}
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
-    made = [call for reply in replies for call in calls(reply.content) if call.id in done]
+    made = [call for reply in replies for call in extract_calls(reply.content) if call.id in done]
     sizes = {
-        call.id: size - estimate(short_input(call.args, ""))
+        call.id: size - estimate_tokens(shorten_arguments(call.args, ""))
         for call in made
-        if kind_of(call.name, {}) in WRITERS and (size := estimate(call.args)) >= LONG
+        if kind_of(call.name, {}) in WRITERS and (size := estimate_tokens(call.args)) >= LONG
     }
     sizes = {call: size - LINE for call, size in sizes.items() if size > LINE}
     return tuple(sizes), sum(sizes.values())
 
 
-def choose_server(view: View, old: Sequence[Item], layers: Layers) -> Clearing:
+def choose_server(view: View, old: Sequence[ViewItem], layers: Layers) -> Clearing:
     """Plan to clear all calls of such tools up to a point: a provider accepts no other set."""
     names = dict(_named(view))
     sizes = {
@@ -203,14 +203,14 @@ def choose_server(view: View, old: Sequence[Item], layers: Layers) -> Clearing:
     return Clearing(tuple(sizes), "server", freed + more, inputs)
 
 
-def _call(item: Item) -> str:
+def _call(item: ViewItem) -> str:
     return item.fact.call if isinstance(item.fact, Result) else ""
 
 
 def _named(view: View) -> Iterator[tuple[str, str]]:
     for item in view.items:
         if isinstance(item.fact, Assistant):
-            yield from ((call.id, call.name) for call in calls(item.fact.content))
+            yield from ((call.id, call.name) for call in extract_calls(item.fact.content))
 
 
 # L2.6: where the prefix moves anyway, old calls fold into a line each that keeps the outcome.
@@ -258,12 +258,12 @@ def middle(view: View, *, tail: int) -> Cut | None:
     return Cut(gone, (*items[:start], *items[end:]))
 
 
-def folded(items: Sequence[Item], paths: Sequence[str], *, budget: int, snip: bool) -> str:
+def folded(items: Sequence[ViewItem], paths: Sequence[str], *, budget: int, snip: bool) -> str:
     """Return the text that replaces these items; empty if it would exceed its budget."""
     lines = list(_lines(items))
     head = "\n".join((OPENING, *(f"- {line}" for line in _listed(paths))))
-    sizes = [estimate(f"{line.text}\n") for line in lines]
-    over = estimate(head) + sum(sizes) - budget
+    sizes = [estimate_tokens(f"{line.text}\n") for line in lines]
+    over = estimate_tokens(head) + sum(sizes) - budget
     if over > 0 and not snip:
         return ""
     gone: set[int] = set()
@@ -288,15 +288,17 @@ def _listed(paths: Sequence[str]) -> Iterator[str]:
     yield from newer
 
 
-def is_folded(item: Item) -> bool:
+def is_folded(item: ViewItem) -> bool:
     """Return whether an item is the text of an earlier folding."""
     fact = item.fact
     return (
-        isinstance(fact, User) and fact.origin == "note" and words(fact.content).startswith(FOLDED)
+        isinstance(fact, User)
+        and fact.origin == "note"
+        and extract_text(fact.content).startswith(FOLDED)
     )
 
 
-def _lines(items: Sequence[Item]) -> Iterator[Line]:
+def _lines(items: Sequence[ViewItem]) -> Iterator[Line]:
     results = {item.fact.call: item.fact for item in items if isinstance(item.fact, Result)}
     for item in items:
         fact = item.fact
@@ -304,18 +306,18 @@ def _lines(items: Sequence[Item]) -> Iterator[Line]:
             case User():
                 yield from _said(item)
             case Assistant():
-                if said := words(fact.content).strip():
+                if said := extract_text(fact.content).strip():
                     yield Line(_indented(f"You: {said}"))
-                for call in calls(fact.content):
+                for call in extract_calls(fact.content):
                     yield Line(f"- {_did(call)}: {_outcome(call, results.get(call.id))}")
             case Result():
                 pass
 
 
-def _said(item: Item) -> Iterator[Line]:
+def _said(item: ViewItem) -> Iterator[Line]:
     """Yield lines for a message to the model; for an earlier folding, its own lines."""
     assert isinstance(item.fact, User)
-    text = words(item.fact.content).strip()
+    text = extract_text(item.fact.content).strip()
     if is_folded(item):
         yield from _unfolded(text.partition("\n\n")[2])
     elif item.fact.origin == "human" or is_summary(item):
@@ -348,7 +350,7 @@ def _outcome(call: Call, result: Result | None) -> str:
     """Describe the result of a call in one line."""
     if result is None:
         return "no result"
-    lines = [line.strip() for line in words(result.content).splitlines() if line.strip()]
+    lines = [line.strip() for line in extract_text(result.content).splitlines() if line.strip()]
     if not lines:
         return "failed without output" if result.error else "done without output"
     kind = kind_of(call.name, decoded(call.args))

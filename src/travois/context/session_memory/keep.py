@@ -12,11 +12,11 @@ from travois.context import window
 from travois.context.compaction.cut import Cut, cut_after
 from travois.context.session_memory.plan import Budget, Pace, Progress, due, fitted, is_worthwhile
 from travois.context.window import beside_head, limit, model
-from travois.core.content import calls
+from travois.core.content import extract_calls
 from travois.core.facts import Assistant, Noted
-from travois.core.tokens import context_tokens, fact_tokens, ratio
+from travois.core.tokens import context_tokens, fact_tokens, token_ratio
 from travois.core.view import View
-from travois.engine.agent import Agent, Noting
+from travois.engine.agent import Agent, NotesUpdate
 
 FILE = "notes.md"
 PATIENCE = 60.0
@@ -51,7 +51,7 @@ def keeps_notes(agent: Agent) -> bool:
     card, wanted = model(agent), agent.context.layers.notes
     if (
         agent.runtime.background is None
-        or card.frail
+        or card.is_frail
         or not wanted
         or not agent.context.layers.draft
     ):
@@ -72,7 +72,7 @@ def keep_notes(agent: Agent) -> None:
     since = max(held.covers, agent.turn.notes.covers if agent.turn.notes else 0)
     if not due(_progress(view, since, held, limit=limit(agent)), pace):
         return
-    underway = agent.turn.notes = Noting(anyio.Event(), covers=agent.session.seq)
+    underway = agent.turn.notes = NotesUpdate(anyio.Event(), covers=agent.session.seq)
 
     async def update() -> None:
         underway.begun = True
@@ -171,9 +171,9 @@ def _progress(view: View, since: int, held: Notes, *, limit: int) -> Progress:
     fresh = [item.fact for item in view.items if item.seq > since]
     replies = [fact for fact in fresh if isinstance(fact, Assistant)]
     return Progress(
-        grown=round(sum(map(fact_tokens, fresh)) * ratio(view)),
+        grown=round(sum(map(fact_tokens, fresh)) * token_ratio(view)),
         left=limit - context_tokens(view),
         first=not held.text,
-        calls=sum(len(calls(reply.content)) for reply in replies),
-        paused=bool(replies) and not calls(replies[-1].content),
+        calls=sum(len(extract_calls(reply.content)) for reply in replies),
+        paused=bool(replies) and not extract_calls(replies[-1].content),
     )

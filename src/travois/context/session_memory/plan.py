@@ -12,8 +12,8 @@ from itertools import pairwise
 
 import msgspec
 
-from travois.core.models import Price, Usage, cost
-from travois.core.tokens import estimate
+from travois.core.models import Price, Usage, compute_cost
+from travois.core.tokens import estimate_tokens
 
 WHOLE = 12_000
 SECTIONS = 6
@@ -114,10 +114,10 @@ def expenses(price: Price, *, limit: int, head: int) -> tuple[float, float]:
         sizes.append(round(size))
         size += room * GROWTH
     given = ASKED + min(KEPT, room // SECTIONS)
-    updates = sum(cost(Usage(input=given, read=one, output=EDITED), price) for one in sizes)
-    prepared = cost(Usage(input=ASKED, read=round(limit * EARLY), output=SUMMARY), price)
-    warm = cost(Usage(input=ASKED, read=limit, output=EDITED), price)
-    cold = cost(Usage(input=limit + ASKED, output=EDITED), price)
+    updates = sum(compute_cost(Usage(input=given, read=one, output=EDITED), price) for one in sizes)
+    prepared = compute_cost(Usage(input=ASKED, read=round(limit * EARLY), output=SUMMARY), price)
+    warm = compute_cost(Usage(input=ASKED, read=limit, output=EDITED), price)
+    cold = compute_cost(Usage(input=limit + ASKED, output=EDITED), price)
     return updates, prepared + COLD * cold + (1 - COLD) * warm
 
 
@@ -138,7 +138,7 @@ def request(
 
 def oversize(notes: str, budget: Budget) -> list[str]:
     """Describe to the model which notes are too long."""
-    sizes = {name: estimate(text) for name, text in sections(notes).items()}
+    sizes = {name: estimate_tokens(text) for name, text in sections(notes).items()}
     over = [f"{name} ({size:,} tokens)" for name, size in sizes.items() if size > budget.each]
     told: list[str] = []
     if over:
@@ -159,7 +159,7 @@ def fitted(notes: str, *, path: str, budget: Budget) -> str:
     for text in parts:
         most = min(budget.each, room)
         part = _cut(text, path=path, most=most) if most > 0 else ""
-        room -= estimate(part)
+        room -= estimate_tokens(part)
         shown += [part] if part else []
     return "\n\n".join(shown).strip()
 
@@ -191,7 +191,7 @@ def _is_hint(section: str) -> bool:
 
 
 def _cut(text: str, *, path: str, most: int) -> str:
-    if estimate(text) <= most:
+    if estimate_tokens(text) <= most:
         return text
     kept = text[: most * 3].rpartition("\n")[0] or text[: most * 3]
     return f"{kept}\n(more in {path})"

@@ -9,19 +9,19 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from travois.context.session_memory.plan import Budget, blank, request, with_sections
-from travois.core.content import Call, Text, calls, words
+from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tool_names import canonical_name
 from travois.core.view import View
 from travois.engine.agent import Agent
-from travois.engine.fork import aside
-from travois.engine.interpret_call import Meaning, Senseless, interpret
-from travois.engine.permission_gate import Ready
-from travois.engine.tmp_folder import place_of
-from travois.engine.tool_calls import carry_out
+from travois.engine.fork import ask_quietly
+from travois.engine.interpret_call import InterpretedCall, MeaninglessCall, interpret_call
+from travois.engine.permission_gate import ParsedCall
+from travois.engine.tmp_folder import locate_calls
+from travois.engine.tool_calls import execute_call
 from travois.permissions.resolve_paths import home
-from travois.ports.tool import Refusal
-from travois.ports.world import Stale, Stat, digest
+from travois.ports.tool import ToolError
+from travois.ports.world import FileStat, StaleFile, content_digest
 from travois.providers.replies import as_fact
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
@@ -47,15 +47,15 @@ class NotesFile:
         """The current notes."""
         return self.data.decode("utf-8", errors="replace")
 
-    async def stat(self, path: str) -> Stat | None:
+    async def stat(self, path: str) -> FileStat | None:
         """Return the status of the notes; None for any other path."""
-        return Stat("file", len(self.data), 0) if path == self.path else None
+        return FileStat("file", len(self.data), 0) if path == self.path else None
 
-    async def names(self, folder: str, *, limit: int) -> list[str]:
+    async def list_names(self, folder: str, *, limit: int) -> list[str]:
         """Return no names: no folder is visible."""
         return []
 
-    async def modified(self, paths: Sequence[str]) -> list[int]:
+    async def modified_times(self, paths: Sequence[str]) -> list[int]:
         """Return 0 for each path: modification times are unknown."""
         return [0 for _ in paths]
 
@@ -67,10 +67,10 @@ class NotesFile:
     async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
         """Replace the notes if they are still what is expected."""
         self._check(path)
-        if expect != digest(self.data):
-            raise Stale(path)
+        if expect != content_digest(self.data):
+            raise StaleFile(path)
         self.data = data
-        return digest(data)
+        return content_digest(data)
 
     async def remove(self, path: str, *, expect: str) -> None:
         """Raise: notes cannot be removed."""
@@ -106,13 +106,13 @@ def template(agent: Agent) -> str:
 async def _converse(agent: Agent, view: View, file: NotesFile) -> None:
     """Let the model edit, and ask again where an edit failed."""
     for _ in range(ROUNDS):
-        reply = await aside(agent, view, what="notes")
+        reply = await ask_quietly(agent, view, what="notes")
         if reply is None:
             return
         fact = as_fact(view, reply)
-        asked = calls(fact.content)
+        asked = extract_calls(fact.content)
         if not asked:
-            told = words(fact.content)
+            told = extract_text(fact.content)
             file.data = with_sections(file.text, told).encode() if told.strip() else file.data
             return
         _say(agent, view, fact)
@@ -132,26 +132,26 @@ def _say(agent: Agent, view: View, fact: User | Assistant | Result) -> None:
 async def _edit(agent: Agent, call: Call, file: NotesFile) -> Result:
     """Run one edit of the notes; any other call is refused."""
     try:
-        meaning = interpret(call, agent.tools.by_name, agent.tools.find_mcp_tool)
+        meaning = interpret_call(call, agent.tools.by_name, agent.tools.find_mcp_tool)
         _check_allowed(agent, meaning, file.path)
-    except (Senseless, Refusal) as error:
+    except (MeaninglessCall, ToolError) as error:
         return Result(call.id, (Text(str(error)),), error=True)
     # A copy of the turn's state: an edit of the notes is no change of the workspace.
     apart = replace(agent, world=replace(agent.world, files=file), turn=replace(agent.turn))
-    accesses = meaning.tool.access(meaning.args, place_of(agent))
-    ready = Ready(call, meaning.tool, meaning.args, accesses, ())
-    outcome = await carry_out(apart, ready, None)
+    accesses = meaning.tool.access(meaning.args, locate_calls(agent))
+    ready = ParsedCall(call, meaning.tool, meaning.args, accesses, ())
+    outcome = await execute_call(apart, ready, None)
     return Result(call.id, outcome.content, outcome.error)
 
 
-def _check_allowed(agent: Agent, meaning: Meaning, path: str) -> None:
+def _check_allowed(agent: Agent, meaning: InterpretedCall, path: str) -> None:
     """Refuse everything but partial edits of the notes."""
     why = REFUSED.format(path=path, tool=_editor(agent) or "text")
     if meaning.tool.name not in ALLOWED:
-        raise Refusal(why)
-    touched = meaning.tool.access(meaning.args, place_of(agent))
+        raise ToolError(why)
+    touched = meaning.tool.access(meaning.args, locate_calls(agent))
     if any(path not in (access.target, access.spelt) for access in touched):
-        raise Refusal(why)
+        raise ToolError(why)
 
 
 def _editor(agent: Agent) -> str:

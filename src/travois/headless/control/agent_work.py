@@ -8,7 +8,7 @@ from travois.agents.activity import NAME
 from travois.agents.activity import Work as Doing
 from travois.agents.report import spent
 from travois.compat.claude_json import Object
-from travois.core.content import calls
+from travois.core.content import extract_calls
 from travois.core.facts import Assistant, Entry, Noted, Spawned
 from travois.headless.control.tasks import task_line
 from travois.ports.world import Event
@@ -29,8 +29,8 @@ class Work:
         if not isinstance(event, Entry):
             return []
         self._began = event.at if self._began is None else self._began
-        self._work, self._spent = self._work.after(event), self._spent.after(event)
-        done = calls(event.fact.content) if isinstance(event.fact, Assistant) else ()
+        self._work, self._spent = self._work.after(event), self._spent.after_entry(event)
+        done = extract_calls(event.fact.content) if isinstance(event.fact, Assistant) else ()
         if isinstance(event.fact, Assistant):
             self._tokens = event.fact.usage.context
         named = isinstance(event.fact, Noted) and event.fact.what == NAME

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from travois.compat.claude_json import Json, Object
-from travois.core.content import Call, words
-from travois.core.errors import Fault
+from travois.core.content import Call, extract_text
+from travois.core.errors import UserError
 from travois.engine.agent import Agent
-from travois.engine.tool_calls import Unfit, carry_out, understand
+from travois.engine.tool_calls import InvalidCall, execute_call, parse_call
 from travois.headless.control.messages import Declined, Desk, Matcher
 from travois.hooks.config import CALLED, Listener
 from travois.hooks.events import EVENTS
@@ -21,7 +21,7 @@ from travois.hooks.fire import arguments
 from travois.hooks.output import NOTHING, Decision
 from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update, suggested
-from travois.ports.world import Answer, Choice, Inquiry, Question
+from travois.ports.world import Choice, ChoiceRequest, PermissionQuestion, PersonAnswer
 
 ASKED = "can_use_tool"
 
@@ -38,7 +38,7 @@ class Host:
     def __init__(self, ask: Callable[[Object], Awaitable[msgspec.Raw]]) -> None:
         self._ask = ask
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask whether a call may run."""
         given = arguments(Call(question.call, question.tool, question.args))
         rules = (parse(rule, "allow") for rule in question.always)
@@ -56,18 +56,18 @@ class Host:
         try:
             decision = await self._asked(body)
         except Declined as declined:
-            return Answer(allow=False, reason=str(declined))
+            return PersonAnswer(allow=False, reason=str(declined))
         if decision.behavior == "deny":
             why = decision.message or "the client denied it"
-            return Answer(allow=False, reason=why, stop=why if decision.interrupt else "")
-        return Answer(
+            return PersonAnswer(allow=False, reason=why, stop=why if decision.interrupt else "")
+        return PersonAnswer(
             allow=True,
             digest=question.digest,
             input=_other(decision.updated_input, given),
             updates=decision.updated_permissions,
         )
 
-    async def choose(self, inquiry: Inquiry) -> tuple[str, ...] | None:
+    async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Ask questions, or show a plan, as a call that needs permission."""
         try:
             if inquiry.plan:
@@ -83,7 +83,7 @@ class Host:
         words = tuple(one if isinstance(one, str) else ", ".join(one) for one in told)
         return words if all(words) else None
 
-    async def _planned(self, inquiry: Inquiry) -> tuple[str, ...]:
+    async def _planned(self, inquiry: ChoiceRequest) -> tuple[str, ...]:
         yes, edits, no = (option.label for option in inquiry.choices[0].options)
         decision = await self._put("ExitPlanMode", inquiry, {"plan": inquiry.plan})
         if decision.behavior == "deny":
@@ -91,7 +91,7 @@ class Host:
         updates = (msgspec.json.decode(raw, type=Update) for raw in decision.updated_permissions)
         return (edits if any(one.mode == "acceptEdits" for one in updates) else yes,)
 
-    async def _put(self, tool: str, inquiry: Inquiry, given: Object) -> Decision:
+    async def _put(self, tool: str, inquiry: ChoiceRequest, given: Object) -> Decision:
         return await self._asked({"tool_name": tool, "tool_use_id": inquiry.call, "input": given})
 
     async def _asked(self, body: Object) -> Decision:
@@ -145,7 +145,9 @@ def _valid(matcher: str) -> str:
     try:
         re.compile("" if matcher == "*" else matcher)
     except re.error as error:
-        raise Fault(f"Invalid regular expression in matcher {matcher!r}", why=str(error)) from None
+        raise UserError(
+            f"Invalid regular expression in matcher {matcher!r}", why=str(error)
+        ) from None
     return matcher
 
 
@@ -168,12 +170,12 @@ class Referee:
         """Call the tool and return its answer; raise `Declined`."""
         told: Object = {name: body[name] for name in ("tool_name", "input", "tool_use_id")}
         call = Call(f"{body['tool_use_id']}_leave", self._tool, msgspec.json.encode(told).decode())
-        ready = understand(self._agent(), call)
-        if isinstance(ready, Unfit):
+        ready = parse_call(self._agent(), call)
+        if isinstance(ready, InvalidCall):
             why = ready.why.partition(". The tools")[0]
             raise Declined(f"The permission prompt tool {self._tool} cannot be called: {why}")
-        outcome = await carry_out(self._agent(), ready, None)
+        outcome = await execute_call(self._agent(), ready, None)
         if outcome.error:
-            failure = words(outcome.content)
+            failure = extract_text(outcome.content)
             raise Declined(f"The permission prompt tool {self._tool} failed: {failure}")
-        return msgspec.Raw(words(outcome.content).encode())
+        return msgspec.Raw(extract_text(outcome.content).encode())

@@ -12,11 +12,11 @@ import anyio
 import msgspec
 
 from travois.compat.claude_json import Json, Object
-from travois.core.errors import Fault
-from travois.core.json import table
+from travois.core.errors import UserError
+from travois.core.json import as_object
 from travois.headless.control.messages import Declined, Desk
 from travois.mcp.tools import Answered, Offer, foreign
-from travois.ports.tool import AnyTool, Refusal
+from travois.ports.tool import AnyTool, ToolError
 from travois.version import __version__
 
 HANDSHAKE = "2025-11-25"
@@ -97,14 +97,14 @@ class Server:
     async def call(self, tool: str, args: dict[str, Any]) -> Answered:
         """Call one of the server's tools."""
         if self.status == "disabled":
-            raise Refusal(f"The MCP server {self.name} is disabled.")
+            raise ToolError(f"The MCP server {self.name} is disabled.")
         params: Object = {"name": tool, "arguments": args}
         try:
             result = await self._request("tools/call", params)
         except Failed as failed:
-            raise Refusal(f"The MCP server {self.name} returned an error: {failed}") from None
-        if table(msgspec.json.decode(result)).get("resultType") == "input_required":
-            raise Refusal(f"{tool} asks for more input, which is not supported here.")
+            raise ToolError(f"The MCP server {self.name} returned an error: {failed}") from None
+        if as_object(msgspec.json.decode(result)).get("resultType") == "input_required":
+            raise ToolError(f"{tool} asks for more input, which is not supported here.")
         return msgspec.json.decode(result, type=Answered)
 
     def brief(self) -> Json:
@@ -130,7 +130,7 @@ class Server:
             hello = await self._request("server/discover", {})
         else:
             self._note("notifications/initialized", {})
-        known = table(table(msgspec.json.decode(hello)).get("serverInfo"))
+        known = as_object(as_object(msgspec.json.decode(hello)).get("serverInfo"))
         self.info = {"name": str(known.get("name", "")), "version": str(known.get("version", ""))}
 
     async def _offered(self) -> tuple[Offer, ...]:
@@ -177,10 +177,10 @@ def names(configs: tuple[str, ...]) -> tuple[str, ...]:
         if not text.lstrip().startswith("{"):
             continue
         try:
-            servers = table(table(msgspec.json.decode(text)).get("mcpServers"))
+            servers = as_object(as_object(msgspec.json.decode(text)).get("mcpServers"))
         except msgspec.DecodeError as error:
-            raise Fault("--mcp-config is not JSON", why=str(error)) from None
-        found += [name for name, told in servers.items() if table(told).get("type") == "sdk"]
+            raise UserError("--mcp-config is not JSON", why=str(error)) from None
+        found += [name for name, told in servers.items() if as_object(told).get("type") == "sdk"]
     return tuple(found)
 
 

@@ -9,7 +9,7 @@ import anyio
 import msgspec
 
 from travois.compat.claude_json import Json, Object
-from travois.ports.tool import Refusal
+from travois.ports.tool import ToolError
 
 NOTHING = msgspec.Raw(b"{}")
 
@@ -86,7 +86,7 @@ class Line(msgspec.Struct, frozen=True):
 GONE = "the client has disconnected"
 
 
-class Declined(Refusal):
+class Declined(ToolError):
     """The client's refusal of a request, or its failure."""
 
 

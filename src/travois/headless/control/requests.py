@@ -16,25 +16,25 @@ from travois.compose import commands as custom
 from travois.compose import hooks as hooking
 from travois.compose import models as serving
 from travois.compose import skills as skilled
-from travois.compose.hooks import switching
-from travois.compose.session import prepare
+from travois.compose.hooks import fire_model_switch
+from travois.compose.session import load_workspace
 from travois.context.receipts import look
 from travois.core.content import Call
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, User
-from travois.core.models import Effort, Model
-from travois.core.tokens import stop_at
-from travois.engine.background_jobs import report_end, running_jobs
-from travois.engine.permission_gate import granted
-from travois.engine.tool_calls import CallEnv, Unfit, understand
+from travois.core.models import Effort, ModelCard
+from travois.core.tokens import stop_threshold
+from travois.engine.background_jobs import build_end_report, running_jobs
+from travois.engine.permission_gate import preapprove_call
+from travois.engine.tool_calls import CallEnv, InvalidCall, parse_call
 from travois.headless.control import servers
 from travois.headless.control.driven_session import Driven
 from travois.headless.control.messages import Request
 from travois.hooks.fire import MODES
 from travois.permissions.rules import Effect, Rule, parse
 from travois.permissions.updates import Spec, Update, amend
-from travois.ports.tool import Refusal
-from travois.ports.world import digest
+from travois.ports.tool import ToolError
+from travois.ports.world import content_digest
 from travois.prompt.briefing import skills
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
@@ -67,24 +67,24 @@ async def models(driven: Driven, request: Request) -> Object:
 
 def reachable(driven: Driven) -> list[Json]:
     """List the current model and each model whose provider has a key."""
-    _, loaded = prepare(driven.options)
-    among, own = serving.known(loaded), driven.session.crew.model
+    _, loaded = load_workspace(driven.options)
+    among, own = serving.model_catalog(loaded), driven.session.crew.model
     found: dict[str, Json] = {own.name: _model_row(own)}
     for name in among.models:
         model = catalog.resolve(name, os.environ, among=among)
         try:
             catalog.endpoint(model, os.environ, among=among)
-        except Fault:
+        except UserError:
             continue
         found.setdefault(name, _model_row(model))
     return list(found.values())
 
 
-def _model_row(model: Model) -> Json:
+def _model_row(model: ModelCard) -> Json:
     """Build a model's entry; frail models support no effort."""
     told: Object = {"value": model.name, "displayName": model.id or model.name}
-    told |= {"description": f"{model.window:,} tokens", "supportsEffort": not model.frail}
-    return told if model.frail else {**told, "supportedEffortLevels": list(LEVELS)}
+    told |= {"description": f"{model.window:,} tokens", "supportsEffort": not model.is_frail}
+    return told if model.is_frail else {**told, "supportedEffortLevels": list(LEVELS)}
 
 
 async def commands(driven: Driven, request: Request) -> Object:
@@ -130,8 +130,8 @@ async def rules(driven: Driven, request: Request) -> Object:
 
 async def hooks(driven: Driven, request: Request) -> Object:
     """List the hooks from settings; the client knows its own."""
-    _, loaded = prepare(driven.options)
-    known, _ = hooking.known(loaded)
+    _, loaded = load_workspace(driven.options)
+    known, _ = hooking.load_hooks(loaded)
     told: list[Json] = [
         {"event": h.event, "matcher": h.matcher, "what": h.name, "source": h.origin} for h in known
     ]
@@ -146,7 +146,7 @@ async def settings(driven: Driven, request: Request) -> Object:
     # Everything is checked before anything is applied, so that a refusal changes nothing.
     if strange := sorted(asked.keys() - CHANGING):
         why = f"a running session accepts only {', '.join(sorted(CHANGING))}"
-        raise Fault(f"{', '.join(strange)} cannot be changed", why=why)
+        raise UserError(f"{', '.join(strange)} cannot be changed", why=why)
     effort = msgspec.convert(asked.get("effortLevel") or "", Effort)
     agent, guard = driven.session.crew.agent, driven.session.crew.agent.permissions.guard
     for effect in EFFECTS:
@@ -166,7 +166,7 @@ async def settings(driven: Driven, request: Request) -> Object:
 def _kept(source: str, asked: Object) -> Object:
     """Save a setting to the user's settings file."""
     if source != "userSettings" or asked.keys() != {"effortLevel"}:
-        raise Fault("Only effortLevel can be saved, and only in userSettings")
+        raise UserError("Only effortLevel can be saved, and only in userSettings")
     effort = msgspec.convert(asked["effortLevel"], Effort)
     keep(home.locate(os.environ), "effortLevel", effort)
     return {}
@@ -176,7 +176,7 @@ def _parsed(texts: tuple[str, ...], effect: Effect) -> list[Rule]:
     try:
         return [parse(text, effect) for text in texts]
     except ValueError as error:
-        raise Fault("Invalid permission rule", why=str(error)) from None
+        raise UserError("Invalid permission rule", why=str(error)) from None
 
 
 def _flat(tree: Object) -> list[tuple[str, Json]]:
@@ -205,7 +205,7 @@ async def read(driven: Driven, request: Request) -> Object:
     try:
         text = getincrementaldecoder("utf-8")().decode(data, final=not cut)
     except UnicodeDecodeError:
-        raise Fault(f"{path} is not UTF-8", fix="Ask for it with encoding base64.") from None
+        raise UserError(f"{path} is not UTF-8", fix="Ask for it with encoding base64.") from None
     return {"contents": text, "absPath": path, **cut}
 
 
@@ -213,12 +213,12 @@ async def seed(driven: Driven, request: Request) -> Object:
     """Mark a file as read by the model if it has not changed since the client saw it."""
     path, env, size = await _judged(driven, request.path)
     if size > WHOLE:
-        raise Fault(f"{path} is too large to read whole")
+        raise UserError(f"{path} is too large to read whole")
     data = await env.files.read(path)
     stat = await env.files.stat(path)
     if stat is None or int(stat.modified * 1000) > request.mtime:
-        raise Fault(f"{path} has changed since", fix="Let the model read it.")
-    driven.session.crew.agent.session.append(Changed(f"seen:{path}", digest(data)))
+        raise UserError(f"{path} has changed since", fix="Let the model read it.")
+    driven.session.crew.agent.session.append(Changed(f"seen:{path}", content_digest(data)))
     return {}
 
 
@@ -226,17 +226,17 @@ async def _judged(driven: Driven, path: str) -> tuple[str, CallEnv, int]:
     """Return a file that Read may open, its environment and its size."""
     agent = driven.session.crew.agent
     asked = Call("host", "Read", msgspec.json.encode({"file_path": path}).decode())
-    ready = understand(agent, asked)
-    if isinstance(ready, Unfit):
-        raise Fault(f"{path} cannot be read", why=ready.why)
-    if granted(agent, ready) is None:
-        raise Fault(f"{path} may not be read", why=WHY)
+    ready = parse_call(agent, asked)
+    if isinstance(ready, InvalidCall):
+        raise UserError(f"{path} cannot be read", why=ready.why)
+    if preapprove_call(agent, ready) is None:
+        raise UserError(f"{path} may not be read", why=WHY)
     env = CallEnv(agent, ready, None)
     whole = absolute(path, env.cwd)
     try:
         return whole, env, (await existing(whole, env)).size
-    except Refusal as refusal:
-        raise Fault(f"{path} cannot be read", why=str(refusal)) from None
+    except ToolError as refusal:
+        raise UserError(f"{path} cannot be read", why=str(refusal)) from None
 
 
 async def hello(driven: Driven, request: Request) -> Object:
@@ -257,7 +257,7 @@ async def hello(driven: Driven, request: Request) -> Object:
 
 
 async def _styles(driven: Driven, request: Request) -> Object:
-    known, _ = styles(skilled.places(*prepare(driven.options), driven.options))
+    known, _ = styles(skilled.skill_folders(*load_workspace(driven.options), driven.options))
     return {"available_output_styles": [DEFAULT, *(style.name for style in known.values())]}
 
 
@@ -276,7 +276,7 @@ async def _set_model(driven: Driven, request: Request) -> Object:
     """Switch the model; during a turn, after it."""
     named = request.model not in (None, "default")
     wanted = request.model if named and request.model else driven.model
-    async with switching(driven.session.crew.agent, wanted, source="host"):
+    async with fire_model_switch(driven.session.crew.agent, wanted, source="host"):
         await driven.go_on_with(wanted)
     return {}
 
@@ -304,7 +304,7 @@ async def _context(driven: Driven, request: Request) -> Object:
     return {
         "categories": rows,
         "totalTokens": window.used,
-        "maxTokens": stop_at(card),
+        "maxTokens": stop_threshold(card),
         "rawMaxTokens": card.window,
         "percentage": round(100 * window.used / card.window, 2),
         "model": card.id,
@@ -322,9 +322,9 @@ async def _cost(driven: Driven, request: Request) -> Object:
 
 async def _plugins(driven: Driven, request: Request) -> Object:
     """Reload commands and skills of plugins from disk; nothing else changes."""
-    crew, (place, loaded) = driven.session.crew, prepare(driven.options)
-    driven.run.commands, notices = custom.known(driven.options)
-    crew.agent.use_skills(skilled.skills(place, loaded, driven.options))
+    crew, (place, loaded) = driven.session.crew, load_workspace(driven.options)
+    driven.run.commands, notices = custom.compose_commands(driven.options)
+    crew.agent.use_skills(skilled.compose_skills(place, loaded, driven.options))
     crew.plugins = loaded.plugins
     return {
         "commands": named(driven),
@@ -343,9 +343,9 @@ async def _stop_task(driven: Driven, request: Request) -> Object:
         return {}
     job = agent.world.processes.jobs().get(id)
     if job is None:
-        raise Fault(f"There is no task {id!r}")
+        raise UserError(f"There is no task {id!r}")
     if id in running_jobs(agent):
-        agent.session.append(report_end(job, state="stopped by the user"))
+        agent.session.append(build_end_report(job, state="stopped by the user"))
     await job.kill()
     return {}
 
@@ -359,15 +359,17 @@ async def _rewind(driven: Driven, request: Request) -> Object:
     """Restore the files as they were before a user message."""
     agent = driven.session.crew.agent
     if driven.session.running:
-        raise Fault("A turn is running", fix="Interrupt it first.")
+        raise UserError("A turn is running", fix="Interrupt it first.")
     if not isinstance(agent.world.snapshots, Snapshots):
-        raise Fault("This session has no snapshots")
+        raise UserError("This session has no snapshots")
     entries = agent.session.history()
     number = _turn(driven.session, entries, driven.said, request.user_message_id)
     way = replace(rewind.before_turn(entries, agent.world.snapshots, number=number), to=0)
     changed: list[Json] = [os.fsdecode(change.path) for change in way.changes]
     if not request.dry_run:
-        rewind.go(agent.session, agent.world.snapshots, way, wrote=agent.world.processes.accept)
+        rewind.go(
+            agent.session, agent.world.snapshots, way, wrote=agent.world.processes.accept_change
+        )
     return {"canRewind": True, "filesChanged": changed}
 
 
@@ -376,7 +378,7 @@ def _turn(session: Session, entries: list[Entry], said: dict[str, int], wanted: 
     human = [e.seq for e in entries if isinstance(e.fact, User) and e.fact.origin == "human"]
     names = {uuid(session.id, str(seq)): seq for seq in human} | said
     if names.get(wanted) not in human:
-        raise Fault(f"There is no message {wanted!r} to rewind to")
+        raise UserError(f"There is no message {wanted!r} to rewind to")
     return human.index(names[wanted])
 
 
@@ -416,5 +418,5 @@ async def answer(driven: Driven, request: Request) -> Object:
     """Run a control request; raise `Fault` if it fails."""
     known = ANSWERS.get(request.subtype)
     if known is None:
-        raise Fault(f"Unknown control request {request.subtype!r}")
+        raise UserError(f"Unknown control request {request.subtype!r}")
     return await known(driven, request)

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 
 from travois.compat.claude_json import Json, Object
 from travois.compose import mcp
-from travois.compose.session import prepare
-from travois.core.display_text import complain
-from travois.core.errors import Fault
-from travois.core.json import table
+from travois.compose.session import load_workspace
+from travois.core.display_text import write_stderr
+from travois.core.errors import UserError
+from travois.core.json import as_object
 from travois.headless.control.driven_session import Driven
 from travois.headless.control.mcp import Server
 from travois.headless.control.messages import Request
@@ -53,7 +53,7 @@ def _told(link: Link) -> Object:
     server = link.server
     told: Object = {
         "name": server.name,
-        "status": mcp.status(link),
+        "status": mcp.server_status(link),
         "scope": server.level,
         "config": _config(server),
     }
@@ -78,7 +78,7 @@ async def reconnect(driven: Driven, request: Request) -> Object:
     await (server.meet() if isinstance(server, Server) else server.again())
     ready, why = _standing(server)
     if not ready:
-        raise Fault(f"{request.server_name} cannot be reached", why=why)
+        raise UserError(f"{request.server_name} cannot be reached", why=why)
     return {}
 
 
@@ -102,16 +102,16 @@ def _server(driven: Driven, name: str) -> Server | Link:
     links = {link.server.name: link for link in driven.session.crew.loan.links}
     found = driven.servers.get(name) or links.get(name)
     if found is None:
-        raise Fault(f"There is no MCP server {name!r}")
+        raise UserError(f"There is no MCP server {name!r}")
     return found
 
 
 async def heard(driven: Driven, request: Request) -> Object:
     """Handle a notification of an SDK server; its tools stay as they were at the start."""
     _server(driven, request.speaker)
-    if table(request.message).get("method") == "notifications/tools/list_changed":
+    if as_object(request.message).get("method") == "notifications/tools/list_changed":
         told = f"the tools of {request.speaker} changed; the next session has them"
-        complain(f"travois: {told}\n")
+        write_stderr(f"travois: {told}\n")
     return {}
 
 
@@ -137,7 +137,7 @@ async def replaced(driven: Driven, request: Request) -> Object:
 def _against(driven: Driven, name: str, tree: object) -> str:
     """Return why a server cannot be added; empty if it can."""
     loan = driven.session.crew.loan
-    if table(tree).get("type") == "sdk":
+    if as_object(tree).get("type") == "sdk":
         return INSIDE
     # The first server adds the MCP tools to the head, which must not change within a turn.
     if loan.lending is None and driven.session.running:
@@ -149,13 +149,15 @@ def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Li
     """Start servers in the background; record why others cannot be used."""
     crew = driven.session.crew
     assert crew.agent.runtime.background is not None
-    place, loaded = prepare(driven.options)
+    place, loaded = load_workspace(driven.options)
     given = msgspec.json.encode({"mcpServers": trees}).decode()
-    listed = mcp.found(place, loaded, replace(driven.options, mcp=(given,), strict_mcp=True))
+    listed = mcp.find_configured_servers(
+        place, loaded, replace(driven.options, mcp=(given,), strict_mcp=True)
+    )
     if crew.loan.lending is None and listed.servers:
-        begun = mcp.begin(crew.agent, place, loaded)
+        begun = mcp.add_mcp_to_session(crew.agent, place, loaded)
         crew.loan = replace(begun, waiting=crew.loan.waiting, notices=crew.loan.notices)
-    made = mcp.joined(crew.loan, listed.servers) if listed.servers else ()
+    made = mcp.add_mcp_servers(crew.loan, listed.servers) if listed.servers else ()
     for link in made:
         scope = driven.added[link.server.name] = anyio.CancelScope()
         crew.agent.runtime.background(partial(_kept, link, scope))

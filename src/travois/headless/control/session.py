@@ -22,11 +22,11 @@ from msgspec.structs import replace
 from travois.commands.flags import chosen
 from travois.compat.claude_json import Json, Object
 from travois.compose import commands
-from travois.compose.mcp import statuses
+from travois.compose.mcp import list_server_statuses
 from travois.compose.options import Options
-from travois.core.display_text import complain
-from travois.core.errors import Fault
-from travois.engine.background_jobs import PATIENCE
+from travois.core.display_text import write_stderr
+from travois.core.errors import UserError
+from travois.engine.background_jobs import JOB_WAIT_SECONDS
 from travois.headless import prompt_input
 from travois.headless.control import mcp, requests
 from travois.headless.control.callbacks import ASKED, Host, Referee, listeners, unheard
@@ -87,13 +87,13 @@ class Driven:
                 await self._serve(group)
             group.cancel_scope.cancel()
         for notice in self.session.parting:
-            complain(f"travois: {notice}\n")
+            write_stderr(f"travois: {notice}\n")
         self.run.code = self.run.code or (2 if self._garbled else 0)
 
     async def _entered(self, stack: AsyncExitStack) -> Session:
         try:
             return await stack.enter_async_context(await self._opened())
-        except Fault as fault:
+        except UserError as fault:
             if self._greeted is not None:
                 say(_failure(self._greeted[0], str(fault)))
             raise
@@ -112,7 +112,7 @@ class Driven:
         ears = shape.listeners if shape else ()
         heard = (*ears, *listeners(self.desk, hooks))
         for notice in unheard(hooks):
-            complain(f"travois: {notice}\n")
+            write_stderr(f"travois: {notice}\n")
         tools = (*own, *mcp.tools(self.servers.values()))
         return Session(options, person=self._person(), tools=tools, listeners=heard)
 
@@ -129,12 +129,12 @@ class Driven:
     def _servers(self) -> list[Json]:
         """Return the status of configured and SDK servers."""
         own = [server.brief() for server in self.servers.values()]
-        return [*statuses(self.session.crew.loan), *own]
+        return [*list_server_statuses(self.session.crew.loan), *own]
 
     async def _serve(self, group: TaskGroup) -> None:
         session = self.session
         for notice in session.crew.notices:
-            complain(f"travois: {notice}\n")
+            write_stderr(f"travois: {notice}\n")
         group.start_soon(self._answer_all, group)
         while (line := await self._next()) is not None:
             await self._heed(line)
@@ -147,7 +147,7 @@ class Driven:
                 if isinstance(line, prompt_input.Garbled):
                     self._garbled = True
                     say(_failure(line.request_id, line.why))
-                    complain(f"travois: {line.why}\n")
+                    write_stderr(f"travois: {line.why}\n")
                 else:
                     self._route(line)
         self.desk.close()
@@ -203,7 +203,7 @@ class Driven:
         with anyio.CancelScope() as self._scopes[id]:
             try:
                 told = await requests.answer(self, request)
-            except (Fault, OSError, msgspec.MsgspecError) as error:
+            except (UserError, OSError, msgspec.MsgspecError) as error:
                 say(_failure(id, str(error)))
             else:
                 done: Object = {"subtype": "success", "request_id": id, "response": told}
@@ -237,7 +237,9 @@ class Driven:
         try:
             return self._prompts[1].receive_nowait()
         except anyio.EndOfStream:
-            return prompt_input.SILENT if await self.session.news(patience=PATIENCE) else None
+            return (
+                prompt_input.SILENT if await self.session.news(patience=JOB_WAIT_SECONDS) else None
+            )
         except anyio.WouldBlock:
             pass
         agents = self.session.crew.agent.session.running
@@ -266,8 +268,10 @@ class Driven:
             await self._switch()
             prompt = prompt_input.content(line, self.session.crew.agent.world.blobs)
             if not line.client_composed:
-                prompt = await commands.said(self.session, self.run.commands, prompt)
-        except Fault as fault:
+                prompt = await commands.expand_typed_command(
+                    self.session, self.run.commands, prompt
+                )
+        except UserError as fault:
             self.run.failed(self.session, str(fault))
             return
         if await self.run.turn(self.session, prompt, given=line.uuid or "") and line.uuid:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from travois.compat.claude_json import Object, uuid
-from travois.core.content import Call, calls, words
+from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
-from travois.engine.background_jobs import RUNNING
+from travois.engine.background_jobs import JOB_RUNNING
 from travois.ports.world import Event
 from travois.sessions.session import JOB
 
@@ -26,7 +26,7 @@ class Tasks:
         """Return the lines for an event."""
         match event:
             case Entry(fact=Assistant(content=content)):
-                self._asked = {call.id: call for call in calls(content)}
+                self._asked = {call.id: call for call in extract_calls(content)}
                 return []
             case Entry(fact=Result(call=call)):
                 self._answered = call
@@ -34,7 +34,7 @@ class Tasks:
             case Entry(seq=seq, fact=Changed(what=what, value=value)) if what.startswith(JOB):
                 return self._job(seq, what.removeprefix(JOB), value)
             case Entry(seq=seq, fact=User(mail=what, content=content)) if what.startswith(JOB):
-                state = words(content).partition(": ")[2].partition("]")[0]
+                state = extract_text(content).partition(": ")[2].partition("]")[0]
                 return self._job(seq, what.removeprefix(JOB), state)
             case Entry(seq=seq, fact=Spawned() as fact) if fact.call:
                 self._known[fact.id] = fact
@@ -51,7 +51,7 @@ class Tasks:
     def _job(self, seq: int, id: str, state: str) -> list[Object]:
         """Return the line for a background command that started or ended."""
         call = self._asked.get(self._answered)
-        if state == RUNNING:
+        if state == JOB_RUNNING:
             from travois.context.ledger.extractors import decoded
 
             args = decoded(call.args) if call else {}

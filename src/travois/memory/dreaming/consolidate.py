@@ -17,12 +17,12 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.agents.child import offspring
-from travois.core.content import Text, words
+from travois.core.content import Text, extract_text
 from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
 from travois.core.spending import Limits
-from travois.engine.agent import Agent, AgentPrompt, Birth
-from travois.engine.loop import turn
-from travois.engine.tool_definitions import first_head
+from travois.engine.agent import Agent, AgentPrompt, ParentLink
+from travois.engine.loop import run_turn
+from travois.engine.tool_definitions import build_first_head
 from travois.memory.dreaming.rules import (
     Passage,
     Plan,
@@ -122,15 +122,17 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
     head = parent.session.view.epoch
     if head is None:
         return "no model is available"
-    if head.model.frail:
+    if head.model.is_frail:
         return f"{head.model.name} is too small for this"
-    if why := parent.budget.barren():
+    if why := parent.budget.spawn_blocker():
         return why
-    agent = offspring(parent, session, Birth(id, "dream", log), root=parent.world.root)
+    agent = offspring(parent, session, ParentLink(id, "dream", log), root=parent.world.root)
     known = parent.tools.by_name
     tools = {name: known[name] for name in TOOLS if name in known}
     prompt = PROMPT.read_text("utf-8").strip()
-    session.append(first_head(head.model, prompt, tools.values(), wanted=parent.tools.toolset))
+    session.append(
+        build_first_head(head.model, prompt, tools.values(), wanted=parent.tools.toolset)
+    )
     skills, use_skills = agent.prompt.skills, agent.prompt.use_skills
     guard = replace(agent.permissions.guard, mode="plan", silent=True)
     return replace(
@@ -141,7 +143,7 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
         memory=replace(agent.memory, memories=None),
         prompt=AgentPrompt(skills=skills, use_skills=use_skills),
         team=replace(agent.team, courier=None),
-        budget=parent.budget.child(LIMITS, whose="the consolidation"),
+        budget=parent.budget.create_child(LIMITS, whose="the consolidation"),
     )
 
 
@@ -230,7 +232,7 @@ async def _consider(
     for number, topic in enumerate(parts, 1):
         _tell(session, f"topic {number} of {len(parts)}: {len(topic.memories)} memories")
         agent.turn.inbox.append(User((Text(told(topic)),), origin="task"))
-        why = await turn(agent)
+        why = await run_turn(agent)
         entries = [entry for entry in session.history() if entry.seq > start]
         session.append(Rewound(start))
         if why != "end":
@@ -312,7 +314,7 @@ async def _beside(work: Callable[[*Args], T], *args: *Args) -> T:
 
 def _last_words(entries: Iterable[Entry]) -> str:
     said = [entry.fact for entry in entries if isinstance(entry.fact, Assistant)]
-    return words(said[-1].content) if said else ""
+    return extract_text(said[-1].content) if said else ""
 
 
 def _read(entries: Iterable[Entry]) -> str:

@@ -15,7 +15,7 @@ from typing import Literal, cast
 import msgspec
 from msgspec.structs import replace
 
-from travois.core.tokens import estimate
+from travois.core.tokens import estimate_tokens
 from travois.memory import signals
 from travois.memory.dates import dated, day
 from travois.memory.memory import Change, Drop, Evidence, Memory, Put, Scope
@@ -320,7 +320,7 @@ def topics(
     size = 0
     about = [(passage, content(passage.text)) for passage in passages]
     for memory in sorted(memories, key=lambda m: (m.scope, m.type, m.name)):
-        cost = estimate(_shown(memory, ())) + EACH * LONGEST // 3
+        cost = estimate_tokens(_shown(memory, ())) + EACH * LONGEST // 3
         if memory.pinned or cost > room:
             continue
         if batch and size + cost > room:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.permissions.hosts import allows
 from travois.permissions.protected_paths import protected
 from travois.permissions.shell.options import Refused, sort, table
 from travois.permissions.shell.plan import Step, Word, git_subcommand
 from travois.permissions.shell.tables import RULED
 
-BUILDERS = listed(
+BUILDERS = split_names(
     """
     pytest py.test tox nox make gmake ninja just task rake rspec minitest phpunit pest jest vitest
     mocha ava tap karma cypress eslint oxlint prettier stylelint xo ruff black isort flake8 pylint
@@ -25,32 +25,32 @@ BUILDERS = listed(
 )
 """Programs that build, test, lint or format a project, with any arguments."""
 TOOL_CHAINS: dict[str, frozenset[str]] = {
-    "go": listed("test build vet fmt generate run"),
-    "cargo": listed("test build check clippy run bench fmt doc nextest rustc llvm-cov"),
+    "go": split_names("test build vet fmt generate run"),
+    "cargo": split_names("test build check clippy run bench fmt doc nextest rustc llvm-cov"),
     **dict.fromkeys(
         ("npm", "pnpm", "yarn", "bun"),
-        listed("run run-script test t start build lint format typecheck check x"),
+        split_names("run run-script test t start build lint format typecheck check x"),
     ),
-    "mise": listed("run r tasks"),
-    "dotnet": listed("test build run format publish pack"),
-    "bazel": listed("test build run coverage"),
-    "bazelisk": listed("test build run coverage"),
-    "buck2": listed("test build run"),
-    "mix": listed("test compile format credo dialyzer"),
-    "swift": listed("test build run"),
-    "zig": listed("test build fmt run"),
-    "deno": listed("test lint fmt task check bench"),
-    "dart": listed("test analyze format compile run"),
-    "flutter": listed("test analyze build"),
-    "meson": listed("compile test"),
-    "cmake": listed("--build"),
-    "biome": listed("check lint format ci"),
-    "playwright": listed("test"),
-    "pre-commit": listed("run"),
-    "vite": listed("build"),
-    "next": listed("build lint"),
-    "composer": listed("test run run-script"),
-    "hatch": listed("test fmt build"),
+    "mise": split_names("run r tasks"),
+    "dotnet": split_names("test build run format publish pack"),
+    "bazel": split_names("test build run coverage"),
+    "bazelisk": split_names("test build run coverage"),
+    "buck2": split_names("test build run"),
+    "mix": split_names("test compile format credo dialyzer"),
+    "swift": split_names("test build run"),
+    "zig": split_names("test build fmt run"),
+    "deno": split_names("test lint fmt task check bench"),
+    "dart": split_names("test analyze format compile run"),
+    "flutter": split_names("test analyze build"),
+    "meson": split_names("compile test"),
+    "cmake": split_names("--build"),
+    "biome": split_names("check lint format ci"),
+    "playwright": split_names("test"),
+    "pre-commit": split_names("run"),
+    "vite": split_names("build"),
+    "next": split_names("build lint"),
+    "composer": split_names("test run run-script"),
+    "hatch": split_names("test fmt build"),
 }
 """The subcommands of tool chains that do the same, by program."""
 PROJECT_RUNNERS = {
@@ -61,7 +61,7 @@ PROJECT_RUNNERS = {
 }
 """Programs that only start another one, with the word that stands before it."""
 MAX_RUNNERS = 4
-GIT_CHANGES = listed(
+GIT_CHANGES = split_names(
     """
     add am apply bisect branch checkout cherry-pick clean clone commit config fast-import fetch
     filter-branch filter-repo gc init lfs maintenance merge mv notes pack-refs prune pull push
@@ -99,8 +99,8 @@ def changes_repository(step: Step) -> bool:
 # Programs that run code which their own words do not show: from input, a pipe or a server.
 
 
-SHELLS = listed("sh bash dash zsh ksh mksh ash fish csh tcsh rbash pwsh nu xonsh elvish")
-INTERPRETERS = SHELLS | listed(
+SHELLS = split_names("sh bash dash zsh ksh mksh ash fish csh tcsh rbash pwsh nu xonsh elvish")
+INTERPRETERS = SHELLS | split_names(
     """
     python pypy node nodejs deno bun ruby irb perl php lua luajit tclsh wish expect osascript R
     Rscript julia guile racket sbcl clojure scala ghci runghc groovy jshell iex elixir erl octave
@@ -109,7 +109,7 @@ INTERPRETERS = SHELLS | listed(
     """
 )
 """Programs that run what they read from standard input when no word names a file."""
-CLIENTS = listed(
+CLIENTS = split_names(
     "psql mysql mariadb sqlite sqlite3 duckdb mongo mongosh redis-cli clickhouse-client cqlsh"
     " sqlcmd"
 )
@@ -124,16 +124,20 @@ GIVEN = re.compile(
 """Options that give the program itself, or do something else than run one."""
 VALUED = frozenset(("-W", "-X", "-I", "-o", "-O", "-r", "--rcfile", "--init-file", "--require"))
 SCRIPTED = {"awk": "-f", "gawk": "-f", "mawk": "-f", "sed": "-f", "make": "-f", "crontab": ""}
-DOWNLOADERS = listed("curl wget fetch aria2c http https xh lynx w3m nc ncat netcat socat scp ftp")
-RUNNERS = listed(
+DOWNLOADERS = split_names(
+    "curl wget fetch aria2c http https xh lynx w3m nc ncat netcat socat scp ftp"
+)
+RUNNERS = split_names(
     """
     sudo doas su env xargs parallel nice nohup timeout time watch strace ltrace setsid flock chroot
     unshare nsenter systemd-run runuser ssh npx bunx pnpx uvx pipx tsx ts-node rtk direnv mise asdf
     docker podman kubectl nix-shell nix
     """
 )
-RUNNING = listed("exec run x dlx eval shell api ssh alias plugin extension console tinker runner")
-TESTED = listed("npm pnpm yarn bun cargo make just task composer rake mix")
+RUNNING = split_names(
+    "exec run x dlx eval shell api ssh alias plugin extension console tinker runner"
+)
+TESTED = split_names("npm pnpm yarn bun cargo make just task composer rake mix")
 """Programs whose `run` names a task of the project, not any program."""
 
 
@@ -200,7 +204,7 @@ def _plain_operands(words: list[str]) -> Iterator[str]:
 # Which calls of programs cannot do their work without the network.
 
 
-REMOTE = listed(
+REMOTE = split_names(
     """
     curl wget http https xh aria2c ssh scp sftp mosh rsync ftp lftp ping ping6 traceroute tracepath
     mtr dig nslookup host whois nc ncat netcat telnet nmap gh glab hub tea apt apt-get aptitude dnf
@@ -222,32 +226,32 @@ NPM = """
     adduser profile team org hook install-test it install-ci-test cit dlx import
 """
 FETCHING: dict[str, frozenset[str]] = {
-    "git": listed("clone fetch pull push ls-remote submodule lfs svn send-email"),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), listed(NPM)),
-    **dict.fromkeys(("pip", "pip3"), listed("install download wheel index search")),
-    "pipx": listed("install upgrade upgrade-all inject run reinstall install-all"),
-    "uv": listed("sync add lock remove publish self"),
-    "uv pip": listed("install sync compile"),
-    "uv tool": listed("install upgrade run"),
-    "uv python": listed("install"),
-    "poetry": listed("install add update lock publish self search"),
-    "pdm": listed("install add update lock sync publish"),
-    **dict.fromkeys(("conda", "mamba"), listed("install create update upgrade search env")),
-    "cargo": listed("install add update fetch publish search login owner yank vendor"),
-    "go": listed("get install"),
-    "go mod": listed("download"),
-    "gem": listed("install update fetch push search outdated signin"),
-    "bundle": listed("install update add outdated"),
-    "composer": listed("install require update create-project search outdated"),
-    "dotnet": listed("restore add nuget tool workload"),
-    "nuget": listed("install restore push search"),
-    "mix": listed("deps.get deps.update hex.publish archive.install"),
-    "vale": listed("sync"),
-    "mise": listed("install use upgrade self-update"),
-    "pre-commit": listed("install-hooks autoupdate"),
+    "git": split_names("clone fetch pull push ls-remote submodule lfs svn send-email"),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), split_names(NPM)),
+    **dict.fromkeys(("pip", "pip3"), split_names("install download wheel index search")),
+    "pipx": split_names("install upgrade upgrade-all inject run reinstall install-all"),
+    "uv": split_names("sync add lock remove publish self"),
+    "uv pip": split_names("install sync compile"),
+    "uv tool": split_names("install upgrade run"),
+    "uv python": split_names("install"),
+    "poetry": split_names("install add update lock publish self search"),
+    "pdm": split_names("install add update lock sync publish"),
+    **dict.fromkeys(("conda", "mamba"), split_names("install create update upgrade search env")),
+    "cargo": split_names("install add update fetch publish search login owner yank vendor"),
+    "go": split_names("get install"),
+    "go mod": split_names("download"),
+    "gem": split_names("install update fetch push search outdated signin"),
+    "bundle": split_names("install update add outdated"),
+    "composer": split_names("install require update create-project search outdated"),
+    "dotnet": split_names("restore add nuget tool workload"),
+    "nuget": split_names("install restore push search"),
+    "mix": split_names("deps.get deps.update hex.publish archive.install"),
+    "vale": split_names("sync"),
+    "mise": split_names("install use upgrade self-update"),
+    "pre-commit": split_names("install-hooks autoupdate"),
 }
 """Subcommands that fetch from a registry or talk to a server, by program."""
-GIT_REMOTE = listed("update show prune set-head")
+GIT_REMOTE = split_names("update show prune set-head")
 
 
 FETCH_OPTIONS = {
@@ -325,12 +329,12 @@ def _is_local(step: Step) -> bool:
 # Where a program reaches: a rule that names one place on the network means no second one.
 
 
-URL_PROGRAMS = listed("curl wget aria2c fetch lynx w3m links elinks")
+URL_PROGRAMS = split_names("curl wget aria2c fetch lynx w3m links elinks")
 """Programs each of whose operands is a place on the network, even without a scheme."""
 LOGIN = re.compile(r"[\w.-]+@[\w.\[\]:-]+|[\w.-]+:(?!\d+$)[\w./~-]*")
 """A user at a host, or a path on one: `git@host:repo`, `host:file`."""
 HOST = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?", re.IGNORECASE)
-REACHING = URL_PROGRAMS | listed(
+REACHING = URL_PROGRAMS | split_names(
     """
     git pip pip3 uv npm pnpm yarn bun cargo go docker podman gh ssh scp sftp rsync ftp nc ncat
     telnet http https xh helm kubectl ping dig host nslookup psql mysql redis-cli

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from travois.core.display_text import deceptive
+from travois.core.display_text import find_deception
 from travois.permissions.shell.plan import Plan, Step
 from travois.permissions.shell.rough import flat
 from travois.permissions.shell.work import MAX_HEREDOCS, MAX_PARSED_CHARS, TooComplex, Work
@@ -24,7 +24,7 @@ def plan(command: str, *, cwd: str, home: str = "", foreign: bool = False) -> Pl
     from travois.permissions.shell.place import Start
     from travois.permissions.shell.walk import Walker
 
-    if why := deceptive(command):
+    if why := find_deception(command):
         return Plan(command, unclear=why)
     # Whatever is left out here must turn out to be the body of a here-document once the rest is
     # parsed: whether it is one depends only on the text before it.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.permissions.shell.plan import Word
 from travois.permissions.shell.work import Work
 
@@ -39,7 +39,7 @@ ESCAPE = re.compile(
     re.DOTALL,
 )
 LETTERS = dict(zip("ntrabfveE\\'\"?", "\n\t\r\a\b\f\v\x1b\x1b\\'\"?", strict=True))
-WORDS = listed(
+WORDS = split_names(
     """
     word number string raw_string ansi_c_string concatenation simple_expansion expansion
     command_substitution arithmetic_expansion process_substitution brace_expression
@@ -385,7 +385,7 @@ def _empty(gap: bytes, *, lines: bool) -> bool:
 # Tests between brackets: their words, and which of them evaluate what they are given.
 
 
-NUMBERED = listed("-eq -ne -lt -le -gt -ge -v -R")
+NUMBERED = split_names("-eq -ne -lt -le -gt -ge -v -R")
 """Operators that evaluate their operands between double brackets."""
 
 

@@ -8,7 +8,7 @@ from posixpath import normpath
 
 from msgspec.structs import replace
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.permissions.access import Access
 from travois.permissions.shell.families import is_shell, reads_program
 from travois.permissions.shell.options import Given, Refused, Spec, ahead, sort, spec, table
@@ -110,12 +110,12 @@ WRAPPERS: dict[str, Callable[[Words], Words | None]] = {
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 READ = spec("-rs -p_ -d_ -n_ -N_ -t_ ; text*")
-UNARY = listed(
+UNARY = split_names(
     """
     -a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -z -n ! ( )
     """
 )
-BINARY = listed(
+BINARY = split_names(
     """
     = == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef
     """

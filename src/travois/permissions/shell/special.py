@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 from travois.permissions.access import Access
 from travois.permissions.shell.options import Given, Refused, Spec, sort, spec, table
 from travois.permissions.shell.place import Place, reading, writing
@@ -146,14 +146,14 @@ def _named(given: Given, place: Place) -> Iterator[Access]:
 # `find`: where it starts, what it tests, and what it does with what it finds.
 
 
-ALONE = listed(
+ALONE = split_names(
     """
     ! ( ) , -a -and -daystart -depth -empty -executable -false -ls -mount -nogroup -noleaf -not
     -nouser -nowarn -o -or -print -print0 -prune -quit -readable -true -warn -writable -xdev
     """
 )
 """Tests and actions that take nothing."""
-WITH_TEXT = listed(
+WITH_TEXT = split_names(
     """
     -amin -atime -cmin -context -ctime -fstype -gid -group -ilname -iname -inum -ipath -iregex
     -iwholename -links -lname -maxdepth -mindepth -mmin -mtime -name -newerat -newerct -newermt

@@ -5,7 +5,7 @@ See `options.table` and `options.spec` for the notation.
 
 from __future__ import annotations
 
-from travois.core.display_text import listed
+from travois.core.display_text import split_names
 
 LOOKS = """
 ls: -aAbBcCdDfFgGhHiklLmnNopqQrRsStTuUvxXZ1 -I_ -w_ --all --almost-all --author --color?
@@ -453,7 +453,7 @@ ln: -sfnvr --symbolic --force --verbose --relative --no-dereference ; file*
 """
 """By the first words of the call."""
 
-ALWAYS = listed(
+ALWAYS = split_names(
     """
     . alias at batch bind busybox chroot chrt compgen complete coproc csplit dd declare doas ed
     emacs enable eval ex exec expect export fc flock function gdb getopts hash ionice kill killall
@@ -464,12 +464,12 @@ ALWAYS = listed(
     """
 )
 """Programs that run or write whatever their words say: a rule must name the whole call."""
-RESERVED = listed(
+RESERVED = split_names(
     "if then else elif fi for while until do done case esac in select function time coproc"
     " { } ! [[ ]]"
 )
 """Words of the shell's own grammar."""
-HAZARDS = listed(
+HAZARDS = split_names(
     """
     config configfile config-file rcfile rc-file settings plugin plugins plugin-dir require import
     loader preload rulesdir resolve-plugins-relative-to rootdir root root-dir prefix directory dir

@@ -17,8 +17,8 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from travois.core.errors import Fault
-from travois.ports.world import Page
+from travois.core.errors import UserError
+from travois.ports.world import WebPage
 from travois.providers.catalog import is_local
 from travois.providers.http.tls import Target, broken, target, unreachable, whole
 from travois.providers.http.transport import proxy
@@ -75,14 +75,14 @@ class HttpxWeb:
         self._addresses = addresses
         self._tls: SSLContext | None = None
 
-    async def fetch(self, url: str, *, limit: int, timeout: float) -> Page:
+    async def fetch(self, url: str, *, limit: int, timeout: float) -> WebPage:
         """Get a page, following redirects on the same host only.
 
         A redirect to another host is the page: its status, and the URL that it points to.
         """
         return await self.send(url, Message(), limit=limit, timeout=timeout)
 
-    async def send(self, url: str, message: Message, *, limit: int, timeout: float) -> Page:
+    async def send(self, url: str, message: Message, *, limit: int, timeout: float) -> WebPage:
         """Send a request with headers or a body; redirects are handled as in `fetch`."""
         try:
             with anyio.fail_after(timeout):
@@ -90,7 +90,7 @@ class HttpxWeb:
         except TimeoutError:
             raise TimeoutError(f"no complete response within {timeout:g} s") from None
 
-    async def _follow(self, url: str, limit: int, message: Message) -> Page:
+    async def _follow(self, url: str, limit: int, message: Message) -> WebPage:
         for _ in range(HOPS):
             page = await self._ask(url, limit, message)
             if not 300 <= page.status < 400 or target(page.url).host != target(url).host:
@@ -98,7 +98,7 @@ class HttpxWeb:
             url = page.url
         raise OSError(f"it redirects more than {HOPS} times")
 
-    async def _ask(self, url: str, limit: int, message: Message) -> Page:
+    async def _ask(self, url: str, limit: int, message: Message) -> WebPage:
         import httpx2
 
         to, proxy = target(url), self._proxy(url)
@@ -135,7 +135,7 @@ class HttpxWeb:
 
         try:
             self._tls = self._tls or await anyio.to_thread.run_sync(whole, self._env)
-        except Fault as fault:
+        except UserError as fault:
             raise OSError(str(fault)) from None
         return httpx2.AsyncClient(
             proxy=proxy or None,
@@ -148,7 +148,7 @@ class HttpxWeb:
 
 async def _exchange(
     client: httpx2.AsyncClient, url: str, message: Message, *, address: str, limit: int
-) -> Page:
+) -> WebPage:
     """Send one request to one address, under the host name of the URL."""
     import httpx2
 
@@ -162,14 +162,14 @@ async def _exchange(
     ) as reply:
         status = reply.status_code
         if 300 <= status < 400 and "location" in reply.headers:
-            return Page(_secured(urljoin(url, reply.headers["location"])), status, "", b"")
+            return WebPage(_secured(urljoin(url, reply.headers["location"])), status, "", b"")
         body = bytearray()
         async for chunk in reply.aiter_bytes():
             body += chunk
             if len(body) > limit:
                 break
         mime = reply.headers.get("content-type", "")
-        return Page(url, status, mime, bytes(body[:limit]), truncated=len(body) > limit)
+        return WebPage(url, status, mime, bytes(body[:limit]), truncated=len(body) > limit)
 
 
 def public(address: str) -> bool:

@@ -10,7 +10,7 @@ from ssl import SSLCertVerificationError, SSLContext, SSLError
 import anyio
 import httpx2
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.providers.http.client import PART, Response, Timeouts
 from travois.providers.http.tls import (
     Target,
@@ -129,7 +129,7 @@ def _address(proxy: str) -> Target:
     try:
         return target(proxy)
     except ValueError as error:
-        raise Fault("Cannot use the proxy", why=str(error), fix=FIX) from None
+        raise UserError("Cannot use the proxy", why=str(error), fix=FIX) from None
 
 
 def _client(limits: Timeouts, proxy: str, trusted: SSLContext) -> httpx2.AsyncClient:
@@ -142,7 +142,7 @@ def _client(limits: Timeouts, proxy: str, trusted: SSLContext) -> httpx2.AsyncCl
             proxy=proxy or None, trust_env=False, verify=trusted, timeout=waits, limits=kept
         )
     except (ImportError, ValueError, httpx2.InvalidURL) as error:
-        raise Fault(
+        raise UserError(
             f"Cannot use the proxy {target(proxy).name}",
             why=str(error).partition(". ")[0],
             fix=FIX,

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.providers.replies import Problem
 
 FILES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
@@ -80,7 +80,7 @@ def _with(context: ssl.SSLContext, files: Mapping[str, str]) -> ssl.SSLContext:
         except OSError as error:
             why = error.strerror or str(error)
             fix = "Unset it, or set it to a file of PEM certificates."
-            raise Fault(
+            raise UserError(
                 f"Cannot load the certificates in {name}", why=f"{file}: {why}", fix=fix
             ) from None
     return context

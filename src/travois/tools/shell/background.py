@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from travois.core.content import Text
 from travois.core.facts import Changed
-from travois.core.json import encoded
+from travois.core.json import encode_json
 from travois.engine.background_jobs import describe_status
 from travois.permissions.access import Access
-from travois.ports.agents import Agents
-from travois.ports.tool import Here, Outcome, Refusal, Tool, said
-from travois.ports.world import Env, Job
+from travois.ports.agents import Subagents
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import BackgroundJob, Env
 from travois.tools.shell.bash import (
     HIDDEN,
     QUIET,
@@ -76,7 +76,7 @@ class TaskStopArgs(msgspec.Struct, frozen=True):
     task_id: str
 
 
-async def _output(args: OutputArgs, env: Env, call: str) -> Outcome:
+async def _output(args: OutputArgs, env: Env, call: str) -> ToolOutcome:
     job = find_job(env, args.bash_id)
     if args.filter:  # before anything is taken: a bad pattern loses no output
         await matching_lines(b"", env, pattern=args.filter, name="filter")
@@ -84,7 +84,7 @@ async def _output(args: OutputArgs, env: Env, call: str) -> Outcome:
 
 
 async def _new_output(
-    job: Job,
+    job: BackgroundJob,
     env: Env,
     call: str,
     *,
@@ -92,49 +92,49 @@ async def _new_output(
     pattern: str = "",
     remarks: tuple[str, ...] = (),
     most: int = 0,
-) -> Outcome:
+) -> ToolOutcome:
     """Show a job's unread output and its status."""
-    status, output = job.status, job.fresh()
+    status, output = job.status, job.take_output()
     if pattern and output.total:
         from travois.tools.output import plain_text
 
-        text = plain_text(output.joined().decode(errors="replace")).encode(errors="replace")
+        text = plain_text(output.head_and_tail().decode(errors="replace")).encode(errors="replace")
         output = await matching_lines(text, env, pattern=pattern, name="filter")
     body = show_output(output, env, call, most=most)
-    told = [*body.remarks, *remarks, *env.processes.notices()]
+    told = [*body.remarks, *remarks, *env.processes.take_notices()]
     state = f"{headline}\n{describe_status(status)}" if headline else describe_status(status)
     ran = Ran(None if status is None else exit_code(status), status is None, output.total)
-    return Outcome(
+    return ToolOutcome(
         (Text(join_parts(state, body.text or "(no new output)", told)),),
-        detail=encoded(ran).decode(),
+        detail=encode_json(ran).decode(),
         changes=status_change(env, job.id, status),
-        lines=output.lines,
+        lines=output.line_count,
     )
 
 
-async def _kill(args: KillArgs, env: Env, call: str) -> Outcome:
+async def _kill(args: KillArgs, env: Env, call: str) -> ToolOutcome:
     return await _stop_job(find_job(env, args.shell_id), env)
 
 
-async def _stop_job(job: Job, env: Env) -> Outcome:
+async def _stop_job(job: BackgroundJob, env: Env) -> ToolOutcome:
     before = job.status
     await job.kill()
     if before is None:
         text = f"Killed {job.id} and all processes it had started."
-        text = join_parts(text, "", [*env.processes.notices()])
-        return said(text, changes=(Changed(f"job:{job.id}", "killed"),))
+        text = join_parts(text, "", [*env.processes.take_notices()])
+        return text_outcome(text, changes=(Changed(f"job:{job.id}", "killed"),))
     text = f"{job.id} had already ended ({describe_status(before)})."
-    return said(text, changes=status_change(env, job.id, before))
+    return text_outcome(text, changes=status_change(env, job.id, before))
 
 
-async def _monitor(args: MonitorArgs, env: Env, call: str) -> Outcome:
+async def _monitor(args: MonitorArgs, env: Env, call: str) -> ToolOutcome:
     """Wait for a line among the output that nobody has read, or for the end."""
     job, seconds = find_job(env, args.task_id), args.timeout / 1000
     if not args.pattern:
         why, line = await wait_for_job(job, env, seconds=seconds), ""
     else:
         await matching_lines(b"", env, pattern=args.pattern, name="pattern")
-        with job.followed() as following:
+        with job.follow() as following:
             watch = LineWatch(job, env, pattern=args.pattern, name="pattern")
             watch.following = following
             why = await wait_for_job(job, env, seconds=seconds, found=watch.found)
@@ -153,7 +153,7 @@ async def _monitor(args: MonitorArgs, env: Env, call: str) -> Outcome:
     return await _new_output(job, env, call, headline=headline, remarks=remarks)
 
 
-async def _task_output(args: TaskOutputArgs, env: Env, call: str) -> Outcome:
+async def _task_output(args: TaskOutputArgs, env: Env, call: str) -> ToolOutcome:
     seconds = args.timeout / 1000 if args.block else 0.0
     if env.agents is not None and args.task_id in env.agents.reports():
         return await _agent_output(args.task_id, env.agents, env, seconds=seconds)
@@ -164,7 +164,7 @@ async def _task_output(args: TaskOutputArgs, env: Env, call: str) -> Outcome:
     return await _new_output(job, env, call, headline=headline, remarks=remarks)
 
 
-async def _agent_output(id: str, agents: Agents, env: Env, *, seconds: float) -> Outcome:
+async def _agent_output(id: str, agents: Subagents, env: Env, *, seconds: float) -> ToolOutcome:
     """Return the report of an agent, waited for at most so long."""
     until, before = anyio.current_time() + seconds, agents.reports()[id].state
     while agents.reports()[id].state == "running" and not env.has_mail:
@@ -174,36 +174,38 @@ async def _agent_output(id: str, agents: Agents, env: Env, *, seconds: float) ->
     report = agents.reports()[id]
     if report.state == "running":
         early = f" [{INTERRUPTED}]" if env.has_mail else ""
-        return said(f"Agent {id} is still running; its report arrives automatically.{early}")
+        return text_outcome(
+            f"Agent {id} is still running; its report arrives automatically.{early}"
+        )
     if before == "running":  # what it came to is on its way as a message of its own
-        return said(f"[agent {id}: {report.state}] Its report follows.")
-    return said(f"[agent {id}: {report.state}]\n{report.text}")
+        return text_outcome(f"[agent {id}: {report.state}] Its report follows.")
+    return text_outcome(f"[agent {id}: {report.state}]\n{report.text}")
 
 
-async def _task_stop(args: TaskStopArgs, env: Env, call: str) -> Outcome:
+async def _task_stop(args: TaskStopArgs, env: Env, call: str) -> ToolOutcome:
     agents, id = env.agents, args.task_id
     if agents is None or id not in agents.reports():
         return await _stop_job(_task(env, id), env)
     before = agents.reports()[id].state
     if before != "running":
-        return said(f"Agent {id} had already ended ({before}).")
+        return text_outcome(f"Agent {id} had already ended ({before}).")
     await agents.stop(id)
-    return said(f"Stopped agent {id}. Its partial report will follow.")
+    return text_outcome(f"Stopped agent {id}. Its partial report will follow.")
 
 
-def _task(env: Env, id: str) -> Job:
+def _task(env: Env, id: str) -> BackgroundJob:
     """Return the background command of that id; raises `Refusal` that names what there is."""
     try:
         return find_job(env, id)
-    except Refusal:
+    except ToolError:
         if f"job:{id}" in env.state:
             raise
     agents = tuple(env.agents.reports()) if env.agents is not None else ()
     known = ", ".join((*env.processes.jobs(), *agents)) or "none"
-    raise Refusal(f"There is no background task {id!r}. Tasks: {known}.")
+    raise ToolError(f"There is no background task {id!r}. Tasks: {known}.")
 
 
-def _nothing(args: msgspec.Struct, here: Here) -> tuple[Access, ...]:
+def _nothing(args: msgspec.Struct, here: CallLocation) -> tuple[Access, ...]:
     return ()
 
 
@@ -283,13 +285,13 @@ class InputArgs(msgspec.Struct, frozen=True):
     max_output_tokens: Annotated[int, HIDDEN] = 0
 
 
-async def _input(args: InputArgs, env: Env, call: str) -> Outcome:
+async def _input(args: InputArgs, env: Env, call: str) -> ToolOutcome:
     job = find_job(env, args.id)
     if args.until:
         await matching_lines(b"", env, pattern=args.until, name="until")
-    if job.over:
+    if job.is_over:
         return show_job(job, env, call, most=args.max_output_tokens)
-    with job.followed() as following:
+    with job.follow() as following:
         watch = LineWatch(job, env, pattern=args.until, name="until") if args.until else None
         if watch is not None:
             watch.following = following
@@ -304,24 +306,24 @@ async def _input(args: InputArgs, env: Env, call: str) -> Outcome:
     return show_job(job, env, call, most=args.max_output_tokens, why=why, until=args.until)
 
 
-async def _type(job: Job, text: str) -> None:
+async def _type(job: BackgroundJob, text: str) -> None:
     if not text:
         return
     if not job.tty and set(text) <= {"\x03"}:
         job.interrupt()
         return
     if not job.tty:
-        raise Refusal(f"{job.id} has no terminal to type into. Start it with Bash and tty: true.")
+        raise ToolError(f"{job.id} has no terminal to type into. Start it with Bash and tty: true.")
     data = text.replace("\r\n", "\n").replace("\n", "\r").encode(errors="replace")  # as Enter does
     if len(data) > MOST:
-        raise Refusal(f"text is longer than {MOST:,} bytes. Write it to a file.")
+        raise ToolError(f"text is longer than {MOST:,} bytes. Write it to a file.")
     try:
         await job.send(data)
     except OSError as error:
-        raise Refusal(f"{error.strerror}.") from None
+        raise ToolError(f"{error.strerror}.") from None
 
 
-def _access(args: InputArgs, here: Here) -> tuple[Access, ...]:
+def _access(args: InputArgs, here: CallLocation) -> tuple[Access, ...]:
     """Return the accesses of typing: the program's command, with the text as its input.
 
     What can change and reach nothing takes any input, and stopping a program needs no leave.

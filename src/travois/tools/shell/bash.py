@@ -18,13 +18,20 @@ from msgspec.structs import replace
 
 from travois.core.content import Text
 from travois.core.facts import Changed
-from travois.core.json import encoded
-from travois.engine.background_jobs import RUNNING, describe_status
+from travois.core.json import encode_json
+from travois.engine.background_jobs import JOB_RUNNING, describe_status
 from travois.hooks.fire import exported
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import PRIVATE_TMP
-from travois.ports.tool import Here, Outcome, Refusal, Tool
-from travois.ports.world import Captured, Command, Completed, Env, Following, Job
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome
+from travois.ports.world import (
+    BackgroundJob,
+    CapturedOutput,
+    Command,
+    Env,
+    OutputReader,
+    ProcessResult,
+)
 
 if TYPE_CHECKING:
     from travois.tools.output import Readable
@@ -66,7 +73,7 @@ class Detached(Ran, frozen=True, rename="camel"):
     background_task_id: str = ""
 
 
-def show_output(output: Captured, env: Env, call: str, *, most: int = 0) -> Readable:
+def show_output(output: CapturedOutput, env: Env, call: str, *, most: int = 0) -> Readable:
     """Return as much of an output as there is room for; all of it is kept if that is not all."""
     from travois.tools.output import readable
 
@@ -100,18 +107,18 @@ def status_change(env: Env, id: str, status: int | None) -> tuple[Changed, ...]:
     return () if env.state.get(change.what) == change.value else (change,)
 
 
-def find_job(env: Env, id: str) -> Job:
+def find_job(env: Env, id: str) -> BackgroundJob:
     """Return the job of that id; a bare number will do. Raises `Refusal`."""
     jobs = env.processes.jobs()
     name = f"bash_{id}" if id.isdigit() else id
     if name in jobs:
         return jobs[name]
     if f"job:{name}" in env.state:
-        raise Refusal(f"{name} ended with an earlier Travois process. Start it again.")
-    raise Refusal(f"There is no job {id!r}. Jobs: {', '.join(jobs) or 'none'}.")
+        raise ToolError(f"{name} ended with an earlier Travois process. Start it again.")
+    raise ToolError(f"There is no job {id!r}. Jobs: {', '.join(jobs) or 'none'}.")
 
 
-async def matching_lines(data: bytes, env: Env, *, pattern: str, name: str) -> Captured:
+async def matching_lines(data: bytes, env: Env, *, pattern: str, name: str) -> CapturedOutput:
     """Return the lines that match. Ripgrep looks for them: no pattern can make it hang.
 
     Raises `Refusal` for a pattern that is none, also where there is nothing to look at.
@@ -120,21 +127,21 @@ async def matching_lines(data: bytes, env: Env, *, pattern: str, name: str) -> C
     command = Command(argv, env.root, stdin=data or b"\n", keep=KEEP_JOB, stderr="apart")
     done = await env.processes.run(command, timeout=10)
     if done.status > 1:
-        why = done.errors.joined().decode(errors="replace").strip().removeprefix("rg: ")
-        raise Refusal(f"{name} is not a valid regular expression: {why}")
-    return done.output if data else Captured(b"", b"", 0)
+        why = done.errors.head_and_tail().decode(errors="replace").strip().removeprefix("rg: ")
+        raise ToolError(f"{name} is not a valid regular expression: {why}")
+    return done.output if data else CapturedOutput(b"", b"", 0)
 
 
 class LineWatch:
     """Looks for a line in all that a job says, batch by batch."""
 
-    def __init__(self, job: Job, env: Env, *, pattern: str, name: str) -> None:
+    def __init__(self, job: BackgroundJob, env: Env, *, pattern: str, name: str) -> None:
         self._env = env
         self._pattern = pattern
         self._name = name
-        self._fresh = job.waiting().joined()
+        self._fresh = job.peek_output().head_and_tail()
         self._rest = b""
-        self.following: Following | None = None
+        self.following: OutputReader | None = None
         self.line = ""
         """The first line that matched."""
 
@@ -151,12 +158,12 @@ class LineWatch:
         text = plain_text(data.decode(errors="replace"))
         search = partial(matching_lines, pattern=self._pattern, name=self._name)
         hits = await search(text.encode(errors="replace"), self._env)
-        self.line = hits.joined().decode(errors="replace").partition("\n")[0]
+        self.line = hits.head_and_tail().decode(errors="replace").partition("\n")[0]
         return bool(hits.total)
 
 
 async def wait_for_job(
-    job: Job,
+    job: BackgroundJob,
     env: Env,
     *,
     seconds: float,
@@ -171,7 +178,7 @@ async def wait_for_job(
     while True:
         if found is not None and await found():
             return "matched"
-        if job.over:
+        if job.is_over:
             return "ended"
         now = anyio.current_time()
         if quiet and heard and now - heard >= quiet:
@@ -182,29 +189,29 @@ async def wait_for_job(
             return "timeout"
         pause = min(until - now, TICK, quiet or TICK)
         with anyio.move_on_after(pause) as waited:
-            await job.changed()
+            await job.wait_for_change()
         if not waited.cancelled_caught:
             heard = anyio.current_time()
             await anyio.sleep(min(BATCH, max(0.0, until - heard)))
 
 
 def show_job(
-    job: Job, env: Env, call: str, *, most: int, why: Why = "ended", until: str = ""
-) -> Outcome:
+    job: BackgroundJob, env: Env, call: str, *, most: int, why: Why = "ended", until: str = ""
+) -> ToolOutcome:
     """Show a program's unread output, and its exit status if it has ended."""
-    status = job.status if job.over else None
-    output = job.fresh()
+    status = job.status if job.is_over else None
+    output = job.take_output()
     body = show_output(output, env, call, most=most)
-    remarks = [*body.remarks, *env.processes.notices()]
+    remarks = [*body.remarks, *env.processes.take_notices()]
     if why == "timeout" and until:
         remarks.append(f"No line matched {until!r}.")
     if status is None and why == "timeout":
         remarks.append(f"{job.id} is still running.")
     ran = Ran(None if status is None else exit_code(status), interrupted=False, bytes=output.total)
     headline = "" if status is None else describe_status(status)
-    return Outcome(
+    return ToolOutcome(
         (Text(join_parts(headline, body.text or "(no new output)", remarks)),),
-        detail=encoded(ran).decode(),
+        detail=encode_json(ran).decode(),
         changes=status_change(env, job.id, status) if status is not None else (),
         lines=body.lines,
     )
@@ -269,7 +276,7 @@ class Place(msgspec.Struct, frozen=True):
     remark: str = ""
 
 
-async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
+async def _bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
     from travois.tools.shell.denied_command import list_tmp, tell_denial, tell_new_entries
 
     if args.tty:
@@ -286,18 +293,18 @@ async def _bash(args: BashArgs, env: Env, call: str) -> Outcome:
     remarks += [remark for remark in (start.remark, place.remark) if remark]
     remarks += tell_denial(done, body.text, env.cage, cwd=start.cwd, line=args.command)
     remarks += tell_new_entries(env.cage, entries)
-    remarks += env.processes.notices()
+    remarks += env.processes.take_notices()
     ran = Ran(exit_code(done.status), done.timed_out, done.output.total, place.cwd)
-    return Outcome(
+    return ToolOutcome(
         (Text(join_parts(_headline(done), body.text, remarks)),),
         error=done.status != 0 or done.timed_out,
-        detail=encoded(ran).decode(),
+        detail=encode_json(ran).decode(),
         changes=() if place.cwd == env.cwd else (Changed("cwd", place.cwd),),
         lines=body.lines,
     )
 
 
-async def _run(args: BashArgs, env: Env, call: str) -> tuple[Completed, Place]:
+async def _run(args: BashArgs, env: Env, call: str) -> tuple[ProcessResult, Place]:
     """Run the command where the shell stands, or in the workspace if that folder is gone."""
     glimpse = _glimpse(env)
     detach_as = partial(_next_job_id, env) if args.on_timeout == "background" else None
@@ -312,7 +319,7 @@ async def _run(args: BashArgs, env: Env, call: str) -> tuple[Completed, Place]:
             )
         except OSError as error:
             if place.cwd == env.root or await env.files.stat(place.cwd) is not None:
-                raise Refusal(f"{error.strerror or error}.") from None
+                raise ToolError(f"{error.strerror or error}.") from None
             continue
         return done, place
     raise AssertionError("the last place returns or raises")
@@ -357,7 +364,7 @@ def _glimpse(env: Env) -> Callable[[bytes], None]:
     return show
 
 
-def _place(done: Completed, env: Env, *, start: Place) -> Place:
+def _place(done: ProcessResult, env: Env, *, start: Place) -> Place:
     """Read the shell's last working folder; it reports none when it was killed or replaced."""
     told = done.aside.split(b"\0")[:-1]
     if not told:
@@ -376,7 +383,7 @@ def _place(done: Completed, env: Env, *, start: Place) -> Place:
     return Place(cwd, f"Working folder: {cwd}")
 
 
-def _headline(done: Completed) -> str:
+def _headline(done: ProcessResult) -> str:
     if done.timed_out:
         return ""  # how it took our signal says nothing of the command
     if done.status < 0:
@@ -384,7 +391,7 @@ def _headline(done: Completed) -> str:
     return "" if done.status <= 0 else f"Exit code {done.status}"
 
 
-def _endings(done: Completed, args: BashArgs) -> Iterator[str]:
+def _endings(done: ProcessResult, args: BashArgs) -> Iterator[str]:
     if done.timed_out:
         yield (
             f"Timed out after {args.timeout / 1000:g} s; all its processes were killed. "
@@ -400,36 +407,36 @@ def _endings(done: Completed, args: BashArgs) -> Iterator[str]:
         yield f"Still running until the session ends: process {pids}"
 
 
-async def _background(args: BashArgs, env: Env) -> Outcome:
+async def _background(args: BashArgs, env: Env) -> ToolOutcome:
     id = _next_job_id(env)
     try:
         command = _command(args, env.cwd, env=env, keep=KEEP_JOB)
         await env.processes.start(command, id=id)
     except OSError as error:
-        raise Refusal(f"{error.strerror or error}.") from None
+        raise ToolError(f"{error.strerror or error}.") from None
     said = f"Running in the background as {id}. {LATER}"
     if args.timeout != DEFAULT:
         said += "\n[Background commands have no time limit: timeout was ignored.]"
     if env.cage is not None and env.cage.backend == "full":
         said += f"\n[{PRIVATE_TMP}; on disk it is {env.cage.temp}.]"
-    return Outcome((Text(said),), changes=(Changed(f"job:{id}", RUNNING),))
+    return ToolOutcome((Text(said),), changes=(Changed(f"job:{id}", JOB_RUNNING),))
 
 
-def _detached(args: BashArgs, env: Env, call: str, *, done: Completed) -> Outcome:
+def _detached(args: BashArgs, env: Env, call: str, *, done: ProcessResult) -> ToolOutcome:
     """Show a command that goes on in the background."""
     body = show_output(done.output, env, call, most=args.max_output_tokens)
     limit = f"Still running after {args.timeout / 1000:g} s, so it was not stopped but goes on"
     remarks = [*body.remarks, f"{limit} in the background as {done.job}. {LATER}"]
     ran = Detached(None, interrupted=False, bytes=done.output.total, background_task_id=done.job)
-    return Outcome(
+    return ToolOutcome(
         (Text(join_parts("", body.text or "(no output so far)", remarks)),),
-        detail=encoded(ran).decode(),
-        changes=(Changed(f"job:{done.job}", RUNNING),),
+        detail=encode_json(ran).decode(),
+        changes=(Changed(f"job:{done.job}", JOB_RUNNING),),
         lines=body.lines,
     )
 
 
-async def _start_terminal(args: BashArgs, env: Env, call: str) -> Outcome:
+async def _start_terminal(args: BashArgs, env: Env, call: str) -> ToolOutcome:
     """Start a program with a terminal; returns what it says first."""
     command = _command(args, env.cwd, env=env, keep=KEEP_JOB)
     command = replace(command, tty=True, env={**command.env, **TERMINAL})
@@ -437,7 +444,7 @@ async def _start_terminal(args: BashArgs, env: Env, call: str) -> Outcome:
     try:
         job = await env.processes.start(command, id=_next_job_id(env))
     except OSError as error:
-        raise Refusal(f"{error.strerror or error}.") from None
+        raise ToolError(f"{error.strerror or error}.") from None
     try:
         await wait_for_job(job, env, seconds=seconds, quiet=QUIET)
     except BaseException:  # whoever stops the call does not want what it started
@@ -445,13 +452,13 @@ async def _start_terminal(args: BashArgs, env: Env, call: str) -> Outcome:
             await job.kill()
         raise
     outcome = show_job(job, env, call, most=args.max_output_tokens)
-    if job.over:
+    if job.is_over:
         return replace(outcome, changes=(), error=job.status != 0)
     how = (
         f"BashInput (id: {job.id}, text) types into it, KillShell kills it. You are told if it ends"
     )
     told = Text(f"[Running as {job.id} in a terminal. {how}.]")
-    change = Changed(f"job:{job.id}", RUNNING)
+    change = Changed(f"job:{job.id}", JOB_RUNNING)
     return replace(outcome, content=(*outcome.content, told), changes=(change,))
 
 
@@ -464,7 +471,7 @@ def _next_job_id(env: Env) -> str:
     return f"bash_{number}"
 
 
-def _access(args: BashArgs, here: Here) -> tuple[Access, ...]:
+def _access(args: BashArgs, here: CallLocation) -> tuple[Access, ...]:
     return _executes(args)
 
 

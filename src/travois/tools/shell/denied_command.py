@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from travois.permissions.paths import inside
 from travois.permissions.sandbox_profile import PRIVATE_TMP, TMP, Cage
-from travois.ports.world import Completed
+from travois.ports.world import ProcessResult
 from travois.sandbox.denial import Denial, find_denial, find_port
 from travois.sandbox.disk_facts import LocalDisk
 from travois.tools.paths import plain
@@ -55,7 +55,7 @@ def tell_new_entries(cage: Cage | None, before: frozenset[str]) -> Iterator[str]
 
 
 def tell_denial(
-    done: Completed, text: str, cage: Cage | None, *, cwd: str, line: str
+    done: ProcessResult, text: str, cage: Cage | None, *, cwd: str, line: str
 ) -> Iterator[str]:
     """Explain what the sandbox denied a command; nothing if it failed for another reason."""
     if port := find_port(text, done.session_ports):
@@ -97,7 +97,7 @@ def _describe(denial: Denial, cage: Cage) -> str:
             return f"This command has no network in the sandbox{what}. {MORE} network."
 
 
-def _tell_missing(done: Completed, text: str, cage: Cage, *, line: str) -> Iterator[str]:
+def _tell_missing(done: ProcessResult, text: str, cage: Cage, *, line: str) -> Iterator[str]:
     """Explain which /tmp holds a file that a command looked for in the other one."""
     lines = [said for said in text.splitlines() if MISSING.search(said)]
     found = (path.rstrip(".") for said in lines for path in TMP_PATH.findall(said))

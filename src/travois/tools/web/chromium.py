@@ -23,7 +23,7 @@ import anyio
 import anyio.to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from travois.core.errors import Fault
+from travois.core.errors import UserError
 from travois.process.environment import bare
 from travois.process.reap import MARK, fell, tree
 from travois.providers.http.fetch import Lookup, lookup
@@ -364,12 +364,12 @@ def program(path: str = "") -> str:
     """Return the path of the browser; raises `Fault` if there is none."""
     if find_spec("playwright") is None:
         fix = "pip install 'travois[browser]', or set browser.enabled to false."
-        raise Fault("The browser needs Playwright, which is not installed", fix=fix)
+        raise UserError("The browser needs Playwright, which is not installed", fix=fix)
     names = (os.path.expanduser(path),) if path else PROGRAMS
     if found := next(filter(None, map(which, names)), None):
         return found
     fix = "Install Chromium from your system's packages, or set browser.path."
-    raise Fault(f"No browser found: {', '.join(names)}", fix=fix)
+    raise UserError(f"No browser found: {', '.join(names)}", fix=fix)
 
 
 def driver_problem() -> str:

@@ -11,8 +11,8 @@ import msgspec
 
 from travois.context.tool_results import measure, most_that_fits
 from travois.permissions.access import Access
-from travois.ports.tool import Here, Outcome, Refusal, Tool, said
-from travois.ports.world import Command, Env, Page
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.world import Command, Env, WebPage
 
 SECONDS = 30.0
 PATIENCE = 20.0
@@ -38,40 +38,44 @@ class FetchArgs(msgspec.Struct, frozen=True):
     url: str
 
 
-async def _fetch(args: FetchArgs, env: Env, call: str) -> Outcome:
+async def _fetch(args: FetchArgs, env: Env, call: str) -> ToolOutcome:
     url = canonical(args.url)
     if url is None:
-        raise Refusal(f"{args.url[:200]!r} is not a plain http(s) URL (no user name, no spaces).")
+        raise ToolError(f"{args.url[:200]!r} is not a plain http(s) URL (no user name, no spaces).")
     try:
         page = await env.web.fetch(url, limit=DOWNLOAD, timeout=SECONDS)
     except OSError as error:
-        raise Refusal(f"{url} could not be fetched: {error}") from None
+        raise ToolError(f"{url} could not be fetched: {error}") from None
     if 300 <= page.status < 400 and page.url != url:
-        return said(_onward(url, page))
+        return text_outcome(_onward(url, page))
     if not 200 <= page.status < 300:
-        raise Refusal(f"{url} returned HTTP status {page.status}.")
+        raise ToolError(f"{url} returned HTTP status {page.status}.")
     text = await _readable(page, env)
     larger = f"(the page is larger than {DOWNLOAD >> 20} MB; the rest was not fetched)"
     remarks = (larger,) if page.truncated else ()
-    return said(framed(env, call, text.strip(), tag="page", url=page.url, remarks=remarks))
+    return text_outcome(framed(env, call, text.strip(), tag="page", url=page.url, remarks=remarks))
 
 
-def _onward(url: str, page: Page) -> str:
+def _onward(url: str, page: WebPage) -> str:
     onward = canonical(page.url)
     if onward is None:
-        raise Refusal(f"{url} redirects to an address that is not a plain http(s) URL.")
+        raise ToolError(f"{url} redirects to an address that is not a plain http(s) URL.")
     return f"{url} redirects to another host. Call WebFetch with {onward} to follow it."
 
 
-async def _readable(page: Page, env: Env) -> str:
+async def _readable(page: WebPage, env: Env) -> str:
     kind, _, _ = page.mime.partition(";")
     kind = kind.strip().lower()
     if kind == "application/pdf" or page.body.startswith(b"%PDF-"):
-        raise Refusal(f"{page.url} is a PDF: download it with Bash (curl -o), then Read the file.")
+        raise ToolError(
+            f"{page.url} is a PDF: download it with Bash (curl -o), then Read the file."
+        )
     if kind in ("text/html", "application/xhtml+xml") or (not kind and b"<html" in page.body[:999]):
         return await _converted(page, env)
     if b"\0" in page.body[:8192] or not (kind.startswith("text/") or _textual(kind)):
-        raise Refusal(f"{page.url} is {kind or 'binary'}, not text: download it with Bash (curl).")
+        raise ToolError(
+            f"{page.url} is {kind or 'binary'}, not text: download it with Bash (curl)."
+        )
     text = page.body.decode(_charset(page) or "utf-8", errors="replace")
     return _pretty(text) if "json" in kind else text
 
@@ -88,7 +92,7 @@ def _pretty(text: str) -> str:
         return text
 
 
-async def _converted(page: Page, env: Env) -> str:
+async def _converted(page: WebPage, env: Env) -> str:
     """Convert HTML to markdown, or to plain words if that fails or takes too long."""
     from travois.tools.web import html
 
@@ -103,10 +107,10 @@ async def _converted(page: Page, env: Env) -> str:
     done = await env.processes.run(command, timeout=PATIENCE)
     if done.status or done.timed_out:
         return html.words(page.body, charset=charset)
-    return done.output.joined().decode()
+    return done.output.head_and_tail().decode()
 
 
-def _charset(page: Page) -> str:
+def _charset(page: WebPage) -> str:
     """Return the encoding that the server names; empty if it names none that we know."""
     named = re.search(CHARSET, page.mime)
     try:
@@ -147,7 +151,7 @@ def canonical(url: str) -> str | None:
     return f"{scheme.lower()}://{host.lower().rstrip('.')}{port or ''}{rest.partition('#')[0]}"
 
 
-def _access(args: FetchArgs, here: Here) -> tuple[Access, ...]:
+def _access(args: FetchArgs, here: CallLocation) -> tuple[Access, ...]:
     url = canonical(args.url)
     return () if url is None else (Access("net", url),)
 

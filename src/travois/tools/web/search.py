@@ -9,11 +9,11 @@ from typing import Annotated
 
 import msgspec
 
-from travois.core.display_text import visible
+from travois.core.display_text import escape_invisible
 from travois.permissions.access import Access
 from travois.permissions.hosts import mentions
-from travois.ports.tool import Here, Outcome, Refusal, Tool, said
-from travois.ports.web_search import Found, Wanted
+from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
+from travois.ports.web_search import SearchQuery, SearchResults
 from travois.ports.world import Env
 from travois.providers.web_search import Hit
 from travois.tools.web.fetch import framed
@@ -32,23 +32,23 @@ class SearchArgs(msgspec.Struct, frozen=True):
     blocked_domains: tuple[str, ...] = ()
 
 
-async def _search(args: SearchArgs, env: Env, call: str) -> Outcome:
+async def _search(args: SearchArgs, env: Env, call: str) -> ToolOutcome:
     if env.search is None:
-        raise Refusal("Web search is off in this session: the user can set webSearch.")
+        raise ToolError("Web search is off in this session: the user can set webSearch.")
     if args.allowed_domains and args.blocked_domains:
-        raise Refusal("Give allowed_domains or blocked_domains, not both.")
-    found = await env.search(Wanted(args.query, args.allowed_domains, args.blocked_domains))
+        raise ToolError("Give allowed_domains or blocked_domains, not both.")
+    found = await env.search(SearchQuery(args.query, args.allowed_domains, args.blocked_domains))
     hits = [hit for hit in found.hits if not _among(hit, args.blocked_domains)][:MOST]
     if not hits and not found.said:
-        return said(NOTHING)
-    return said(framed(env, call, _text(found, hits), tag="results"))
+        return text_outcome(NOTHING)
+    return text_outcome(framed(env, call, _text(found, hits), tag="results"))
 
 
 def _among(hit: Hit, hosts: tuple[str, ...]) -> bool:
     return any(mentions(f"domain:{host}", hit.url) for host in hosts)
 
 
-def _text(found: Found, hits: list[Hit]) -> str:
+def _text(found: SearchResults, hits: list[Hit]) -> str:
     listed = "\n".join(_line(number, hit) for number, hit in enumerate(hits, 1))
     return f"{found.said}\n\nPages:\n{listed}" if found.said else listed
 
@@ -60,12 +60,12 @@ def _line(number: int, hit: Hit) -> str:
 
 
 def _short(text: str) -> str:
-    line = visible(" ".join(text.split()))
+    line = escape_invisible(" ".join(text.split()))
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
 
 
-def _access(args: SearchArgs, here: Here) -> tuple[Access, ...]:
-    return (Access("net", f"a web search for {visible(args.query)}"),)
+def _access(args: SearchArgs, here: CallLocation) -> tuple[Access, ...]:
+    return (Access("net", f"a web search for {escape_invisible(args.query)}"),)
 
 
 SEARCH = Tool(

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from travois.core.content import Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Entry, Epoch, User
-from travois.core.view import project
-from travois.engine.agent import Agent, Small
-from travois.engine.budget import Exhausted
-from travois.engine.fork import beside
-from travois.ports.web_search import Found, Wanted
+from travois.core.view import project_view
+from travois.engine.agent import Agent, SmallModel
+from travois.engine.budget import BudgetExhausted
+from travois.engine.fork import send_side_request
+from travois.ports.web_search import SearchQuery, SearchResults
 from travois.providers.replies import Problem, Reply
 from travois.providers.web_search import Hit, asking, merged
 
@@ -29,13 +29,13 @@ PAUSES = 5
 class Searcher(msgspec.Struct, frozen=True):
     """A model that can be asked to search, by what its provider calls the tool for it."""
 
-    small: Small
+    small: SmallModel
     tool: str
     price: float = 0.0
     """US dollars for a thousand searches."""
 
 
-async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
+async def searched(agent: Agent, wanted: SearchQuery, by: Searcher) -> SearchResults:
     """Search through the provider; the request is recorded beside the conversation."""
     card = by.small.card
     params = asking(card.protocol, by.tool, only=wanted.only, never=wanted.never)
@@ -46,19 +46,23 @@ async def searched(agent: Agent, wanted: Wanted, by: Searcher) -> Found:
     facts: list[AnyFact] = [head, User((Text(_asked(wanted)),))]
     said, hits = "", tuple[Hit, ...]()
     for _ in range(PAUSES):
-        view = project([Entry(n, agent.runtime.clock(), fact) for n, fact in enumerate(facts, 1)])
+        view = project_view(
+            [Entry(n, agent.runtime.clock(), fact) for n, fact in enumerate(facts, 1)]
+        )
         try:
-            reply = await beside(replace(agent, model=by.small.model), view, what="search")
-        except (Problem, Exhausted) as problem:
+            reply = await send_side_request(
+                replace(agent, model=by.small.model), view, what="search"
+            )
+        except (Problem, BudgetExhausted) as problem:
             raise OSError(f"{card.name} could not search the web: {problem}") from None
         said, hits = f"{said}\n{_words(reply)}".strip(), merged((*hits, *reply.hits))
         if reply.stop != "pause" or not reply.content:
-            return Found(hits, said)
+            return SearchResults(hits, said)
         facts.append(Assistant(reply.content, reply.stop))
     raise OSError(f"{card.name} kept pausing its web search")
 
 
-def _asked(wanted: Wanted) -> str:
+def _asked(wanted: SearchQuery) -> str:
     """Return the query with its limits in words, for those who know no other way to say them."""
     only = f"\nOnly pages of: {', '.join(wanted.only)}" if wanted.only else ""
     never = f"\nNo pages of: {', '.join(wanted.never)}" if wanted.never else ""
