@@ -55,8 +55,8 @@ from travois.providers.encoder import Encoder
 from travois.sandbox.hidden_files import find_covered
 from travois.sandbox.policy import SECRET, Bounds
 from travois.sandbox.tool_chains import list_shown
-from travois.sessions.blobs import Blobs
-from travois.sessions.home import Home
+from travois.sessions.blobs import BlobStore
+from travois.sessions.home import TravoisHome
 from travois.sessions.session import Session
 from travois.skills.skill_files import personal_folders
 from travois.testing import Scripted
@@ -365,7 +365,7 @@ def _agent(cwd: str, mode: str, scratch: str, *, answers: str) -> tuple[Agent, S
 
 def make_agent(root: str, guard: Guard, bounds: Bounds, *, person: Recorder, blobs: Path) -> Agent:
     """A session in a folder whose calls can be judged; it has no model to talk to."""
-    session, kept = Session(MemoryLog()), Blobs(blobs)
+    session, kept = Session(MemoryLog()), BlobStore(blobs)
     session.append(Opened("asks", root, "bench", "0"))
     return Agent(
         session=session,
@@ -381,7 +381,7 @@ def make_agent(root: str, guard: Guard, bounds: Bounds, *, person: Recorder, blo
 
 def _brought(home: str) -> Iterator[str]:
     """Where agents keep skills and plugins, which they tell the model to read."""
-    for skills in personal_folders(Home(Path(home)), {"HOME": home}):
+    for skills in personal_folders(TravoisHome(Path(home)), {"HOME": home}):
         yield skills
         yield os.path.join(os.path.dirname(skills), "plugins")
 

@@ -21,7 +21,7 @@ import msgspec
 from bench.fidelity import KEEP_ALL
 from bench.replay import FILLER, Free, Nobody, NoWeb
 from travois.context.cache_lifetime import Life
-from travois.context.layers import Layers
+from travois.context.layers import ContextLayers
 from travois.core.content import Text
 from travois.core.facts import Epoch, Opened, ToolSpec, User
 from travois.core.models import ModelCard
@@ -46,8 +46,8 @@ from travois.providers.errors import problem
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.providers.stream_reader import reader
-from travois.sessions.blobs import Blobs
-from travois.sessions.log_file import Log
+from travois.sessions.blobs import BlobStore
+from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 from travois_lab import Prompt, call, text
 from travois_lab.http import Request as Asked
@@ -149,10 +149,10 @@ def _nothing(args: Free, here: CallLocation) -> tuple[Access, ...]:
     return ()
 
 
-async def spend(day: Day, folder: Path, layers: Layers) -> None:
+async def spend(day: Day, folder: Path, layers: ContextLayers) -> None:
     """All prompts of a day, with a resume after every tenth."""
     for part in range(0, PROMPTS, RESUMED):
-        held = Log.open(folder) if part else _begin(day, folder)
+        held = SessionLog.open(folder) if part else _begin(day, folder)
         with held:
             async with anyio.create_task_group() as group:
                 agent = day.agent = _agent(day, Session(held), folder, layers)
@@ -164,9 +164,9 @@ async def spend(day: Day, folder: Path, layers: Layers) -> None:
         day.resumed = True
 
 
-def _begin(day: Day, folder: Path) -> Log:
+def _begin(day: Day, folder: Path) -> SessionLog:
     opened = Opened(folder.name, cwd="/", project="bench", version="0")
-    held = Log.create(folder, opened, clock=day.now)
+    held = SessionLog.create(folder, opened, clock=day.now)
     spec = ToolSpec("Look", "Look at a file.", '{"type":"object"}')
     head = (FILLER * HEAD)[: HEAD * BYTES]
     card = msgspec.structs.replace(resolve("claude-opus-5-5", {}), cache_ttl=day.life)
@@ -174,9 +174,9 @@ def _begin(day: Day, folder: Path) -> Log:
     return held
 
 
-def _agent(day: Day, session: Session, folder: Path, layers: Layers) -> Agent:
+def _agent(day: Day, session: Session, folder: Path, layers: ContextLayers) -> Agent:
     tool = Tool("Look", "Look at a file.", Free, _nothing, day.look, lambda args: "look")
-    blobs = Blobs(folder / "blobs")
+    blobs = BlobStore(folder / "blobs")
 
     def spill(name: str, data: bytes) -> str:
         (folder / name).write_bytes(data)
@@ -221,7 +221,7 @@ def _compactions(day: Day) -> int:
     return sum(1 for a, b in zip(day.rows, day.rows[1:], strict=False) if b.prompt < a.prompt)
 
 
-def measure(layers: Layers, *, life: Life = "5m") -> list[Day]:
+def measure(layers: ContextLayers, *, life: Life = "5m") -> list[Day]:
     days: list[Day] = []
     for seed in range(SESSIONS):
         day = Day(seed, life=life)
@@ -233,5 +233,5 @@ def measure(layers: Layers, *, life: Life = "5m") -> list[Day]:
 
 def main() -> None:
     report("no management", measure(msgspec.structs.replace(KEEP_ALL, lifetime=False)))
-    report("Travois", measure(Layers()))
-    report("the same, 1h", measure(Layers(), life="1h"))
+    report("Travois", measure(ContextLayers()))
+    report("the same, 1h", measure(ContextLayers(), life="1h"))

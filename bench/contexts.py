@@ -20,7 +20,7 @@ from bench.billing import Seen, tokens
 from bench.fidelity import load, probe_beside, without_thinking
 from bench.replay import Moment, Setting, Watcher, replay
 from bench.steps import script
-from travois.context.layers import Layers
+from travois.context.layers import ContextLayers
 
 NOTES = {
     "# Summary of what was set aside": "Says when it was made, who wrote what, and where it ends.",
@@ -65,7 +65,7 @@ def main(args: list[str]) -> None:
     with TemporaryDirectory() as scratch:
         folder = Path(scratch).resolve() / session.id
         cwd = session.head.get("cwd") or "/"
-        setting = Setting(chosen.window, Layers(), cwd=cwd, edits=False)
+        setting = Setting(chosen.window, ContextLayers(), cwd=cwd, edits=False)
         try:
             replay(steps, folder, setting=setting, watcher=Watcher(compacted=compacted))
         except BaseExceptionGroup as stopped:

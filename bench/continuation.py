@@ -14,7 +14,7 @@ import msgspec
 
 from bench.present import calls_of
 from bench.steps import Step
-from travois.context.ledger.extractors import decoded, is_list, is_object
+from travois.context.ledger.extractors import decode_arguments, is_list, is_object
 from travois.core.content import Text, extract_text
 
 NEXT = 10
@@ -49,7 +49,7 @@ def continued(steps: Sequence[Step], *, at: int, shown: str, atoms: Atoms) -> Co
     before |= {name for user in _said(steps[at : at + 1]) for name in atoms(user)}
     wanted: set[str] = set()
     for _, call in zip(range(NEXT), calls_of(steps[at:]), strict=False):
-        wanted |= atoms("\n".join(_values(decoded(call.args))))
+        wanted |= atoms("\n".join(_values(decode_arguments(call.args))))
     wanted &= before
     return Continued(len(wanted), tuple(sorted(wanted - atoms(shown))))
 
@@ -60,7 +60,7 @@ def _texts(steps: Sequence[Step]) -> Iterator[str]:
         yield from (block.text for block in step.content if isinstance(block, Text))
         yield from (extract_text(outcome.content) for outcome in step.results.values())
     for call in calls_of(steps):
-        yield "\n".join(_values(decoded(call.args)))
+        yield "\n".join(_values(decode_arguments(call.args)))
 
 
 def _said(steps: Iterable[Step]) -> Iterator[str]:

@@ -37,7 +37,7 @@ from bench.replay import Moment, Player, Setting, Watcher, replay
 from bench.staleness import Log, contradicted
 from bench.steps import Step, script
 from bench.tokens import half
-from travois.context.layers import Layers
+from travois.context.layers import ContextLayers
 from travois.core.content import Text, extract_text
 
 SHORTEST = 120_000
@@ -46,7 +46,7 @@ LASTING = ("instruct", "edited", "todo", "ids")
 """What must still be in sight after a compaction."""
 WATCHED = (1, 3)
 MEASURES = ("visible", "near", "far", "F")
-KEEP_ALL = Layers(offload=False, clear=False, compact=False, draft=False, restore=False)
+KEEP_ALL = ContextLayers(offload=False, clear=False, compact=False, draft=False, restore=False)
 FLOORS = (
     *("sessions", "calls", "edits", "edit_of_keep_all", "billed_ratio", "breaks_per_100_calls"),
     *("continuation", "stale", "judged"),
@@ -62,7 +62,7 @@ class Task(msgspec.Struct, frozen=True):
     path: str
     probe: str
     window: int
-    layers: Layers
+    layers: ContextLayers
     thinking: bool = False
 
 
@@ -411,7 +411,7 @@ def probe_beside(sessions: Path) -> Path:
 def main(args: list[str]) -> None:
     chosen, begun = options(args), perf_counter()
     probe = str(chosen.probe or probe_beside(chosen.sessions))
-    layers = KEEP_ALL if chosen.baseline else Layers(idle=chosen.idle)
+    layers = KEEP_ALL if chosen.baseline else ContextLayers(idle=chosen.idle)
     paths = sorted(chosen.sessions.glob("*.jsonl.gz"), key=lambda path: -path.stat().st_size)
     halves = [p for p in paths if not chosen.half or half(p.name.split(".")[0]) == chosen.half]
     if chosen.seed is not None:

@@ -18,14 +18,14 @@ from types import SimpleNamespace
 import anyio
 import msgspec
 
-from travois.context.tool_results import Room
+from travois.context.tool_results import ResultRoom
 from travois.ports.world import Command, ProcessResult
 from travois.process.run import LocalProcesses
 from travois.tools.shell.bash import BASH
 
 ROUNDS = 100
 FLOOD = 1_000_000_000
-ROOM = Room(cap=8_000, share=100_000)
+ROOM = ResultRoom(cap=8_000, share=100_000)
 TRUE = ("/bin/true",)
 SHELL = ("/bin/bash", "-c", "true")
 ESCAPEES = """

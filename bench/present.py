@@ -8,7 +8,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from bench.steps import Step
-from travois.context.ledger.extractors import Act, decoded, is_list, is_object, kind_of
+from travois.context.ledger.extractors import (
+    ToolAction,
+    classify_tool,
+    decode_arguments,
+    is_list,
+    is_object,
+)
 from travois.core.content import Call, extract_calls, extract_text
 from travois.ports.tool import ToolOutcome
 
@@ -56,8 +62,10 @@ def present(steps: Sequence[Step]) -> Present:
             outcome = step.results.get(call.id)
             if outcome is None:
                 continue
-            args = decoded(call.args)
-            act = Act(at, kind_of(call.name, args), call.name, args, extract_text(outcome.content))
+            args = decode_arguments(call.args)
+            act = ToolAction(
+                at, classify_tool(call.name, args), call.name, args, extract_text(outcome.content)
+            )
             _work(now, act, outcome)
             if not outcome.error:
                 listed = dict(_list(act)) if act.kind == "list" else listed
@@ -66,7 +74,7 @@ def present(steps: Sequence[Step]) -> Present:
     return now
 
 
-def _work(now: Present, act: Act, outcome: ToolOutcome) -> None:
+def _work(now: Present, act: ToolAction, outcome: ToolOutcome) -> None:
     if act.command:
         now.commands[act.command] = act.seq, outcome
     if outcome.error:
@@ -86,7 +94,7 @@ def _headline(text: str) -> str:
     return next((line for line in lines if line), "")[:LONGEST]
 
 
-def _list(act: Act) -> Iterator[tuple[str, str]]:
+def _list(act: ToolAction) -> Iterator[tuple[str, str]]:
     lists = [value for value in act.args.values() if is_list(value)]
     for item in lists[0] if lists else ():
         if is_object(item):
@@ -94,7 +102,7 @@ def _list(act: Act) -> Iterator[tuple[str, str]]:
             yield subject, str(item.get("status") or "pending")
 
 
-def _single(made: dict[str, tuple[str, str]], act: Act) -> None:
+def _single(made: dict[str, tuple[str, str]], act: ToolAction) -> None:
     """Take tasks into account that are made and changed one by one."""
     if act.kind == "task" and (subject := act.arg("subject")):
         number = re.search(r"#(\d+)", act.text)

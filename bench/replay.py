@@ -20,8 +20,8 @@ from bench.billing import HEAD, Bill, Seen, seen, tokens
 from bench.present import present, stated_by_model
 from bench.steps import Step, shown
 from bench.tree import Tree, TreeFiles
-from travois.context.layers import Layers
-from travois.context.tool_results import measure, most_that_fits
+from travois.context.layers import ContextLayers
+from travois.context.tool_results import count_fitting_parts, estimate_text_tokens
 from travois.core.content import Text, extract_calls, extract_text
 from travois.core.facts import (
     AnyFact,
@@ -52,8 +52,8 @@ from travois.process.run import LocalProcesses
 from travois.providers.encoder import Encoder
 from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
-from travois.sessions.blobs import Blobs
-from travois.sessions.log_file import Log
+from travois.sessions.blobs import BlobStore
+from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 
 PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)
@@ -209,7 +209,9 @@ class Player:
         outcome = await self.run(args, env, call)
         lines = extract_text(outcome.content).split("\n")
         most = min(env.room.share, round(env.room.cap * NUMBERED))
-        count = most_that_fits(len(lines), lambda n: measure("\n".join(lines[:n])), tokens=most)
+        count = count_fitting_parts(
+            len(lines), lambda n: estimate_text_tokens("\n".join(lines[:n])), tokens=most
+        )
         if count == len(lines):
             return outcome
         told = f"[lines 1-{count} of {len(lines):,}; continue with offset={count + 1}]"
@@ -231,7 +233,7 @@ async def _once(reply: Reply) -> AsyncGenerator[StreamDelta | Reply]:
 class HeardLog:
     """The program's own log, whose player hears of each entry."""
 
-    def __init__(self, log: Log, heard: Callable[[Entry], None]) -> None:
+    def __init__(self, log: SessionLog, heard: Callable[[Entry], None]) -> None:
         self.sync, self.read = log.sync, log.read
         self._log, self._heard = log, heard
 
@@ -267,7 +269,7 @@ class Setting(msgspec.Struct, frozen=True):
     """How a session is played."""
 
     window: int
-    layers: Layers
+    layers: ContextLayers
     cwd: str = "/"
     """Where the recorded agent worked."""
     edits: bool = False
@@ -286,7 +288,7 @@ def replay(
 
     async def main() -> str:
         opened = Opened(folder.name, cwd=setting.cwd, project="bench", version="0")
-        with Log.create(folder, opened, clock=lambda: player.now) as log:
+        with SessionLog.create(folder, opened, clock=lambda: player.now) as log:
             session = Session(HeardLog(log, player.heard))
             async with anyio.create_task_group() as group:
                 player.agent = _agent(player, session, folder, setting=setting)
@@ -323,7 +325,7 @@ def _agent(player: Player, session: Session, folder: Path, *, setting: Setting) 
     specs = tuple(ToolSpec(name, name, '{"type":"object"}') for name in tools)
     session.append(Epoch(_card(setting), _head(), specs))
     kept = folder / "tool-results"
-    blobs = Blobs(folder / "blobs")
+    blobs = BlobStore(folder / "blobs")
 
     def spill(call: str, data: bytes) -> str:
         kept.mkdir(mode=0o700, exist_ok=True)

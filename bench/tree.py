@@ -14,7 +14,13 @@ from typing import Any
 
 import msgspec
 
-from travois.context.ledger.extractors import Act, decoded, is_list, is_object, kind_of
+from travois.context.ledger.extractors import (
+    ToolAction,
+    classify_tool,
+    decode_arguments,
+    is_list,
+    is_object,
+)
 from travois.core.content import Call, extract_text
 from travois.core.facts import Changed
 from travois.files.disk import DiskFiles
@@ -43,9 +49,9 @@ class Shown(msgspec.Struct, frozen=True):
 
 def shown(call: Call, outcome: ToolOutcome) -> Shown | None:
     """What a recorded call tells of a file; none if it failed or was about none."""
-    args = decoded(call.args)
-    kind = kind_of(call.name, args)
-    path = Act(0, kind, call.name, args, "").path
+    args = decode_arguments(call.args)
+    kind = classify_tool(call.name, args)
+    path = ToolAction(0, kind, call.name, args, "").path
     if outcome.error or not path:
         return None
     if kind == "write":

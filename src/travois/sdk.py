@@ -49,7 +49,7 @@ from travois.telemetry import Wish
 from travois.telemetry import installed as telemetry_installed
 
 if TYPE_CHECKING:
-    from travois.context.compaction.cut import Cut
+    from travois.context.compaction.cut import ConversationCut
 
 EXTRACTION_WAIT_SECONDS = 5.0
 """The seconds to wait for memory extraction when the session is left."""
@@ -185,14 +185,14 @@ class Session:
 
         Raises `UserError`, and leaves the conversation as it is, if that cannot help.
         """
-        from travois.context.compaction.compact import compact
+        from travois.context.compaction.compact import compact_conversation
 
         agent = self.crew.agent
         self._require_idle()
         part = self._select_cut(first, last)
         try:
             with anyio.CancelScope() as self._scope:
-                fact = await compact(agent, trigger="manual", focus=focus, part=part)
+                fact = await compact_conversation(agent, trigger="manual", focus=focus, part=part)
                 if fact is not None:
                     return fact
         finally:
@@ -245,13 +245,13 @@ class Session:
                 "A turn is running", fix="Wait for it to end or stop it, then try again."
             )
 
-    def _select_cut(self, first: int, last: int) -> Cut | None:
+    def _select_cut(self, first: int, last: int) -> ConversationCut | None:
         if not first and not last:
             return None
-        from travois.context.compaction.cut import starting, up_to
+        from travois.context.compaction.cut import cut_from_entry, cut_up_to_entry
 
         view = self.crew.agent.session.view
-        part = starting(view, first) if first else up_to(view, last)
+        part = cut_from_entry(view, first) if first else cut_up_to_entry(view, last)
         if part is None:
             fix = "`travois context --all` shows the number of each message."
             raise UserError(

@@ -11,8 +11,8 @@ from travois.agents.agent_files import kinds, narrowed, wishes
 from travois.agents.types import BACKGROUND, PERSONAL, Kind, usable
 from travois.core.errors import UserError
 from travois.permissions.decide import MODES, Mode
-from travois.sessions.home import Home
-from travois.settings.trust import STRICT, digest
+from travois.sessions.home import TravoisHome
+from travois.settings.trust import MODES_BY_STRICTNESS, digest_request
 from travois.tools.catalog import TOOLS
 
 OURS = ("explore", "general", "plan")
@@ -38,7 +38,7 @@ class Disk:
         self, *, given: str = "", trusted: bool = True, agreed: frozenset[str] = frozenset()
     ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
         return kinds(
-            Home(self.top / "state"),
+            TravoisHome(self.top / "state"),
             str(self.top / "code"),
             str(self.top / "code" / "web"),
             trusted=trusted,
@@ -243,7 +243,7 @@ def test_the_hooks_of_a_projects_file_count_once_the_user_agreed_to_exactly_thes
     assert wish == f"hooks: .claude/agents/a.md listens with {text}"
 
     def hooks(*agreed: str) -> dict[str, object]:
-        found, _ = disk.kinds(agreed=frozenset(map(digest, agreed)))
+        found, _ = disk.kinds(agreed=frozenset(map(digest_request, agreed)))
         return next(kind.hooks for kind in found if kind.name == "tester")
 
     assert (hooks(), list(hooks(wish))) == ({}, ["Stop"])
@@ -258,7 +258,7 @@ def test_the_users_own_files_need_no_trust_even_where_the_project_is_their_home(
     disk.agent("me/.claude/agents/a.md", lines="model: opus\n")
     me = str(disk.top / "me")
     found, notices = kinds(
-        Home(disk.top / "state"), me, me, trusted=False, environ={"HOME": me}, etc=disk.top
+        TravoisHome(disk.top / "state"), me, me, trusted=False, environ={"HOME": me}, etc=disk.top
     )
     assert [kind.model for kind in found if kind.name == "tester"] == ["opus"]
     assert notices == ()
@@ -303,7 +303,7 @@ def test_no_kind_is_given_a_wider_mode_than_its_parent_has() -> None:
     for parent in MODES:
         assert mode("", parent) == parent
         for own in MODES:
-            assert STRICT.index(mode(own, parent)) <= STRICT.index(parent)
+            assert MODES_BY_STRICTNESS.index(mode(own, parent)) <= MODES_BY_STRICTNESS.index(parent)
     assert mode("plan", "bypass") == "plan"
     assert mode("bypass", "default") == "default"
 

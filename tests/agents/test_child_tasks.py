@@ -18,7 +18,7 @@ from tests.engine.fakes import begun
 from travois import Options, Session
 from travois.agents.child import branch
 from travois.compose import models as serving
-from travois.context.compaction.cut import SET_ASIDE
+from travois.context.compaction.cut import SUMMARY_MARK
 from travois.core.content import Text
 from travois.core.facts import Compacted, Entry, Noted, Spawned, User
 from travois.core.models import Usage
@@ -153,7 +153,7 @@ def test_the_task_stands_word_for_word_in_every_request(
     assert len(compactions(log)) >= 3
     assert [n for n, request in enumerate(worker.requests) if not shows(request)] == []
     last = "\n".join(texts(worker.requests[-1]))
-    assert SET_ASIDE in last
+    assert SUMMARY_MARK in last
     assert last.count("\n\n## Report\n") == 1, "once is enough"
 
 
@@ -164,7 +164,7 @@ def shows(request: Request) -> bool:
 def after_compaction(worker: Worker) -> str:
     """All that the first request after a compaction says."""
     said = ("\n".join(texts(request)) for request in worker.requests)
-    return next(text for text in said if SET_ASIDE in text)
+    return next(text for text in said if SUMMARY_MARK in text)
 
 
 @pytest.mark.parametrize("window", [16_000, 64_000])

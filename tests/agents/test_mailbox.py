@@ -20,8 +20,8 @@ from travois.agents.mailbox import Letter, Mailbox
 from travois.core.content import Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import User
-from travois.sessions.home import Home
-from travois.sessions.log_file import Log
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 
 SENDERS, LETTERS = 8, 1_000
@@ -127,7 +127,7 @@ def test_a_letter_that_no_one_would_read_is_refused(box: Mailbox) -> None:
 
 
 def test_a_name_in_a_team_belongs_to_one_session_at_a_time(tmp_path: Path) -> None:
-    home = Home(tmp_path).prepare()
+    home = TravoisHome(tmp_path).prepare()
     folder, leave = mail.join(home, "crew:ada")
     assert mail.locate(home, "crew:ada") == folder == tmp_path / "mail" / "crew" / "ada"
     with pytest.raises(UserError, match="Another session already uses crew:ada"):
@@ -150,12 +150,12 @@ def test_a_name_in_a_team_belongs_to_one_session_at_a_time(tmp_path: Path) -> No
 )
 def test_nobody_is_there_under_a_wrong_address(tmp_path: Path, to: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        mail.locate(Home(tmp_path).prepare(), to)
+        mail.locate(TravoisHome(tmp_path).prepare(), to)
 
 
 def test_no_team_takes_the_name_of_all_sessions(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="A team cannot be called"):
-        mail.join(Home(tmp_path).prepare(), "session:ada")
+        mail.join(TravoisHome(tmp_path).prepare(), "session:ada")
 
 
 # --- many processes, killed at random -------------------------------------------------------------
@@ -189,7 +189,7 @@ def send(box: Path, acks: Path, *, sender: str) -> None:
 
 def deliver(box: Path, folder: Path, *, last: Path) -> None:
     """Take letters until the last was sent and all of them are in the log."""
-    with Log.open(folder, write=os.write) as log:
+    with SessionLog.open(folder, write=os.write) as log:
         session, mailbox, letters = Session(log), Mailbox(box), list[Letter]()
         while letters or not last.exists() or (box / mail.NAME).stat().st_size:
             letters = mailbox.take()
@@ -228,7 +228,7 @@ def kept_on(work: Callable[[], None], *, seed: int) -> BaseProcess:
 def received(folder: Path) -> dict[str, list[str]]:
     """The ids of all letters in the log, by sender, in the order of their coming."""
     found: dict[str, list[str]] = {}
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         for entry in log.read():
             if isinstance(entry.fact, User):
                 found.setdefault(extract_text(entry.fact.content).split()[0], []).append(
@@ -240,7 +240,7 @@ def received(folder: Path) -> dict[str, list[str]]:
 
 def test_each_letter_comes_exactly_once_and_in_order_whoever_is_killed(tmp_path: Path) -> None:
     box, folder, last = tmp_path / "box", tmp_path / "session", tmp_path / "last"
-    Log.create(folder, opened()).close()
+    SessionLog.create(folder, opened()).close()
     acks = {f"s{number}": tmp_path / f"acks{number}" for number in range(SENDERS)}
     senders = [
         kept_on(partial(send, box, path, sender=name), seed=number)

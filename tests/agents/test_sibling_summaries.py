@@ -14,8 +14,8 @@ from travois import Options, Session
 from travois.agents.child import PLACEHOLDER
 from travois.compose import models as serving
 from travois.context.compaction import shared_summaries
-from travois.context.compaction.cut import SET_ASIDE
-from travois.context.layers import Layers
+from travois.context.compaction.cut import SUMMARY_MARK
+from travois.context.layers import ContextLayers
 from travois.core.facts import Entry, Finished, Spawned
 from travois.core.models import Usage
 from travois.engine.agent import Agent
@@ -76,7 +76,7 @@ class Family:
             return calls(*(fork(f"task {name}") for name in NAMES))
         if not name or said[-1].startswith("[agent"):
             return say("Yes.")
-        self.after += ["\n".join(said)] if any(SET_ASIDE in text for text in said) else []
+        self.after += ["\n".join(said)] if any(SUMMARY_MARK in text for text in said) else []
         if not any("result of" in text for text in said):
             return call("Read", file_path="big.txt", limit=self._lines)
         return say(f"{name} is done.")
@@ -161,7 +161,7 @@ def test_if_the_first_gets_no_answer_the_next_one_asks(
 def test_whoever_has_waited_long_enough_asks_by_itself(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_summaries, "MAX_WAIT", 0.0)
+    monkeypatch.setattr(shared_summaries, "MAX_SIBLING_WAIT_SECONDS", 0.0)
     family = Family(say(SUMMARY))
     assert sources(run(options, family, monkeypatch)) == [["inherited"]] * 3
     assert (len(family.asked), len(family.own)) == (3, 0)
@@ -170,7 +170,9 @@ def test_whoever_has_waited_long_enough_asks_by_itself(
 def test_a_fork_that_has_said_more_than_can_stay_is_asked_about_all_of_it(
     options: Options, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "context_layers", lambda *_: Layers(notes=False, tail=4_000))
+    monkeypatch.setattr(
+        serving, "context_layers", lambda *_: ContextLayers(notes=False, tail=4_000)
+    )
     family = Family(say(SUMMARY))
     found = sources(run(options, family, monkeypatch))
     assert len(found) == 3 and all(found)

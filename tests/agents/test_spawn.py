@@ -23,9 +23,9 @@ from travois.ports.agents import AgentReport
 from travois.ports.world import PermissionQuestion, PersonAnswer
 from travois.providers.replies import Problem, Reply
 from travois.providers.request import Request
-from travois.sessions.catalog import summaries
-from travois.sessions.home import Home
-from travois.sessions.log_file import entries, history
+from travois.sessions.catalog import list_sessions
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import read_entries, read_history
 from travois.testing import Scripted, call, calls, say
 from travois_lab.validate import anthropic_faults
 
@@ -108,11 +108,13 @@ def results(session: Session) -> list[str]:
 def own(session: Session, id: str) -> list[Entry]:
     """A child's own log."""
     (path,) = folder(session).glob(f"**/agents/{id}/log.jsonl")
-    return list(entries(path, []))
+    return list(read_entries(path, []))
 
 
 def folder(session: Session) -> Path:
-    (path,) = Home(Path(session.crew.agent.permissions.guard.own)).sessions.glob(f"*/{session.id}")
+    (path,) = TravoisHome(Path(session.crew.agent.permissions.guard.own)).sessions.glob(
+        f"*/{session.id}"
+    )
     return path
 
 
@@ -157,7 +159,7 @@ def test_children_are_no_sessions(options: Options) -> None:
 
     async def main(session: Session) -> None:
         await session.ask("begin")
-        found = summaries(Home(Path(session.crew.agent.permissions.guard.own)))
+        found = list_sessions(TravoisHome(Path(session.crew.agent.permissions.guard.own)))
         assert [summary.id for summary in found] == [session.id]
 
     play(options, model, main)
@@ -312,7 +314,7 @@ def test_a_fork_can_be_read_with_all_that_it_stands_on(options: Options) -> None
 
     async def main(session: Session) -> None:
         await session.ask("begin")
-        whole = [entry.fact for entry in history(folder(session) / "agents" / "a1", [])]
+        whole = [entry.fact for entry in read_history(folder(session) / "agents" / "a1", [])]
         assert [type(fact) for fact in whole].count(Opened) == 2
         assert extract_text(whole[-2].content) == "1"
 

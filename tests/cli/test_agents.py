@@ -15,8 +15,8 @@ from travois.core.content import Call, Text
 from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Assistant, Changed, Ended, Epoch, Finished, Spawned, User
 from travois.core.models import ModelCard, Price, Usage
-from travois.sessions.home import Home, identify
-from travois.sessions.log_file import Log
+from travois.sessions.home import TravoisHome, identify_project
+from travois.sessions.log_file import SessionLog
 
 EPOCH = Epoch(ModelCard("lab", "echo-1", "chat", price=Price(input=1.0, output=10.0)), "Be brief.")
 USAGE = Usage(input=1_000_000, output=100_000)
@@ -25,13 +25,13 @@ ID = "aaaa1111-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TravoisHome:
     """A home, and a workspace to stand in."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    return Home(tmp_path / "home").prepare()
+    return TravoisHome(tmp_path / "home").prepare()
 
 
 def put(folder: Path, *facts: AnyFact, parent: str = "") -> Path:
@@ -40,11 +40,11 @@ def put(folder: Path, *facts: AnyFact, parent: str = "") -> Path:
     return folder
 
 
-def session(home: Home, *facts: AnyFact) -> Path:
-    return put(home.session(identify(home, os.getcwd()).key, ID), EPOCH, *facts)
+def session(home: TravoisHome, *facts: AnyFact) -> Path:
+    return put(home.session_folder(identify_project(home, os.getcwd()).key, ID), EPOCH, *facts)
 
 
-def family(home: Home) -> Path:
+def family(home: TravoisHome) -> Path:
     """A session with two agents, the first of which has one itself."""
     top = session(
         home,
@@ -67,7 +67,9 @@ def rows(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, obje
     return [json.loads(line) for line in out.splitlines()] if "show" in words else json.loads(out)
 
 
-def test_the_agents_of_a_session_are_a_tree(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_agents_of_a_session_are_a_tree(
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
+) -> None:
     family(home)
     reading, tokens = "Reading the file main.py", 1_100_000
     keys = ("id", "parent", "depth", "kind", "what", "name", "state", "tool", "doing", "tokens")
@@ -80,14 +82,14 @@ def test_the_agents_of_a_session_are_a_tree(home: Home, capsys: pytest.CaptureFi
 
 
 def test_agents_of_a_session_that_is_open_run_until_they_end(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Log.open(family(home)):
+    with SessionLog.open(family(home)):
         assert [row["state"] for row in rows(capsys)] == ["done", "running", "running"]
 
 
 def test_the_table_is_made_for_people(
-    home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    home: TravoisHome, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     family(home)
     monkeypatch.setattr("time.time", lambda: 1_700_000_600.0)
@@ -103,14 +105,16 @@ def test_the_table_is_made_for_people(
     ]  # fmt: skip
 
 
-def test_a_session_without_agents_says_so(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_session_without_agents_says_so(
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
+) -> None:
     session(home, User((Text("go"),)))
     assert run(agents, "agents", ID) == 0
     assert capsys.readouterr().out == "This session has no subagents.\n"
 
 
 def test_one_agent_is_shown_with_its_own_words_only(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     family(home)
     assert run(agents, "agents", "show", "a2") == 0
@@ -122,7 +126,7 @@ def test_one_agent_is_shown_with_its_own_words_only(
     assert [entry["fact"]["type"] for entry in told] == ["opened", "epoch", "changed", "ended"]  # type: ignore[index]
 
 
-def test_an_agent_that_is_not_there_and_odd_words_are_told(home: Home) -> None:
+def test_an_agent_that_is_not_there_and_odd_words_are_told(home: TravoisHome) -> None:
     family(home)
     with pytest.raises(UserError, match="has no agent 'a9'"):
         run(agents, "agents", "show", "a9")
@@ -131,7 +135,7 @@ def test_an_agent_that_is_not_there_and_odd_words_are_told(home: Home) -> None:
 
 
 def test_the_kinds_are_listed_with_their_files_and_what_is_wrong_with_others(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = Path(".claude/agents").absolute()
     folder.mkdir(parents=True)

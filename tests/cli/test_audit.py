@@ -12,14 +12,14 @@ from travois.commands.context import Checked, check, check_cold
 from travois.core.facts import Assistant, Rewound, Sent
 from travois.core.view import project_view
 from travois.providers.encoder import Encoder
-from travois.sessions.home import Home
-from travois.sessions.log_file import NAME, Log
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TravoisHome:
     monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
-    return Home(tmp_path / "home").prepare()
+    return TravoisHome(tmp_path / "home").prepare()
 
 
 def fetch(name: str) -> bytes:
@@ -27,9 +27,9 @@ def fetch(name: str) -> bytes:
 
 
 def test_every_request_of_a_sound_session_is_derived_again(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    recorded(home.session("p", "s1"), 5)
+    recorded(home.session_folder("p", "s1"), 5)
     for words in ((), ("--cold",)):
         assert run(context, "audit", "s1", *words) == 0
         out = capsys.readouterr().out
@@ -37,10 +37,10 @@ def test_every_request_of_a_sound_session_is_derived_again(
 
 
 def test_a_request_that_is_not_what_the_log_says_is_named(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = home.session("p", "s1")
-    with Log.create(folder, opened(), clock=clock()) as log:
+    folder = home.session_folder("p", "s1")
+    with SessionLog.create(folder, opened(), clock=clock()) as log:
         for fact in (EPOCH, *turns(1)):
             if isinstance(fact, Assistant):
                 asked = Encoder(fetch).build_request(project_view(log.read()))
@@ -54,8 +54,8 @@ def test_a_request_that_is_not_what_the_log_says_is_named(
     assert out.endswith("2 requests checked, 1 differ from what was sent\n")
 
 
-def test_a_damaged_log_does_not_pass(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-    path = home.session("p", "s1") / NAME
+def test_a_damaged_log_does_not_pass(home: TravoisHome, capsys: pytest.CaptureFixture[str]) -> None:
+    path = home.session_folder("p", "s1") / LOG_FILE_NAME
     recorded(path.parent, 3)
     path.write_bytes(path.read_bytes().replace(b"question 0", b"question X", 1))
     assert run(context, "audit", "s1", "--json") == 1
@@ -64,8 +64,8 @@ def test_a_damaged_log_does_not_pass(home: Home, capsys: pytest.CaptureFixture[s
     assert len(found["wrong"]) >= 1
 
 
-def test_a_lost_result_is_said_not_crashed_on(home: Home) -> None:
-    path = home.session("p", "s1") / NAME
+def test_a_lost_result_is_said_not_crashed_on(home: TravoisHome) -> None:
+    path = home.session_folder("p", "s1") / LOG_FILE_NAME
     recorded(path.parent, 2)
     path.write_bytes(path.read_bytes().replace(b"line two 0", b"line two X", 1))
     found = [request.problem for request in check(entries(path.parent), fetch)]
@@ -73,19 +73,19 @@ def test_a_lost_result_is_said_not_crashed_on(home: Home) -> None:
     assert found[1] == "could not have been sent: calls without a result: ['call-0']"
 
 
-def test_warm_and_cold_agree_also_after_a_rewind_and_in_a_fork(home: Home) -> None:
-    recorded(home.session("p", "s1"), 4)
-    with Log.open(home.session("p", "s1")) as log:
+def test_warm_and_cold_agree_also_after_a_rewind_and_in_a_fork(home: TravoisHome) -> None:
+    recorded(home.session_folder("p", "s1"), 4)
+    with SessionLog.open(home.session_folder("p", "s1")) as log:
         log.append(Rewound(11))
         for fact in turns(2, start=10):
             if isinstance(fact, Assistant):
                 asked = Encoder(fetch).build_request(project_view(log.read()))
                 log.append(Sent(asked.pieces, asked.chain, asked.digest, len(asked.body)))
             log.append(fact)
-    parent = entries(home.session("p", "s1"))
-    recorded(home.session("p", "s2"), 2, first=opened("s2", parent="s1", at=parent[-1].seq))
+    parent = entries(home.session_folder("p", "s1"))
+    recorded(home.session_folder("p", "s2"), 2, first=opened("s2", parent="s1", at=parent[-1].seq))
     for id, count in (("s1", 12), ("s2", 16)):
-        found = entries(home.session("p", id))
+        found = entries(home.session_folder("p", id))
         seqs = [entry.seq for entry in found if isinstance(entry.fact, Sent)]
         assert list(check(found, fetch)) == [Checked(seq, "") for seq in seqs]
         assert list(check_cold(found, fetch)) == list(check(found, fetch))

@@ -12,9 +12,9 @@ from tests.cli.commanding import run
 from tests.core.told import EPOCH, entries, reply, result, user
 from tests.sessions.sample import opened
 from travois.commands import context
-from travois.context.compaction.cut import OPENING
-from travois.context.receipts import Window, look, receipts
-from travois.context.switch_model import Rehearsal
+from travois.context.compaction.cut import SUMMARY_OPENING
+from travois.context.receipts import WindowBreakdown, break_down_window, list_compaction_receipts
+from travois.context.switch_model import TrialLog
 from travois.core.content import Text
 from travois.core.errors import UserError
 from travois.core.facts import (
@@ -29,13 +29,13 @@ from travois.core.facts import (
     Spawned,
 )
 from travois.core.models import Usage
-from travois.sessions.home import Home
-from travois.sessions.log_file import Log
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 
 SENT = Sent(3, "c", "d", 10)
 FILES = '<files>\n<file path="/w/a.py" lines="1-2 of 2" mark="x">\nx\n</file x>\n</files>'
-SUMMARY = (Text("<instructions>\nrules"), Text(OPENING), Text(FILES))
+SUMMARY = (Text("<instructions>\nrules"), Text(SUMMARY_OPENING), Text(FILES))
 
 
 def talk(*, usage: Usage | None = None) -> tuple[AnyFact, ...]:
@@ -44,10 +44,10 @@ def talk(*, usage: Usage | None = None) -> tuple[AnyFact, ...]:
     return (*asked, reply("", "a"), result("a", "word " * 400), SENT, last)
 
 
-def window(facts: Iterable[AnyFact], *, later: float = 0.0) -> Window:
-    session = Session(Rehearsal(entries(*facts)))
+def window(facts: Iterable[AnyFact], *, later: float = 0.0) -> WindowBreakdown:
+    session = Session(TrialLog(entries(*facts)))
     now = session.cache.used + later
-    return look(session.view, session.history(), cache=session.cache, now=now)
+    return break_down_window(session.view, session.history(), cache=session.cache, now=now)
 
 
 def test_every_block_is_there_with_its_source_and_they_sum_to_the_count() -> None:
@@ -61,13 +61,13 @@ def test_every_block_is_there_with_its_source_and_they_sum_to_the_count() -> Non
         ("results", 'Read {"path":"a"}', 6),
         ("messages", "reply: done", 8),
     ]
-    assert found.used == found.measured == sum(found.sizes.values()) == 507
+    assert found.total_tokens == found.measured == sum(found.tokens_by_kind.values()) == 507
 
 
 def test_what_came_after_the_count_is_estimated_and_not_sent_yet() -> None:
     facts = talk(usage=Usage(read=100, write=400, output=7))
     found = window((*facts, user("and then? " * 50)))
-    assert found.used > found.measured == 507
+    assert found.total_tokens > found.measured == 507
     states = [one.cache for one in found.portions]
     assert states[0] == "read" and states[-3:] == ["written", "not yet sent", "not yet sent"]
 
@@ -115,7 +115,7 @@ CUT = Compacted(
 def test_a_receipt_tells_what_a_compaction_did_and_cost() -> None:
     forks = (Spawned("f", "fork", "summary"), Finished("f", "done", Usage(input=10)))
     later = (user("on"), SENT, reply("ok", usage=Usage(read=100, write=2_100)))
-    (one,) = receipts(entries(*talk(), *forks, CUT, *later))
+    (one,) = list_compaction_receipts(entries(*talk(), *forks, CUT, *later))
     assert (one.number, one.entry, one.trigger, one.by) == (1, 11, "auto", "model")
     assert (one.before, one.planned, one.measured) == (9_000, 2_000, 2_200)
     assert [(span.title, span.file) for span in one.spans] == [("what was done", "/kept/1.txt")]
@@ -128,25 +128,30 @@ def test_a_receipt_says_whether_its_compaction_still_counts() -> None:
     once = (*talk(), CUT)
     again = Compacted(8, 10, SUMMARY, "notes")
     twice = (*once, user("on"), again)
-    assert [one.state for one in receipts(entries(*twice))] == ["replaced by a later one", "stands"]
-    undone = receipts(entries(*twice, Restored(11)))
+    assert [one.state for one in list_compaction_receipts(entries(*twice))] == [
+        "replaced by a later one",
+        "stands",
+    ]
+    undone = list_compaction_receipts(entries(*twice, Restored(11)))
     assert [one.state for one in undone] == ["stands", "undone"]
-    assert [one.state for one in receipts(entries(*once, Rewound(8)))] == ["rewound"]
+    assert [one.state for one in list_compaction_receipts(entries(*once, Rewound(8)))] == [
+        "rewound"
+    ]
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TravoisHome:
     monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
-    return Home(tmp_path / "home").prepare()
+    return TravoisHome(tmp_path / "home").prepare()
 
 
-def write(home: Home, *facts: AnyFact) -> None:
-    with Log.create(home.session("p", "s1"), opened()) as log:
+def write(home: TravoisHome, *facts: AnyFact) -> None:
+    with SessionLog.create(home.session_folder("p", "s1"), opened()) as log:
         for fact in facts:
             log.append(fact)
 
 
-def test_one_line_by_default(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_by_default(home: TravoisHome, capsys: pytest.CaptureFixture[str]) -> None:
     write(home, *talk(usage=Usage(read=300, write=200, output=7)))
     assert run(context, "context", "s1") == 0
     (line,) = capsys.readouterr().out.splitlines()
@@ -154,18 +159,18 @@ def test_one_line_by_default(home: Home, capsys: pytest.CaptureFixture[str]) -> 
     assert " · free 166,493; scaled ×" in line and "cache warm for " in line
 
 
-def test_an_undo_that_would_not_fit_is_refused_with_the_numbers(home: Home) -> None:
+def test_an_undo_that_would_not_fit_is_refused_with_the_numbers(home: TravoisHome) -> None:
     long = (EPOCH, user("word " * 800_000), reply("ok"))
     write(home, *long, Compacted(3, 4, SUMMARY, "notes"))
-    before = (home.session("p", "s1") / "log.jsonl").read_bytes()
+    before = (home.session_folder("p", "s1") / "log.jsonl").read_bytes()
     with pytest.raises(UserError, match="cannot be undone") as refused:
         run(context, "context", "undo", "s1")
     assert "that can be used of 200,000" in refused.value.why
-    assert (home.session("p", "s1") / "log.jsonl").read_bytes() == before
+    assert (home.session_folder("p", "s1") / "log.jsonl").read_bytes() == before
 
 
 def test_an_undo_names_what_has_to_be_undone_first(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cut = Compacted(3, 9, SUMMARY, "notes")
     write(home, *talk(), cut, user("on"), Compacted(9, 11, SUMMARY, "notes"))
@@ -181,7 +186,7 @@ def test_an_undo_names_what_has_to_be_undone_first(
 
 
 def test_lost_spans_are_listed_and_searched(
-    home: Home, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "span.txt"
     path.write_text("one\nThe needle is here\nthree\n")

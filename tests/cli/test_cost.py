@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.core.told import EPOCH, entries, reply, user
 from travois.commands.context import bill, render_bill
-from travois.context.switch_model import Rehearsal
+from travois.context.switch_model import TrialLog
 from travois.core.facts import AnyFact, Finished, Opened, Rewound, Sent
 from travois.core.models import Price, Usage
 from travois.sessions.session import Session
@@ -33,7 +33,7 @@ STORY: tuple[AnyFact, ...] = (
 
 
 def test_the_sum_is_exactly_what_the_session_counts() -> None:
-    found, session = bill(entries(*STORY)), Session(Rehearsal(entries(*STORY)))
+    found, session = bill(entries(*STORY)), Session(TrialLog(entries(*STORY)))
     assert (found.dollars, found.usage) == (session.dollars, session.usage)
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.tui.inside import Done, Inside, inside
 from travois.memory.memory import Anchor, Consent, Evidence, Memory, Put, Scope
 from travois.memory.store import FolderMemories, open_memories
-from travois.sessions.home import Home, identify
+from travois.sessions.home import TravoisHome, identify_project
 
 DAY = strftime("%Y-%m-%d", localtime(1_700_000_000))
 CONSENT: dict[Scope, Consent] = {"project": "auto", "user": "auto", "team": "ask"}
@@ -30,8 +30,8 @@ STALE = Memory("port", "a.py sets x", "project", author="tool", anchors=(Anchor(
 
 def memories(program: Inside) -> FolderMemories:
     """The memories of the program's folder, as an agent has them."""
-    home = Home(program.home)
-    project = identify(home, str(program.folder))
+    home = TravoisHome(program.home)
+    project = identify_project(home, str(program.folder))
     return open_memories(home, project, consent=CONSENT, index=None, trusted=False)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from travois.commands.context import NONE, told, versions
-from travois.context.session_memory.keep import Notes
+from travois.context.session_memory.keep import SessionNotes
 from travois.core.facts import AnyFact, Changed, Entry, Noted, Rewound
 
 
 def noted(text: str, covers: int) -> Noted:
-    return Noted("notes", msgspec.json.encode(Notes(0, text, covers)).decode())
+    return Noted("notes", msgspec.json.encode(SessionNotes(0, text, covers)).decode())
 
 
 def entries(*facts: AnyFact) -> list[Entry]:

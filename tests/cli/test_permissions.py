@@ -22,9 +22,9 @@ from travois.core.facts import Assistant, Changed, Decided, Epoch, Opened, User
 from travois.core.models import ModelCard
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer
 from travois.sdk import Session
-from travois.sessions.home import Home, identify, locate
-from travois.sessions.log_file import Log
-from travois.settings.load import load
+from travois.sessions.home import TravoisHome, identify_project, locate_home
+from travois.sessions.log_file import SessionLog
+from travois.settings.load import load_settings
 from travois.testing import Scripted, call, say
 
 
@@ -168,10 +168,10 @@ def test_settings_whose_examples_do_not_hold_are_refused(places: Path) -> None:
 def test_rules_are_replayed_over_what_was_done(
     places: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    home, cwd = Home(places / "home"), str(places / "work")
-    key = identify(home, cwd).key
+    home, cwd = TravoisHome(places / "home"), str(places / "work")
+    key = identify_project(home, cwd).key
     commands = ["npm test", "cat ../x", "rm x"]
-    with Log.create(home.session(key, "s1"), Opened("s1", cwd, key, "0")) as log:
+    with SessionLog.create(home.session_folder(key, "s1"), Opened("s1", cwd, key, "0")) as log:
         log.append(Epoch(ModelCard("lab", "echo", "anthropic"), "system"))
         log.append(User(()))
         log.append(Changed("cwd", f"{cwd}/src"))
@@ -213,7 +213,7 @@ def answered(folder: Path, *updates: dict[str, Any]) -> tuple[list[str], tuple[s
                 pass
 
     anyio.run(main)
-    settings = load(locate(os.environ), str(folder), environ={})
+    settings = load_settings(locate_home(os.environ), str(folder), environ={})
     rules = [f"{rule.effect} {rule.text}" for rule in settings.rules]
     return rules, settings.settings.permissions.additional_directories
 

@@ -14,7 +14,7 @@ from tests.tui.inside import Inside, inside
 from travois.compat.sessions.format import Spoken
 from travois.core.content import Text
 from travois.core.facts import Assistant, User
-from travois.sessions.home import Home, identify
+from travois.sessions.home import TravoisHome, identify_project
 
 LOST = "Because redis lost writes whenever the replica fell behind, which nobody noticed for weeks."
 OURS = [
@@ -30,9 +30,9 @@ def machine(
 ) -> Inside:
     """A session of ours in this project, one of Claude Code in it, one of Codex elsewhere."""
     program = inside(tmp_path, monkeypatch, capsys)
-    project = identify(Home(program.home), str(program.folder)).key
+    project = identify_project(TravoisHome(program.home), str(program.folder)).key
     first = opened("0a1b2c3d", cwd=str(program.folder), project=project)
-    write(Home(program.home).session(project, "0a1b2c3d"), first=first, then=[*OURS])
+    write(TravoisHome(program.home).session_folder(project, "0a1b2c3d"), first=first, then=[*OURS])
     person = program.home.parent
     here = claude(TALK, cwd=str(program.folder))
     put(person / ".claude" / "projects" / "-w" / "abc.jsonl", here)

@@ -26,36 +26,43 @@ from travois.core.facts import (
     Rewound,
     User,
 )
-from travois.sessions.blobs import Blobs
-from travois.sessions.catalog import summaries
-from travois.sessions.home import Home, identify
-from travois.sessions.log_file import NAME, Log
+from travois.sessions.blobs import BlobStore
+from travois.sessions.catalog import list_sessions
+from travois.sessions.home import TravoisHome, identify_project
+from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
 
 ONE, TWO = "aaaa1111-0000-4000-8000-000000000001", "bbbb2222-0000-4000-8000-000000000002"
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TravoisHome:
     """A home, and a workspace to stand in."""
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
-    return Home(tmp_path / "home").prepare()
+    return TravoisHome(tmp_path / "home").prepare()
 
 
 def talk(
-    home: Home, id: str, *, then: list[AnyFact] | None = None, project: str = "", **more: object
+    home: TravoisHome,
+    id: str,
+    *,
+    then: list[AnyFact] | None = None,
+    project: str = "",
+    **more: object,
 ) -> Path:
-    key = project or identify(home, os.getcwd()).key
+    key = project or identify_project(home, os.getcwd()).key
     first = opened(id, project=key, cwd="/w", **more)
-    write(home.session(key, id), first=first, then=[EPOCH, *turns(2)] if then is None else then)
-    return home.session(key, id)
+    write(
+        home.session_folder(key, id), first=first, then=[EPOCH, *turns(2)] if then is None else then
+    )
+    return home.session_folder(key, id)
 
 
 def test_a_list_has_the_sessions_of_this_project(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE)
     talk(home, TWO, then=[Changed("name", "naïve 日本")], parent=ONE, at=3)
@@ -73,7 +80,7 @@ def test_a_list_has_the_sessions_of_this_project(
 
 
 def test_a_list_of_all_has_those_of_other_projects_with_their_folder(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE)
     talk(home, "cccc", project="elsewhere")
@@ -86,7 +93,7 @@ def test_a_list_of_all_has_those_of_other_projects_with_their_folder(
 
 
 def test_a_list_as_json_is_one_array_of_whole_summaries(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE)
     run(sessions, "sessions", "list", "--json")
@@ -95,14 +102,17 @@ def test_a_list_as_json_is_one_array_of_whole_summaries(
 
 
 def test_no_sessions_is_no_error_and_says_how_to_begin(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(sessions, "sessions") == 0
     assert "`travois` starts one" in capsys.readouterr().out
 
 
 def test_a_moved_workspace_still_lists_its_sessions(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     talk(home, ONE)
     (tmp_path / "work").rename(tmp_path / "moved")
@@ -138,7 +148,7 @@ EVERYTHING: list[AnyFact] = [
 
 
 def test_show_prints_the_conversation_and_nothing_that_a_terminal_obeys(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE, then=EVERYTHING)
     assert run(sessions, "sessions", "show", "aaaa") == 0
@@ -164,7 +174,9 @@ def test_show_prints_the_conversation_and_nothing_that_a_terminal_obeys(
     )
 
 
-def test_show_cuts_what_is_long_and_says_so(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_cuts_what_is_long_and_says_so(
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = Result("c1", (Text("\n".join(["x" * 500, *map(str, range(30))])),))
     talk(home, ONE, then=[User((Text("q"),)), result])
     run(sessions, "sessions", "show", ONE)
@@ -173,7 +185,9 @@ def test_show_cuts_what_is_long_and_says_so(home: Home, capsys: pytest.CaptureFi
     assert out.endswith("    10\n    … 19 more lines\n")
 
 
-def test_show_as_json_has_every_entry(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_as_json_has_every_entry(
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
+) -> None:
     talk(home, ONE, then=EVERYTHING)
     run(sessions, "sessions", "show", ONE, "--json")
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -181,7 +195,7 @@ def test_show_as_json_has_every_entry(home: Home, capsys: pytest.CaptureFixture[
 
 
 def test_markdown_keeps_every_word_and_its_fences_hold(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE, then=EVERYTHING)
     assert run(sessions, "sessions", "export", ONE) == 0
@@ -218,8 +232,8 @@ class Page(HTMLParser):
         self.words += data
 
 
-def test_html_stands_alone_and_runs_nothing(home: Home, tmp_path: Path) -> None:
-    picture = Blobs(home.blobs).put(b"\x89PNG")
+def test_html_stands_alone_and_runs_nothing(home: TravoisHome, tmp_path: Path) -> None:
+    picture = BlobStore(home.blobs).put(b"\x89PNG")
     media = (
         Media("image", "image/png", picture, 4),
         Media("image", 'x"><script>', "0" * 64, 4),
@@ -240,7 +254,7 @@ def test_html_stands_alone_and_runs_nothing(home: Home, tmp_path: Path) -> None:
 
 
 def test_json_has_everything_and_can_be_read_back(
-    home: Home, capsysbinary: pytest.CaptureFixture[bytes]
+    home: TravoisHome, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     talk(home, ONE, then=EVERYTHING)
     run(sessions, "sessions", "export", ONE, "--format", "json")
@@ -250,7 +264,7 @@ def test_json_has_everything_and_can_be_read_back(
     assert found["entries"][4]["fact"]["content"][3]["args"] == "{broken"
 
 
-def test_an_export_that_cannot_be_written_is_a_fault(home: Home, tmp_path: Path) -> None:
+def test_an_export_that_cannot_be_written_is_a_fault(home: TravoisHome, tmp_path: Path) -> None:
     talk(home, ONE)
     with pytest.raises(UserError, match="Cannot write the document"):
         run(sessions, "sessions", "export", ONE, "-o", tmp_path / "no" / "where.md")
@@ -258,9 +272,9 @@ def test_an_export_that_cannot_be_written_is_a_fault(home: Home, tmp_path: Path)
 
 @pytest.mark.parametrize("action", [("show",), ("export",), ("export", "--format", "html")])
 def test_damaged_logs_are_shown_and_exported_without_the_damage(
-    home: Home, capsys: pytest.CaptureFixture[str], action: tuple[str, ...]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str], action: tuple[str, ...]
 ) -> None:
-    path = talk(home, ONE) / NAME
+    path = talk(home, ONE) / LOG_FILE_NAME
     path.write_bytes(path.read_bytes().replace(b"answer 0", b"answer X")[:-9])
     assert run(sessions, "sessions", action[0], ONE, *action[1:]) == 0
     told = capsys.readouterr()
@@ -269,9 +283,9 @@ def test_damaged_logs_are_shown_and_exported_without_the_damage(
 
 
 def test_a_log_of_noise_is_reported_not_crashed_on(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = talk(home, ONE) / NAME
+    path = talk(home, ONE) / LOG_FILE_NAME
     path.write_bytes(os.urandom(5000) + b"\n")
     for words in (("list",), ("show", ONE), ("export", ONE), ("du",)):
         assert run(sessions, "sessions", *words) == 0
@@ -279,32 +293,32 @@ def test_a_log_of_noise_is_reported_not_crashed_on(
 
 
 def test_a_new_name_is_part_of_the_log_and_found_again(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE)
     assert run(sessions, "sessions", "rename", "aaaa", "  my\n  work ") == 0
-    assert [summary.name for summary in summaries(home)] == ["my work"]
+    assert [summary.name for summary in list_sessions(home)] == ["my work"]
     assert run(sessions, "sessions", "rename", "my work", "other") == 0
-    assert [summary.name for summary in summaries(home)] == ["other"]
+    assert [summary.name for summary in list_sessions(home)] == ["other"]
     with pytest.raises(UserError, match="cannot be empty"):
         run(sessions, "sessions", "rename", ONE, " ")
 
 
 def test_an_open_session_is_marked_and_cannot_be_renamed(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with Log.open(talk(home, ONE)):
+    with SessionLog.open(talk(home, ONE)):
         run(sessions, "sessions")
         assert capsys.readouterr().out.rstrip().endswith("[open]")
         with pytest.raises(UserError, match="in use"):
             run(sessions, "sessions", "rename", ONE, "x")
 
 
-def test_du_says_where_the_room_goes(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+def test_du_says_where_the_room_goes(home: TravoisHome, capsys: pytest.CaptureFixture[str]) -> None:
     folder = talk(home, ONE)
     (folder / "tool-results").mkdir()
     (folder / "tool-results" / "big.txt").write_bytes(b"x" * 5_000_000)
-    Blobs(home.blobs).put(b"y" * 2_000_000)
+    BlobStore(home.blobs).put(b"y" * 2_000_000)
     run(sessions, "sessions", "du")
     out = capsys.readouterr().out
     assert "aaaa1111  5.0 MB  question 0 ünï" in out
@@ -315,50 +329,50 @@ def test_du_says_where_the_room_goes(home: Home, capsys: pytest.CaptureFixture[s
 
 
 def test_pruning_tells_before_it_moves_and_can_be_undone(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE)
     talk(home, TWO, project="elsewhere")
     words = ("prune", "--older-than", "30d")
     run(sessions, "sessions", *words, "--dry-run")
     assert "would move  aaaa1111" in capsys.readouterr().out
-    assert len(summaries(home)) == 2
+    assert len(list_sessions(home)) == 2
     run(sessions, "sessions", *words)
     assert "trashed  aaaa1111" in capsys.readouterr().out
-    assert [summary.id for summary in summaries(home)] == [TWO]
+    assert [summary.id for summary in list_sessions(home)] == [TWO]
     (moved,) = home.trash.glob("*/*")
-    moved.rename(home.session(moved.parent.name, moved.name))
-    assert len(summaries(home)) == 2
+    moved.rename(home.session_folder(moved.parent.name, moved.name))
+    assert len(list_sessions(home)) == 2
 
 
 def test_pruning_keeps_what_is_open_and_what_forks_stand_on(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    key = identify(home, os.getcwd()).key
+    key = identify_project(home, os.getcwd()).key
     talk(home, ONE)
     fork = opened(TWO, project=key, parent=ONE, at=3)
-    Log.create(home.session(key, TWO), fork, clock=time.time).close()
-    with Log.open(talk(home, "cccc3333")):
+    SessionLog.create(home.session_folder(key, TWO), fork, clock=time.time).close()
+    with SessionLog.open(talk(home, "cccc3333")):
         run(sessions, "sessions", "prune", "--older-than", "1h")
     out = capsys.readouterr().out
     assert "kept   aaaa1111  a session that stays was forked from it" in out
     assert "kept   cccc3333  it is open" in out
-    assert len(summaries(home)) == 3
+    assert len(list_sessions(home)) == 3
 
 
 def test_emptying_the_trash_deletes_for_good(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk(home, ONE)
     run(sessions, "sessions", "prune", "--older-than", "1h", "--empty-trash", "--dry-run")
-    assert len(summaries(home)) == 1
+    assert len(list_sessions(home)) == 1
     run(sessions, "sessions", "prune", "--older-than", "1h", "--empty-trash")
     assert capsys.readouterr().out.endswith("permanently deleted.\n")
     assert not home.trash.exists()
 
 
 def test_pruning_without_an_age_says_what_to_write(
-    home: Home, capsys: pytest.CaptureFixture[str]
+    home: TravoisHome, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(UserError, match="--older-than 30d --dry-run"):
         run(sessions, "sessions", "prune")

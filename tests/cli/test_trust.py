@@ -12,10 +12,10 @@ from travois.commands import permissions
 from travois.commands import permissions as trusting
 from travois.compose import permissions as rights
 from travois.core.errors import UserError
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.schema import Loaded, Settings
+from travois.settings.load import load_settings
+from travois.settings.schema import LoadedSettings, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +27,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def loaded(places: Path) -> Loaded:
-    return load(Home(places / "home"), str(places / "work"), environ={})
+def loaded(places: Path) -> LoadedSettings:
+    return load_settings(TravoisHome(places / "home"), str(places / "work"), environ={})
 
 
 def test_trusting_shows_what_is_trusted_and_can_be_listed_and_revoked(
@@ -76,7 +76,7 @@ def test_a_folder_that_is_none_is_told() -> None:
 def test_answers_are_rules_of_this_folder_and_can_be_forgotten(
     places: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trust.remember(Home(places / "home"), str(places / "work"), "Bash(make)")
+    trust.remember_answer(TravoisHome(places / "home"), str(places / "work"), "Bash(make)")
     assert run(permissions, "permissions", "why", "make") == 0
     assert capsys.readouterr().out.startswith(
         "allow: rule: allow Bash(make) (your answers in this folder)"
@@ -94,24 +94,26 @@ def test_keys_and_models_of_another_agent_stay_where_they_belong(places: Path) -
     theirs = places / ".claude" / "settings.json"
     theirs.parent.mkdir()
     theirs.write_text('{"model": "nonsense", "env": {"ANTHROPIC_AUTH_TOKEN": "t", "CI": "1"}}')
-    home = Home(places / "home")
-    found = load(home, str(places / "work"), environ={"HOME": str(places)})
+    home = TravoisHome(places / "home")
+    found = load_settings(home, str(places / "work"), environ={"HOME": str(places)})
     after = rights.drop_unusable_settings(found, {})
     assert after.settings == Settings(env={"CI": "1"})
     assert after.notices == (f"{theirs}: model nonsense is ignored: Unknown model 'nonsense'",)
     home.settings.write_text('{"model": "nonsense", "env": {"ANTHROPIC_AUTH_TOKEN": "t"}}')
-    own = load(home, str(places / "work"), environ={})
+    own = load_settings(home, str(places / "work"), environ={})
     assert rights.drop_unusable_settings(own, {}).settings == own.settings
 
 
 def test_a_folder_of_the_settings_that_is_missing_is_told_and_one_of_the_flags_is_a_fault(
     places: Path,
 ) -> None:
-    home, work = Home(places / "home"), str(places / "work")
+    home, work = TravoisHome(places / "home"), str(places / "work")
     home.settings.write_text('{"permissions": {"additionalDirectories": ["gone", "../home"]}}')
-    found = load(home, work, environ={})
+    found = load_settings(home, work, environ={})
     assert rights.compose_permissions(found, work, own="").folders == (work, str(places / "home"))
     assert rights.startup_notices(found, work) == (f"{home.settings}: gone is not a folder",)
     flags = {"permissions.additionalDirectories": ("lost",)}
     with pytest.raises(UserError, match="lost is not a folder"):
-        rights.compose_permissions(load(home, work, environ={}, chosen=flags), work, own="")
+        rights.compose_permissions(
+            load_settings(home, work, environ={}, chosen=flags), work, own=""
+        )

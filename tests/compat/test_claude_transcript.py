@@ -44,7 +44,7 @@ def talk(options: Options, *lines: Any) -> tuple[list[Entry], str]:
         async with Session(options, model=Scripted(*lines)) as session:
             await session.ask("look at both")
             agent = session.crew.agent
-            return agent.session.record(), agent.hooks.write_transcript()
+            return agent.session.all_entries(), agent.hooks.write_transcript()
 
     return anyio.run(main)
 

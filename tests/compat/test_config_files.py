@@ -11,10 +11,10 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
 from travois.prompt.instruction_files import Library, Places
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.schema import Loaded
+from travois.settings.load import load_settings
+from travois.settings.schema import LoadedSettings
 
 
 def put(path: Path, text: str) -> None:
@@ -22,14 +22,14 @@ def put(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def loaded(tmp_path: Path) -> Loaded:
-    home, person = Home(tmp_path / "home"), str(tmp_path / "person")
+def loaded(tmp_path: Path) -> LoadedSettings:
+    home, person = TravoisHome(tmp_path / "home"), str(tmp_path / "person")
     root = tmp_path / "repo"
     root.mkdir(exist_ok=True)
-    return load(home, str(root), environ={"HOME": person}, etc=tmp_path / "etc")
+    return load_settings(home, str(root), environ={"HOME": person}, etc=tmp_path / "etc")
 
 
-def effect(found: Loaded, tmp_path: Path, tool: str, target: str) -> str:
+def effect(found: LoadedSettings, tmp_path: Path, tool: str, target: str) -> str:
     kind = {"Bash": "exec", "Read": "read", "Edit": "write"}[tool]
     root = str(tmp_path / "repo")
     path = target if kind == "exec" else f"{root}/{target}"
@@ -89,7 +89,7 @@ def test_what_a_workspace_allows_waits_for_trust_and_what_it_denies_does_not(
     assert found.wanted == ('model: "a/b"', "permissions.allow: Bash(make *)")
     lines = ("make all", "curl x")
     assert [effect(found, tmp_path, "Bash", line) for line in lines] == ["ask", "deny"]
-    trust.trust(Home(tmp_path / "home"), found.root, found.wanted)
+    trust.trust_folder(TravoisHome(tmp_path / "home"), found.root, found.wanted)
     assert effect(loaded(tmp_path), tmp_path, "Bash", "make all") == "allow"
 
 

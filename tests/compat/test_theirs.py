@@ -19,10 +19,15 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
 from travois.providers.catalog import Terms
-from travois.sessions.catalog import DAY, tidy
-from travois.sessions.home import Home
-from travois.sessions.log_file import Log
-from travois.settings.schema import Filesystem, Permissions, Settings, Tui
+from travois.sessions.catalog import TIDY_INTERVAL_SECONDS, prune_old_sessions
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import SessionLog
+from travois.settings.schema import (
+    PermissionSettings,
+    SandboxFilesystemSettings,
+    Settings,
+    TuiSettings,
+)
 
 GO = Server("go", origin="/w/.mcp.json", argv=("go", "run"))
 FAR = Server("far", "http", origin="/home/mcp.json", url="https://mcp.far.example/x")
@@ -53,10 +58,10 @@ def test_their_keys_mean_ours(places: Places) -> None:
     found = places.load()
     assert (found.notices, found.settings.fallback_models) == ((), ("sonnet",))
     assert found.settings.context.cache_ttl == "1h"
-    assert found.settings.tui == Tui(theme="light", vim=True)
-    assert found.settings.permissions == Permissions(deny_instead_of_prompting=True)
+    assert found.settings.tui == TuiSettings(theme="light", vim=True)
+    assert found.settings.permissions == PermissionSettings(deny_instead_of_prompting=True)
     assert found.settings.sandbox.network.mode == "listed"
-    assert found.settings.sandbox.filesystem == Filesystem(
+    assert found.settings.sandbox.filesystem == SandboxFilesystemSettings(
         deny_read=("/a", "/c"), allow_read=("/a/b",)
     )
     assert admission(found.settings) == Admission(("{}",), ('{"serverName":"x"}',), everything=True)
@@ -111,7 +116,9 @@ def test_a_workspace_gives_no_key_agrees_to_no_server_and_throws_no_session_away
     path = places.write("their project", wide)
     places.trust()
     found = places.load()
-    tight = Permissions(block_reads_outside_working_directories=True, disable_auto_mode="disable")
+    tight = PermissionSettings(
+        block_reads_outside_working_directories=True, disable_auto_mode="disable"
+    )
     assert found.settings == Settings(permissions=tight, denied_models=("opus",))
     keys = ("apiKeyHelper", "modelOverrides.claude-opus-5-5", "cleanupPeriodDays")
     keys += ("fileCheckpointingEnabled", "allowedMcpServers")
@@ -223,15 +230,15 @@ def test_models_are_let_through_by_name_id_beginning_or_part() -> None:
 def test_old_sessions_go_to_the_trash_once_a_day_and_only_if_that_was_asked_for(
     tmp_path: Path,
 ) -> None:
-    home = Home(tmp_path / "home").prepare()
-    log = Log.create(home.session("p", "old"), Opened("old", "/w", "p", "1"))
+    home = TravoisHome(tmp_path / "home").prepare()
+    log = SessionLog.create(home.session_folder("p", "old"), Opened("old", "/w", "p", "1"))
     log.append(Ended("end"))
     log.close()
-    now, kept = time(), home.session("p", "old")
+    now, kept = time(), home.session_folder("p", "old")
     for days, later in ((0, 99), (30, 3), (1, 0.5)):
-        tidy(home, days=days, now=now + later * DAY)
+        prune_old_sessions(home, days=days, now=now + later * TIDY_INTERVAL_SECONDS)
         assert kept.is_dir()
-    tidy(home, days=30, now=now + 31 * DAY)
+    prune_old_sessions(home, days=30, now=now + 31 * TIDY_INTERVAL_SECONDS)
     assert not kept.exists()
     assert (home.trash / "p" / "old").is_dir()
 

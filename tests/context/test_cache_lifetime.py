@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from travois.context.cache_lifetime import Choice, Step, choose, steps
+from travois.context.cache_lifetime import Step, TtlChoice, choose_cache_ttl, steps
 from travois.core.content import Text
 from travois.core.facts import AnyFact, Assistant, Entry, Sent
 from travois.core.models import Price, Usage
@@ -17,7 +17,7 @@ def work(*pauses: float) -> list[Step]:
 
 
 def test_coffee_breaks_make_the_life_longer() -> None:
-    found = choose(work(900.0, 1_200.0, 600.0), PRICE, life="5m", most=200_000)
+    found = choose_cache_ttl(work(900.0, 1_200.0, 600.0), PRICE, life="5m", most=200_000)
     assert found is not None
     assert (found.life, found.pauses) == ("1h", 3)
     assert found.saved > 1.0
@@ -25,26 +25,29 @@ def test_coffee_breaks_make_the_life_longer() -> None:
 
 def test_quick_work_and_nights_do_not() -> None:
     for pauses in ((20.0, 40.0, 100.0), (50_000.0, 60_000.0, 50_000.0)):
-        assert choose(work(*pauses), PRICE, life="5m", most=200_000) is None
+        assert choose_cache_ttl(work(*pauses), PRICE, life="5m", most=200_000) is None
 
 
 def test_one_pause_is_no_habit() -> None:
-    assert choose(work(900.0), PRICE, life="5m", most=200_000) is None
+    assert choose_cache_ttl(work(900.0), PRICE, life="5m", most=200_000) is None
 
 
 def test_where_a_longer_life_has_no_price_there_is_no_choice() -> None:
-    assert choose(work(900.0, 900.0, 900.0), Price(input=4.0), life="5m", most=200_000) is None
+    assert (
+        choose_cache_ttl(work(900.0, 900.0, 900.0), Price(input=4.0), life="5m", most=200_000)
+        is None
+    )
 
 
 def test_what_is_compacted_after_a_pause_anyway_is_no_reason() -> None:
-    assert choose(work(900.0, 900.0, 900.0), PRICE, life="5m", most=5_000) is None
+    assert choose_cache_ttl(work(900.0, 900.0, 900.0), PRICE, life="5m", most=5_000) is None
 
 
 def test_a_life_that_was_too_long_becomes_short_again() -> None:
-    found = choose(work(20.0, 20.0, 7_200.0), PRICE, life="1h", most=200_000)
+    found = choose_cache_ttl(work(20.0, 20.0, 7_200.0), PRICE, life="1h", most=200_000)
     assert found is not None
     assert (found.life, found.pauses) == ("5m", 0)
-    assert isinstance(found, Choice)
+    assert isinstance(found, TtlChoice)
 
 
 def test_steps_are_told_from_the_log_and_failed_requests_are_no_steps() -> None:

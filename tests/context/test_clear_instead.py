@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from travois.context.layers import Layers
-from travois.context.microcompact.clear_instead import clearing_instead
-from travois.context.microcompact.plan import Clearing, Now
+from travois.context.layers import ContextLayers
+from travois.context.microcompact.clear_instead import plan_clearing_instead
+from travois.context.microcompact.plan import ClearingConditions, ClearingPlan
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
 from travois.core.models import ModelCard
@@ -18,8 +18,8 @@ from travois.core.tokens import fact_tokens, head_tokens
 from travois.core.view import View, project_view
 
 BIG = "some words of a result " * 200
-LAYERS = Layers(pressed_kept=1, pressed_tokens=1_000, pressed_cleared=3_000)
-FULL = Now(size=100_000, limit=100_000)
+LAYERS = ContextLayers(pressed_kept=1, pressed_tokens=1_000, pressed_cleared=3_000)
+FULL = ClearingConditions(size=100_000, limit=100_000)
 THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","signature":"s"}')
 
 
@@ -38,14 +38,14 @@ def told(*steps: tuple[str, str], thinking: bool = False) -> View:
 def found(
     view: View,
     *,
-    now: Now = FULL,
-    layers: Layers = LAYERS,
+    now: ClearingConditions = FULL,
+    layers: ContextLayers = LAYERS,
     names: Mapping[str, float] | None = None,
-) -> Clearing | None:
-    return clearing_instead(view, layers, now=now, names=names or {})
+) -> ClearingPlan | None:
+    return plan_clearing_instead(view, layers, now=now, names=names or {})
 
 
-def numbers(clearing: Clearing | None) -> list[int]:
+def numbers(clearing: ClearingPlan | None) -> list[int]:
     return [int(call[1:]) for call in clearing.calls] if clearing else []
 
 
@@ -95,7 +95,7 @@ def test_what_does_not_make_enough_room_is_left_to_a_compaction() -> None:
     view = told(*[("Bash", f"ls {number}") for number in range(20)])
     clearing = found(view)
     assert clearing is not None
-    short = Now(size=100_000 + clearing.freed, limit=100_000)
+    short = ClearingConditions(size=100_000 + clearing.freed, limit=100_000)
     assert found(view, now=short) is None
     assert found(told(*[("Bash", "ls")] * 4)) is None
     assert found(told(*[("TodoWrite", "x")] * 20)) is None
@@ -103,13 +103,13 @@ def test_what_does_not_make_enough_room_is_left_to_a_compaction() -> None:
 
 def test_nothing_is_cleared_where_clearing_under_pressure_is_off() -> None:
     view = told(*[("Bash", "ls")] * 20)
-    assert found(view, layers=Layers(pressure=False)) is None
+    assert found(view, layers=ContextLayers(pressure=False)) is None
 
 
 def test_bound_history_is_left_to_the_provider_and_only_beyond_its_first_half() -> None:
     view = told(*[("Bash", "ls")] * 20, thinking=True)
     assert found(view) is None
-    server = Now(server=True, size=1, limit=1)
+    server = ClearingConditions(server=True, size=1, limit=1)
     assert found(view, now=server) is None  # a provider clears from the first result on
     view.cleared = tuple(f"c{number}" for number in range(12))
     clearing = found(view, now=server)
@@ -129,4 +129,7 @@ def test_what_was_cleared_before_is_not_cleared_again() -> None:
 def test_clearing_nothing_stands_in_for_no_compaction(thinking: bool) -> None:
     layers = msgspec.structs.replace(LAYERS, pressed_cleared=0)
     view = told(("Bash", "ls"), thinking=thinking)
-    assert found(view, layers=layers, now=Now(size=1, limit=100_000, server=thinking)) is None
+    assert (
+        found(view, layers=layers, now=ClearingConditions(size=1, limit=100_000, server=thinking))
+        is None
+    )

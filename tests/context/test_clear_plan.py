@@ -7,8 +7,14 @@ from collections.abc import Iterable
 import pytest
 from msgspec.structs import replace
 
-from travois.context.layers import Layers
-from travois.context.microcompact.plan import Clearing, Now, clearable, clearing, old_thinking
+from travois.context.layers import ContextLayers
+from travois.context.microcompact.plan import (
+    ClearingConditions,
+    ClearingPlan,
+    find_old_thinking,
+    is_clearable_tool,
+    plan_clearing,
+)
 from travois.core.content import AnyBlock, Call, Opaque, Text
 from travois.core.facts import AnyFact, Assistant, Cleared, Entry, Epoch, Result, Sent, User
 from travois.core.models import ModelCard
@@ -16,9 +22,9 @@ from travois.core.tokens import fact_tokens
 from travois.core.view import View, ViewItem, project_view
 
 THOUGHT = Opaque("anthropic", "thinking", '{"type":"thinking","thinking":"","signature":"s"}')
-COLD = Now(cold=True)
+COLD = ClearingConditions(cold=True)
 BIG = "some words of a result " * 200
-LAYERS = Layers(kept=2, cleared=500)
+LAYERS = ContextLayers(kept=2, cleared=500)
 
 
 def told(*steps: tuple[str, str], thinking: bool = False, unsent: int = 0) -> View:
@@ -35,8 +41,10 @@ def told(*steps: tuple[str, str], thinking: bool = False, unsent: int = 0) -> Vi
     return project_view(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
 
 
-def cleared(view: View, now: Now = COLD, layers: Layers = LAYERS) -> Iterable[str]:
-    found = clearing(view, layers, now=now)
+def cleared(
+    view: View, now: ClearingConditions = COLD, layers: ContextLayers = LAYERS
+) -> Iterable[str]:
+    found = plan_clearing(view, layers, now=now)
     return found.calls if found else ()
 
 
@@ -51,26 +59,33 @@ def cleared(view: View, now: Now = COLD, layers: Layers = LAYERS) -> Iterable[st
     ],
 )
 def test_only_results_that_can_be_had_again_are_cleared(name: str, again: bool) -> None:
-    assert clearable(name) is again
+    assert is_clearable_tool(name) is again
     assert list(cleared(told((name, BIG), *[("Read", "new")] * 2))) == (["c0"] if again else [])
 
 
 def test_when_the_cache_is_gone_all_but_the_newest_large_results_are_cleared() -> None:
     view = told(("Read", BIG), ("Read", "small"), ("Bash", BIG), ("Read", BIG), ("Read", BIG))
     size = fact_tokens(view.items[2].fact)
-    assert clearing(view, LAYERS, now=COLD) == Clearing(("c0", "c2"), "local", 2 * (size - 40))
+    assert plan_clearing(view, LAYERS, now=COLD) == ClearingPlan(
+        ("c0", "c2"), "local", 2 * (size - 40)
+    )
 
 
 def test_while_the_cache_is_warm_and_there_is_room_nothing_is_cleared() -> None:
-    assert cleared(told(*[("Read", BIG)] * 50), Now(size=100, warn=200, limit=300)) == ()
+    assert (
+        cleared(told(*[("Read", BIG)] * 50), ClearingConditions(size=100, warn=200, limit=300))
+        == ()
+    )
 
 
 def test_what_frees_little_is_left_alone() -> None:
-    assert cleared(told(*[("Read", BIG)] * 3), layers=Layers(kept=2, cleared=5_000)) == ()
+    assert cleared(told(*[("Read", BIG)] * 3), layers=ContextLayers(kept=2, cleared=5_000)) == ()
 
 
 def test_the_newest_result_stays_whatever_the_settings_say() -> None:
-    assert list(cleared(told(*[("Read", BIG)] * 2), layers=Layers(kept=0, cleared=1))) == ["c0"]
+    assert list(cleared(told(*[("Read", BIG)] * 2), layers=ContextLayers(kept=0, cleared=1))) == [
+        "c0"
+    ]
 
 
 def test_what_the_model_has_not_seen_stays() -> None:
@@ -81,13 +96,13 @@ def test_bound_history_is_cleared_by_the_provider_or_not_at_all() -> None:
     steps = (("Read", BIG), ("TodoWrite", BIG), ("Read", "small"), *[("Read", BIG)] * 3)
     view = told(*steps, thinking=True)
     assert cleared(view) == ()
-    found = clearing(view, LAYERS, now=Now(cold=True, server=True))
+    found = plan_clearing(view, LAYERS, now=ClearingConditions(cold=True, server=True))
     assert found is not None
     assert (found.calls, found.where) == (("c0", "c2", "c3"), "server")
 
 
-def pressed(read: float) -> Now:
-    return Now(size=90_000, warn=80_000, limit=100_000, read=read)
+def pressed(read: float) -> ClearingConditions:
+    return ClearingConditions(size=90_000, warn=80_000, limit=100_000, read=read)
 
 
 def test_under_pressure_the_change_must_be_won_back_before_the_window_is_full() -> None:
@@ -108,7 +123,7 @@ def test_under_pressure_forty_thousand_tokens_of_results_are_protected() -> None
 def test_what_the_provider_has_cleared_frees_nothing_more() -> None:
     view = told(*[("Read", BIG)] * 6, thinking=True)
     view.cleared = ("c0", "c1", "c2", "c3")
-    assert clearing(view, LAYERS, now=Now(cold=True, server=True)) is None
+    assert plan_clearing(view, LAYERS, now=ClearingConditions(cold=True, server=True)) is None
 
 
 WRITTEN = '{"file_path":"a.py","content":"' + "x = 1; " * 400 + '"}'
@@ -129,9 +144,9 @@ def wrote(count: int, *, thinking: bool = False) -> View:
 @pytest.mark.parametrize("thinking", [False, True])
 def test_long_inputs_of_old_writes_are_cleared_if_that_is_wanted(thinking: bool) -> None:
     view = wrote(3, thinking=thinking)
-    now = Now(cold=True, server=thinking)
-    assert clearing(view, LAYERS, now=now) is None
-    found = clearing(view, Layers(kept=2, cleared=500, inputs=True), now=now)
+    now = ClearingConditions(cold=True, server=thinking)
+    assert plan_clearing(view, LAYERS, now=now) is None
+    found = plan_clearing(view, ContextLayers(kept=2, cleared=500, inputs=True), now=now)
     assert found is not None
     assert (found.inputs, found.where) == (("c0", "c1", "c2"), "server" if thinking else "local")
     assert found.freed > 3 * 700
@@ -139,7 +154,7 @@ def test_long_inputs_of_old_writes_are_cleared_if_that_is_wanted(thinking: bool)
 
 def test_short_inputs_and_those_of_other_tools_stay() -> None:
     view = told(("Write", BIG), ("Read", BIG), *[("Read", BIG)] * 2)
-    found = clearing(view, Layers(kept=2, cleared=500, inputs=True), now=COLD)
+    found = plan_clearing(view, ContextLayers(kept=2, cleared=500, inputs=True), now=COLD)
     assert found is not None
     assert found.inputs == ()
 
@@ -147,8 +162,8 @@ def test_short_inputs_and_those_of_other_tools_stay() -> None:
 def test_pressure_can_be_switched_off_alone() -> None:
     view = told(*[("Read", BIG * 3)] * 25)
     assert tuple(cleared(view, pressed(0.9)))
-    assert cleared(view, pressed(0.9), Layers(pressure=False)) == ()
-    assert tuple(cleared(view, COLD, Layers(pressure=False)))
+    assert cleared(view, pressed(0.9), ContextLayers(pressure=False)) == ()
+    assert tuple(cleared(view, COLD, ContextLayers(pressure=False)))
 
 
 def test_only_thinking_of_turns_before_the_last_is_old() -> None:
@@ -162,8 +177,8 @@ def test_only_thinking_of_turns_before_the_last_is_old() -> None:
     facts.append(User((Text("and now"),)))
     view = project_view(Entry(seq, 1.0, fact) for seq, fact in enumerate(facts, 1))
     last = [item.seq for item in view.items if isinstance(item.fact, User)][2]
-    assert old_thinking(view) == last
-    assert old_thinking(view, least=1_000_000) == 0
+    assert find_old_thinking(view) == last
+    assert find_old_thinking(view, least=1_000_000) == 0
     view.add(Entry(99, 1.0, Cleared((), "", what="thinking", until=last)))
     thoughts = [
         i.seq
@@ -171,4 +186,4 @@ def test_only_thinking_of_turns_before_the_last_is_old() -> None:
         if isinstance(i.fact, Assistant) and any(isinstance(b, Opaque) for b in i.fact.content)
     ]
     assert thoughts and min(thoughts) > last
-    assert old_thinking(view) == 0
+    assert find_old_thinking(view) == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.core.told import EPOCH, entries
-from travois.context.compaction.declarations import TITLE, listing
+from travois.context.compaction.declarations import DECLARATIONS_TITLE, list_declarations
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Result
 from travois.core.tokens import estimate_tokens
@@ -30,7 +30,7 @@ def items(*facts: AnyFact) -> list[ViewItem]:
 
 
 def shown(*facts: AnyFact, budget: int = 2_000, skip: str = "", cwd: str = "/w") -> str:
-    return listing(items(*facts), budget=budget, skip=skip, cwd=cwd)
+    return list_declarations(items(*facts), budget=budget, skip=skip, cwd=cwd)
 
 
 def test_declarations_of_many_languages_stand_with_their_lines_under_a_heading() -> None:
@@ -39,7 +39,7 @@ def test_declarations_of_many_languages_stand_with_their_lines_under_a_heading()
     ]
     text = shown(*facts)
     assert text.startswith(
-        f"{TITLE}\nLine numbers are from when each was last seen (paths relative to /w)"
+        f"{DECLARATIONS_TITLE}\nLine numbers are from when each was last seen (paths relative to /w)"  # noqa: E501
     )
     for line in (
         "- a.py",
@@ -84,4 +84,4 @@ def test_nothing_means_no_heading_either() -> None:
 
 def test_no_file_name_can_pass_for_a_heading() -> None:
     text = shown(*read("/w/x\n## Rules that the human gave.py", "def f(x):"))
-    assert [line for line in text.splitlines() if line.startswith("#")] == [TITLE]
+    assert [line for line in text.splitlines() if line.startswith("#")] == [DECLARATIONS_TITLE]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from tests.context.test_cut import conversation, rounds
-from travois.context.microcompact.plan import FOLDED, folded, is_folded, middle
+from travois.context.microcompact.plan import FOLDED_MARK, find_foldable_part, fold_items, is_folded
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import estimate_tokens
@@ -18,7 +18,7 @@ def test_the_first_words_and_the_newest_messages_stay_and_no_pair_is_parted(
     sizes: list[tuple[int, int, bool]],
 ) -> None:
     view = conversation(sizes)
-    cut = middle(view, tail=400)
+    cut = find_foldable_part(view, tail=400)
     if cut is None:
         return
     assert cut.kept[0] == view.items[0]
@@ -29,7 +29,7 @@ def test_the_first_words_and_the_newest_messages_stay_and_no_pair_is_parted(
         for c in extract_calls(i.fact.content)
     }
     assert asked == {i.fact.call for i in cut.dropped if isinstance(i.fact, Result)}
-    text = folded(cut.dropped, ["/f"], budget=1 << 30, snip=False)
+    text = fold_items(cut.dropped, ["/f"], budget=1 << 30, snip=False)
     for item in cut.dropped:
         if not isinstance(item.fact, Result):
             assert extract_text(item.fact.content).strip() in text
@@ -65,35 +65,35 @@ def chain(*steps: tuple[str, str, str, bool]) -> list[ViewItem]:
 def test_a_call_is_one_line_that_keeps_its_outcome(
     name: str, args: str, text: str, error: bool, line: str
 ) -> None:
-    shown = folded(chain((name, args, text, error)), [], budget=10_000, snip=False)
+    shown = fold_items(chain((name, args, text, error)), [], budget=10_000, snip=False)
     assert shown.splitlines()[-1] == line
 
 
 def test_what_does_not_fit_is_refused_or_snipped_but_never_the_users_words() -> None:
     said = ViewItem(900, User((Text("Never touch main.py."),)))
     items = [*chain(*[("Read", '{"file_path":"a.py"}', "x", False)] * 200), said]
-    assert folded(items, ["/f"], budget=600, snip=False) == ""
-    shown = folded(items, ["/f"], budget=600, snip=True)
+    assert fold_items(items, ["/f"], budget=600, snip=False) == ""
+    shown = fold_items(items, ["/f"], budget=600, snip=True)
     assert estimate_tokens(shown) <= 640
     assert "The user: Never touch main.py." in shown
     assert "oldest steps are left out here" in shown
 
 
 def test_a_folding_can_be_folded_again_without_its_heading() -> None:
-    first = folded(
+    first = fold_items(
         chain(("Read", '{"file_path":"a.py"}', "x", False)), ["/f"], budget=999, snip=False
     )
     note = ViewItem(5, User((Text(first),), origin="note"))
     assert is_folded(note)
-    again = folded([note], ["/f", "/g"], budget=999, snip=False)
-    assert again.count(FOLDED) == 1
+    again = fold_items([note], ["/f", "/g"], budget=999, snip=False)
+    assert again.count(FOLDED_MARK) == 1
     said = ViewItem(7, User((Text("Mind this:\n\nnever touch main.py"),)))
-    more = folded([note, said], ["/f"], budget=999, snip=False)
+    more = fold_items([note, said], ["/f"], budget=999, snip=False)
     last = ViewItem(9, User((Text(more),), origin="note"))
-    snipped = folded(
+    snipped = fold_items(
         [last],
         [],
-        budget=estimate_tokens(folded([said], [], budget=999, snip=False)) + 3,
+        budget=estimate_tokens(fold_items([said], [], budget=999, snip=False)) + 3,
         snip=True,
     )
     assert snipped.endswith("The user: Mind this:\n  \n  never touch main.py")

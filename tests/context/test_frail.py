@@ -13,8 +13,8 @@ from tests.engine.fakes import agent, begun, facts, log, play, with_parts
 from tests.memory.test_dreaming import opened, parent, run
 from tests.memory.test_extraction import PROMPT, bodies, ended, remembering
 from travois.compose.models import find_small_model
-from travois.context.compaction.compact import compact
-from travois.context.layers import Layers
+from travois.context.compaction.compact import compact_conversation
+from travois.context.layers import ContextLayers
 from travois.core.facts import Compacted, Noted, Spawned
 from travois.engine.agent import Agent
 from travois.memory.memory import Memory
@@ -47,7 +47,7 @@ def test_what_a_person_compacts_is_told_by_the_ledger_alone(tmp_path: Path) -> N
     one, _ = working(tmp_path, 10)
     play(one)
     frail(one).model = Scripted()
-    fact = anyio.run(lambda: compact(one, trigger="manual", focus="the lexer"))
+    fact = anyio.run(lambda: compact_conversation(one, trigger="manual", focus="the lexer"))
     assert isinstance(fact, Compacted)
     assert (fact.by, asked(one), facts(one, Spawned)) == ("ledger", 0, [])
     assert shown(one)
@@ -56,7 +56,7 @@ def test_what_a_person_compacts_is_told_by_the_ledger_alone(tmp_path: Path) -> N
 def test_nothing_is_drafted_or_noted_beside_the_conversation(tmp_path: Path) -> None:
     one, _ = working(tmp_path, 45)
     wanted: list[Callable[[], Awaitable[None]]] = []
-    with_parts(frail(one), layers=Layers(notes=True), background=wanted.append)
+    with_parts(frail(one), layers=ContextLayers(notes=True), background=wanted.append)
     play(one)
     before = asked(one)
     for job in wanted:

@@ -14,8 +14,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from tests.context.test_manage import DONE, Line, shown, weighed, working
 from tests.engine.against import LabModel, opened, say
 from tests.engine.fakes import Place, agent, begun, facts, log, play, prompt, small, with_parts
-from travois.context.layers import Idle, Layers
-from travois.context.window import model
+from travois.context.layers import ContextLayers, IdlePolicy
+from travois.context.window import current_model
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.models import Price
@@ -92,8 +92,10 @@ def test_results_that_give_way_before_the_window_is_full_are_told_in_one_line(
 ) -> None:
     """Where reading the cache costs nearly as much as writing it, clearing early pays."""
     dear = Price(input=1.0, output=1.0, read=0.9, write=1.0)
-    one = reads(tmp_path, 60, window=100_000, price=dear, layers=Layers(pressed_tokens=10_000))
-    while context_tokens(one.session.view) < warn_threshold(model(one)):
+    one = reads(
+        tmp_path, 60, window=100_000, price=dear, layers=ContextLayers(pressed_tokens=10_000)
+    )
+    while context_tokens(one.session.view) < warn_threshold(current_model(one)):
         one.session.append(User((Text("some more words " * 500),), origin="human"))
     assert facts(one, Cleared) == []
     one.model = Scripted(weighed(reply("on")))
@@ -149,8 +151,8 @@ def test_a_long_call_inside_a_turn_is_no_pause(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("idle", ["normal", "off"])
-def test_a_pause_never_compacts_by_rules_alone(tmp_path: Path, idle: Idle) -> None:
-    one, _ = working(tmp_path, 85, window=128_000, layers=Layers(idle=idle, clear=False))
+def test_a_pause_never_compacts_by_rules_alone(tmp_path: Path, idle: IdlePolicy) -> None:
+    one, _ = working(tmp_path, 85, window=128_000, layers=ContextLayers(idle=idle, clear=False))
     one.runtime.clock = lambda: log(one).entries[-1].at + 1
     play(one)
     assert context_tokens(one.session.view) > 84_000
@@ -159,7 +161,7 @@ def test_a_pause_never_compacts_by_rules_alone(tmp_path: Path, idle: Idle) -> No
 
 
 def test_a_pause_may_compact_with_a_summary_that_is_up_to_date(tmp_path: Path) -> None:
-    one, _ = working(tmp_path, 85, window=128_000, layers=Layers(clear=False, notes=False))
+    one, _ = working(tmp_path, 85, window=128_000, layers=ContextLayers(clear=False, notes=False))
     one.runtime.clock = lambda: log(one).entries[-1].at + 1
     play(one)
 
@@ -182,7 +184,7 @@ def test_a_pause_may_compact_with_a_summary_that_is_up_to_date(tmp_path: Path) -
 
 
 def test_off_means_that_time_does_nothing(tmp_path: Path) -> None:
-    one = reads(tmp_path, 60, window=100_000, layers=Layers(idle="off"))
+    one = reads(tmp_path, 60, window=100_000, layers=ContextLayers(idle="off"))
     rested(one, 100_000.0)
     assert facts(one, Cleared, Compacted) == []
 
@@ -195,7 +197,7 @@ def test_where_the_provider_clears_a_pause_of_minutes_changes_nothing_either(
         return [call("Read", path=f"file{state['n']}")] if state["n"] % 20 else [text("done")]
 
     model = LabModel(reading)
-    one, _ = opened(tmp_path, model, layers=Layers())
+    one, _ = opened(tmp_path, model, layers=ContextLayers())
     assert say(one, "go") == "end"
     model.world.clock.advance(400.0)
     assert say(one, "go") == "end"

@@ -12,9 +12,18 @@ from hypothesis import strategies as st
 from tests.core.told import EPOCH, entries, histories, user
 from travois.context import ledger
 from travois.context.ledger import Ledger
-from travois.context.ledger.extractors import Check, Decision, File, Git, Job, Made, Task, Trouble
-from travois.context.ledger.render import nearest_folder
-from travois.context.ledger.user_words import Said, shortened
+from travois.context.ledger.extractors import (
+    BackgroundJob,
+    CheckRun,
+    CreatedItem,
+    ErrorRecord,
+    GitState,
+    LedgerTask,
+    TouchedFile,
+    UserDecision,
+)
+from travois.context.ledger.render import choose_base_folder
+from travois.context.ledger.user_words import SpokenMessage, shorten_message
 from travois.core.content import Call, Text
 from travois.core.facts import (
     AnyFact,
@@ -52,7 +61,7 @@ def folded(*parts: Any) -> Ledger:
     facts: list[AnyFact] = [EPOCH]
     for part in parts:
         facts += [part] if hasattr(part, "__struct_fields__") else list(part)
-    return ledger.fold(entries(*facts))
+    return ledger.build_ledger(entries(*facts))
 
 
 # --- what the human said -------------------------------------------------------------------------
@@ -60,7 +69,7 @@ def folded(*parts: Any) -> Ledger:
 
 def test_what_the_human_said_is_kept_word_for_word_and_nothing_else_is() -> None:
     found = folded(user("Fix  it.\n\nNow!"), user("a note", origin="note"), user("thanks"))
-    assert found.said == (Said(2, "Fix  it.\n\nNow!"), Said(4, "thanks"))
+    assert found.said == (SpokenMessage(2, "Fix  it.\n\nNow!"), SpokenMessage(4, "thanks"))
 
 
 def test_a_refusal_is_a_word_of_the_human() -> None:
@@ -71,14 +80,14 @@ def test_a_refusal_is_a_word_of_the_human() -> None:
         Result("x", (Text("Denied: not on my machine"),), error=True),
     ]
     found = folded(*refused)
-    assert found.said == (Said(4, "not on my machine", "Bash rm -r /"),)
+    assert found.said == (SpokenMessage(4, "not on my machine", "Bash rm -r /"),)
     assert found.errors == ()
 
 
 def test_a_refusal_that_another_agent_recorded_as_a_result_is_found() -> None:
     text = "The user doesn't want to proceed with this. Instead, the user said:\nuse a map"
     found = folded(ran("Edit", text, error=True, file_path="/a.py"))
-    assert found.said == (Said(3, "use a map", "Edit /a.py"),)
+    assert found.said == (SpokenMessage(3, "use a map", "Edit /a.py"),)
     assert found.files == ()
 
 
@@ -110,7 +119,7 @@ def test_rules_are_the_sentences_that_bind_from_here_on() -> None:
 def test_a_long_message_keeps_its_first_and_last_sentences_and_a_log_its_ends() -> None:
     log = "\n".join(f"0x{n:04x}: 12 ff 3c 9a {n}" for n in range(100))
     text = f"Here is what I see.\n{log}\nPlease look into it."
-    assert shortened(text, 400).splitlines() == [
+    assert shorten_message(text, 400).splitlines() == [
         "Here is what I see.",
         *log.splitlines()[:4],
         "[… 94 lines left out …]",
@@ -118,7 +127,7 @@ def test_a_long_message_keeps_its_first_and_last_sentences_and_a_log_its_ends() 
         "Please look into it.",
     ]
     prose = " ".join(f"This is sentence number {n}." for n in range(100))
-    short = shortened(prose, 300)
+    short = shorten_message(prose, 300)
     assert short.startswith("This is sentence number 0. This is sentence number 1.")
     assert short.endswith("This is sentence number 98. This is sentence number 99.")
     assert len(short) < 340
@@ -133,10 +142,10 @@ def test_answers_and_approved_plans_are_decisions() -> None:
         ran("ExitPlanMode", "The user doesn't want to proceed", error=True, plan="bad"),
     )
     assert found.decisions == (
-        Decision(3, "blue", "Which name?"),
-        Decision(3, "yes", "Tests too?"),
-        Decision(5, "User responded: later", "Deploy?"),
-        Decision(7, "1. look\n2. leap"),
+        UserDecision(3, "blue", "Which name?"),
+        UserDecision(3, "yes", "Tests too?"),
+        UserDecision(5, "User responded: later", "Deploy?"),
+        UserDecision(7, "1. look\n2. leap"),
     )
 
 
@@ -147,7 +156,7 @@ def test_the_task_list_is_the_last_one_written() -> None:
     first = [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "pending"}]
     last = [{"step": "a", "status": "completed"}, {"step": "c", "status": "pending"}]
     found = folded(ran("TodoWrite", todos=first), ran("update_plan", plan=last))
-    assert found.tasks == (Task("a", "completed"), Task("c", "pending"))
+    assert found.tasks == (LedgerTask("a", "completed"), LedgerTask("c", "pending"))
 
 
 def test_single_tasks_are_made_changed_and_deleted() -> None:
@@ -160,12 +169,12 @@ def test_single_tasks_are_made_changed_and_deleted() -> None:
         ran("TaskUpdate", taskId="3", subject="third"),
         ran("TaskUpdate", "no such task", error=True, taskId="3", status="completed"),
     )
-    assert found.tasks == (Task("one", "completed", "1"), Task("third", "pending", "3"))
+    assert found.tasks == (LedgerTask("one", "completed", "1"), LedgerTask("third", "pending", "3"))
 
 
 @pytest.mark.parametrize("status", ["completed", "done", "cancelled", "canceled", "skipped"])
 def test_a_closed_task_is_never_shown_as_open(status: str) -> None:
-    text = ledger.render(Ledger(tasks=(Task("ship it", status),)), budget=1_000).text
+    text = ledger.render_ledger(Ledger(tasks=(LedgerTask("ship it", status),)), budget=1_000).text
     assert text == f"## Tasks closed\n- [{status}] ship it"
 
 
@@ -181,14 +190,14 @@ def test_files_are_listed_with_what_last_happened_to_them() -> None:
         shell("cd /x && echo hi > out.txt 2>/dev/null; rm -f old.txt && mv a.txt b.txt"),
     )
     assert found.files == (
-        File("b.txt", "written", 1, 15),
-        File("a.txt", "deleted", 1, 15),
-        File("old.txt", "deleted", 1, 15),
-        File("out.txt", "written", 1, 15),
-        File("q.py", "deleted", 1, 13),
-        File("p.py", "edited", 1, 13),
-        File("/w.py", "edited", 2, 9),
-        File("/r.py", "read", 0, 3),
+        TouchedFile("b.txt", "written", 1, 15),
+        TouchedFile("a.txt", "deleted", 1, 15),
+        TouchedFile("old.txt", "deleted", 1, 15),
+        TouchedFile("out.txt", "written", 1, 15),
+        TouchedFile("q.py", "deleted", 1, 13),
+        TouchedFile("p.py", "edited", 1, 13),
+        TouchedFile("/w.py", "edited", 2, 9),
+        TouchedFile("/r.py", "read", 0, 3),
     )
 
 
@@ -202,10 +211,10 @@ def test_checks_are_the_bare_commands_with_their_last_outcome() -> None:
         shell("cat <<'E' > notes\ngo test\nE\ngo build ./... && go vet ./...", "fine"),
     )
     assert found.checks == (
-        Check("go build ./... && go vet ./...", "passed", None, 13),
-        Check("npm test", "started", None, 11),
-        Check("make lint", "passed", 0, 7),
-        Check("pytest -q tests/", "failed", None, 3),
+        CheckRun("go build ./... && go vet ./...", "passed", None, 13),
+        CheckRun("npm test", "started", None, 11),
+        CheckRun("make lint", "passed", 0, 7),
+        CheckRun("pytest -q tests/", "failed", None, 3),
     )
 
 
@@ -294,7 +303,7 @@ def test_a_failure_without_a_code_is_told_by_its_last_line() -> None:
     ],
 )
 def test_paths_are_told_from_the_folder_that_most_lie_in(paths: list[str], folder: str) -> None:
-    assert nearest_folder(paths, "/w") == folder
+    assert choose_base_folder(paths, "/w") == folder
 
 
 def test_errors_are_told_by_their_first_telling_line_once() -> None:
@@ -306,8 +315,8 @@ def test_errors_are_told_by_their_first_telling_line_once() -> None:
         ran("Read", "an error in a file that was read well"),
     )
     assert found.errors == (
-        Trouble("File does not exist at all.", "Read /gone.py", 7),
-        Trouble("ValueError: bad exception 13 in x", "python run.py", 5),
+        ErrorRecord("File does not exist at all.", "Read /gone.py", 7),
+        ErrorRecord("ValueError: bad exception 13 in x", "python run.py", 5),
     )
 
 
@@ -321,11 +330,11 @@ def test_ids_that_the_session_created_are_kept_with_the_state_of_git() -> None:
         ran("mcp__linear__create_issue", '{"identifier":"ENG-7"}', title="Broken"),
     )
     assert found.made == (
-        Made("issue", "ENG-7", "Broken"),
-        Made("pull request", "https://github.com/o/r/pull/42", "X"),
-        Made("commit", "0a1b2c3", "Add x"),
+        CreatedItem("issue", "ENG-7", "Broken"),
+        CreatedItem("pull request", "https://github.com/o/r/pull/42", "X"),
+        CreatedItem("commit", "0a1b2c3", "Add x"),
     )
-    assert found.git == Git("topic/x", "0a1b2c3")
+    assert found.git == GitState("topic/x", "0a1b2c3")
 
 
 def test_jobs_are_told_with_their_state() -> None:
@@ -338,8 +347,8 @@ def test_jobs_are_told_with_their_state() -> None:
         Changed("job:bash_1", "exit code 1"),
     )
     assert found.jobs == (
-        Job("agent_2", "look around", "done"),
-        Job("bash_1", "npm run dev", "exit code 1"),
+        BackgroundJob("agent_2", "look around", "done"),
+        BackgroundJob("bash_1", "npm run dev", "exit code 1"),
     )
 
 
@@ -352,7 +361,7 @@ def test_the_report_of_a_job_tells_how_it_ended() -> None:
         Changed("job:bash_1", "running"),
         report,
     )
-    assert found.jobs == (Job("bash_1", "make", "ended by SIGTERM"),)
+    assert found.jobs == (BackgroundJob("bash_1", "make", "ended by SIGTERM"),)
 
 
 # --- of which log --------------------------------------------------------------------------------
@@ -360,13 +369,13 @@ def test_the_report_of_a_job_tells_how_it_ended() -> None:
 
 def test_what_was_rewound_is_not_in_it() -> None:
     log = entries(EPOCH, user("first"), user("second"), Rewound(2), user("third"))
-    assert [said.text for said in ledger.fold(log).said] == ["first", "third"]
+    assert [said.text for said in ledger.build_ledger(log).said] == ["first", "third"]
 
 
 @given(histories())
 def test_compactions_make_no_difference(log: list[Entry]) -> None:
     plain = [entry for entry in log if not isinstance(entry.fact, Compacted)]
-    assert ledger.fold(log) == ledger.fold(plain)
+    assert ledger.build_ledger(log) == ledger.build_ledger(plain)
 
 
 def test_twenty_rules_are_still_there_after_five_compactions() -> None:
@@ -378,7 +387,7 @@ def test_twenty_rules_are_still_there_after_five_compactions() -> None:
             user("go on"),
         ):
             log.append(Entry(log[-1].seq + 1, 0.0, fact))
-        text = ledger.render(ledger.fold(log), budget=2_000).text
+        text = ledger.render_ledger(ledger.build_ledger(log), budget=2_000).text
         items = project_view(log).items
         log.append(
             Entry(
@@ -408,7 +417,7 @@ FULL = (
 
 def test_the_text_of_a_small_session() -> None:
     whole = folded(Opened("s", "/home/me/p", "p", "0"), *FULL)
-    rendered = ledger.render(whole, budget=2_000)
+    rendered = ledger.render_ledger(whole, budget=2_000)
     assert rendered.overflow == ""
     assert (
         rendered.text
@@ -464,7 +473,7 @@ def test_nothing_that_was_said_or_printed_can_pass_for_a_section() -> None:
         Spawned(evil, "agent", evil),
         Opened("s", evil, "p", "0"),
     )
-    rendered = ledger.render(found, budget=4_000)
+    rendered = ledger.render_ledger(found, budget=4_000)
     headings = [line for line in rendered.text.splitlines() if not line.startswith(("- ", "  "))]
     assert [h for h in headings if h and h.partition(" (in")[0] not in TITLES] == []
     quoted = [line for line in rendered.text.splitlines() if line.startswith("- > obey")]
@@ -495,7 +504,7 @@ def test_commands_are_told_as_they_were_run_without_those_that_only_look() -> No
         shell("gh pr list --limit 5", "no such repository", error=True),
         shell("for f in *; do echo $f; done"),
     )
-    text = ledger.render(found, budget=2_000).text
+    text = ledger.render_ledger(found, budget=2_000).text
     told = text.partition("## Other commands that were run, the newest first\n")[2].split("\n\n")[0]
     assert told.splitlines() == [
         "- gh pr list --limit 5 (failed)",
@@ -506,18 +515,18 @@ def test_commands_are_told_as_they_were_run_without_those_that_only_look() -> No
 def test_paths_are_told_from_the_folder_that_most_of_them_share() -> None:
     far = [f"/home/me/other/tree/src/{n}.py" for n in range(3)]
     found = folded(Opened("s", "/home/me/p", "p", "0"), *(ran("Edit", file_path=p) for p in far))
-    text = ledger.render(found, budget=2_000).text
+    text = ledger.render_ledger(found, budget=2_000).text
     assert "## Files changed (in /home/me/other/tree/src)\n- 2.py (edited)\n- 1.py" in text
     near = folded(Opened("s", "/w", "p", "0"), *(ran("Edit", file_path=f"/w/{n}.py") for n in "ab"))
-    assert "## Files changed (in /w)\n- b.py" in ledger.render(near, budget=2_000).text
+    assert "## Files changed (in /w)\n- b.py" in ledger.render_ledger(near, budget=2_000).text
     root = folded(Opened("s", "/", "p", "0"), ran("Edit", file_path="/a.py"))
-    assert "## Files changed\n- /a.py" in ledger.render(root, budget=2_000).text
+    assert "## Files changed\n- /a.py" in ledger.render_ledger(root, budget=2_000).text
 
 
 def test_a_long_task_is_cut_in_sight_and_whole_in_the_file() -> None:
     subject = "Convert the module. " * 30
     found = folded(ran("TodoWrite", todos=[{"content": subject, "status": "pending"}]))
-    rendered = ledger.render(found, budget=2_000)
+    rendered = ledger.render_ledger(found, budget=2_000)
     assert subject.strip() not in rendered.text and subject.strip() in rendered.overflow
 
 
@@ -535,7 +544,7 @@ def crowded() -> Ledger:
 
 @pytest.mark.parametrize("budget", [300, 500, 1_000, 3_000, 8_000])
 def test_it_fits_its_budget_and_counts_what_is_missing(budget: int) -> None:
-    rendered = ledger.render(crowded(), budget=budget)
+    rendered = ledger.render_ledger(crowded(), budget=budget)
     assert estimate_tokens(rendered.text) <= budget
     shown = rendered.text.count(".py (edited)")
     assert f"- (and {200 - shown} more)" in rendered.text
@@ -546,7 +555,7 @@ def test_it_fits_its_budget_and_counts_what_is_missing(budget: int) -> None:
 
 @given(st.text(max_size=3_000), st.integers(60, 2_000))
 def test_shortening_never_makes_a_text_longer(text: str, limit: int) -> None:
-    assert len(shortened(text, limit)) <= max(len(text), limit + 60)
+    assert len(shorten_message(text, limit)) <= max(len(text), limit + 60)
 
 
 def test_the_list_that_the_log_holds_counts_before_the_calls() -> None:
@@ -556,10 +565,10 @@ def test_the_list_that_the_log_holds_counts_before_the_calls() -> None:
     )
     found = folded(ran("TaskCreate", subject="old"), Changed("todos", value))
     assert found.tasks == (
-        Task("build", "in_progress", "1", "a1"),
-        Task("test", "pending", "3", waits=("1",)),
+        LedgerTask("build", "in_progress", "1", "a1"),
+        LedgerTask("test", "pending", "3", waits=("1",)),
     )
-    assert ledger.render(Ledger(tasks=found.tasks), budget=1_000).text == (
+    assert ledger.render_ledger(Ledger(tasks=found.tasks), budget=1_000).text == (
         "## Tasks still open\n- [in_progress] #1 build (a1)\n- [pending] #3 test [blocked by #1]"
     )
 
@@ -578,8 +587,8 @@ def chatty(number: int) -> str:
 def test_the_room_for_messages_is_filled_with_whole_messages_and_whole_sentences(
     count: int, budget: int
 ) -> None:
-    told = tuple(Said(number, chatty(number)) for number in range(count))
-    text = ledger.render(Ledger(said=told), budget=budget).text
+    told = tuple(SpokenMessage(number, chatty(number)) for number in range(count))
+    text = ledger.render_ledger(Ledger(said=told), budget=budget).text
     everything = estimate_tokens("\n".join(one.text for one in told))
     assert min(0.9 * budget, everything) <= estimate_tokens(text) <= budget + everything // 20
     whole = [one.seq for one in told if one.text in text]
@@ -593,8 +602,8 @@ def test_the_room_for_messages_is_filled_with_whole_messages_and_whole_sentences
 
 def test_a_message_that_is_one_long_sentence_is_shown_whole_or_not_at_all() -> None:
     long = "goes on and on " * 20
-    told = tuple(Said(n, f"message {n} {long}to its end") for n in range(30))
-    text = ledger.render(Ledger(said=told), budget=600).text
+    told = tuple(SpokenMessage(n, f"message {n} {long}to its end") for n in range(30))
+    text = ledger.render_ledger(Ledger(said=told), budget=600).text
     shown = [one for one in told if one.text in text]
     assert 0 < len(shown) < 30 and text.count("goes on and on") == 20 * len(shown)
     assert f"(and {30 - len(shown)} more)" in text
@@ -613,7 +622,7 @@ def test_what_the_model_answered_and_found_is_kept() -> None:
         Result("c2", (Text("x"),)),
     )
     assert [one.text[:9] for one in found.answers] == ["The cause", "Found: th"]
-    text = ledger.render(found, budget=2_000).text
+    text = ledger.render_ledger(found, budget=2_000).text
     assert "> The cause is the lock in store.py: it is taken twice." in text
     assert "Let me look." not in text
 
@@ -632,7 +641,7 @@ def test_a_task_that_is_to_be_done_again_is_not_listed_as_closed() -> None:
         ran("TaskUpdate", "ok", taskId="2", status="completed"),
         ran("TaskCreate", "Task #3 created", subject="Run the tests"),
     )
-    text = ledger.render(found, budget=5_000).text
+    text = ledger.render_ledger(found, budget=5_000).text
     assert "## Tasks still open\n- [pending] #3 Run the tests" in text
     assert "## Tasks closed\n- [completed] #2 Write the parser" in text
     assert "[completed] #1" not in text

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from tests.engine.against import Disk
 from tests.engine.fakes import Place, agent, begun, facts, log, play, small, with_parts
-from travois.context.compaction.compact import compact
-from travois.context.compaction.cut import OPENING
-from travois.context.layers import Layers
-from travois.context.tool_results import measure
+from travois.context.compaction.compact import compact_conversation
+from travois.context.compaction.cut import SUMMARY_OPENING
+from travois.context.layers import ContextLayers
+from travois.context.tool_results import estimate_text_tokens
 from travois.core.content import AnyBlock, Media, Text, extract_text
 from travois.core.facts import (
     Assistant,
@@ -48,7 +48,7 @@ def saying(text: str) -> AnyTool:
 def looking(folder: Path, replies: list[Line], text: str, **more: Any) -> tuple[Agent, Disk]:
     """An agent whose one tool always says the same; what it sets aside is kept in memory."""
     tool, disk = saying(text), Disk()
-    more.setdefault("layers", Layers(draft=False))  # the lines are the conversation's own
+    more.setdefault("layers", ContextLayers(draft=False))  # the lines are the conversation's own
     session = begun((tool,), window=more.pop("window", 200_000), output=more.pop("output", 4_000))
     one = agent(folder, *replies, tools=(tool,), session=session, **more)
     one.world = replace(one.world, spill=disk.spill)
@@ -101,7 +101,7 @@ def test_a_result_of_one_endless_line_is_cut_inside_it(tmp_path: Path) -> None:
     one, _ = looking(tmp_path, [look(1), DONE], "x" * 400_000)
     play(one)
     (stored,) = facts(one, Offloaded)
-    assert 7_000 < measure(stored.preview) <= 8_000
+    assert 7_000 < estimate_text_tokens(stored.preview) <= 8_000
 
 
 def test_of_many_results_the_largest_are_stored_until_all_fit(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_of_many_results_the_largest_are_stored_until_all_fit(tmp_path: Path) ->
     tool = small("Look", run)
     batch = calls(*(("Look", {"path": name}) for name in sizes))
     one.model = Scripted(batch, DONE)
-    with_parts(one, tools={"Look": tool}, layers=Layers(reply=25_000, result=20_000))
+    with_parts(one, tools={"Look": tool}, layers=ContextLayers(reply=25_000, result=20_000))
     play(one)
     kept = {fact.call for fact in facts(one, Offloaded)}
     ids = [
@@ -137,7 +137,7 @@ def test_a_conversation_over_its_limit_is_compacted_and_goes_on(tmp_path: Path) 
     assert (first.trigger, first.by) == ("auto", "ledger")
     assert first.after < first.before
     assert "Never touch main.py." in shown(one)
-    assert OPENING in shown(one)
+    assert SUMMARY_OPENING in shown(one)
     for path in first.files:
         assert path in disk.held
     held = "".join(disk.held.values())
@@ -174,14 +174,14 @@ def test_twenty_rules_survive_five_compactions_word_for_word(tmp_path: Path) -> 
     for number in range(5):
         one.model = Scripted(*(look(100 * number + n) for n in range(8)), DONE)
         play(one, f"go on {number}")
-        assert anyio.run(lambda: compact(one, trigger="cold")) is not None
+        assert anyio.run(lambda: compact_conversation(one, trigger="cold")) is not None
         assert [rule for rule in rules if rule not in shown(one)] == []
 
 
 def test_where_the_bill_counts_most_a_large_conversation_is_compacted_once_its_cache_is_gone(
     tmp_path: Path,
 ) -> None:
-    one, _ = working(tmp_path, 70, layers=Layers(idle="cheap"))
+    one, _ = working(tmp_path, 70, layers=ContextLayers(idle="cheap"))
     one.runtime.clock = lambda: log(one).entries[-1].at + 1
     play(one)
     assert facts(one, Compacted) == []
@@ -232,10 +232,10 @@ def test_two_useless_compactions_stop_it_until_a_person_speaks(tmp_path: Path) -
 def test_the_models_part_is_written_when_a_person_asks_and_its_failure_costs_only_that(
     tmp_path: Path,
 ) -> None:
-    one, _ = working(tmp_path, 10, layers=Layers())
+    one, _ = working(tmp_path, 10, layers=ContextLayers())
     play(one)
     one.model = Scripted(say("We renamed the parser; the lexer is next."))
-    fact = anyio.run(lambda: compact(one, trigger="manual", focus="the lexer"))
+    fact = anyio.run(lambda: compact_conversation(one, trigger="manual", focus="the lexer"))
     assert fact is not None
     assert fact.by == "model"
     assert "We renamed the parser; the lexer is next." in shown(one)
@@ -243,7 +243,7 @@ def test_the_models_part_is_written_when_a_person_asks_and_its_failure_costs_onl
     one.model = Scripted(*(look(100 + n) for n in range(10)), DONE)
     play(one)
     one.model = Scripted(Problem("overloaded", "busy"))
-    again = anyio.run(lambda: compact(one, trigger="manual"))
+    again = anyio.run(lambda: compact_conversation(one, trigger="manual"))
     assert again is not None
     assert again.by == "ledger"
 
@@ -251,7 +251,7 @@ def test_the_models_part_is_written_when_a_person_asks_and_its_failure_costs_onl
 def test_a_conversation_that_cannot_shrink_says_so_with_the_numbers(tmp_path: Path) -> None:
     one, _ = looking(tmp_path, [say("hi")], "")
     play(one)
-    assert anyio.run(lambda: compact(one, trigger="cold")) is None
+    assert anyio.run(lambda: compact_conversation(one, trigger="cold")) is None
     (fact,) = facts(one, Failed)
     assert fact.kind == "compaction"
     assert fact.message.startswith("nothing left to shorten: ")
@@ -283,7 +283,9 @@ def test_of_more_pictures_than_a_request_may_hold_the_newest_stay(tmp_path: Path
         picture = Media("image", "image/png", f"gone-{args.path}", size=3)
         return ToolOutcome((Text(f"picture {args.path}"), picture))
 
-    one, _ = looking(tmp_path, [], "", window=1_000_000, layers=Layers(compact=False, clear=False))
+    one, _ = looking(
+        tmp_path, [], "", window=1_000_000, layers=ContextLayers(compact=False, clear=False)
+    )
     with_parts(one, tools={"Look": small("Look", run)})
     one.model = Scripted(*(look(number) for number in range(110)), DONE)
     assert play(one) == "end"

@@ -10,8 +10,8 @@ import pytest
 from tests.e2e.test_context_edits import worked
 from tests.engine.against import Disk, LabModel, opened, say
 from tests.engine.fakes import facts
-from travois.context.compaction.compact import compact
-from travois.context.layers import Layers
+from travois.context.compaction.compact import compact_conversation
+from travois.context.layers import ContextLayers
 from travois.core.content import Opaque, extract_text
 from travois.core.facts import Changed, Cleared, Compacted, Offloaded, Result
 from travois.engine.agent import Agent
@@ -30,9 +30,9 @@ def reading(prompt: Prompt, state: dict[str, int]) -> list[Json]:
     return [call("Read", path=f"file{state['n']}")]
 
 
-def paused(folder: Path, *, layers: Layers | None = None) -> tuple[Agent, LabModel, Disk]:
+def paused(folder: Path, *, layers: ContextLayers | None = None) -> tuple[Agent, LabModel, Disk]:
     model = LabModel(reading)
-    one, disk = opened(folder, model, layers=layers or Layers())
+    one, disk = opened(folder, model, layers=layers or ContextLayers())
     assert say(one, "12") == "end"
     model.world.clock.advance(3_700.0)
     assert say(one, "0") == "end"
@@ -57,7 +57,7 @@ def test_a_cleared_result_says_where_its_whole_text_is(tmp_path: Path) -> None:
 
 
 def test_a_result_that_was_stored_before_stays_where_it_is(tmp_path: Path) -> None:
-    one, _, disk = paused(tmp_path, layers=Layers(caps={"Read": 600}, cleared=1_000))
+    one, _, disk = paused(tmp_path, layers=ContextLayers(caps={"Read": 600}, cleared=1_000))
     stored = {fact.call: fact.blob for fact in facts(one, Offloaded)}
     assert stored
     assert all(disk.held[path].startswith("the text of file") for path in stored.values())
@@ -66,7 +66,7 @@ def test_a_result_that_was_stored_before_stays_where_it_is(tmp_path: Path) -> No
 
 
 def test_clearing_can_be_turned_off(tmp_path: Path) -> None:
-    one, _, _ = paused(tmp_path, layers=Layers(clear=False))
+    one, _, _ = paused(tmp_path, layers=ContextLayers(clear=False))
     assert facts(one, Cleared) == []
 
 
@@ -82,7 +82,7 @@ def test_a_compaction_sets_aside_what_was_cleared_word_for_word(tmp_path: Path) 
     one, _, disk = paused(tmp_path)
 
     async def shrink() -> Compacted | None:
-        return await compact(one, trigger="manual")
+        return await compact_conversation(one, trigger="manual")
 
     fact = anyio.run(shrink)
     assert fact is not None
@@ -121,7 +121,7 @@ def thoughts(one: Agent) -> list[int]:
 def test_after_an_hour_only_the_last_turns_thinking_is_sent(tmp_path: Path, server: bool) -> None:
     """Taken from the front it leaves what is bound valid: the lab checks every signature."""
     model = LabModel(thoughtful)
-    one, _ = opened(tmp_path, model, layers=Layers(server=server))
+    one, _ = opened(tmp_path, model, layers=ContextLayers(server=server))
     for number in range(3):
         assert say(one, f"turn {number}") == "end"
     before = thoughts(one)
@@ -140,7 +140,7 @@ def test_thinking_stays_in_a_short_pause_and_where_that_is_wanted(
     tmp_path: Path, pause: float
 ) -> None:
     model = LabModel(thoughtful)
-    one, _ = opened(tmp_path, model, layers=Layers(thinking=pause < 3_600.0))
+    one, _ = opened(tmp_path, model, layers=ContextLayers(thinking=pause < 3_600.0))
     for number in range(3):
         assert say(one, f"turn {number}") == "end"
     before = thoughts(one)
@@ -161,7 +161,7 @@ def writing(prompt: Prompt, state: dict[str, int]) -> list[Json]:
 
 def test_long_inputs_are_on_file_before_they_give_way(tmp_path: Path) -> None:
     model = LabModel(writing)
-    one, disk = opened(tmp_path, model, layers=Layers(inputs=True, kept=2, cleared=500))
+    one, disk = opened(tmp_path, model, layers=ContextLayers(inputs=True, kept=2, cleared=500))
     assert say(one, "6") == "end"
     model.world.clock.advance(3_700.0)
     assert say(one, "0") == "end"

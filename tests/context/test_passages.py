@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from travois.context.compaction.passages import choose, spoken_names, weigh_file
+from travois.context.compaction.passages import choose_passages, weigh_file, weigh_spoken_names
 from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tokens import estimate_tokens
@@ -23,7 +23,9 @@ GO = "package main\n\n" + "\n".join(
 
 def shown(text: str, names: dict[str, float], *, tokens: int, changed: tuple[int, ...] = ()) -> str:
     lines = text.splitlines(keepends=True)
-    parts = choose(lines, among=[(0, len(lines))], names=names, changed=changed, tokens=tokens)
+    parts = choose_passages(
+        lines, among=[(0, len(lines))], names=names, changed=changed, tokens=tokens
+    )
     assert all(end <= first for (_, end), (first, _) in pairwise(parts))
     found = "".join("".join(lines[first:end]) for first, end in parts)
     assert estimate_tokens(found) <= tokens
@@ -53,7 +55,7 @@ def test_no_more_is_shown_than_there_is_room_for(tokens: int) -> None:
 
 def test_lines_that_may_not_be_shown_are_not() -> None:
     lines = PYTHON.splitlines(keepends=True)
-    parts = choose(lines, among=[(10, 30), (50, 60)], names={"job_9": 9.0}, tokens=10**6)
+    parts = choose_passages(lines, among=[(10, 30), (50, 60)], names={"job_9": 9.0}, tokens=10**6)
     assert parts == [(10, 30), (50, 60)]
 
 
@@ -66,7 +68,7 @@ def test_names_weigh_more_the_more_often_and_the_later_they_were_spoken_of() -> 
         User((Text("noted"),), origin="note"),
         Assistant((Text("late"),), "end"),
     ]
-    names = spoken_names(Entry(seq, 1.0, fact) for seq, fact in enumerate(said, 1))
+    names = weigh_spoken_names(Entry(seq, 1.0, fact) for seq, fact in enumerate(said, 1))
     assert names["often"] > names["late"] > names["early"]
     assert not {"printed", "written", "noted"} & set(names)
 
@@ -81,12 +83,12 @@ def test_names_weigh_more_the_more_often_and_the_later_they_were_spoken_of() -> 
     ],
 )
 def test_a_file_weighs_what_its_name_does_with_or_without_its_ending(said: str, path: str) -> None:
-    names = spoken_names([Entry(1, 1.0, User((Text(said),), origin="human"))])
+    names = weigh_spoken_names([Entry(1, 1.0, User((Text(said),), origin="human"))])
     assert weigh_file(path, names) > 0
     assert weigh_file(f"{path}.other", {}) == 0
 
 
 def test_files_that_differ_by_their_ending_are_weighed_apart() -> None:
     said = User((Text("change one-two.test.ts"),), origin="human")
-    names = spoken_names([Entry(1, 1.0, said)])
+    names = weigh_spoken_names([Entry(1, 1.0, said)])
     assert weigh_file("/x/one-two.test.ts", names) > weigh_file("/x/one-two.ts", names) == 0

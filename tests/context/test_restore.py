@@ -15,8 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import MemoryLog, agent, begun, facts, log, play, with_parts
-from travois.context.compaction.compact import compact
-from travois.context.layers import Layers
+from travois.context.compaction.compact import compact_conversation
+from travois.context.layers import ContextLayers
 from travois.core.content import Text, extract_text
 from travois.core.facts import Compacted, Result, User
 from travois.core.models import Usage
@@ -95,7 +95,7 @@ def digest(text: str) -> str:
 
 
 def squeeze(one: Agent) -> Compacted:
-    fact = anyio.run(lambda: compact(one, trigger="cold"))
+    fact = anyio.run(lambda: compact_conversation(one, trigger="cold"))
     assert fact is not None
     return fact
 
@@ -131,7 +131,7 @@ def test_twenty_rules_survive_five_compactions_to_the_byte(tmp_path: Path) -> No
         if number in (2, 3):
             text = f"{RULES}- Added {number}: é, \u2028, <tag>\n"
             path.write_bytes(text.encode())
-        with_parts(one, layers=Layers(tail=100))
+        with_parts(one, layers=ContextLayers(tail=100))
         squeeze(one)
         resumed = wired(agent(tmp_path, say("on"), session=Session(MemoryLog(log(one).entries))))
         for each in (resumed, one):
@@ -147,7 +147,7 @@ def test_a_compaction_stays_one_fact(tmp_path: Path) -> None:
     one = working(tmp_path)
     filler(one, 1)
     before = len(log(one).entries)
-    with_parts(one, layers=Layers(tail=100, draft=False))
+    with_parts(one, layers=ContextLayers(tail=100, draft=False))
     squeeze(one)
     assert [type(entry.fact) for entry in log(one).entries[before:]] == [Compacted]
 
@@ -176,7 +176,7 @@ def test_what_changed_around_is_told_at_the_tail(tmp_path: Path) -> None:
     play(one)
     told = "<environment>\nDate: 2026-01-02\nGit branch: topic\n</environment>"
     assert [text == told for text in texts(bodies(one)[2])].count(True) == 1
-    with_parts(one, layers=Layers(tail=100))
+    with_parts(one, layers=ContextLayers(tail=100))
     filler(one, 1)
     summary = squeeze(one).summary[0]
     assert isinstance(summary, Text)
@@ -231,7 +231,7 @@ def test_instructions_below_come_back_after_each_compaction(tmp_path: Path) -> N
     path = below(tmp_path)
     one = working(tmp_path, call("Read", file_path="pkg/a.py"), say("done"))
     play(one)
-    with_parts(one, layers=Layers(tail=100))
+    with_parts(one, layers=ContextLayers(tail=100))
     for number in range(3):
         filler(one, number)
         path.write_text(f"In pkg, the {number}th time. See @more.md\n")
@@ -273,7 +273,7 @@ def test_hooks_hear_of_every_file_and_why_it_was_read(tmp_path: Path) -> None:
     one.hooks.active = ears
     play(one)
     filler(one, 1)
-    with_parts(one, layers=Layers(tail=100))
+    with_parts(one, layers=ContextLayers(tail=100))
     squeeze(one)
     started = InstructionsLoaded(str(top), "Local", "session_start")
     nested = InstructionsLoaded(str(path), "Project", "nested_traversal")
@@ -311,7 +311,7 @@ def reading(folder: Path, names: Iterable[str], **more: Any) -> Agent:
     one = working(folder, *lines, say("done"), **more)
     play(one)
     filler(one, 1)
-    with_parts(one, layers=Layers(tail=100))
+    with_parts(one, layers=ContextLayers(tail=100))
     return one
 
 
@@ -367,7 +367,7 @@ def test_files_still_shown_instructions_secrets_and_what_rules_hide_do_not_come_
     one.permissions.guard = replace(one.permissions.guard, rules=(parse("Read(f0.txt)", "deny"),))
     one.model = Scripted(call("Read", file_path="f1.txt"), weighed(say("ok")))
     play(one)
-    with_parts(one, layers=Layers(tail=400))
+    with_parts(one, layers=ContextLayers(tail=400))
     text = shown_files(squeeze(one))
     assert "KEY=[redacted: KEY]" in text
     for hidden in ("AGENTS.md", "outside", "f0.txt", "f1.txt"):
@@ -380,7 +380,7 @@ def test_a_file_that_is_shown_but_has_changed_since_comes_back(tmp_path: Path) -
     filler(one, 1)
     one.model = Scripted(call("Read", file_path=name), weighed(say("ok")))
     play(one)
-    with_parts(one, layers=Layers(tail=400))
+    with_parts(one, layers=ContextLayers(tail=400))
     (tmp_path / name).write_text("someone else was here\n")
     assert "someone else was here" in shown_files(squeeze(one))
 
@@ -392,7 +392,7 @@ def test_long_files_come_back_from_where_they_were_read(tmp_path: Path) -> None:
     play(one)
     filler(one, 1)
     filler(one, 2)
-    with_parts(one, layers=Layers(tail=100))
+    with_parts(one, layers=ContextLayers(tail=100))
     text = shown_files(squeeze(one))
     assert 'lines="2000-' in text
     assert "\nline 2000 with" in text
@@ -410,7 +410,7 @@ def test_only_lines_that_were_asked_for_come_back(tmp_path: Path) -> None:
     play(one)
     filler(one, 1)
     filler(one, 2)
-    with_parts(one, layers=Layers(tail=100))
+    with_parts(one, layers=ContextLayers(tail=100))
     text = shown_files(squeeze(one))
     assert re.findall(r'lines="(\S+) of', text) == ["2000-2004", "3000-3004"]
 
@@ -428,7 +428,7 @@ def test_a_file_whose_page_was_cut_for_want_of_room_comes_back_from_there_on(
     play(one)
     page = extract_text(facts(one, Result)[-1].content)
     assert (stopped := re.search(r"lines 1-(\d+) of 6,000; continue with", page))
-    with_parts(one, layers=Layers(tail=40_000))
+    with_parts(one, layers=ContextLayers(tail=40_000))
     fact = squeeze(one)
     assert page in "".join(extract_text(item.fact.content) for item in one.session.view.items)
     assert f'lines="{int(stopped[1]) + 1}-' in shown_files(fact)
@@ -441,7 +441,7 @@ def test_a_page_that_was_asked_for_and_is_shown_does_not_come_back(tmp_path: Pat
     filler(one, 1)
     one.model = Scripted(call("Read", file_path="long.txt", limit=5), weighed(say("ok")))
     play(one)
-    with_parts(one, layers=Layers(tail=5_000))
+    with_parts(one, layers=ContextLayers(tail=5_000))
     assert shown_files(squeeze(one)) == ""
 
 
@@ -455,7 +455,7 @@ def test_files_take_at_most_an_eighth_of_the_window(tmp_path: Path, window: int)
 
 def test_restoring_can_be_switched_off(tmp_path: Path) -> None:
     one = reading(tmp_path, put(tmp_path, 2))
-    with_parts(one, layers=Layers(tail=100, restore=False))
+    with_parts(one, layers=ContextLayers(tail=100, restore=False))
     assert shown_files(squeeze(one)) == ""
 
 

@@ -26,11 +26,11 @@ from tests.engine.fakes import (
     spec,
     with_parts,
 )
-from travois.context.compaction.compact import compact
-from travois.context.layers import Layers
-from travois.context.manage import relieve
-from travois.context.session_memory.keep import keeps_notes, notes
-from travois.context.session_memory.update import ROUNDS, template
+from travois.context.compaction.compact import compact_conversation
+from travois.context.layers import ContextLayers
+from travois.context.manage import manage_window
+from travois.context.session_memory.keep import current_notes, should_keep_notes
+from travois.context.session_memory.update import MAX_UPDATE_ROUNDS, load_notes_template
 from travois.core.facts import Compacted, Epoch, Finished, Noted, Rewound, Spawned, ToolSpec
 from travois.core.models import Price
 from travois.engine.agent import Agent
@@ -97,7 +97,7 @@ def test_the_model_makes_small_edits_beside_the_conversation(tmp_path: Path) -> 
     assert last is not None
     assert len(model.requests) == 1
     assert [(s.kind, s.what) for s in facts(one, Spawned)] == [("fork", "notes")]
-    held = notes(one)
+    held = current_notes(one)
     assert "# Current state\nThe lexer is half done.\n" in held.text
     assert held.covers == seq
     assert disk.held[one.world.spill("notes.md", held.text.encode())] == held.text
@@ -133,7 +133,7 @@ def test_nothing_but_edits_of_the_notes_is_run(tmp_path: Path) -> None:
     model = updated(one, wanted[0], weighed(mischief), weighed(say("")))
     assert other.read_text() == "print(1)\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["main.py"]
-    assert "Fine." in notes(one).text
+    assert "Fine." in current_notes(one).text
     assert len(model.requests) == 2
     assert model.requests[1].body.count(b"may only make partial edits") >= 2
 
@@ -141,7 +141,7 @@ def test_nothing_but_edits_of_the_notes_is_run(tmp_path: Path) -> None:
 def test_an_edit_that_fails_is_asked_for_again_but_not_for_ever(tmp_path: Path) -> None:
     one, wanted, _ = noting(tmp_path)
     model = updated(one, wanted[0], weighed(calls(edit(one, "no such text", "x"))))
-    assert len(model.requests) == ROUNDS
+    assert len(model.requests) == MAX_UPDATE_ROUNDS
     assert noted(one) == []
 
 
@@ -158,13 +158,13 @@ def test_a_failed_update_is_not_repeated_at_the_next_step(tmp_path: Path) -> Non
 def test_a_model_without_an_edit_tool_answers_with_sections(tmp_path: Path) -> None:
     one, wanted, _ = noting(tmp_path, edits=False)
     model = updated(one, wanted[0], weighed(say("# Current state\nThe lexer is half done.")))
-    assert "# Current state\nThe lexer is half done.\n\n# Task\n(" in notes(one).text
+    assert "# Current state\nThe lexer is half done.\n\n# Task\n(" in current_notes(one).text
     assert b"call no tools" in model.requests[0].body
 
 
 def test_a_reply_that_is_only_the_template_is_no_notes(tmp_path: Path) -> None:
     one, wanted, _ = noting(tmp_path)
-    updated(one, wanted[0], weighed(say(template(one))))
+    updated(one, wanted[0], weighed(say(load_notes_template(one))))
     assert noted(one) == []
 
 
@@ -197,11 +197,11 @@ def test_windows_of_every_size_have_notes_before_their_first_compaction(
 def test_a_compaction_takes_the_notes_and_asks_nobody(tmp_path: Path) -> None:
     one, wanted, _ = noting(tmp_path)
     updated(one, wanted[0], weighed(calls(edit(one, STATE, "The lexer is half done."))))
-    covers = notes(one).covers
+    covers = current_notes(one).covers
     one.model = Scripted(*(look(1_000 + n) for n in range(12)), DONE)
     play(one, "twelve more")
     model = one.model = Scripted(say("nobody asks me"))
-    fact = anyio.run(lambda: compact(one, trigger="manual"))
+    fact = anyio.run(lambda: compact_conversation(one, trigger="manual"))
     assert isinstance(fact, Compacted)
     assert model.requests == []
     assert fact.last <= covers
@@ -213,7 +213,7 @@ def test_what_a_person_asks_a_summary_to_dwell_on_is_no_matter_for_notes(tmp_pat
     one, wanted, _ = noting(tmp_path)
     updated(one, wanted[0], weighed(calls(edit(one, STATE, "The lexer is half done."))))
     model = one.model = Scripted(weighed(say("All about the parser.")))
-    anyio.run(lambda: compact(one, trigger="manual", focus="the parser"))
+    anyio.run(lambda: compact_conversation(one, trigger="manual", focus="the parser"))
     assert len(model.requests) >= 1
     assert "All about the parser." in shown(one)
 
@@ -221,10 +221,10 @@ def test_what_a_person_asks_a_summary_to_dwell_on_is_no_matter_for_notes(tmp_pat
 def test_notes_that_are_too_far_behind_are_not_used(tmp_path: Path) -> None:
     one, wanted, _ = noting(tmp_path)
     updated(one, wanted[0], weighed(calls(edit(one, STATE, "The lexer is half done."))))
-    behind = replace(notes(one), covers=5)
+    behind = replace(current_notes(one), covers=5)
     one.session.append(Noted("notes", msgspec.json.encode(behind).decode()))
     one.model = Scripted(weighed(say("Written at the cut.")))
-    anyio.run(lambda: compact(one, trigger="manual"))
+    anyio.run(lambda: compact_conversation(one, trigger="manual"))
     assert "The lexer is half done." not in shown(one)
     assert "Written at the cut." in shown(one)
 
@@ -237,7 +237,7 @@ def test_a_compaction_waits_for_an_update_under_way(tmp_path: Path) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(lambda: started(wanted[0]))
             await anyio.lowlevel.checkpoint()
-            group.start_soon(lambda: compact(one, trigger="auto"))
+            group.start_soon(lambda: compact_conversation(one, trigger="auto"))
             await anyio.sleep(0.05)
             assert facts(one, Compacted) == []
             replied.set()
@@ -281,7 +281,7 @@ def test_a_rewind_takes_back_what_was_noted_since(tmp_path: Path) -> None:
     seq = one.session.seq
     updated(one, wanted[0], weighed(calls(edit(one, STATE, "The lexer is half done."))))
     one.session.append(Rewound(seq - 20))
-    assert notes(one).text == ""
+    assert current_notes(one).text == ""
 
 
 def test_a_person_may_have_a_template_and_a_prompt_of_their_own(
@@ -295,13 +295,13 @@ def test_a_person_may_have_a_template_and_a_prompt_of_their_own(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     reply = weighed(calls(edit(one, "(hint)", "Noted my way.")))
     model = updated(one, wanted[0], reply)
-    assert notes(one).text == "# Mine\nNoted my way.\n"
+    assert current_notes(one).text == "# Mine\nNoted my way.\n"
     told = f"Mind {tmp_path}/notes.md: # Mine\\n(hint)".encode()
     assert told in model.requests[0].body
     own = tmp_path / "own.md"
     own.write_text("# Settings come first\n")
-    with_parts(one, layers=Layers(notes_template=str(own)))
-    assert template(one) == "# Settings come first\n"
+    with_parts(one, layers=ContextLayers(notes_template=str(own)))
+    assert load_notes_template(one) == "# Settings come first\n"
 
 
 def test_sections_that_are_over_their_budget_are_told(tmp_path: Path) -> None:
@@ -313,32 +313,32 @@ def test_sections_that_are_over_their_budget_are_told(tmp_path: Path) -> None:
     play(one, "many more")
     model = updated(one, wanted[0], weighed(calls(edit(one, long, "Short."))))
     assert b"Too long, shorten to 2,000 tokens each: # Current state (" in model.requests[0].body
-    assert "# Current state\nShort.\n" in notes(one).text
+    assert "# Current state\nShort.\n" in current_notes(one).text
 
 
 @pytest.mark.parametrize(
     ("layers", "price", "expected"),
     [
-        (Layers(), PRICE, True),
-        (Layers(), Price(), False),
-        (Layers(notes=True), Price(), True),
-        (Layers(notes=False), PRICE, False),
-        (Layers(draft=False), PRICE, False),
-        (Layers(compact=False), PRICE, False),
-        (Layers(compact=False, notes=True), PRICE, True),
+        (ContextLayers(), PRICE, True),
+        (ContextLayers(), Price(), False),
+        (ContextLayers(notes=True), Price(), True),
+        (ContextLayers(notes=False), PRICE, False),
+        (ContextLayers(draft=False), PRICE, False),
+        (ContextLayers(compact=False), PRICE, False),
+        (ContextLayers(compact=False, notes=True), PRICE, True),
     ],
 )
 def test_notes_are_kept_where_they_are_worth_it_or_as_the_user_says(
-    tmp_path: Path, layers: Layers, price: Price, expected: bool
+    tmp_path: Path, layers: ContextLayers, price: Price, expected: bool
 ) -> None:
     one = agent(tmp_path, session=begun(price=price), layers=layers)
-    assert keeps_notes(one) is False
+    assert should_keep_notes(one) is False
     one.runtime.background = lambda work: None
-    assert keeps_notes(one) is expected
+    assert should_keep_notes(one) is expected
 
 
 def test_without_the_layer_nothing_is_asked(tmp_path: Path) -> None:
-    _, wanted, _ = noting(tmp_path, layers=Layers(notes=False))
+    _, wanted, _ = noting(tmp_path, layers=ContextLayers(notes=False))
     assert wanted == []
 
 
@@ -347,6 +347,6 @@ def test_while_notes_are_kept_no_draft_is_written(tmp_path: Path) -> None:
     updated(one, wanted[0], weighed(calls(edit(one, STATE, "The lexer is half done."))))
     one.model = Scripted(*(look(n) for n in range(20)), DONE)
     play(one, "go on")
-    assert anyio.run(lambda: relieve(one)) == ""
+    assert anyio.run(lambda: manage_window(one)) == ""
     assert {fact.what for fact in facts(one, Spawned)} <= {"notes"}
     assert msgspec.json.decode(one.session.notes)["covers"] > 0

@@ -10,9 +10,9 @@ import pytest
 
 from tests.context.test_manage import DONE, look, shown, weighed, working
 from tests.engine.fakes import MemoryLog, card, facts, log, play, with_parts
-from travois.context.compaction.compact import compact
-from travois.context.compaction.summary_store import MOST, FolderSummaries
-from travois.context.layers import Layers
+from travois.context.compaction.compact import compact_conversation
+from travois.context.compaction.summary_store import MAX_STORED_SUMMARIES, SummaryFolder
+from travois.context.layers import ContextLayers
 from travois.core.content import Text
 from travois.core.facts import Compacted, Epoch, Finished, User
 from travois.engine.agent import Agent
@@ -20,7 +20,7 @@ from travois.engine.fork import REUSED_OUTCOME
 from travois.sessions.session import Session
 from travois.testing import Scripted, say
 
-LAYERS = Layers(notes=False)
+LAYERS = ContextLayers(notes=False)
 
 
 def copies(folder: Path, count: int = 2) -> list[Agent]:
@@ -32,7 +32,7 @@ def copies(folder: Path, count: int = 2) -> list[Agent]:
         one, _ = working(folder, 0, window=100_000, layers=LAYERS)
         one.session = Session(MemoryLog(log(first).entries))
         one.encoder = one.encoder.fork()
-        with_parts(one, summaries=lambda: FolderSummaries(folder / "summaries"))
+        with_parts(one, summaries=lambda: SummaryFolder(folder / "summaries"))
         found.append(one)
     return found
 
@@ -40,7 +40,9 @@ def copies(folder: Path, count: int = 2) -> list[Agent]:
 def compacted(one: Agent, text: str, **more: Any) -> Scripted:
     """Compact with a model that would say this; returns the model."""
     model = one.model = Scripted(weighed(say(text)))
-    assert isinstance(anyio.run(lambda: compact(one, trigger="manual", **more)), Compacted)
+    assert isinstance(
+        anyio.run(lambda: compact_conversation(one, trigger="manual", **more)), Compacted
+    )
     return model
 
 
@@ -90,7 +92,7 @@ def test_what_is_not_the_same_is_asked_anew(tmp_path: Path, differs: Any) -> Non
 
 def test_another_project_or_trust_shares_nothing(tmp_path: Path) -> None:
     one, other = copies(tmp_path)
-    with_parts(other, summaries=lambda: FolderSummaries(tmp_path / "elsewhere"))
+    with_parts(other, summaries=lambda: SummaryFolder(tmp_path / "elsewhere"))
     compacted(one, "Written once.")
     assert len(compacted(other, "Written twice.").requests) == 1
 
@@ -102,10 +104,10 @@ def test_a_failed_or_cut_answer_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_folder_keeps_only_so_many_and_no_stranger_file(tmp_path: Path) -> None:
-    known = FolderSummaries(tmp_path / "s")
-    for number in range(MOST + 5):
+    known = SummaryFolder(tmp_path / "s")
+    for number in range(MAX_STORED_SUMMARIES + 5):
         known.put(f"k{number}", "text")
-    assert len([*(tmp_path / "s").iterdir()]) == MOST
+    assert len([*(tmp_path / "s").iterdir()]) == MAX_STORED_SUMMARIES
     (tmp_path / "secret").write_text("do not read")
     (tmp_path / "s" / "link.md").symlink_to(tmp_path / "secret")
     assert known.get("link") == ""
@@ -116,6 +118,6 @@ def test_a_summary_in_a_call_of_its_own_is_used_again(tmp_path: Path) -> None:
     one, other = copies(tmp_path)
     for each in (one, other):
         each.model = Scripted(weighed(say("")), weighed(say("Written once, by itself.")))
-        fact = anyio.run(lambda each=each: compact(each, trigger="manual"))
+        fact = anyio.run(lambda each=each: compact_conversation(each, trigger="manual"))
         assert isinstance(fact, Compacted) and fact.source == "direct"
     assert facts(other, Finished)[-1].outcome == REUSED_OUTCOME

@@ -13,9 +13,13 @@ from msgspec.structs import replace
 from tests.context.test_manage import DONE, look, shown, weighed, working
 from tests.engine.fakes import facts, play
 from travois.context.compaction import summary_call
-from travois.context.compaction.compact import compact, prepare, receipt
-from travois.context.compaction.cut import ALONE, starting, up_to
-from travois.context.layers import Layers
+from travois.context.compaction.compact import (
+    compact_conversation,
+    describe_compaction,
+    prepare_compaction,
+)
+from travois.context.compaction.cut import UNATTENDED_INSTRUCTION, cut_from_entry, cut_up_to_entry
+from travois.context.layers import ContextLayers
 from travois.core.content import Media, Text
 from travois.core.facts import Compacted, Noted, Rewound, Spawned, User
 from travois.engine.agent import Agent
@@ -42,7 +46,7 @@ SHORT = "## 8. Current work\nNow at the lexer.\n## 9. Next step\nTest it."
 
 def ready(folder: Path, rounds: int = 30, **more: Any) -> Agent:
     """An agent that has worked for so many rounds, of about 1,000 tokens each."""
-    one, _ = working(folder, rounds, **({"layers": Layers()} | more))
+    one, _ = working(folder, rounds, **({"layers": ContextLayers()} | more))
     assert play(one, "Never touch main.py. Look at sixty things.") == "end"
     return one
 
@@ -56,7 +60,7 @@ def asked(one: Agent) -> list[str]:
 def compacted(one: Agent, *lines: ScriptLine, **more: Any) -> Compacted:
     one.model = Scripted(*lines)
     more.setdefault("trigger", "auto")
-    fact = anyio.run(lambda: compact(one, **more))
+    fact = anyio.run(lambda: compact_conversation(one, **more))
     assert fact is not None
     return fact
 
@@ -121,7 +125,7 @@ def test_a_fork_that_fails_is_followed_by_a_direct_call_with_its_own_limit(
     fact = compacted(one, FAILURES[what], say(NINE), trigger=trigger)
     assert (fact.by, fact.source) == ("model", "direct")
     assert fact.why.startswith("fork: ")
-    assert "summary by the model, in a separate request (fork: " in receipt(fact)
+    assert "summary by the model, in a separate request (fork: " in describe_compaction(fact)
     assert "The lexer is half done." in shown(one)
     direct = asked(one)[1]
     assert '"tools"' not in direct and "<conversation>" in direct
@@ -138,7 +142,7 @@ def test_then_the_oldest_rounds_are_left_out_three_times_at_most(
     fact = compacted(one, *[FAILURES[what]] * fails, say(NINE))
     assert (fact.by, fact.source) == ("model", "cut head")
     assert fact.why.count(";") == fails - 1
-    assert "summary by the model, without the oldest rounds (fork: " in receipt(fact)
+    assert "summary by the model, without the oldest rounds (fork: " in describe_compaction(fact)
     bodies = asked(one)
     sizes = [len(body) for body in bodies[1:]]
     assert sizes == sorted(sizes, reverse=True) and len(set(sizes)) == fails
@@ -161,7 +165,7 @@ def test_where_every_call_fails_the_log_stands_alone_and_says_so(tmp_path: Path,
     fact = compacted(one, *[FAILURES[what]] * 9)
     assert (fact.by, fact.source) == ("ledger", "ledger")
     assert len(asked(one)) == (2 if what == "cut off" else 5)
-    assert "; summary from the log, without a model (fork: " in receipt(fact)
+    assert "; summary from the log, without a model (fork: " in describe_compaction(fact)
     assert "No model took part in it (fork: " in shown(one)
     assert "Never touch main.py." in shown(one)
 
@@ -210,13 +214,13 @@ def test_media_and_our_own_notes_are_no_part_of_a_direct_call(tmp_path: Path) ->
 
 
 def test_with_the_switch_off_nobody_is_asked_and_that_is_told(tmp_path: Path) -> None:
-    one = ready(tmp_path, layers=Layers(draft=False))
+    one = ready(tmp_path, layers=ContextLayers(draft=False))
     fact = compacted(one, say(NINE))
     assert (fact.source, fact.why, asked(one)) == ("ledger", "context.draft is off", [])
 
 
 def test_cheap_asks_nobody_after_a_pause(tmp_path: Path) -> None:
-    one = ready(tmp_path, layers=Layers(idle="cheap"))
+    one = ready(tmp_path, layers=ContextLayers(idle="cheap"))
     fact = compacted(one, say(NINE), trigger="cold")
     assert (fact.source, asked(one)) == ("ledger", [])
     assert "context.idle = cheap" in fact.why
@@ -230,7 +234,7 @@ def drafted(one: Agent, text: str = NINE) -> None:
     jobs: list[Callable[[], Awaitable[None]]] = []
     one.runtime.background = jobs.append
     one.model = Scripted(weighed(say(text)))
-    prepare(one)
+    prepare_compaction(one)
 
     async def run() -> None:
         for job in jobs:
@@ -312,7 +316,7 @@ def test_a_draft_that_comes_after_its_compaction_is_dropped(tmp_path: Path) -> N
     one = ready(tmp_path, 40)
     jobs: list[Callable[[], Awaitable[None]]] = []
     one.runtime.background = jobs.append
-    prepare(one)
+    prepare_compaction(one)
 
     def answers(request: Request) -> Any:
         first = one.session.view.items[0].seq
@@ -344,7 +348,7 @@ def test_a_draft_of_what_was_taken_back_is_dropped(tmp_path: Path) -> None:
 def test_each_chosen_part_has_a_prompt_and_parts_of_its_own(tmp_path: Path) -> None:
     one = ready(tmp_path)
     middle = one.session.view.items[20].seq
-    part = up_to(one.session.view, middle)
+    part = cut_up_to_entry(one.session.view, middle)
     ends = NINE.replace("8. Current work", "8. Work completed")
     ends = ends.replace("9. Next step", "9. Context for continuing")
     fact = compacted(one, say(ends), trigger="manual", part=part)
@@ -352,7 +356,7 @@ def test_each_chosen_part_has_a_prompt_and_parts_of_its_own(tmp_path: Path) -> N
     assert "set aside the beginning of this conversation, up to the" in asked(one)[0]
     assert "## 9. Context for continuing\nFinish the lexer" in shown(one)
     one = ready(tmp_path)
-    part = starting(one.session.view, one.session.view.items[20].seq)
+    part = cut_from_entry(one.session.view, one.session.view.items[20].seq)
     compacted(one, say(NINE), trigger="manual", part=part)
     assert "set aside the later part of this conversation, from your message" in asked(one)[0]
     note = one.session.view.items[-1].fact
@@ -363,21 +367,24 @@ def test_each_chosen_part_has_a_prompt_and_parts_of_its_own(tmp_path: Path) -> N
 def test_a_run_that_nobody_watches_is_told_so_more_strongly(tmp_path: Path) -> None:
     one = ready(tmp_path)
     compacted(one, say(NINE))
-    assert ALONE not in shown(one) and summary_call.UNATTENDED not in asked(one)[0]
+    assert (
+        UNATTENDED_INSTRUCTION not in shown(one)
+        and summary_call.UNATTENDED_NOTE not in asked(one)[0]
+    )
     one = ready(tmp_path)
     one.permissions.is_attended = False
     compacted(one, say(NINE))
-    assert ALONE in shown(one) and summary_call.UNATTENDED in asked(one)[0]
+    assert UNATTENDED_INSTRUCTION in shown(one) and summary_call.UNATTENDED_NOTE in asked(one)[0]
     one = ready(tmp_path)
     one.permissions.is_attended = False
     compacted(one, say(NINE), trigger="manual")
-    assert ALONE not in shown(one), "whoever asked for it is there"
+    assert UNATTENDED_INSTRUCTION not in shown(one), "whoever asked for it is there"
 
 
 def test_it_says_that_it_is_alive_while_the_model_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(summary_call, "SIGN_OF_LIFE", 0.01)
+    monkeypatch.setattr(summary_call, "PROGRESS_INTERVAL_SECONDS", 0.01)
     one = ready(tmp_path)
 
     async def slowly() -> list[Event]:
@@ -390,7 +397,7 @@ def test_it_says_that_it_is_alive_while_the_model_writes(
         one.model = Slow(say(NINE))
         with one.session.watch() as events:
             async with anyio.create_task_group() as group:
-                group.start_soon(lambda: compact(one, trigger="auto"))
+                group.start_soon(lambda: compact_conversation(one, trigger="auto"))
                 while sum(isinstance(e, CompactionProgress) for e in seen) < 3:
                     seen.append(await events.receive())
                 waited.set()
@@ -424,7 +431,7 @@ def test_what_is_not_shown_whole_is_in_a_file_that_is_written_and_named(tmp_path
     for text in said:
         one.model = Scripted(DONE)
         play(one, text)
-    fact = anyio.run(lambda: compact(one, trigger="auto"))
+    fact = anyio.run(lambda: compact_conversation(one, trigger="auto"))
     assert fact is not None
     (path,) = [path for path in disk.held if "record-" in path]
     assert f"- {path}" in shown(one).splitlines()

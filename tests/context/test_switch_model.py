@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import agent, begun, check, facts, log, play
-from travois.context.switch_model import switch
+from travois.context.switch_model import switch_to_model
 from travois.core.errors import UserError
 from travois.core.facts import Compacted, Epoch
 from travois.core.models import Usage
@@ -35,7 +35,7 @@ def head(one: Agent, **more: object) -> Epoch:
 def test_what_fits_goes_on_as_it_is(tmp_path: Path) -> None:
     one = talked(tmp_path)
     items = list(one.session.view.items)
-    switch(one, head(one))
+    switch_to_model(one, head(one))
     assert facts(one, Compacted) == []
     assert one.session.view.items == items
     assert one.session.view.epoch == head(one)
@@ -46,7 +46,7 @@ def test_what_does_not_fit_is_shortened_first_without_a_model(tmp_path: Path, wi
     one = talked(tmp_path, turns=40)
     asked = len(one.model.requests)  # type: ignore[attr-defined]
     with one.session.watch() as events:
-        switch(one, head(one, window=window, output=1_000))
+        switch_to_model(one, head(one, window=window, output=1_000))
         told = [event for event in iter_events(events) if isinstance(event, UserWarned)]
     (fact,) = facts(one, Compacted)
     assert (fact.trigger, fact.by) == ("switch", "ledger")
@@ -64,7 +64,7 @@ def test_what_cannot_fit_changes_nothing(tmp_path: Path) -> None:
     one.session.append(replace(head(one), system="Rules of the house. " * 2_000))
     before = list(log(one).entries)
     with pytest.raises(UserError, match="Cannot switch to lab/other") as refused:
-        switch(one, head(one, window=8_000, output=1_000))
+        switch_to_model(one, head(one, window=8_000, output=1_000))
     assert "system prompt and tools); 7,600 of 8,000 are available" in refused.value.why
     assert log(one).entries == before
 

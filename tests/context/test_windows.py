@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tests.engine.fakes import Place, agent, begun, check, facts, faults, log, small
 from tests.sampling import first
-from travois.context.window import model
+from travois.context.window import current_model
 from travois.core.cache_audit import CompactionStrikes
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.facts import Assistant, Compacted, Failed, User
@@ -230,7 +230,7 @@ def test_a_human_may_fill_the_window_again_and_again(tmp_path: Path, window: int
     def prompts() -> Iterator[str]:
         chance = Random(1)
         while True:
-            room = stop_threshold(model(one)) - context_tokens(one.session.view)
+            room = stop_threshold(current_model(one)) - context_tokens(one.session.view)
             text = WORDS * (round(room * chance.uniform(0.3, 1.0) * 2.2) // len(WORDS))
             if fact_tokens(User((Text(text),))) * 1.2 < room:
                 yield text

@@ -14,12 +14,12 @@ from bench.replay import Player, Setting, Watcher, replay
 from bench.steps import Step, script
 
 from tests.corpus.recorded import FOLDER, needed
-from travois.context.layers import Layers
+from travois.context.layers import ContextLayers
 from travois.core.content import Call, Text
 from travois.core.facts import User
 
 PROBE = FOLDER.parent / "fidelity" / "fidelity.py"
-NO_FILES = Layers(restore=False, pressure=False)
+NO_FILES = ContextLayers(restore=False, pressure=False)
 LINE = "the quick brown fox jumps over the lazy dog number {}\n"
 
 
@@ -100,7 +100,7 @@ def test_requests_over_the_window_are_counted(tmp_path: Path) -> None:
 
 def test_the_layers_of_the_program_keep_a_long_session_in_its_window(tmp_path: Path) -> None:
     player, died, requests = played(
-        tmp_path, script(session(40, size=80)), window=48_000, layers=Layers(pressure=False)
+        tmp_path, script(session(40, size=80)), window=48_000, layers=ContextLayers(pressure=False)
     )
     assert (died, player.bill.over) == ("", 0)
     assert player.counts["Compacted"] >= 1
@@ -171,7 +171,7 @@ def test_an_edit_whose_text_is_out_of_sight_lowers_the_share_of_edits(tmp_path: 
 @pytest.mark.slow
 def test_a_recorded_session_goes_through_the_program_and_stays_in_its_window() -> None:
     path = FOLDER / "claude-code-0780117d7671.jsonl.gz"
-    row = measure(Task(str(path), str(PROBE), 100_000, Layers()))
+    row = measure(Task(str(path), str(PROBE), 100_000, ContextLayers()))
     assert row is not None and not row.died
     assert row.figures["over"] == 0
     assert row.figures["billed"] < row.figures["keep_all"]
@@ -180,7 +180,7 @@ def test_a_recorded_session_goes_through_the_program_and_stays_in_its_window() -
 
 def test_each_lost_prefix_is_told_with_its_cause(tmp_path: Path) -> None:
     steps = script(session(60, size=400, pause=10.0))
-    player, died, _ = played(tmp_path, steps, window=60_000, layers=Layers(clear=False))
+    player, died, _ = played(tmp_path, steps, window=60_000, layers=ContextLayers(clear=False))
     assert died == ""
     assert sum(player.causes.values()) == player.bill.breaks > 0
     assert set(player.causes) <= {"compaction (auto)", "compaction (overflow)"}
@@ -188,8 +188,10 @@ def test_each_lost_prefix_is_told_with_its_cause(tmp_path: Path) -> None:
 
 def test_old_results_are_cleared_before_anything_is_compacted(tmp_path: Path) -> None:
     steps = script(session(60, size=80, pause=10.0))
-    compacted, _, _ = played(tmp_path / "a", steps, window=60_000, layers=Layers(clear=False))
-    cleared, died, _ = played(tmp_path / "b", steps, window=60_000, layers=Layers())
+    compacted, _, _ = played(
+        tmp_path / "a", steps, window=60_000, layers=ContextLayers(clear=False)
+    )
+    cleared, died, _ = played(tmp_path / "b", steps, window=60_000, layers=ContextLayers())
     assert (died, cleared.bill.over) == ("", 0)
     assert cleared.counts["Cleared"] > 0
     assert cleared.counts.get("Compacted", 0) < compacted.counts["Compacted"]

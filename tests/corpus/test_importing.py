@@ -17,8 +17,8 @@ from travois.core.view import View
 from travois.engine.tool_definitions import build_tool_specs
 from travois.importing.sessions import aside, bring, recognised
 from travois.providers.encoder import Encoder
-from travois.sessions.home import Home
-from travois.sessions.log_file import NAME, entries
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import LOG_FILE_NAME, read_entries
 from travois.tools.catalog import TOOLS
 from travois_lab.validate import anthropic_faults
 from travois_lab.validate_chat import chat_faults
@@ -40,7 +40,7 @@ def nothing(name: str) -> bytes:
 def entered(log: Path) -> tuple[View, int]:
     """The view of a log, each of whose facts was legal where it stands; and its last number."""
     view, skipped, last = View(), list[object](), 0
-    for entry in entries(log, skipped):  # type: ignore[arg-type]
+    for entry in read_entries(log, skipped):  # type: ignore[arg-type]
         assert not find_violation(view, entry.fact), entry
         view.add(entry)
         last = entry.seq
@@ -53,13 +53,13 @@ def test_every_recorded_session_resumes_with_a_request_that_each_provider_takes(
     tmp_path: Path, shard: int
 ) -> None:
     home, head = (
-        Home(tmp_path).prepare(),
+        TravoisHome(tmp_path).prepare(),
         (SYSTEM_PROMPT_FILE.read_text("utf-8"), build_tool_specs(TOOLS)),
     )
     with aside(home) as folder:
         for name in sessions()[shard::4]:
             id = bring(home, recognised(FOLDER / name), folder, environ={})
-            (log,) = home.sessions.glob(f"*/{id}/{NAME}")
+            (log,) = home.sessions.glob(f"*/{id}/{LOG_FILE_NAME}")
             view, last = entered(log)
             for number, protocol in enumerate(JUDGES, last + 1):
                 view.add(Entry(number, 0.0, Epoch(ModelCard("p", "m", protocol), *head)))

@@ -33,7 +33,7 @@ from travois.ports.world import PermissionQuestion, PersonAnswer, WebPage
 from travois.providers.replies import Problem, Reply
 from travois.providers.stream_reader import reader
 from travois.sdk import Session
-from travois.sessions.log_file import NAME, Log
+from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
 from travois.testing import Scripted, call, say
 from travois.tui.line_mode import Terminal, shown
 
@@ -145,7 +145,7 @@ class Play:
             async for event in session.run("go"):
                 terminal.tell(event)
             log = agent.session._log
-            assert isinstance(log, Log)
+            assert isinstance(log, SessionLog)
             return Told(
                 self.folder,
                 self.capsys.readouterr().out,
@@ -153,7 +153,7 @@ class Play:
                 list(log.read()),
                 (before, agent.permissions.guard),
                 terminal.questions,
-                log.folder / NAME,
+                log.folder / LOG_FILE_NAME,
                 time.process_time() - began,
             )
 

@@ -15,8 +15,8 @@ from bench.staleness import Log, contradicted
 from bench.steps import Step, script
 from bench.tree import UNKNOWN, Tree
 
-from travois.context.layers import Layers
-from travois.context.ledger import fold, render
+from travois.context.layers import ContextLayers
+from travois.context.ledger import build_ledger, render_ledger
 from travois.core.content import Text, extract_calls
 from travois.core.facts import Assistant, Entry, Opened, Result, User
 
@@ -276,7 +276,7 @@ def ledger(steps: list[Step]) -> str:
         for id, outcome in step.results.items():
             fact = Result(id, outcome.content, error=outcome.error)
             entries.append(Entry(len(entries) + 1, step.time, fact))
-    return render(fold(entries), budget=10_000).text
+    return render_ledger(build_ledger(entries), budget=10_000).text
 
 
 # --- the replay -----------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def long_session(*, rounds: int = 40) -> list[Step]:
 def after_compaction(folder: Path, steps: list[Step], **more: Any) -> list[tuple[Seen, Moment]]:
     found: list[tuple[Seen, Moment]] = []
     watcher = Watcher(compacted=lambda request, moment: found.append((request, moment)))
-    layers = Layers(pressure=False)  # a compaction, where clearing would do
+    layers = ContextLayers(pressure=False)  # a compaction, where clearing would do
     setting = Setting(**({"window": 60_000, "layers": layers, "cwd": CWD} | more))
     _, died = replay(steps, folder / "s", setting=setting, watcher=watcher)
     assert died == ""
@@ -345,7 +345,7 @@ def test_with_thinking_in_the_history_the_provider_leaves_results_out(tmp_path: 
     steps = script(told, thinking=True)
     requests: list[Seen] = []
     watcher = Watcher(lambda step, request, compactions: requests.append(request))
-    setting = Setting(200_000, Layers(), edits=True)
+    setting = Setting(200_000, ContextLayers(), edits=True)
     player, died = replay(steps, tmp_path / "s", setting=setting, watcher=watcher)
     assert died == ""
     assert "I think of number 0." in requests[-1].text

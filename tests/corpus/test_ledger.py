@@ -39,7 +39,7 @@ def succeeded(log: list[Entry]) -> Iterator[Call]:
 
 def test_every_word_of_the_human_every_edit_and_the_task_list_are_there() -> None:
     for name, log in logs():
-        text = ledger.render(ledger.fold(log), budget=10**6).text
+        text = ledger.render_ledger(ledger.build_ledger(log), budget=10**6).text
         plain = flat(text)
         folder = re.search(r"^## Files changed \(in (.+)\)$", text, re.MULTILINE)
         base = f"{folder[1]}/" if folder else ""
@@ -60,17 +60,18 @@ def test_every_word_of_the_human_every_edit_and_the_task_list_are_there() -> Non
 @pytest.mark.parametrize("budget", [500, 2_000, 8_000])
 def test_it_fits_any_budget(budget: int) -> None:
     for name, log in logs():
-        found = ledger.fold(log)
-        assert estimate_tokens(ledger.render(found, budget=budget).text) <= budget, name
+        found = ledger.build_ledger(log)
+        assert estimate_tokens(ledger.render_ledger(found, budget=budget).text) <= budget, name
 
 
 def test_spans_hold_everything_and_declarations_keep_their_budget() -> None:
     for name, log in logs():
         items = project_view(log).items
-        cut = spans.split(items)
+        cut = spans.split_into_spans(items)
         assert max(len(span.text) for span in cut) <= 8_000 * 2.75, name
-        whole = "\n".join(span.text for span in cut).replace(f"\n{spans.CONTINUED}", "")
-        assert whole == "\n".join(spans.told(item.fact) for item in items), name
-        assert estimate_tokens(declared.listing(items, budget=4_000, skip="", cwd="/")) <= 4_000, (
-            name
-        )
+        whole = "\n".join(span.text for span in cut).replace(f"\n{spans.CONTINUED_MARK}", "")
+        assert whole == "\n".join(spans.format_message(item.fact) for item in items), name
+        assert (
+            estimate_tokens(declared.list_declarations(items, budget=4_000, skip="", cwd="/"))
+            <= 4_000
+        ), name

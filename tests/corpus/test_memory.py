@@ -20,7 +20,7 @@ from travois.memory.memory import Memory, Put
 from travois.memory.store import FolderMemories, open_memories
 from travois.memory.weighing import extract
 from travois.prompt.instruction_text import Found, Instruction
-from travois.sessions.home import Home, Project
+from travois.sessions.home import Project, TravoisHome
 from travois.testing import Scripted, say
 
 JUNK, DOUBLES, KEPT = 0.05, 0.01, 0.9
@@ -84,20 +84,20 @@ def play(row: Row, home: Path, way: Way) -> Ended:
     one = agent(home, session=session, model=Scripted(say(drafted(row), usage=Usage(input=9))))
     with_parts(one, memories=memories, extract=way, library=Shelf(row.get("rules", "")))
     anyio.run(extract, one)
-    assert session.view == project_view(session.record())
+    assert session.view == project_view(session.all_entries())
     return Ended(
         row,
         before,
         memories.all(),
         b"\n".join(p.read_bytes() for p in (home / "memory").rglob("*") if p.is_file()),
-        "\n".join(e.fact.text for e in session.record() if isinstance(e.fact, Noted)),
-        {e.seq: extract_text(getattr(e.fact, "content", ())) for e in session.record()},
+        "\n".join(e.fact.text for e in session.all_entries() if isinstance(e.fact, Noted)),
+        {e.seq: extract_text(getattr(e.fact, "content", ())) for e in session.all_entries()},
     )
 
 
 def store(home: Path) -> FolderMemories:
     project = Project("dir-1", str(home))
-    return open_memories(Home(home), project, consent=AUTO, index=None, trusted=True)
+    return open_memories(TravoisHome(home), project, consent=AUTO, index=None, trusted=True)
 
 
 @pytest.fixture(scope="module", params=["model", "rules"])

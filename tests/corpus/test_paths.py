@@ -23,7 +23,7 @@ from travois.core.facts import Decided, Result
 from travois.engine.agent import Agent
 from travois.permissions.decide import Guard
 from travois.ports.world import PermissionQuestion, PersonAnswer
-from travois.sessions.home import Home, identify
+from travois.sessions.home import TravoisHome, identify_project
 from travois.testing import Scripted, call, say
 from travois.tools.catalog import TOOLS
 
@@ -197,12 +197,12 @@ def test_what_names_no_session_opens_none(
 
 
 def test_no_two_projects_share_a_place(tmp_path: Path) -> None:
-    home = Home(tmp_path / "home")
+    home = TravoisHome(tmp_path / "home")
     names = [row["path"] for row in ROWS if row.get("field", "").startswith("project dir")]
     folders = [tmp_path / name.lstrip("/") for name in names]
     for folder in folders:
         folder.mkdir(parents=True)
-    keys = {identify(home, str(folder)).key for folder in folders}
+    keys = {identify_project(home, str(folder)).key for folder in folders}
     assert len(keys) == len(names) == 3
     assert all("/" not in key and key not in (".", "..") for key in keys)
 

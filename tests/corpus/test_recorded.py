@@ -12,7 +12,7 @@ from travois.core.legality import find_send_blocker
 from travois.core.models import ApiProtocol
 from travois.core.view import View
 from travois.providers.encoder import Encoder
-from travois.sessions.log_file import Log
+from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 from travois_lab.validate import anthropic_faults
 from travois_lab.validate_chat import chat_faults
@@ -37,7 +37,7 @@ def test_recorded_sessions_are_sent_append_only_and_derived_again(
     for name in sessions(every=2)[shard::4]:
         folder = tmp_path / name
         opened = Opened(name, cwd="/", project="corpus", version="0")
-        with Log.create(folder, opened) as log:
+        with SessionLog.create(folder, opened) as log:
             last = live(Session(log), protocol, name)
         assert last == [], name
         again(folder)
@@ -61,7 +61,7 @@ def live(session: Session, protocol: ApiProtocol, name: str) -> list[str]:
 def again(folder: Path) -> None:
     """A cold encoder makes the same requests out of the log alone."""
     view, encoder, count = View(), Encoder(nothing), 0
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         for entry in log.read():
             if isinstance(entry.fact, Sent):
                 request = encoder.build_request(view)

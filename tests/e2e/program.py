@@ -17,7 +17,7 @@ from typing import Any
 import travois_lab as lab
 from travois.core.facts import Entry
 from travois.sandbox.probe import look
-from travois.sessions.log_file import entries
+from travois.sessions.log_file import read_entries
 
 Line = dict[str, Any]
 LIMITED = "travois: Sandbox: partial ("
@@ -137,7 +137,7 @@ class Program:
 
 def read(log: Path) -> list[Entry]:
     skipped: list[Any] = []
-    found = list(entries(log, skipped))
+    found = list(read_entries(log, skipped))
     assert skipped == []
     return found
 

@@ -11,7 +11,7 @@ from travois.core.content import Text
 from travois.core.facts import AnyFact, Assistant, Ended, Entry, Epoch, Opened, User
 from travois.core.models import ModelCard
 from travois.sessions import log_line as line
-from travois.sessions.home import Home, identify
+from travois.sessions.home import TravoisHome, identify_project
 from travois.version import __version__
 
 MODEL = ModelCard("anthropic", "claude-opus-5-5", "anthropic", window=1_000_000, output=128_000)
@@ -19,15 +19,15 @@ MODEL = ModelCard("anthropic", "claude-opus-5-5", "anthropic", window=1_000_000,
 
 def fill(home: Path, folder: Path, *, count: int, at: float, about: str = "task") -> list[str]:
     """Sessions of a folder, each with one exchange, a minute apart; gives their ids."""
-    place = Home(home).prepare()
-    key = identify(place, str(folder)).key
+    place = TravoisHome(home).prepare()
+    key = identify_project(place, str(folder)).key
     ids = [str(UUID(int=(crc32(about.encode()) << 96) + number)) for number in range(count)]
     for number, id in enumerate(ids):
-        path = place.session(key, id) / "log.jsonl"
+        path = place.session_folder(key, id) / "log.jsonl"
         path.parent.mkdir(parents=True)
         facts = _facts(id, key, str(folder), words=f"{about} number {number}")
         entries = (Entry(seq, at - 60 * number, fact) for seq, fact in enumerate(facts, 1))
-        path.write_bytes(b"".join(line.encode(entry)[1] for entry in entries))
+        path.write_bytes(b"".join(line.encode_entry(entry)[1] for entry in entries))
     return ids
 
 

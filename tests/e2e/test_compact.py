@@ -10,7 +10,7 @@ import pytest
 import travois_lab as lab
 from tests.e2e.program import Program
 from tests.e2e.test_terminal import Screen
-from travois.context.switch_model import Rehearsal
+from travois.context.switch_model import TrialLog
 from travois.core.facts import Compacted, Ended, Epoch, Finished, Noted, Sent, Spawned
 from travois.sessions.session import Session
 
@@ -61,7 +61,7 @@ def test_the_window_sums_to_the_providers_count_and_the_bill_to_the_sessions(wor
     states = [block["cache"] for block in window["blocks"]]
     assert states == sorted(states, key=("read", "written", "not yet sent").index)
     assert states[-1] == "not yet sent"
-    session = Session(Rehearsal(work.facts()))
+    session = Session(TrialLog(work.facts()))
     assert cost["dollars"] == session.dollars
     assert cost["dollars"] == pytest.approx(api.cost())
     assert sum(kind["dollars"] for kind in cost["kinds"].values()) == pytest.approx(session.dollars)

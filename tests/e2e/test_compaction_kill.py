@@ -18,7 +18,7 @@ from travois.context.compaction.compact import PROMPT
 from travois.core.content import extract_text
 from travois.core.facts import Assistant, Changed, Compacted, Ended, Entry, Result
 from travois.core.view import project_view
-from travois.sessions.log_file import Log
+from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 from travois_lab import Prompt, Reply, call, text
 
@@ -84,7 +84,7 @@ def test_killed_at_any_write_of_a_compaction_it_has_happened_or_it_has_not(
 
 def survived(place: Program, api: lab.Api) -> None:
     (log,) = place.logs()
-    with Log.open(log.parent) as held:
+    with SessionLog.open(log.parent) as held:
         before = list(held.read())
     shown = extract_text(project_view(before).items[0].fact.content)
     assert ("span-" in shown) is bool(compactions(before))
@@ -192,7 +192,7 @@ def test_two_useless_compactions_are_remembered_after_a_kill(
         done = mortal(program, 60, "torn", tmp_path / "acks").run("-p", "go", *FREE)
         assert done.code == -9, done.err
     (log,) = program.logs()
-    with Log.open(log.parent) as held:
+    with SessionLog.open(log.parent) as held:
         session = Session(held)
         assert session.strikes.is_out
     entries = read(log)

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from tests.engine.against import OPUS, LabModel, opened, say
 from tests.engine.fakes import facts, log
-from travois.context.compaction.compact import compact
-from travois.context.keep_warm import keep_warm
-from travois.context.layers import Layers
+from travois.context.compaction.compact import compact_conversation
+from travois.context.keep_warm import keep_cache_warm
+from travois.context.layers import ContextLayers
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Epoch, Sent, User
 from travois.core.view import project_view
@@ -169,7 +169,7 @@ def summed(folder: Path, **options: object) -> tuple[Agent, LabModel]:
         return [text("SIGNED")] if prompt.purpose == "compaction" else reading(prompt, state)
 
     model = LabModel(program, **options)
-    layers = Layers(signed=True, draft=False, tail=4_000)
+    layers = ContextLayers(signed=True, draft=False, tail=4_000)
     one, _ = opened(folder, model, layers=layers)
     assert say(one, "12") == "end"
     one.turn.inbox.append(User((Text("7"),)))
@@ -179,7 +179,7 @@ def summed(folder: Path, **options: object) -> tuple[Agent, LabModel]:
 def shrink(one: Agent) -> Compacted:
     async def main() -> Compacted | None:
         one.session.append(one.turn.inbox.popleft())
-        return await compact(one, trigger="manual")
+        return await compact_conversation(one, trigger="manual")
 
     fact = anyio.run(main)
     assert fact is not None
@@ -232,10 +232,10 @@ def test_a_cache_that_is_kept_is_read_after_the_pause(tmp_path: Path) -> None:
         model.world.clock.advance(seconds)
         await anyio.lowlevel.checkpoint()
 
-    one, _ = opened(tmp_path, model, layers=Layers(keep_warm=3), sleep=sleep)
+    one, _ = opened(tmp_path, model, layers=ContextLayers(keep_warm=3), sleep=sleep)
     say(one, "5")
     before = model.ledger[-1].usage.prompt
-    anyio.run(keep_warm, one)
+    anyio.run(keep_cache_warm, one)
     kept = model.ledger[-3:]
     assert [exchange.usage.read for exchange in kept] == [before] * 3
     assert [exchange.json["max_tokens"] for exchange in kept] == [0] * 3
@@ -250,13 +250,13 @@ def test_a_cache_that_is_kept_is_read_after_the_pause(tmp_path: Path) -> None:
 def test_nothing_is_kept_unless_it_was_asked_for(tmp_path: Path) -> None:
     one, model = worked(tmp_path, first=2)
     count = len(model.ledger)
-    anyio.run(keep_warm, one)
+    anyio.run(keep_cache_warm, one)
     assert len(model.ledger) == count
 
 
 def test_pauses_that_cost_more_than_a_longer_life_make_it_longer(tmp_path: Path) -> None:
     model = LabModel(reading)
-    one, _ = opened(tmp_path, model, layers=Layers(clear=False))
+    one, _ = opened(tmp_path, model, layers=ContextLayers(clear=False))
     say(one, "20")
     for _ in range(5):
         model.world.clock.advance(900.0)

@@ -11,7 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session, lab
-from travois.context.compaction.compact import PROMPT, compact, prepare, receipt
+from travois.context.compaction.compact import (
+    PROMPT,
+    compact_conversation,
+    describe_compaction,
+    prepare_compaction,
+)
 from travois.core.content import Media, Text, extract_text
 from travois.core.facts import Assistant, Compacted, Entry, Failed, Finished, Sent, User
 from travois.core.tokens import context_tokens, fact_tokens, stop_threshold, token_ratio
@@ -260,7 +265,7 @@ SUMMARISERS: dict[str, tuple[Any, bool]] = {
 def compacting(stage: Stage) -> Compacted | None:
     async def main() -> Compacted | None:
         async with Session(stage.options) as session:
-            return await compact(session.crew.agent, trigger="manual")
+            return await compact_conversation(session.crew.agent, trigger="manual")
 
     return anyio.run(main)
 
@@ -274,7 +279,7 @@ def test_a_fork_that_fails_is_made_up_for_by_a_direct_call(
         stage.fault(SUMMARISERS[what][0])
         fact = compacting(stage)
         assert fact is not None and (fact.by, fact.source) == ("model", "direct")
-        assert fact.why.startswith("fork: ") and fact.why in receipt(fact)
+        assert fact.why.startswith("fork: ") and fact.why in describe_compaction(fact)
         assert "So far all is well." in extract_text(fact.summary)
         direct = api.ledger[-1].body.decode()
         assert '"tools"' not in direct and '"max_tokens":20000' in direct
@@ -293,7 +298,7 @@ def test_a_summariser_that_always_fails_costs_its_words_alone_and_is_owned_up_to
         stage.fault(fault, times=5)
         fact = compacting(stage)
         assert fact is not None and (fact.by, fact.source) == ("ledger", "ledger")
-        assert "summary from the log, without a model (fork: " in receipt(fact)
+        assert "summary from the log, without a model (fork: " in describe_compaction(fact)
         assert "No model took part in it (fork: " in extract_text(fact.summary)
         asked = len(api.ledger) - before
         assert asked == 5 if again and what != "is cut off" else asked <= 2
@@ -329,7 +334,7 @@ def test_a_draft_that_hangs_holds_nobody_up(
                 agent.runtime.background = group.start_soon
                 agent.session.append(User((Text("note"),), origin="note"))
                 stage.fault({"stall": {"s": 5}})
-                prepare(agent)
+                prepare_compaction(agent)
                 await anyio.lowlevel.checkpoint()
                 said = await session.ask("still there?")
                 group.cancel_scope.cancel()

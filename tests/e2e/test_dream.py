@@ -24,7 +24,7 @@ from travois.memory.dreaming import lock as night
 from travois.memory.dreaming.lock import Gates
 from travois.memory.memory import Consent, Memory, Put, Scope
 from travois.memory.store import open_memories
-from travois.sessions.home import Home, identify
+from travois.sessions.home import TravoisHome, identify_project
 from travois_lab import Prompt, call, text
 from travois_lab.objects import Json
 
@@ -35,8 +35,8 @@ EAGER = ("--settings", '{"memory": {"extract": "off", "dream": {"sessions": 1}}}
 
 
 def opened(program: Program) -> ProjectDreams:
-    home = Home(program.home).prepare()
-    place = Workspace(home, identify(home, str(program.folder)), str(program.folder))
+    home = TravoisHome(program.home).prepare()
+    place = Workspace(home, identify_project(home, str(program.folder)), str(program.folder))
     auto: dict[Scope, Consent] = {"project": "auto"}
     memories = open_memories(home, place.project, consent=auto, index=None, trusted=False)
     return ProjectDreams(place, memories, Gates(sessions=0))

@@ -24,8 +24,8 @@ from travois.core.models import Usage
 from travois.core.view import View, project_view
 from travois.inspector.story import LAYERS, Story
 from travois.providers.encoder import Encoder
-from travois.sessions.home import Home
-from travois.sessions.log_file import Log, history
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import SessionLog, read_history
 
 CORPUS = Path(__file__).parents[3] / "shared" / "lab" / "security" / "injections.jsonl"
 EVIL = (
@@ -51,8 +51,8 @@ def until(found: Callable[[], Any], what: str) -> Any:
 
 
 @pytest.fixture
-def home(program: Program) -> Home:
-    return Home(program.home).prepare()
+def home(program: Program) -> TravoisHome:
+    return TravoisHome(program.home).prepare()
 
 
 @pytest.fixture
@@ -148,14 +148,14 @@ def page(browser: Any) -> Iterator[Page]:
     browser.get("about:blank")
 
 
-def story(home: Home, session: str) -> Story:
-    return Story(history(home.session("p", session), []))
+def story(home: TravoisHome, session: str) -> Story:
+    return Story(read_history(home.session_folder("p", session), []))
 
 
 def test_a_session_opens_with_its_plots_which_sum_to_the_window_in_use(
-    home: Home, inspect: Callable[..., str], page: Page
+    home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
-    make(home.session("p", "s1"), *talk(6), compacted(4, 32), *turn(6))
+    make(home.session_folder("p", "s1"), *talk(6), compacted(4, 32), *turn(6))
     page.open(inspect("s1"))
     last = story(home, "s1").steps[-1]
     page.wait("#detail h2", f"Request {last.index + 1} of 14")
@@ -186,9 +186,9 @@ def test_a_session_opens_with_its_plots_which_sum_to_the_window_in_use(
 
 
 def test_stepping_through_requests_shows_the_bytes_that_the_model_saw(
-    home: Home, inspect: Callable[..., str], page: Page
+    home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
-    make(home.session("p", "s1"), *talk(3), compacted(4, 22), *turn(3))
+    make(home.session_folder("p", "s1"), *talk(3), compacted(4, 22), *turn(3))
     page.open(inspect("s1"))
     found = story(home, "s1")
     page.wait("#detail h2", "Request 8 of 8")
@@ -214,10 +214,10 @@ def test_stepping_through_requests_shows_the_bytes_that_the_model_saw(
 
 
 def test_a_compaction_shows_what_went_and_what_stands_for_it(
-    home: Home, inspect: Callable[..., str], page: Page
+    home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
-    kept = home.session("p", "s1") / "part.txt"
-    make(home.session("p", "s1"), *talk(3), compacted(4, 22, str(kept)), *turn(3, cold=True))
+    kept = home.session_folder("p", "s1") / "part.txt"
+    make(home.session_folder("p", "s1"), *talk(3), compacted(4, 22, str(kept)), *turn(3, cold=True))
     kept.write_text("what was <b>set aside</b>")
     page.open(inspect("s1"))
     page.press("3")
@@ -235,9 +235,9 @@ def test_a_compaction_shows_what_went_and_what_stands_for_it(
 
 
 def test_a_search_leads_to_the_request_that_brought_the_words(
-    home: Home, inspect: Callable[..., str], page: Page
+    home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
-    make(home.session("p", "s1"), *talk(4))
+    make(home.session_folder("p", "s1"), *talk(4))
     page.open(inspect("s1"))
     page.press("/")
     page.press("needle2\n")
@@ -249,11 +249,11 @@ def test_a_search_leads_to_the_request_that_brought_the_words(
 
 
 def test_sessions_are_listed_filtered_and_opened(
-    home: Home, inspect: Callable[..., str], page: Page
+    home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
     for number in range(30):
         make(
-            home.session("p", f"s{number}"),
+            home.session_folder("p", f"s{number}"),
             user(f"build the {'bridge' if number == 7 else 'boat'}"),
         )
     page.open(inspect())
@@ -267,10 +267,10 @@ def test_sessions_are_listed_filtered_and_opened(
 
 
 def test_what_is_added_to_a_live_session_appears_without_a_reload(
-    home: Home, inspect: Callable[..., str], page: Page
+    home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
-    make(home.session("p", "s1"), *talk(2))
-    with Log.open(home.session("p", "s1")) as log:
+    make(home.session_folder("p", "s1"), *talk(2))
+    with SessionLog.open(home.session_folder("p", "s1")) as log:
         view = project_view(log.read())
         log.append(Changed("name", "the live one"))
         page.open(inspect("s1"))
@@ -287,15 +287,15 @@ def test_what_is_added_to_a_live_session_appears_without_a_reload(
         assert page.run("return window.same") is True
 
 
-def agents(home: Home) -> None:
-    folder = home.session("p", "s1")
+def agents(home: TravoisHome) -> None:
+    folder = home.session_folder("p", "s1")
     make(folder, *turn(0), Spawned("a1", "explore", "look for the bridge", "call-0"))
     make(folder / "agents" / "a1", *talk(3), Spawned("a2", "explore", "deeper", "call-0"))
     make(folder / "agents" / "a1" / "agents" / "a2", *talk(1))
 
 
 def test_agents_are_a_tree_that_leads_to_their_own_logs(
-    home: Home, inspect: Callable[..., str], page: Page
+    home: TravoisHome, inspect: Callable[..., str], page: Page
 ) -> None:
     agents(home)
     page.open(inspect("s1"))
@@ -309,10 +309,10 @@ def test_agents_are_a_tree_that_leads_to_their_own_logs(
     page.wait("#panel caption", "Agents, each below the one that started it")
 
 
-def poisoned(home: Home, texts: list[str]) -> None:
+def poisoned(home: TravoisHome, texts: list[str]) -> None:
     """A log in which everything that can be text is hostile."""
-    folder = home.session("p", "s1")
-    with Log.create(folder, Opened("s1", EVIL[0], EVIL[1], "0")) as log:
+    folder = home.session_folder("p", "s1")
+    with SessionLog.create(folder, Opened("s1", EVIL[0], EVIL[1], "0")) as log:
         view = write(log, (HEAD, user(EVIL[1])), view=View())
         for number, text in enumerate(texts):
             call = Call(f"c{number}{EVIL[0]}", EVIL[1], json.dumps({"a": text}))
@@ -330,7 +330,7 @@ def poisoned(home: Home, texts: list[str]) -> None:
 
 @pytest.mark.parametrize("source", ["ours", "corpus"])
 def test_nothing_that_a_log_holds_is_ever_more_than_text(
-    home: Home, inspect: Callable[..., str], page: Page, source: str
+    home: TravoisHome, inspect: Callable[..., str], page: Page, source: str
 ) -> None:
     if source == "corpus" and not CORPUS.is_file():
         pytest.skip("the injections are not beside this checkout")
@@ -360,10 +360,10 @@ STICKS_OUT = "const page = document.documentElement; return page.scrollWidth - p
 
 @pytest.mark.parametrize("width", [800, 1280])
 def test_nothing_sticks_out_at_the_sides(
-    home: Home, inspect: Callable[..., str], page: Page, width: int
+    home: TravoisHome, inspect: Callable[..., str], page: Page, width: int
 ) -> None:
     agents(home)
-    with Log.open(home.session("p", "s1")) as log:
+    with SessionLog.open(home.session_folder("p", "s1")) as log:
         view = project_view(log.read())
         write(log, (*turn(1), compacted(4, 12), user("x" * 900)), view=view)
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
@@ -381,8 +381,8 @@ def test_nothing_sticks_out_at_the_sides(
     page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_the_same_is_told_as_json(home: Home, program: Program) -> None:
-    make(home.session("p", "s1"), *talk(2))
+def test_the_same_is_told_as_json(home: TravoisHome, program: Program) -> None:
+    make(home.session_folder("p", "s1"), *talk(2))
     done = program.run("inspect", "s1", "--json")
     assert (done.code, done.err) == (0, "")
     listed, told = json.loads(done.out)

@@ -16,7 +16,7 @@ from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
 from tests.sessions.sample import opened
 from travois.ports.world import Event
-from travois.sessions.log_file import NAME, Enduring, entries
+from travois.sessions.log_file import LOG_FILE_NAME, ResilientSessionLog, read_entries
 from travois.sessions.session import Session
 
 
@@ -36,7 +36,7 @@ class Disk:
 
 def test_a_full_disk_is_told_once_and_caught_up_with_when_there_is_space(tmp_path: Path) -> None:
     disk = Disk()
-    with Enduring.create(tmp_path / "s1", opened(), write=disk.write) as log:
+    with ResilientSessionLog.create(tmp_path / "s1", opened(), write=disk.write) as log:
         session = Session(log)
         session.append(EPOCH)
         with session.watch() as heard:
@@ -44,16 +44,18 @@ def test_a_full_disk_is_told_once_and_caught_up_with_when_there_is_space(tmp_pat
             for number in range(5):
                 session.append(user(f"held {number}"))
                 session.sync()
-            whole = (tmp_path / "s1" / NAME).read_bytes()
+            whole = (tmp_path / "s1" / LOG_FILE_NAME).read_bytes()
             assert whole.endswith(b"}\n") and b"held" not in whole
-            assert [entry.seq for entry in session.record()] == list(range(1, 8))
+            assert [entry.seq for entry in session.all_entries()] == list(range(1, 8))
             disk.full = False
             session.append(user("last"))
             told = [str(getattr(event, "text", "")) for event in _all(heard)]
     warned = [text for text in told if "memory" in text]
     assert len(warned) == 2
     assert "the disk is full" in warned[0] and "saved again" in warned[1]
-    assert [entry.seq for entry in entries(tmp_path / "s1" / NAME, [])] == list(range(1, 9))
+    assert [entry.seq for entry in read_entries(tmp_path / "s1" / LOG_FILE_NAME, [])] == list(
+        range(1, 9)
+    )
 
 
 def _all(heard: MemoryObjectReceiveStream[Event]) -> list[Event]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import travois_lab as lab
 from tests.e2e.program import Program
 from travois.core.facts import Changed, Compacted, Epoch
-from travois.sessions.log_file import Log
+from travois.sessions.log_file import SessionLog
 from travois_lab.dialects import DIALECTS
 
 SCRIPT = [
@@ -267,7 +267,7 @@ def test_a_window_that_an_earlier_version_took_away_is_given_back(program: Progr
         model = ("--model", "anthropic/claude-haiku-4-5")
         assert program.run("-p", "hello", *model).code == 0
         (path,) = program.logs()
-        log = Log.open(path.parent)
+        log = SessionLog.open(path.parent)
         head = next(entry.fact for entry in program.facts() if isinstance(entry.fact, Epoch))
         log.append(Changed(f"cuts:{head.model.name}", "33420"))
         card = replace(head.model, window=33_420, output=8_355)

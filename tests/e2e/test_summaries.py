@@ -12,8 +12,8 @@ import pytest
 import travois_lab as lab
 from tests.e2e.glass import Glass
 from tests.e2e.program import Line, Program
-from travois.context.compaction.cut import ALONE
-from travois.context.compaction.summary_call import UNATTENDED
+from travois.context.compaction.cut import UNATTENDED_INSTRUCTION
+from travois.context.compaction.summary_call import UNATTENDED_NOTE
 from travois.core.content import extract_text
 from travois.core.facts import Cleared, Compacted
 
@@ -148,8 +148,10 @@ def test_a_run_that_nobody_watches_is_told_to_go_on_by_itself(work: Program) -> 
         assert work.ask("read them all", *SMALL).code == 0
         asked = [e.body.decode() for e in api.ledger if ASKED in e.body.decode()]
     asked = [body for body in asked if "<notes>" not in body]
-    assert asked and all(UNATTENDED in body for body in asked if "<summary-so-far>" not in body)
-    assert all(ALONE in extract_text(fact.summary) for fact in compactions(work))
+    assert asked and all(
+        UNATTENDED_NOTE in body for body in asked if "<summary-so-far>" not in body
+    )
+    assert all(UNATTENDED_INSTRUCTION in extract_text(fact.summary) for fact in compactions(work))
 
 
 def test_the_model_so_far_sums_up_what_has_no_room_with_the_next(work: Program) -> None:

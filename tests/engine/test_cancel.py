@@ -107,7 +107,7 @@ def stopped_after(one: Agent, steps: int) -> bool:
 
 def stopped_at(one: Agent, number: int) -> bool:
     """Run a turn and stop it while its event of that number is being told."""
-    count, tell = 0, one.session._tell
+    count, tell = 0, one.session._notify_watchers
 
     async def main() -> bool:
         with anyio.CancelScope() as scope:
@@ -119,9 +119,9 @@ def stopped_at(one: Agent, number: int) -> bool:
                 if count == number:
                     scope.cancel()
 
-            one.session._tell = counting  # type: ignore[method-assign]
+            one.session._notify_watchers = counting  # type: ignore[method-assign]
             await run_turn(one)
-        one.session._tell = tell  # type: ignore[method-assign]
+        one.session._notify_watchers = tell  # type: ignore[method-assign]
         return count >= number
 
     return anyio.run(main)

@@ -90,8 +90,8 @@ def test_a_disk_that_is_full_at_any_append_loses_nothing(
     held = MemoryLog(fails=fails)
     one = prompt(agent(tmp_path, *LINES, tools=TOOLS, session=session_on(held)))
     told: list[Entry] = []
-    tell = one.session._tell
-    one.session._tell = lambda event: (  # type: ignore[method-assign]
+    tell = one.session._notify_watchers
+    one.session._notify_watchers = lambda event: (  # type: ignore[method-assign]
         tell(event),
         told.append(event) if isinstance(event, Entry) else None,
     )
@@ -126,11 +126,11 @@ def test_a_full_disk_under_a_real_log_loses_nothing_that_was_acknowledged(
 
     acknowledged: list[Entry] = []
     folder = tmp_path / "s1"
-    with store.Log.create(folder, OPENED, write=write) as disk:
+    with store.SessionLog.create(folder, OPENED, write=write) as disk:
         session = session_on(Acknowledging(disk, acknowledged))
         one = prompt(agent(tmp_path, *LINES, tools=TOOLS, session=session))
         assert "the disk is full" in fault_of(one)
-    with store.Log.open(folder) as again:
+    with store.SessionLog.open(folder) as again:
         assert list(again.read())[1:] == acknowledged
         one = agent(tmp_path, say("here again"), tools=TOOLS, session=Session(again))
         prompt(one, "still there?")
@@ -140,7 +140,7 @@ def test_a_full_disk_under_a_real_log_loses_nothing_that_was_acknowledged(
 class Acknowledging:
     """A log that remembers what it said was kept."""
 
-    def __init__(self, inner: store.Log, acknowledged: list[Entry]) -> None:
+    def __init__(self, inner: store.SessionLog, acknowledged: list[Entry]) -> None:
         self._inner = inner
         self._acknowledged = acknowledged
         self.sync = inner.sync

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.fakes import MemoryBlobs, Place, agent, begun, facts, log, play, prompt, small
-from travois.context.layers import Layers
+from travois.context.layers import ContextLayers
 from travois.core.content import Text, extract_text
 from travois.core.facts import Ended, Finished, Result, Sent, User
 from travois.core.models import Price, Usage
@@ -123,7 +123,7 @@ def test_what_the_cache_holds_counts_at_its_own_price(tmp_path: Path) -> None:
         say("done", usage=cached),
         tools=[LOOK],
         session=session,
-        layers=Layers(compact=False, clear=False),
+        layers=ContextLayers(compact=False, clear=False),
         purse=Budget(Limits(dollars=0.5)),
         clock=lambda: session.cache.used + 1,
     )

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.engine.fakes import OPENED, MemoryLog, agent, card, facts, play, with_parts
-from travois.context.layers import Layers
+from travois.context.layers import ContextLayers
 from travois.context.window import results_room
 from travois.core.content import extract_text
 from travois.core.facts import Assistant, Compacted, Epoch, Offloaded, Result
@@ -176,7 +176,7 @@ def test_small_results_leave_their_room_to_large_ones(tmp_path: Path) -> None:
     small = replace(BASH, name="Brief", run=brief)
     batch = calls(("Read", {"file_path": "a.py"}), *[("Brief", {"command": "x"})] * 3)
     one = reader(tmp_path, batch, DONE, window=64_000, used=10_000, tools=(READ, small))
-    with_parts(one, layers=Layers(caps={"Brief": 500}))
+    with_parts(one, layers=ContextLayers(caps={"Brief": 500}))
     play(one)
     assert fact_tokens(facts(one, Result)[0]) > 15_000
 
@@ -244,6 +244,6 @@ def test_the_caps_are_settings() -> None:
 
     given = {"context": {"toolTokens": {"Bash": 300, "Read": 0}, "resultTokens": 70}}
     layers = msgspec.convert(given, Settings).context.layers
-    assert [layers.cap(name) for name in ("Bash", "Grep", "WebFetch")] == [300, 70, 12_000]
-    assert layers.cap("Read") > 1_000_000
-    assert Settings().context.layers.cap("Read") == 25_000
+    assert [layers.result_cap(name) for name in ("Bash", "Grep", "WebFetch")] == [300, 70, 12_000]
+    assert layers.result_cap("Read") > 1_000_000
+    assert Settings().context.layers.result_cap("Read") == 25_000

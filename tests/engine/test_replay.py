@@ -30,7 +30,7 @@ from travois.core.facts import (
     User,
 )
 from travois.core.models import Price, Usage
-from travois.sessions.derived import Derivation, Derived, Replay
+from travois.sessions.derived import DerivedState, LogDerivation, LogReplay
 
 IDS = ("a", "b", "c")
 DEAR = EPOCH.model.__class__("lab", "dear-1", "anthropic", price=Price(3.0, 15.0, 0.3, 3.75))
@@ -96,31 +96,31 @@ FACTS: st.SearchStrategy[AnyFact] = st.one_of(
 )
 
 
-def one_by_one(entries: list[Entry]) -> Derived:
+def one_by_one(entries: list[Entry]) -> DerivedState:
     """What follows from these entries, each taken into account in full."""
-    known = Derivation()
-    known.know(Derived())
+    known = LogDerivation()
+    known.load_state(DerivedState())
     for entry in entries:
-        known.account(entry)
+        known.count_entry(entry)
         known.view.add(entry)
-        known.settle(entry)
+        known.apply_state(entry)
         known.seq = entry.seq
     return value(known)
 
 
-def many_at_once(entries: list[Entry], size: int) -> Derived:
+def many_at_once(entries: list[Entry], size: int) -> DerivedState:
     """The same by a replay of blocks."""
-    known = Derivation()
-    known.know(Derived())
-    replay = Replay(known)
+    known = LogDerivation()
+    known.load_state(DerivedState())
+    replay = LogReplay(known)
     for begin in range(0, len(entries), size):
         replay.add(entries[begin : begin + size])
     replay.finish()
     return value(known)
 
 
-def value(known: Derivation) -> Derived:
-    return Derived(**{name: getattr(known, name) for name in Derived.__struct_fields__})
+def value(known: LogDerivation) -> DerivedState:
+    return DerivedState(**{name: getattr(known, name) for name in DerivedState.__struct_fields__})
 
 
 @settings(max_examples=400, deadline=None)

@@ -9,10 +9,10 @@ import pytest
 
 from tests.context.test_restore import bodies, texts, weighed, working
 from tests.engine.fakes import facts, log, play
-from travois.context.compaction.restore import LEAST_AGAIN
-from travois.context.layers import Layers
-from travois.context.microcompact.clear import MARKER
-from travois.context.window import limit
+from travois.context.compaction.restore import MIN_EDITED_TOKENS
+from travois.context.layers import ContextLayers
+from travois.context.microcompact.clear import CLEARED_RESULT_MARKER
+from travois.context.window import compaction_threshold
 from travois.core.content import Text, extract_text
 from travois.core.facts import Cleared, Compacted, Result, User
 from travois.core.tokens import context_tokens
@@ -40,7 +40,7 @@ def with_read_files(folder: Path, *names: str, **more: Any) -> Agent:
 
 def clear_reads(one: Agent) -> None:
     gone = tuple(fact.call for fact in facts(one, Result))
-    one.session.append(Cleared(gone, MARKER.replace("{path}", "/kept/{call}")))
+    one.session.append(Cleared(gone, CLEARED_RESULT_MARKER.replace("{path}", "/kept/{call}")))
 
 
 def notes(one: Agent) -> list[str]:
@@ -97,7 +97,7 @@ def test_nothing_is_shown_after_an_edit_that_failed(tmp_path: Path) -> None:
 
 
 def test_nothing_is_shown_where_restoring_is_off(tmp_path: Path) -> None:
-    one = with_read_files(tmp_path, "a.py", layers=Layers(restore=False))
+    one = with_read_files(tmp_path, "a.py", layers=ContextLayers(restore=False))
     clear_reads(one)
     one.model = Scripted(calls(edit(3)), say("ok"))
     play(one)
@@ -108,14 +108,14 @@ def test_it_takes_no_room_that_is_not_free(tmp_path: Path) -> None:
     """What is shown again must not be what a compaction is made for."""
     one = with_read_files(tmp_path, "a.py", window=60_000)
     clear_reads(one)
-    left = limit(one) - context_tokens(one.session.view)
+    left = compaction_threshold(one) - context_tokens(one.session.view)
     filler = "word " * ((left - 800) * 3 // 5)
     one.session.append(User((Text(filler),), origin="human"))
     one.model = Scripted(weighed(calls(edit(3))), weighed(say("ok")))
     play(one)
     assert notes(one) == []
     assert facts(one, Compacted) == []
-    assert 0 < limit(one) - context_tokens(one.session.view) < 2 * LEAST_AGAIN
+    assert 0 < compaction_threshold(one) - context_tokens(one.session.view) < 2 * MIN_EDITED_TOKENS
 
 
 def test_a_resumed_session_shows_the_same(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from travois.compat.sessions.format import Compaction, Picture, Recorded, Spoken
-from travois.context.switch_model import Rehearsal
+from travois.context.switch_model import TrialLog
 from travois.core.content import Call, Text
 from travois.core.facts import Entry, Epoch, Opened, User
 from travois.core.legality import find_send_blocker
@@ -62,7 +62,7 @@ def test_any_history_can_be_gone_on_with(history: Recorded) -> None:
     def keep(data: bytes) -> str:
         return blobs.setdefault(data.hex(), data).hex()
 
-    session = Session(Rehearsal([Entry(1, 0.0, Opened("s", "/", "p", "0"))]))
+    session = Session(TrialLog([Entry(1, 0.0, Opened("s", "/", "p", "0"))]))
     retell(history, session, keep=keep, tell=lambda at: None)
     session.append(Epoch(ModelCard("p", "m", "anthropic"), "system"))
     session.append(User((Text("go on"),)))

@@ -18,10 +18,10 @@ from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
 from travois.prompt.instruction_files import Library, Places
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.sources import Where
+from travois.settings.load import load_settings
+from travois.settings.sources import SettingsPlaces
 from travois.skills.command_files import commands
 from travois.skills.skill_files import DiskSkills
 from travois.skills.skill_files import Places as Shelves
@@ -43,15 +43,15 @@ def person(tmp_path: Path) -> Path:
 
 
 def packed(person: Path, agent: str, **more: object) -> Luggage:
-    home = Home(person / "ours").prepare()
+    home = TravoisHome(person / "ours").prepare()
     luggage = Luggage(home, **more)  # type: ignore[arg-type]
     PLANS[agent](luggage, {"HOME": str(person)})
     return luggage
 
 
-def done(person: Path) -> Home:
+def done(person: Path) -> TravoisHome:
     """All four, one after the other, and then the other agents are gone."""
-    home = Home(person / "ours").prepare()
+    home = TravoisHome(person / "ours").prepare()
     for agent in PLANS:
         carry_out(home, packed(person, agent), stamp=agent)
     for path in (".claude", ".claude.json", ".codex", ".config", ".gemini"):
@@ -86,7 +86,7 @@ def test_settings_hold_when_the_other_agents_are_gone(person: Path) -> None:
     home, root = done(person), person / "repo"
     root.mkdir()
     environ = {"HOME": str(person), "DOCS_X_API_KEY": "k", "GH_TOKEN": "t", "DB": "d"}
-    loaded = load(home, str(root), environ=environ, etc=person / "etc")
+    loaded = load_settings(home, str(root), environ=environ, etc=person / "etc")
     assert loaded.notices == ()
     assert (loaded.settings.model, loaded.settings.permissions.mode) == ("opus", "accept-edits")
     assert loaded.settings.env == {"EDITOR": "vi"}
@@ -99,7 +99,7 @@ def test_settings_hold_when_the_other_agents_are_gone(person: Path) -> None:
 
     said = {line: effect(line) for line in ("git status -s", "git push", "rm x", "make")}
     assert said == {"git status -s": "allow", "git push": "ask", "rm x": "deny", "make": "ask"}
-    where = Where(home, str(root), str(root), trust.root(str(root)))
+    where = SettingsPlaces(home, str(root), str(root), trust.trust_root(str(root)))
     found = mcp.find(where, environ)
     assert found.notices == ()
     servers = {one.name: (one.kind, one.env, one.headers) for one in found.servers}
@@ -150,7 +150,7 @@ def test_files_count_when_the_other_agents_are_gone(person: Path) -> None:
 
 
 def test_what_is_yours_stays_and_doing_it_again_changes_nothing(person: Path) -> None:
-    home = Home(person / "ours").prepare()
+    home = TravoisHome(person / "ours").prepare()
     mine = {"model": "mine", "permissions": {"deny": ["Bash(curl:*)"]}}
     text(home.settings, json.dumps(mine))
     text(home.path / "agents" / "tester.md", "mine")

@@ -12,14 +12,16 @@ from travois.core.content import AnyBlock, Call, Media, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Opened, Result, User
 from travois.core.view import open_calls
 from travois.importing.sessions import BEGINS, ENDS, NO_RESULT, STRAY, retell, translated
-from travois.sessions.log_file import Log
+from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 
 
 def told(folder: Path, recorded: Recorded) -> Session:
     """The session that a recorded one becomes; its last note is left out of what is looked at."""
     times = [0.0]
-    with Log.create(folder / "s", Opened("s", "/", "p", "0"), clock=lambda: times[-1]) as log:
+    with SessionLog.create(
+        folder / "s", Opened("s", "/", "p", "0"), clock=lambda: times[-1]
+    ) as log:
         session = Session(log)
         retell(recorded, session, keep=lambda data: data.hex(), tell=times.append)
     note = session.view.items.pop().fact
@@ -101,7 +103,7 @@ def test_a_call_without_a_result_gets_one_that_says_so(tmp_path: Path) -> None:
         ("note", STRAY.format(text="nobody asked")),
     ]
     assert open_calls(session.view) == ()
-    ends = [entry.fact for entry in session.record() if isinstance(entry.fact, Ended)]
+    ends = [entry.fact for entry in session.all_entries() if isinstance(entry.fact, Ended)]
     assert [end.why for end in ends] == ["aborted", "aborted"]
 
 
@@ -154,7 +156,7 @@ def test_a_compaction_shows_the_summary_and_what_was_kept(tmp_path: Path) -> Non
         ("model", "2"),
         ("human", "three"),
     ]
-    (fact,) = (e.fact for e in session.record() if isinstance(e.fact, Compacted))
+    (fact,) = (e.fact for e in session.all_entries() if isinstance(e.fact, Compacted))
     assert (fact.by, fact.trigger, fact.before) == ("model", "imported", 1000)
     assert session.draft == "in short"
 
@@ -168,7 +170,7 @@ def test_a_session_that_begins_with_a_summary_shows_it(tmp_path: Path) -> None:
 def test_facts_have_the_times_at_which_things_were_said(tmp_path: Path) -> None:
     turns = (Spoken("user", "a", 5.0), Spoken("model", "b", 7.0))
     session = told(tmp_path, recorded(*turns))
-    said = [e for e in session.record() if isinstance(e.fact, User | Assistant)]
+    said = [e for e in session.all_entries() if isinstance(e.fact, User | Assistant)]
     assert [entry.at for entry in said[:2]] == [5.0, 7.0]
 
 
@@ -237,7 +239,7 @@ def test_a_claude_transcript_with_boundaries_and_parallel_results_is_paired(tmp_
         ("model", "Read z"),
         ("of z!", NO_RESULT),
     ]
-    history = [entry for entry in session.record() if _talk(entry)]
+    history = [entry for entry in session.all_entries() if _talk(entry)]
     assert [_short(entry.fact) for entry in history[:5]] == [  # type: ignore[arg-type]
         ("human", "read both"),
         ("model", "Read x", "Read y"),

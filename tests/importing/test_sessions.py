@@ -14,34 +14,36 @@ from travois.core.errors import UserError
 from travois.core.facts import Changed, Noted
 from travois.importing.sessions import aside, bring, candidates, recognised
 from travois.sessions import lock
-from travois.sessions.catalog import summaries
-from travois.sessions.home import Home, identify
-from travois.sessions.log_file import entries
+from travois.sessions.catalog import list_sessions
+from travois.sessions.home import TravoisHome, identify_project
+from travois.sessions.log_file import read_entries
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path / "home").prepare()
+def home(tmp_path: Path) -> TravoisHome:
+    return TravoisHome(tmp_path / "home").prepare()
 
 
-def bring_all(home: Home, *found: Found) -> list[str]:
+def bring_all(home: TravoisHome, *found: Found) -> list[str]:
     with aside(home) as folder:
         fresh = [one for one in candidates(home, found) if not one.known]
         return [bring(home, one.found, folder, environ={}) for one in fresh]
 
 
-def test_an_import_knows_its_folder_title_times_and_origin(home: Home, tmp_path: Path) -> None:
+def test_an_import_knows_its_folder_title_times_and_origin(
+    home: TravoisHome, tmp_path: Path
+) -> None:
     work = tmp_path / "work"
     work.mkdir()
     titled = [*claude(TALK, cwd=str(work)), {"customTitle": "Redis, goodbye"}]
     path = put(tmp_path / "abc.jsonl", titled)
     (id,) = bring_all(home, recognised(path))
-    (summary,) = summaries(home)
+    (summary,) = list_sessions(home)
     assert (summary.id, summary.cwd, summary.title) == (id, str(work), "Redis, goodbye")
     assert (summary.created, summary.updated, summary.turns) == (1000.0, 1003.0, 1)
-    assert summary.project == identify(home, str(work)).key
+    assert summary.project == identify_project(home, str(work)).key
     (log,) = home.sessions.glob("*/*/log.jsonl")
-    facts = [entry.fact for entry in entries(log, [])]
+    facts = [entry.fact for entry in read_entries(log, [])]
     (noted,) = (f for f in facts if isinstance(f, Noted) and f.what == "origin")
     origin = json.loads(noted.text)
     known = {"agent": "claude", "id": "abc", "path": str(path), "last": 1003.0, "turns": 4}
@@ -49,7 +51,7 @@ def test_an_import_knows_its_folder_title_times_and_origin(home: Home, tmp_path:
     assert Changed("name", "Redis, goodbye") in facts
 
 
-def test_importing_again_imports_only_what_has_grown(home: Home, tmp_path: Path) -> None:
+def test_importing_again_imports_only_what_has_grown(home: TravoisHome, tmp_path: Path) -> None:
     path = put(tmp_path / "abc.jsonl", claude(TALK))
     (first,) = bring_all(home, recognised(path))
     assert bring_all(home, recognised(path)) == []
@@ -58,21 +60,23 @@ def test_importing_again_imports_only_what_has_grown(home: Home, tmp_path: Path)
     put(path, claude([*TALK, Spoken("user", "and now?", 1010.0)]))
     (second,) = bring_all(home, recognised(path))
     assert first != second
-    assert {one.id for one in summaries(home)} == {first, second}
-    assert {one.project for one in summaries(home)} == {summaries(home)[0].project}
+    assert {one.id for one in list_sessions(home)} == {first, second}
+    assert {one.project for one in list_sessions(home)} == {list_sessions(home)[0].project}
 
 
-def test_an_import_that_was_killed_leaves_nothing_that_is_seen(home: Home, tmp_path: Path) -> None:
+def test_an_import_that_was_killed_leaves_nothing_that_is_seen(
+    home: TravoisHome, tmp_path: Path
+) -> None:
     path = put(tmp_path / "abc.jsonl", claude(TALK))
     half = home.path / "importing" / "left-behind"
     put(half / "log.jsonl", [{"seq": 1}])
-    assert summaries(home) == []
+    assert list_sessions(home) == []
     (id,) = bring_all(home, recognised(path))
-    assert [one.id for one in summaries(home)] == [id]
+    assert [one.id for one in list_sessions(home)] == [id]
     assert [one.name for one in (home.path / "importing").iterdir()] == ["lock"]
 
 
-def test_what_cannot_be_written_leaves_nothing(home: Home, tmp_path: Path) -> None:
+def test_what_cannot_be_written_leaves_nothing(home: TravoisHome, tmp_path: Path) -> None:
     path = put(tmp_path / "abc.jsonl", claude(TALK))
     (home.sessions).rmdir()
     home.sessions.write_text("in the way")
@@ -81,13 +85,13 @@ def test_what_cannot_be_written_leaves_nothing(home: Home, tmp_path: Path) -> No
     assert [one.name for one in (home.path / "importing").iterdir()] == ["lock"]
 
 
-def test_only_one_import_runs_at_a_time(home: Home) -> None:
+def test_only_one_import_runs_at_a_time(home: TravoisHome) -> None:
     with aside(home), pytest.raises(UserError, match="Another import is running"), aside(home):
         pass
-    lock.acquire(home.path / "importing").release()
+    lock.acquire_lock(home.path / "importing").release()
 
 
-def test_secrets_of_the_environment_are_not_written_down(home: Home, tmp_path: Path) -> None:
+def test_secrets_of_the_environment_are_not_written_down(home: TravoisHome, tmp_path: Path) -> None:
     key = "sk-live-1234567890abcdef"
     turns = [*TALK[:2], Spoken("tool", f"token {key}", 1002.0, answers="c1")]
     path = put(tmp_path / "abc.jsonl", claude(turns))
@@ -113,8 +117,8 @@ def test_sessions_of_each_agent_are_recognised_and_others_are_not(tmp_path: Path
         recognised(tmp_path / "missing.json")
 
 
-def test_a_session_of_a_database_is_brought_over(home: Home, tmp_path: Path) -> None:
+def test_a_session_of_a_database_is_brought_over(home: TravoisHome, tmp_path: Path) -> None:
     opencode_database(tmp_path, TALK)
     found = list(opencode.find({"XDG_DATA_HOME": str(tmp_path)}))
     assert len(bring_all(home, *found)) == 1
-    assert [(one.title, one.turns) for one in summaries(home)] == [("Caching", 1)]
+    assert [(one.title, one.turns) for one in list_sessions(home)] == [("Caching", 1)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.core.told import EPOCH, reply, result, user
-from travois.context.compaction.cut import OPENING
+from travois.context.compaction.cut import SUMMARY_OPENING
 from travois.core.content import Text
 from travois.core.facts import (
     AnyFact,
@@ -27,7 +27,7 @@ from travois.core.facts import (
 from travois.core.models import Price, Usage
 from travois.core.view import View, project_view
 from travois.providers.encoder import Encoder
-from travois.sessions.log_file import Log
+from travois.sessions.log_file import SessionLog
 
 PRICE = Price(input=1.0, output=5.0, read=0.1, write=1.25)
 HEAD = replace(EPOCH, model=replace(EPOCH.model, price=PRICE))
@@ -49,7 +49,7 @@ def turn(number: int, *, words: int = 300, cold: bool = False) -> Iterator[AnyFa
     yield Ended("end")
 
 
-def write(log: Log, facts: Iterable[AnyFact], *, view: View) -> View:
+def write(log: SessionLog, facts: Iterable[AnyFact], *, view: View) -> View:
     """Append the facts, and before each reply the request for it."""
     encoder = Encoder(lambda name: b"")
     for fact in facts:
@@ -69,13 +69,13 @@ def make(folder: Path, *facts: AnyFact) -> None:
     """A session on disk that begins with the usual head and some rules."""
     ticks = count(1_700_000_000)
     opened = Opened(folder.name, "/work", folder.parent.name, "0")
-    with Log.create(folder, opened, clock=lambda: float(next(ticks))) as log:
+    with SessionLog.create(folder, opened, clock=lambda: float(next(ticks))) as log:
         view = write(log, (HEAD, user(RULES, origin="note")), view=View())
         write(log, facts, view=view)
 
 
 def compacted(first: int, last: int, *files: str) -> Compacted:
-    summary = (Text(f"{OPENING}\nThe user asked question 0."),)
+    summary = (Text(f"{SUMMARY_OPENING}\nThe user asked question 0."),)
     titles = tuple(f"part {n}" for n, _ in enumerate(files))
     return Compacted(
         first, last, summary, "notes", "auto", 9_000, 700, files=files, titles=titles, limit=8_000

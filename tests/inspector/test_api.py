@@ -11,7 +11,7 @@ import pytest
 from tests.core.told import user
 from tests.inspector.logs import HEAD, RULES, compacted, make, talk, turn, write
 from travois.commands.context import bill, check
-from travois.context.receipts import receipts
+from travois.context.receipts import list_compaction_receipts
 from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
 from travois.core.view import project_view
@@ -19,22 +19,22 @@ from travois.inspector import api as answers
 from travois.inspector.api import QUESTIONS, Choice, Hit, Shelf
 from travois.inspector.story import LAYERS, Reading, Story
 from travois.providers.encoder import Encoder
-from travois.sessions.home import Home
-from travois.sessions.log_file import Log, history
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import SessionLog, read_history
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path / "home").prepare()
+def home(tmp_path: Path) -> TravoisHome:
+    return TravoisHome(tmp_path / "home").prepare()
 
 
 def fetch(name: str) -> bytes:
     raise KeyError(name)
 
 
-def told(home: Home, *facts: AnyFact) -> Story:
-    make(home.session("p", "s1"), *facts)
-    return Story(history(home.session("p", "s1"), []))
+def told(home: TravoisHome, *facts: AnyFact) -> Story:
+    make(home.session_folder("p", "s1"), *facts)
+    return Story(read_history(home.session_folder("p", "s1"), []))
 
 
 SHAPES: dict[str, list[AnyFact]] = {
@@ -47,7 +47,9 @@ SHAPES: dict[str, list[AnyFact]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_request_is_byte_for_byte_what_the_log_projects_to(home: Home, shape: str) -> None:
+def test_every_request_is_byte_for_byte_what_the_log_projects_to(
+    home: TravoisHome, shape: str
+) -> None:
     story = told(home, *SHAPES[shape])
     past = [[*story.entries[:n]] for n, e in enumerate(story.entries) if isinstance(e.fact, Sent)]
     bodies = [Encoder(fetch).build_request(project_view(entries)).body for entries in past]
@@ -64,14 +66,14 @@ def test_every_request_is_byte_for_byte_what_the_log_projects_to(home: Home, sha
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_layers_sum_to_what_the_provider_counted(home: Home, shape: str) -> None:
+def test_layers_sum_to_what_the_provider_counted(home: TravoisHome, shape: str) -> None:
     story = told(home, *SHAPES[shape])
     assert all(len(step.sizes) == len(LAYERS) for step in story.steps)
     assert [sum(step.sizes) for step in story.steps] == [s.usage.prompt for s in story.steps]
     assert [step.tokens for step in story.steps] == [step.usage.prompt for step in story.steps]
 
 
-def test_a_layer_is_there_when_something_of_it_is_in_the_request(home: Home) -> None:
+def test_a_layer_is_there_when_something_of_it_is_in_the_request(home: TravoisHome) -> None:
     memory = user("<memories>\nTests live in tests/.", origin="note")
     step = told(home, memory, *talk(2), compacted(5, 13), *turn(2)).steps[-1]
     assert {name for name, size in zip(LAYERS, step.sizes, strict=True) if size} == {*LAYERS} - {
@@ -79,7 +81,7 @@ def test_a_layer_is_there_when_something_of_it_is_in_the_request(home: Home) -> 
     }
 
 
-def test_what_requests_have_in_common_is_told_in_items_and_in_bytes(home: Home) -> None:
+def test_what_requests_have_in_common_is_told_in_items_and_in_bytes(home: TravoisHome) -> None:
     story = told(home, *talk(3))
     steps, seen = (
         story.steps,
@@ -92,7 +94,7 @@ def test_what_requests_have_in_common_is_told_in_items_and_in_bytes(home: Home) 
         assert [line.index for line in one.lines] == [*range(before.step.items, one.step.items)]
 
 
-def test_after_a_compaction_the_common_part_ends_where_it_began(home: Home) -> None:
+def test_after_a_compaction_the_common_part_ends_where_it_began(home: TravoisHome) -> None:
     story = told(home, *talk(3), compacted(4, 22), *turn(3))
     step = story.steps[6]
     assert (step.moved, step.common) == ((("compaction", ""),), 1)
@@ -103,7 +105,7 @@ def test_after_a_compaction_the_common_part_ends_where_it_began(home: Home) -> N
     assert "question 0" not in kept
 
 
-def test_the_overview_is_the_bill_and_the_receipts(home: Home) -> None:
+def test_the_overview_is_the_bill_and_the_receipts(home: TravoisHome) -> None:
     story = told(home, *talk(3), compacted(3, 22), *turn(3))
     found = answers.overview(story, first=2, damaged=0)
     total = bill(story.entries)
@@ -111,13 +113,13 @@ def test_the_overview_is_the_bill_and_the_receipts(home: Home) -> None:
     assert (found.dollars, found.usage, found.kinds) == (total.dollars, total.usage, total.kinds)
     assert story.steps[-1].total == pytest.approx(sum(step.dollars for step in story.steps))
     assert found.misses == total.cache.misses
-    assert found.compactions == receipts(story.entries)
+    assert found.compactions == list_compaction_receipts(story.entries)
 
 
 def test_a_compaction_is_shown_with_what_went_and_what_stands_for_it(
-    home: Home, tmp_path: Path
+    home: TravoisHome, tmp_path: Path
 ) -> None:
-    folder = home.session("p", "s1")
+    folder = home.session_folder("p", "s1")
     kept, secret = folder / "part.txt", tmp_path / "secret.txt"
     secret.write_text("not yours")
     story = told(home, *talk(3), compacted(3, 22, str(kept), str(secret)), *turn(3))
@@ -127,13 +129,13 @@ def test_a_compaction_is_shown_with_what_went_and_what_stands_for_it(
     assert [line.entry for line in found.dropped] == [3, 4, 6, 10, 12, 14, 16, 20, 22]
     assert (found.count, found.kept) == (9, 4)
     assert found.summary[0].endswith("The user asked question 0.")
-    assert found.receipt == receipts(story.entries)[0]
+    assert found.receipt == list_compaction_receipts(story.entries)[0]
     assert answers.span(story, entry, 0, home=home.path) == "set aside"
     with pytest.raises(UserError, match="not a file that Travois saved"):
         answers.span(story, entry, 1, home=home.path)
 
 
-def test_decisions_questions_and_hooks_are_told_with_their_call(home: Home) -> None:
+def test_decisions_questions_and_hooks_are_told_with_their_call(home: TravoisHome) -> None:
     call = 'Read {"path":"a"}'
     at = 1_700_000_000.0
     assert answers.choices(told(home, *turn(0))) == [
@@ -143,7 +145,7 @@ def test_decisions_questions_and_hooks_are_told_with_their_call(home: Home) -> N
     ]
 
 
-def test_a_search_finds_texts_that_hold_all_of_the_words(home: Home) -> None:
+def test_a_search_finds_texts_that_hold_all_of_the_words(home: TravoisHome) -> None:
     story = told(home, *talk(3))
     (hit,) = answers.search(story, "NEEDLE1 needle1")
     assert (hit.kind, hit.title, hit.step) == ("result", "Read", 3)
@@ -154,7 +156,7 @@ def test_a_search_finds_texts_that_hold_all_of_the_words(home: Home) -> None:
     assert answers.search(story, "  ") == []
 
 
-def test_a_long_text_is_cut_and_can_be_had_in_full(home: Home) -> None:
+def test_a_long_text_is_cut_and_can_be_had_in_full(home: TravoisHome) -> None:
     story = told(home, *turn(0, words=2_000))
     line = answers.seen(story, 1, fetch=fetch).lines[-1]
     text = "needle0 " * 2_000
@@ -162,10 +164,10 @@ def test_a_long_text_is_cut_and_can_be_had_in_full(home: Home) -> None:
     assert answers.whole(answers.items(story, 1)[line.index], 0) == text
 
 
-def test_a_request_under_way_or_failed_has_no_reply(home: Home) -> None:
-    folder = home.session("p", "s1")
+def test_a_request_under_way_or_failed_has_no_reply(home: TravoisHome) -> None:
+    folder = home.session_folder("p", "s1")
     make(folder, *turn(0), user("again"))
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         view = project_view(log.read())
         asked = Encoder(fetch).build_request(view)
         log.append(Sent(asked.pieces, asked.chain, asked.digest, len(asked.body), tokens=777))
@@ -177,11 +179,11 @@ def test_a_request_under_way_or_failed_has_no_reply(home: Home) -> None:
     assert reading.story.steps[-1].failed == "overloaded: try later"
 
 
-def test_a_reading_that_grows_is_equal_to_one_from_the_start(home: Home) -> None:
-    folder = home.session("p", "s1")
+def test_a_reading_that_grows_is_equal_to_one_from_the_start(home: TravoisHome) -> None:
+    folder = home.session_folder("p", "s1")
     make(folder, *talk(2))
     reading = Reading(folder)
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         view = project_view(log.read())
         for facts in ([*turn(2)], [compacted(3, 22)], [*turn(3)], [Rewound(13)], [*turn(4)]):
             view = write(log, facts, view=view)
@@ -191,8 +193,8 @@ def test_a_reading_that_grows_is_equal_to_one_from_the_start(home: Home) -> None
     assert reading.story.entries == again.story.entries
 
 
-def test_a_torn_last_line_waits_and_a_damaged_one_is_counted(home: Home) -> None:
-    folder = home.session("p", "s1")
+def test_a_torn_last_line_waits_and_a_damaged_one_is_counted(home: TravoisHome) -> None:
+    folder = home.session_folder("p", "s1")
     make(folder, *talk(2))
     path = folder / "log.jsonl"
     whole = path.read_bytes()
@@ -206,13 +208,13 @@ def test_a_torn_last_line_waits_and_a_damaged_one_is_counted(home: Home) -> None
     assert len(reading.story.entries) == count + 1
 
 
-def test_a_fork_shows_its_own_requests_after_what_it_branched_off(home: Home) -> None:
-    make(home.session("p", "s1"), *talk(2))
-    last = [*history(home.session("p", "s1"), [])][-1].seq
+def test_a_fork_shows_its_own_requests_after_what_it_branched_off(home: TravoisHome) -> None:
+    make(home.session_folder("p", "s1"), *talk(2))
+    last = [*read_history(home.session_folder("p", "s1"), [])][-1].seq
     opened = Opened("s2", "/work", "p", "0", parent="s1", at=last)
-    with Log.create(home.session("p", "s2"), opened) as log:
+    with SessionLog.create(home.session_folder("p", "s2"), opened) as log:
         write(log, turn(2), view=project_view(log.read()))
-    story = Reading(home.session("p", "s2")).story
+    story = Reading(home.session_folder("p", "s2")).story
     assert [step.index for step in story.steps] == [0, 1]
     assert answers.seen(story, 0, fetch=fetch).problem == ""
     assert story.steps[0].items == 10
@@ -221,9 +223,9 @@ def test_a_fork_shows_its_own_requests_after_what_it_branched_off(home: Home) ->
     )
 
 
-def test_a_story_that_is_no_longer_in_memory_is_read_again(home: Home) -> None:
+def test_a_story_that_is_no_longer_in_memory_is_read_again(home: TravoisHome) -> None:
     for number in range(6):
-        make(home.session("p", f"s{number}"), *talk(1))
+        make(home.session_folder("p", f"s{number}"), *talk(1))
     shelf = Shelf(home)
     first = msgspec.json.encode(shelf.answer("overview", {"session": "s0"}))
     for number in range(1, 6):
@@ -234,16 +236,16 @@ def test_a_story_that_is_no_longer_in_memory_is_read_again(home: Home) -> None:
 @pytest.mark.parametrize("question", sorted({*QUESTIONS} - {"sessions"}))
 @pytest.mark.parametrize("session", ["", "..", "../p/s1", "/etc", "nobody"])
 def test_only_sessions_that_there_are_can_be_asked_about(
-    home: Home, question: str, session: str
+    home: TravoisHome, question: str, session: str
 ) -> None:
-    make(home.session("p", "s1"), *talk(1))
+    make(home.session_folder("p", "s1"), *talk(1))
     with pytest.raises(UserError, match="There is no session"):
         Shelf(home).answer(question, {"session": session})
 
 
 @pytest.mark.parametrize("step", ["-1", "99", "x", "1e3", "9" * 40])
-def test_a_request_that_there_is_not_is_a_fault(home: Home, step: str) -> None:
-    make(home.session("p", "s1"), *talk(1))
+def test_a_request_that_there_is_not_is_a_fault(home: TravoisHome, step: str) -> None:
+    make(home.session_folder("p", "s1"), *talk(1))
     for question in ("seen", "head", "bytes", "text"):
         with pytest.raises(UserError):
             Shelf(home).answer(question, {"session": "s1", "step": step})

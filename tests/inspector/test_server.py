@@ -16,7 +16,7 @@ from travois.core.errors import UserError
 from travois.inspector import server
 from travois.inspector.api import QUESTIONS, Shelf
 from travois.inspector.server import COOKIE, HEADERS, Keys, listen, page
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 
 KEYS = Keys("place", "printed", "opened", "cookie")
 LET_IN = {"cookie": f"{COOKIE}=cookie"}
@@ -61,14 +61,14 @@ def ask(app: ASGIApp, target: str, *, method: str = "GET", **headers: str) -> An
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    home = Home(tmp_path / "home").prepare()
-    make(home.session("p", "s1"), *talk(2))
+def home(tmp_path: Path) -> TravoisHome:
+    home = TravoisHome(tmp_path / "home").prepare()
+    make(home.session_folder("p", "s1"), *talk(2))
     return home
 
 
 @pytest.fixture
-def app(home: Home) -> ASGIApp:
+def app(home: TravoisHome) -> ASGIApp:
     return page(home, KEYS, port=80)
 
 
@@ -166,7 +166,7 @@ def test_the_pages_name_nothing_on_the_network() -> None:
             assert word not in text, path.name
 
 
-def test_each_question_is_answered_as_json(app: ASGIApp, home: Home) -> None:
+def test_each_question_is_answered_as_json(app: ASGIApp, home: TravoisHome) -> None:
     queries = {"sessions": "", "search": "session=s1&words=needle", "text": "session=s1&item=1"}
     for question in {*QUESTIONS} - {"diff", "span"}:
         query = queries.get(question, "session=s1")

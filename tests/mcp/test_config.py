@@ -9,9 +9,9 @@ import pytest
 
 from travois.mcp.config import SOCKET, Found, find, own, share, wanted
 from travois.mcp.tools import Server
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.sources import Where
+from travois.settings.sources import SettingsPlaces
 
 
 class Place:
@@ -22,7 +22,7 @@ class Place:
         self.work.mkdir()
         self.person.mkdir()
         root = str(self.work)
-        self.where = Where(Home(path / "home"), root, root, root)
+        self.where = SettingsPlaces(TravoisHome(path / "home"), root, root, root)
         self.environ = {"HOME": str(self.person), "KEY": "k1"}
 
     def write(self, path: Path, text: object) -> None:
@@ -34,7 +34,7 @@ class Place:
 
     def agree(self) -> None:
         home = self.where.home.prepare()
-        trust.trust(home, self.where.trusted, wanted(self.where, self.environ))
+        trust.trust_folder(home, self.where.trusted, wanted(self.where, self.environ))
 
 
 @pytest.fixture

@@ -302,7 +302,7 @@ def agree(folder: Path) -> None:
     from travois.compose.session import load_workspace
 
     place, loaded = load_workspace(Options(cwd=str(folder)))
-    trust.trust(place.home, loaded.root, loaded.wanted)
+    trust.trust_folder(place.home, loaded.root, loaded.wanted)
 
 
 def test_three_hundred_tools_cost_little_and_are_found(ground: Path) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.tools.world import World
-from travois.context.tool_results import Room
+from travois.context.tool_results import ResultRoom
 from travois.core.content import Media, Text
 from travois.core.tokens import estimate_tokens
 from travois.mcp.tools import Answered, Item, Offer, Resource, foreign, named, outcome
@@ -124,7 +124,7 @@ def test_what_is_too_long_is_kept_in_a_file(world: World) -> None:
 
 
 def test_the_settings_may_give_a_tool_less_room(world: World) -> None:
-    world.room = Room(cap=500, share=100_000)
+    world.room = ResultRoom(cap=500, share=100_000)
     (shown,) = outcome(Answered((Item("text", text="word " * 5_000),)), world, "c1").content
     assert isinstance(shown, Text) and estimate_tokens(shown.text) <= 500
 

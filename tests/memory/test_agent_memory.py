@@ -13,7 +13,7 @@ from travois.memory.agent_memory import EMPTY, Memory, granted, head, memory
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def top(tmp_path: Path) -> Path:
 
 def remembered(top: Path, scope: str) -> Memory | None:
     kind = Kind("Tester", "d", "p", memory=scope)
-    return memory(kind, Home(top / "state"), str(top / "work"))
+    return memory(kind, TravoisHome(top / "state"), str(top / "work"))
 
 
 def put(path: Path, text: str) -> None:

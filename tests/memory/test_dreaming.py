@@ -33,8 +33,8 @@ from travois.memory.dreaming.lock import Gates, Night
 from travois.memory.memory import Anchor, Drop, Evidence, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
 from travois.providers.replies import Reply
-from travois.sessions.home import Home, Project
-from travois.sessions.log_file import NAME, Log, entries
+from travois.sessions.home import Project, TravoisHome
+from travois.sessions.log_file import LOG_FILE_NAME, SessionLog, read_entries
 from travois.testing import Scripted, call, calls, say
 
 DAY = 1_790_000_000.0
@@ -69,7 +69,9 @@ def proposing(*wanted: object) -> Reply:
 def place(tmp_path: Path) -> Workspace:
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
-    return Workspace(Home(tmp_path / "home").prepare(), Project("dir-1", str(folder)), str(folder))
+    return Workspace(
+        TravoisHome(tmp_path / "home").prepare(), Project("dir-1", str(folder)), str(folder)
+    )
 
 
 def opened(tmp_path: Path, *some: Memory, **consent: Any) -> ProjectDreams:
@@ -88,7 +90,7 @@ def opened(tmp_path: Path, *some: Memory, **consent: Any) -> ProjectDreams:
 def spoke(where: Workspace, id: str, text: str) -> None:
     """A session in which the user said this, after all that is remembered."""
     first = Opened(id, where.cwd, where.project.key, "0.1")
-    with Log.create(where.home.session(where.project.key, id), first) as log:
+    with SessionLog.create(where.home.session_folder(where.project.key, id), first) as log:
         log.append(User((Text(text),)))
 
 
@@ -152,7 +154,7 @@ def test_the_log_of_a_night_tells_its_phases_and_its_host_what_it_cost(tmp_path:
     who = parent(tmp_path, proposing())
     run(some, who)
     (folder,) = list_dream_folders(some.logs)
-    facts = [entry.fact for entry in entries(folder / NAME, [])]
+    facts = [entry.fact for entry in read_entries(folder / LOG_FILE_NAME, [])]
     assert [(f.what, f.value) for f in facts if isinstance(f, Changed)] == [
         ("stage", "starting"),
         ("phase", "orient"),
@@ -176,7 +178,9 @@ def test_an_agent_that_dreams_looks_and_touches_nothing(tmp_path: Path) -> None:
         ("Bash", {"path": "touch here"}), ("Write", {"path": "b"}), ("Read", {"path": "c"})
     )
     run(some, parent(tmp_path, wanted, proposing()))
-    facts = [entry.fact for entry in entries(list_dream_folders(some.logs)[0] / NAME, [])]
+    facts = [
+        entry.fact for entry in read_entries(list_dream_folders(some.logs)[0] / LOG_FILE_NAME, [])
+    ]
     assert [fact.error for fact in facts if isinstance(fact, Result)] == [True, True, False]
     assert list((tmp_path / "work").iterdir()) == []
 

@@ -20,7 +20,7 @@ from travois.memory.extraction import settled, told
 from travois.memory.memory import Consent, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
 from travois.providers.replies import Problem
-from travois.sessions.home import Home, Project
+from travois.sessions.home import Project, TravoisHome
 from travois.testing import Scripted, call, say
 from travois.tools.knowledge import REMEMBER
 
@@ -187,7 +187,7 @@ def test_the_user_decides_what_becomes_of_it(
 ) -> None:
     one, _ = remembering(tmp_path, say("ok"), say(json.dumps([DRAFT])))
     held = open_memories(
-        Home(tmp_path),
+        TravoisHome(tmp_path),
         Project("dir-1", str(tmp_path)),
         consent={"project": consent, "user": consent},
         index=None,
@@ -387,7 +387,7 @@ def test_where_memory_is_off_for_a_scope_a_wish_for_it_is_not_dropped_in_silence
     with_parts(
         one,
         memories=open_memories(
-            Home(tmp_path),
+            TravoisHome(tmp_path),
             Project("dir-1", str(tmp_path)),
             consent={"project": "auto", "user": "off"},
             index=None,

@@ -11,7 +11,7 @@ from tests.memory.test_memories import AUTO, PORT, UV, opened
 from travois.core.errors import UserError
 from travois.memory.memory import Put
 from travois.memory.store import FolderMemories, share
-from travois.sessions.home import Home, Project
+from travois.sessions.home import Project, TravoisHome
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_the_team_folder_counts_once_it_is_shared_and_only_with_trust(
     (ours / "theirs.md").write_text("Came with the repository.\n")
     assert opened(tmp_path).all() == ()
     project = Project("git-a", str(tmp_path / "work"))
-    assert share(Home(tmp_path / "home"), project) == ours
+    assert share(TravoisHome(tmp_path / "home"), project) == ours
     assert opened(tmp_path, trusted=False).all() == ()
     team = opened(tmp_path, consent=AUTO | {"team": "auto"})
     assert [(one.name, one.scope) for one in team.all()] == [("theirs", "team")]
@@ -116,14 +116,14 @@ def test_the_team_folder_counts_once_it_is_shared_and_only_with_trust(
     assert [one.change for one in team.inbox()] == [Put(replace(PORT, scope="team"))]
     team.undo(done.id)
     assert [one.name for one in team.all()] == ["theirs"]
-    share(Home(tmp_path / "home"), project)
+    share(TravoisHome(tmp_path / "home"), project)
 
 
 def test_a_team_folder_that_leads_elsewhere_does_not_count(
     memories: FolderMemories, tmp_path: Path
 ) -> None:
     project = Project("git-a", str(tmp_path / "work"))
-    ours = share(Home(tmp_path / "home"), project)
+    ours = share(TravoisHome(tmp_path / "home"), project)
     ours.rmdir()
     private = tmp_path / "private"
     private.mkdir()
@@ -132,4 +132,4 @@ def test_a_team_folder_that_leads_elsewhere_does_not_count(
     assert opened(tmp_path).all() == ()
     assert "team" not in opened(tmp_path).folders()
     with pytest.raises(UserError, match="cannot be shared: a symbolic link leads out"):
-        share(Home(tmp_path / "home"), project)
+        share(TravoisHome(tmp_path / "home"), project)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from travois.core.errors import UserError
 from travois.memory.memory import Drop, Evidence, Memory, Put
 from travois.memory.store import FolderMemories, open_memories
-from travois.sessions.home import Home, Project
+from travois.sessions.home import Project, TravoisHome
 
 AUTO = {"project": "auto", "user": "auto", "team": "ask"}
 UV = Memory("use-uv", "Use uv, never pip", "feedback", "Packages are installed with uv.")
@@ -21,7 +21,7 @@ PORT = Memory("port", "The API listens on 8080", "project", author="tool")
 def opened(tmp_path: Path, **more: object) -> FolderMemories:
     settings = {"consent": AUTO, "index": None, "trusted": True, "clock": lambda: 100.5} | more
     return open_memories(
-        Home(tmp_path / "home"), Project("git-a", str(tmp_path / "work")), **settings
+        TravoisHome(tmp_path / "home"), Project("git-a", str(tmp_path / "work")), **settings
     )
 
 
@@ -296,7 +296,7 @@ def test_reading_writes_nothing(memories: FolderMemories, tmp_path: Path) -> Non
 def test_two_projects_never_mix(tmp_path: Path) -> None:
     one = opened(tmp_path)
     two = open_memories(
-        Home(tmp_path / "home"),
+        TravoisHome(tmp_path / "home"),
         Project("git-b", str(tmp_path)),
         consent=AUTO,
         index=None,
@@ -352,7 +352,7 @@ def test_a_name_that_begins_like_the_folder_of_what_is_pinned_is_not_pinned(
 
 
 def test_a_repository_keeps_its_memories_when_it_gets_a_first_commit(tmp_path: Path) -> None:
-    home, work = Home(tmp_path / "home"), str(tmp_path)
+    home, work = TravoisHome(tmp_path / "home"), str(tmp_path)
     settings = {"consent": AUTO, "index": None, "trusted": True, "clock": lambda: 100.5}
     early = open_memories(home, Project("dir-a", work), **settings)
     early.add(UV)

@@ -56,7 +56,7 @@ def begun(folder: Path, dream: str = "d1") -> Night:
     return mine
 
 
-def left(folder: Path, holder: lock.Holder, *, age: float) -> Seen:
+def left(folder: Path, holder: lock.LockHolder, *, age: float) -> Seen:
     """What a process left behind that claimed the night so long ago and never ended it."""
     path = folder / night.NAME
     path.write_bytes(msgspec.json.encode(Claim(holder, "d0", before=0)))
@@ -149,7 +149,7 @@ def test_the_night_of_a_killed_process_can_be_claimed_again(tmp_path: Path) -> N
     assert (tmp_path / night.NAME).stat().st_mtime_ns == before.stamp
 
 
-ME = lock.myself()
+ME = lock.describe_this_process()
 GONE = msgspec.structs.replace(ME, started="1")
 
 
@@ -166,7 +166,7 @@ GONE = msgspec.structs.replace(ME, started="1")
     ids=["alive", "died just now", "number taken over", "rebooted", "elsewhere", "long ago"],
 )
 def test_a_claim_is_stale_after_an_hour_and_only_if_its_process_is_gone(
-    tmp_path: Path, holder: lock.Holder, age: float, dreams: bool, opens: bool
+    tmp_path: Path, holder: lock.LockHolder, age: float, dreams: bool, opens: bool
 ) -> None:
     seen = left(tmp_path, holder, age=age)
     assert seen.running(NOW) == dreams

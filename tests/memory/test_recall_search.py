@@ -14,7 +14,7 @@ from travois.memory.recall import CANDIDATES, MOST
 from travois.memory.store import FolderMemories, open_memories
 from travois.search.embedder import Absent, find
 from travois.search.index import Index
-from travois.sessions.home import Home, Project
+from travois.sessions.home import Project, TravoisHome
 
 Way = Literal["meaning", "index", "words"]
 
@@ -34,7 +34,7 @@ def opened(folder: Path, way: Way) -> FolderMemories:
     index = None if way == "words" else Index(folder / "index.db", embedder)
     project = Project("dir-1", str(folder))
     held = open_memories(
-        Home(folder), project, consent={"project": "auto"}, index=index, trusted=True
+        TravoisHome(folder), project, consent={"project": "auto"}, index=index, trusted=True
     )
     held.apply(
         [Put(Memory(name, text, "project", text)) for name, text in MEMORIES.items()], why=""

@@ -14,23 +14,23 @@ from tests.search.hashed import Hashed
 from travois.compose.memory import LazyMemories, open_memories_here
 from travois.memory.memory import Memory, Put
 from travois.search import embedder as minilm
-from travois.sessions.home import Home, identify
-from travois.settings.load import load
+from travois.sessions.home import TravoisHome, identify_project
+from travois.settings.load import load_settings
 
 MANY = 100
 
 
 @pytest.fixture
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LazyMemories:
-    home, folder = Home(tmp_path / "home").prepare(), tmp_path / "work"
+    home, folder = TravoisHome(tmp_path / "home").prepare(), tmp_path / "work"
     folder.mkdir()
 
     def find(stamp: Path) -> Hashed:
         return Hashed()
 
     monkeypatch.setattr(minilm, "find", find)
-    project = identify(home, str(folder))
-    held = LazyMemories(home, project, load(home, project.root, environ={}))
+    project = identify_project(home, str(folder))
+    held = LazyMemories(home, project, load_settings(home, project.root, environ={}))
     puts = [Put(Memory(f"m-{n}", f"fact {n} on topic {n}", "project")) for n in range(MANY)]
     held.apply(puts, why="test")
     return held

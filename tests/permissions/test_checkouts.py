@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from travois.permissions.checkouts import find_sibling, shared_git_folder
-from travois.sessions.home import verified_repository
+from travois.sessions.home import find_verified_repository
 
 
 def git(folder: Path, *args: str) -> None:
@@ -44,7 +44,7 @@ def test_checkouts_that_git_made_are_recognised(tmp_path: Path, main: Path) -> N
         main / "sub": str(modules),
         tmp_path / "sub-tree": str(modules),
     }
-    assert verified_repository(str(tmp_path / "tree")) == (
+    assert find_verified_repository(str(tmp_path / "tree")) == (
         str(tmp_path / "tree"),
         str(main / ".git"),
     )
@@ -93,7 +93,7 @@ def test_a_forged_git_file_gives_no_right_over_another_repository(
     folder = tmp_path / "forged"
     forge(folder, main, how)
     assert shared_git_folder(str(folder)) == ""
-    assert verified_repository(str(folder))[1] == ""
+    assert find_verified_repository(str(folder))[1] == ""
     assert find_sibling(str(main / "x"), str(folder), home="/home/u") == ""
     assert find_sibling(str(folder / "x"), str(main), home="/home/u") == ""
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from travois.prompt.instruction_files import Library, Places
-from travois.sessions.home import Home
-from travois.settings.load import load
+from travois.sessions.home import TravoisHome
+from travois.settings.load import load_settings
 
 
 class Disk:
@@ -304,7 +304,7 @@ def test_an_administrator_may_say_it_in_settings_and_a_project_may_not(disk: Dis
     disk.put({"etc/claude-code/managed-settings.json": '{"claudeMd": "Be kind."}'})
     disk.put({"code/app/.claude/settings.json": '{"claudeMd": "Obey."}'})
     root, etc = str(disk.top / "code/app"), disk.top / "etc"
-    loaded = load(Home(disk.top / "state"), root, environ={}, etc=etc)
+    loaded = load_settings(TravoisHome(disk.top / "state"), root, environ={}, etc=etc)
     said = (loaded.origin("claudeMd"), loaded.settings.claude_md)
     found = disk.library(said=said).load_always()
     assert "claudeMd (line 1) is ignored: workspace settings may not set it" in (

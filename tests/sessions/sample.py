@@ -23,7 +23,7 @@ from travois.core.facts import (
 from travois.core.models import ModelCard
 from travois.core.view import project_view
 from travois.providers.encoder import Encoder
-from travois.sessions.log_file import Log
+from travois.sessions.log_file import SessionLog
 
 EPOCH = Epoch(ModelCard("lab", "echo-1", "chat"), system="Be brief.")
 
@@ -55,7 +55,7 @@ def facts(number: int = 2) -> list[AnyFact]:
 
 def write(folder: Path, *, first: Opened | None = None, then: list[AnyFact] | None = None) -> None:
     """A whole session on disk."""
-    with Log.create(folder, first or opened(folder.name), clock=clock()) as log:
+    with SessionLog.create(folder, first or opened(folder.name), clock=clock()) as log:
         for fact in facts() if then is None else then:
             log.append(fact)
 
@@ -63,7 +63,7 @@ def write(folder: Path, *, first: Opened | None = None, then: list[AnyFact] | No
 def recorded(folder: Path, number: int, *, first: Opened | None = None) -> None:
     """A session with a request before each reply, as the engine would have sent it."""
     encoder = Encoder(lambda name: b"")
-    with Log.create(folder, first or opened(folder.name), clock=clock()) as log:
+    with SessionLog.create(folder, first or opened(folder.name), clock=clock()) as log:
         view = project_view(log.read())
         for fact in (EPOCH, *turns(number, start=len(view.ids))):
             if isinstance(fact, Assistant):
@@ -74,5 +74,5 @@ def recorded(folder: Path, number: int, *, first: Opened | None = None) -> None:
 
 
 def entries(folder: Path) -> list[Entry]:
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         return list(log.read())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from travois.core.errors import UserError
-from travois.sessions.home import Home, locate
+from travois.sessions.home import TravoisHome, locate_home
 
 
 def test_the_environment_says_where_home_is() -> None:
@@ -14,21 +14,21 @@ def test_the_environment_says_where_home_is() -> None:
         "/state/travois": {"XDG_STATE_HOME": "/state", "HOME": "/me"},
         "/me/.local/state/travois": {"XDG_STATE_HOME": "relative", "HOME": "/me"},
     }
-    assert {str(locate(environ).path): environ for environ in ways.values()} == ways
+    assert {str(locate_home(environ).path): environ for environ in ways.values()} == ways
 
 
 def test_no_home_at_all_is_a_fault_that_says_what_to_set() -> None:
     with pytest.raises(UserError, match="Set TRAVOIS_HOME"):
-        locate({})
+        locate_home({})
 
 
 def test_home_is_made_for_its_owner_only(tmp_path: Path) -> None:
-    home = Home(tmp_path / "a" / "home").prepare()
+    home = TravoisHome(tmp_path / "a" / "home").prepare()
     assert home.path.stat().st_mode & 0o777 == 0o700
-    assert home.prepare().session("p", "s") == home.path / "sessions" / "p" / "s"
+    assert home.prepare().session_folder("p", "s") == home.path / "sessions" / "p" / "s"
 
 
 def test_a_home_that_cannot_be_made_is_a_fault_that_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="Travois cannot store its files"):
-        Home(tmp_path / "file" / "home").prepare()
+        TravoisHome(tmp_path / "file" / "home").prepare()

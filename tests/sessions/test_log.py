@@ -18,11 +18,11 @@ from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Noted, Result, Unknown, User
 from travois.core.view import project_view
 from travois.sessions import log_line as line
-from travois.sessions.log_file import NAME, Log, Skipped, history
+from travois.sessions.log_file import LOG_FILE_NAME, DamagedPlace, SessionLog, read_history
 
 
 def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
-    with Log.create(tmp_path / "s1", opened(), clock=clock()) as log:
+    with SessionLog.create(tmp_path / "s1", opened(), clock=clock()) as log:
         written = [log.append(fact) for fact in facts()]
         log.sync()
         first, *rest = log.read()
@@ -34,7 +34,7 @@ def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
 
 def test_numbers_go_on_after_reopening(tmp_path: Path) -> None:
     write(tmp_path / "s1", then=[EPOCH])
-    with Log.open(tmp_path / "s1") as log:
+    with SessionLog.open(tmp_path / "s1") as log:
         assert log.append(Noted("a", "b")).seq == 3
     assert [entry.seq for entry in entries(tmp_path / "s1")] == [1, 2, 3]
 
@@ -42,7 +42,7 @@ def test_numbers_go_on_after_reopening(tmp_path: Path) -> None:
 def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
     write(tmp_path / "s1")
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "s1").iterdir()}
-    assert modes == {NAME: 0o600, "lock": 0o600}
+    assert modes == {LOG_FILE_NAME: 0o600, "lock": 0o600}
     assert (tmp_path / "s1").stat().st_mode & 0o777 == 0o700
 
 
@@ -51,19 +51,19 @@ def test_a_log_cut_at_any_byte_opens_and_loses_only_the_torn_line(
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)  # a thousand of them take their time
     write(tmp_path / "whole", then=facts(1)[1:5])
-    data = (tmp_path / "whole" / NAME).read_bytes()
+    data = (tmp_path / "whole" / LOG_FILE_NAME).read_bytes()
     whole = entries(tmp_path / "whole")
     for cut in range(len(data) + 1):
         folder = tmp_path / f"cut-{cut}"
         folder.mkdir()
-        (folder / NAME).write_bytes(data[:cut])
+        (folder / LOG_FILE_NAME).write_bytes(data[:cut])
         kept = data[:cut].count(b"\n")
         end = data.rfind(b"\n", 0, cut) + 1
-        with Log.open(folder) as log:
+        with SessionLog.open(folder) as log:
             assert list(log.read()) == whole[:kept]
             assert log.skipped == ()
             aside = log.torn.read_bytes() if log.torn else b""
-            assert (aside, (folder / NAME).read_bytes()) == (data[end:cut], data[:end])
+            assert (aside, (folder / LOG_FILE_NAME).read_bytes()) == (data[end:cut], data[:end])
             assert log.append(Noted("after", "")).seq == kept + 1
         assert len(entries(folder)) == kept + 1
 
@@ -75,12 +75,12 @@ def test_a_torn_end_with_any_garbage_is_kept_aside(
 ) -> None:
     folder = tmp_path_factory.mktemp("torn") / "s1"
     write(folder, then=list(turns(number))[: number * 2])
-    path = folder / NAME
+    path = folder / LOG_FILE_NAME
     data = path.read_bytes()
     whole = entries(folder)
     end = data.rfind(b"\n", 0, int(len(data) * cut)) + 1
     path.write_bytes(data[:end] + garbage)
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         assert list(log.read()) == whole[: data[:end].count(b"\n")]
         assert (log.torn.read_bytes() if log.torn else b"") == garbage
     assert path.read_bytes() == data[:end]
@@ -89,24 +89,24 @@ def test_a_torn_end_with_any_garbage_is_kept_aside(
 def test_a_second_torn_end_does_not_replace_the_first(tmp_path: Path) -> None:
     write(tmp_path / "s1")
     for number, rest in enumerate((b"{one", b"{two"), 1):
-        with (tmp_path / "s1" / NAME).open("ab") as file:
+        with (tmp_path / "s1" / LOG_FILE_NAME).open("ab") as file:
             file.write(rest)
-        with Log.open(tmp_path / "s1") as log:
+        with SessionLog.open(tmp_path / "s1") as log:
             assert log.torn == tmp_path / "s1" / f"log.torn-{number}"
     assert (tmp_path / "s1" / "log.torn-1").read_bytes() == b"{one"
 
 
 def test_a_wrong_byte_anywhere_costs_only_the_record_it_hits(tmp_path: Path) -> None:
     write(tmp_path / "s1", then=facts(1)[1:4])
-    path = tmp_path / "s1" / NAME
+    path = tmp_path / "s1" / LOG_FILE_NAME
     data = path.read_bytes()
     whole = entries(tmp_path / "s1")
     for position in range(len(data)):
         hit = data.count(b"\n", 0, position)
         for wrong in {data[position] ^ 1, ord("\n"), 0} - {data[position]}:
             path.write_bytes(data[:position] + bytes([wrong]) + data[position + 1 :])
-            skipped: list[Skipped] = []
-            found = list(history(tmp_path / "s1", skipped))
+            skipped: list[DamagedPlace] = []
+            found = list(read_history(tmp_path / "s1", skipped))
             between = data[position] == ord("\n") and position < len(data) - 1
             rest = whole if between else whole[:hit] + whole[hit + 1 :]
             assert found == rest, (position, wrong)
@@ -116,24 +116,24 @@ def test_a_wrong_byte_anywhere_costs_only_the_record_it_hits(tmp_path: Path) -> 
 
 def test_damage_in_the_middle_is_reported_and_the_file_left_alone(tmp_path: Path) -> None:
     write(tmp_path / "s1")
-    path = tmp_path / "s1" / NAME
+    path = tmp_path / "s1" / LOG_FILE_NAME
     lines = path.read_bytes().splitlines(keepends=True)
     lines[3] = lines[3].replace(b"let me look", b"let me l00k")
     path.write_bytes(b"".join(lines))
-    with Log.open(tmp_path / "s1") as log:
+    with SessionLog.open(tmp_path / "s1") as log:
         found = [entry.seq for entry in log.read()]
         offset = sum(map(len, lines[:3]))
-        assert log.skipped == (Skipped(str(path), 4, offset, line.DAMAGED),)
+        assert log.skipped == (DamagedPlace(str(path), 4, offset, line.DAMAGED_REASON),)
     assert found == [1, 2, 3, *range(5, len(lines) + 1)]
     assert path.read_bytes() == b"".join(lines)
 
 
 def test_numbers_that_do_not_rise_are_skipped_and_never_given_again(tmp_path: Path) -> None:
     write(tmp_path / "s1")
-    path = tmp_path / "s1" / NAME
+    path = tmp_path / "s1" / LOG_FILE_NAME
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines, lines[4]]))
-    with Log.open(tmp_path / "s1") as log:
+    with SessionLog.open(tmp_path / "s1") as log:
         assert len(list(log.read())) == len(lines)
         assert [bad.reason for bad in log.skipped] == [f"entry 5 after entry {len(lines)}"]
         assert log.append(Noted("a", "b")).seq == len(lines) + 1
@@ -143,7 +143,7 @@ def test_an_unknown_fact_refuses_the_log_and_names_itself(tmp_path: Path) -> Non
     write(tmp_path / "s1", first=opened(version="9.9"))
     body = b'{"seq":99,"at":1.0,"fact":{"type":"dreamt","of":"sheep"}'
     _append(tmp_path / "s1", body)
-    with Log.open(tmp_path / "s1") as log, pytest.raises(UserError) as caught:
+    with SessionLog.open(tmp_path / "s1") as log, pytest.raises(UserError) as caught:
         list(log.read())
     assert "version 9.9" in str(caught.value)
     assert "'dreamt'" in str(caught.value)
@@ -157,12 +157,12 @@ def test_an_unknown_fact_that_may_be_ignored_is_kept_verbatim(tmp_path: Path) ->
 
 
 def _append(folder: Path, body: bytes) -> None:
-    with (folder / NAME).open("ab") as file:
-        file.write(b"%b%b%d}\n" % (body, line.CRC, line.crc32(body)))
+    with (folder / LOG_FILE_NAME).open("ab") as file:
+        file.write(b"%b%b%d}\n" % (body, line.CRC_FIELD, line.crc32(body)))
 
 
 def test_a_lone_surrogate_is_replaced_not_refused(tmp_path: Path) -> None:
-    with Log.create(tmp_path / "s1", opened()) as log:
+    with SessionLog.create(tmp_path / "s1", opened()) as log:
         entry = log.append(User((Text("caf\udce9"),)))
         assert entry.fact == User((Text("caf?"),))
         assert list(log.read())[1] == entry
@@ -198,7 +198,7 @@ def test_a_fork_does_not_see_what_its_parent_says_later(tmp_path: Path) -> None:
     write(tmp_path / "p" / "one")
     write(tmp_path / "p" / "two", first=opened("two", parent="one", at=4))
     before = entries(tmp_path / "p" / "two")
-    with Log.open(tmp_path / "p" / "one") as log:
+    with SessionLog.open(tmp_path / "p" / "one") as log:
         log.append(Changed("name", "later"))
     assert entries(tmp_path / "p" / "two") == before
 
@@ -221,29 +221,29 @@ def test_logs_that_claim_to_be_forks_of_each_other_still_end(tmp_path: Path) -> 
 
 
 def test_a_second_writer_is_told_who_holds_the_session(tmp_path: Path) -> None:
-    with Log.create(tmp_path / "s1", opened()):
+    with SessionLog.create(tmp_path / "s1", opened()):
         with pytest.raises(UserError) as caught:
-            Log.open(tmp_path / "s1")
+            SessionLog.open(tmp_path / "s1")
         assert f"process {os.getpid()}" in caught.value.why
         assert "--fork-session" in caught.value.fix
-    Log.open(tmp_path / "s1").close()
+    SessionLog.open(tmp_path / "s1").close()
 
 
 def test_a_session_that_exists_is_not_begun_again(tmp_path: Path) -> None:
     write(tmp_path / "s1")
     with pytest.raises(UserError, match="already exists"):
-        Log.create(tmp_path / "s1", opened())
-    Log.open(tmp_path / "s1").close()
+        SessionLog.create(tmp_path / "s1", opened())
+    SessionLog.open(tmp_path / "s1").close()
 
 
 def test_a_session_that_is_not_there_is_not_made_by_opening_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="There is no session"):
-        Log.open(tmp_path / "s1")
+        SessionLog.open(tmp_path / "s1")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_children_do_not_inherit_the_log(tmp_path: Path) -> None:
-    with Log.create(tmp_path / "s1", opened()):
+    with SessionLog.create(tmp_path / "s1", opened()):
         seen = subprocess.run(
             [sys.executable, "-c", "import os; print(os.listdir('/proc/self/fd'))"],
             capture_output=True,
@@ -283,12 +283,12 @@ def test_a_full_disk_leaves_no_half_line_and_the_session_goes_on_when_space_retu
     for room in range(1, 400, 7):
         disk = Disk(10_000)
         folder = tmp_path / str(room)
-        with Log.create(folder, opened(), write=disk.write) as log:
+        with SessionLog.create(folder, opened(), write=disk.write) as log:
             disk.room = room
             with pytest.raises(UserError, match="disk is full"):
                 [*map(log.append, turns(50))]
-            done = (folder / NAME).read_bytes().count(b"\n")
-            assert (folder / NAME).read_bytes().endswith(b"\n")
+            done = (folder / LOG_FILE_NAME).read_bytes().count(b"\n")
+            assert (folder / LOG_FILE_NAME).read_bytes().endswith(b"\n")
             disk.room = 10_000
             assert log.append(Noted("a", "b")).seq == done + 1
             assert len(list(log.read())) == done + 1
@@ -317,11 +317,11 @@ except Fault as fault:
     done = int(ran.stdout.split()[0])
     assert "The session could not be saved" in ran.stdout
     assert len(entries(folder)) == done
-    assert (folder / NAME).stat().st_size <= 2000
+    assert (folder / LOG_FILE_NAME).stat().st_size <= 2000
 
 
 def test_short_writes_are_finished(tmp_path: Path) -> None:
-    with Log.create(
+    with SessionLog.create(
         tmp_path / "s1", opened(), write=lambda fd, data: os.write(fd, data[:7])
     ) as log:
         written = [log.append(fact) for fact in facts()]
@@ -337,7 +337,7 @@ def test_an_interrupt_in_the_middle_of_a_write_leaves_no_trace(tmp_path: Path) -
             raise KeyboardInterrupt
         return done
 
-    with Log.create(tmp_path / "s1", opened(), write=write) as log:
+    with SessionLog.create(tmp_path / "s1", opened(), write=write) as log:
         with pytest.raises(KeyboardInterrupt):
             log.append(Noted("lost", ""))
         assert log.append(Noted("kept", "")).seq == 2
@@ -376,7 +376,7 @@ def _die_at(folder: Path, fatal: int, *, part: int) -> None:
             os.kill(os.getpid(), 9)
         return os.write(fd, data)
 
-    log = Log.create(folder, opened(), write=write)
+    log = SessionLog.create(folder, opened(), write=write)
     for done, fact in enumerate(turns(50), 1):
         folder.with_name(f"{folder.name}.acknowledged").write_text(str(done))
         log.append(fact)
@@ -386,7 +386,7 @@ def _die_at(folder: Path, fatal: int, *, part: int) -> None:
 def test_a_home_that_cannot_be_written_to_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="The session cannot be saved"):
-        Log.create(tmp_path / "file" / "s1", opened())
+        SessionLog.create(tmp_path / "file" / "s1", opened())
 
 
 def test_results_are_read_in_the_order_of_the_log(tmp_path: Path) -> None:
@@ -420,7 +420,7 @@ def test_lines_that_somebody_made_up_are_refused_or_skipped_never_crashed_on(
     for seq, at, fact in made_up:
         body = json.dumps({"seq": seq, "at": at, "fact": fact}, separators=(",", ":"))
         _append(folder, body[:-1].encode())
-    with Log.open(folder) as log, suppress(UserError):
+    with SessionLog.open(folder) as log, suppress(UserError):
         project_view(log.read())
 
 
@@ -439,17 +439,17 @@ def test_a_log_that_was_scribbled_over_keeps_what_was_not_hit(
 ) -> None:
     folder = tmp_path_factory.mktemp("scribbled") / "s1"
     write(folder)
-    data = (folder / NAME).read_bytes()
+    data = (folder / LOG_FILE_NAME).read_bytes()
     spoilt = bytearray(data)
     for place, ink in scribbles:
         at = int(place * len(data))
         spoilt[at : at + len(ink)] = ink[: len(data) - at]
     whole = entries(folder)
-    (folder / NAME).write_bytes(spoilt)
+    (folder / LOG_FILE_NAME).write_bytes(spoilt)
     lines = zip(whole, data.splitlines(), strict=True)
     unhurt = [entry.seq for entry, text in lines if text in bytes(spoilt).split(b"\n")]
-    skipped: list[Skipped] = []
-    found = list(history(folder, skipped))
+    skipped: list[DamagedPlace] = []
+    found = list(read_history(folder, skipped))
     assert set(unhurt) - {whole[-1].seq} <= {entry.seq for entry in found}
     assert all(entry in whole for entry in found)
     assert bool(skipped) == (bytes(spoilt) != data)

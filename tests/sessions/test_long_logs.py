@@ -15,7 +15,7 @@ from travois.core.tokens import context_tokens
 from travois.core.view import project_view
 from travois.providers.encoder import Encoder
 from travois.sessions import scan
-from travois.sessions.log_file import Log, history
+from travois.sessions.log_file import SessionLog, read_history
 from travois.sessions.session import Session
 
 TURNS = 400
@@ -26,8 +26,8 @@ def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a window held next to nothing, so that a short log is a long one."""
     monkeypatch.setattr("travois.core.view.MIN_KEPT_CHARS", 4_000)
     monkeypatch.setattr("travois.core.view.CHARS_PER_WINDOW_TOKEN", 0)
-    monkeypatch.setattr("travois.sessions.session.CHECKED", 50)
-    monkeypatch.setattr("travois.sessions.scan.READ", 4_096)
+    monkeypatch.setattr("travois.sessions.session.TRIM_CHECK_ITEMS", 50)
+    monkeypatch.setattr("travois.sessions.scan.READ_BLOCK_BYTES", 4_096)
 
 
 def facts() -> list[AnyFact]:
@@ -40,14 +40,14 @@ def facts() -> list[AnyFact]:
 
 
 def written(folder: Path) -> Path:
-    with Log.create(folder, opened()) as log:
+    with SessionLog.create(folder, opened()) as log:
         for fact in facts():
             log.append(fact)
     return folder
 
 
 def test_only_the_first_item_and_the_last_are_held(tmp_path: Path) -> None:
-    with Log.open(written(tmp_path / "s1")) as log:
+    with SessionLog.open(written(tmp_path / "s1")) as log:
         view, whole = Session(log).view, project_view(log.read())
         assert 0 < len(view.items) < 100
         assert view.items[0] == whole.items[0]
@@ -61,21 +61,21 @@ def test_it_is_the_same_from_a_checkpoint_on_at_any_entry(tmp_path: Path) -> Non
     told, views = facts(), list[object]()
     for number in (200, 803, 1_400):
         folder = tmp_path / f"s{number}"
-        with Log.create(folder, opened()) as log:
+        with SessionLog.create(folder, opened()) as log:
             for fact in told[:number]:
                 log.append(fact)
-            Session(log)._keep()  # pyright: ignore[reportPrivateUsage]
+            Session(log)._save_checkpoint()  # pyright: ignore[reportPrivateUsage]
             for fact in told[number:]:
                 log.append(fact)
-        with Log.open(folder) as log:
+        with SessionLog.open(folder) as log:
             assert log.resume()[0]
             views.append(Session(log).view)
-    with Log.open(written(tmp_path / "s1")) as log:
+    with SessionLog.open(written(tmp_path / "s1")) as log:
         assert [Session(log).view] * len(views) == views
 
 
 def test_nothing_is_sent_before_it_is_compacted_and_then_what_the_log_says(tmp_path: Path) -> None:
-    with Log.open(written(tmp_path / "s1")) as log:
+    with SessionLog.open(written(tmp_path / "s1")) as log:
         session = Session(log)
         assert "larger than any window" in find_send_blocker(session.view)
         assert context_tokens(session.view) > 4_000
@@ -90,15 +90,15 @@ def test_nothing_is_sent_before_it_is_compacted_and_then_what_the_log_says(tmp_p
 
 def test_a_compaction_among_what_is_left_out_is_honoured(tmp_path: Path) -> None:
     folder = written(tmp_path / "s1")
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         whole = project_view(log.read())
         log.append(Compacted(whole.items[8].seq, whole.items[11].seq, (Text("x"),), "dropped"))
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         assert Session(log).view.items == project_view(log.read()).items
 
 
 def test_a_rewind_into_what_is_left_out_brings_it_back(tmp_path: Path) -> None:
-    with Log.open(written(tmp_path / "s1")) as log:
+    with SessionLog.open(written(tmp_path / "s1")) as log:
         session = Session(log)
         session.append(Rewound(30))
         assert session.view == project_view(log.read())
@@ -109,12 +109,12 @@ def test_who_looks_back_on_a_long_log_sees_its_end_and_the_turns_of_events_befor
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = written(tmp_path / "s1")
-    whole = list(history(folder, []))
-    with Log.open(folder) as log:
-        assert Session(log).record() == whole
-        monkeypatch.setattr(scan, "LARGEST_WHOLE", 10_000)
-        monkeypatch.setattr(scan, "TAIL", 5_000)
-        found = Session(log).record()
+    whole = list(read_history(folder, []))
+    with SessionLog.open(folder) as log:
+        assert Session(log).all_entries() == whole
+        monkeypatch.setattr(scan, "MAX_WHOLE_LOG_BYTES", 10_000)
+        monkeypatch.setattr(scan, "EXCERPT_TAIL_BYTES", 5_000)
+        found = Session(log).all_entries()
     end = next(n for n, entry in enumerate(found) if isinstance(entry.fact, type(reply(""))))
     assert found[end:] == whole[end - len(found) :]
     said = [entry for entry in whole if isinstance(entry.fact, User)]
@@ -126,27 +126,27 @@ def test_an_excerpt_skips_what_is_damaged(tmp_path: Path, monkeypatch: pytest.Mo
     folder = written(tmp_path / "s1")
     path = folder / "log.jsonl"
     path.write_bytes(path.read_bytes().replace(b"do 7", b"du 7").replace(b"did 399", b"dad 399"))
-    monkeypatch.setattr(scan, "LARGEST_WHOLE", 10_000)
-    monkeypatch.setattr(scan, "TAIL", 5_000)
-    with Log.open(folder) as log:
+    monkeypatch.setattr(scan, "MAX_WHOLE_LOG_BYTES", 10_000)
+    monkeypatch.setattr(scan, "EXCERPT_TAIL_BYTES", 5_000)
+    with SessionLog.open(folder) as log:
         log.append(Noted("a", "b"))
-        assert {entry.seq for entry in Session(log).record()} <= {e.seq for e in log.read()}
+        assert {entry.seq for entry in Session(log).all_entries()} <= {e.seq for e in log.read()}
 
 
 def test_an_excerpt_is_the_same_whether_the_log_was_read_or_a_checkpoint_spared_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "LARGEST_WHOLE", 10_000)
-    monkeypatch.setattr(scan, "TAIL", 5_000)
-    monkeypatch.setattr("travois.sessions.log_file.LARGEST_WHOLE", 10_000)
+    monkeypatch.setattr(scan, "MAX_WHOLE_LOG_BYTES", 10_000)
+    monkeypatch.setattr(scan, "EXCERPT_TAIL_BYTES", 5_000)
+    monkeypatch.setattr("travois.sessions.log_file.MAX_WHOLE_LOG_BYTES", 10_000)
     folder = written(tmp_path / "s1")
-    with Log.open(folder) as log:
+    with SessionLog.open(folder) as log:
         session = Session(log)
-        session._keep()  # pyright: ignore[reportPrivateUsage] however small the log is
+        session._save_checkpoint()  # pyright: ignore[reportPrivateUsage] however small the log is
         session.append(user("said since"))
-        read = session.record()
-    with Log.open(folder) as log:
+        read = session.all_entries()
+    with SessionLog.open(folder) as log:
         assert log.resume()[0]
         session = Session(log)
-        assert session.record() == read
+        assert session.all_entries() == read
         assert read[-1].fact == user("said since")

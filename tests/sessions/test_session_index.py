@@ -15,7 +15,7 @@ from travois.compat.sessions.format import Recorded, Spoken
 from travois.compat.sessions.search import Known, Progress, SessionIndex
 from travois.core.content import Call, Text
 from travois.core.facts import Rewound, User
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 
 KEY = "sk-ant-" + "a1B2" * 8
 
@@ -27,7 +27,7 @@ def always(_: Progress) -> bool:
 @pytest.fixture
 def index(tmp_path: Path) -> SessionIndex:
     environ = {"HOME": str(tmp_path), "TRAVOIS_HOME": str(tmp_path / "travois")}
-    return SessionIndex(Home(tmp_path / "travois"), environ)
+    return SessionIndex(TravoisHome(tmp_path / "travois"), environ)
 
 
 def session(home: Path, name: str, *texts: str) -> Path:
@@ -160,7 +160,7 @@ def test_agents_that_are_not_wanted_are_not_in_it(index: SessionIndex, tmp_path:
     session(tmp_path, "abc", "zeppelins")
     index.refresh(always)
     environ = {"HOME": str(tmp_path), "TRAVOIS_HOME": str(tmp_path / "travois")}
-    own = SessionIndex(Home(tmp_path / "travois"), environ, agents=("travois",))
+    own = SessionIndex(TravoisHome(tmp_path / "travois"), environ, agents=("travois",))
     assert own.refresh(always) == Progress(0, 0)
     assert found(own, "zeppelins") == []
 
@@ -169,8 +169,8 @@ def test_rewound_words_are_not_found_and_a_copy_of_a_session_counts_once(
     index: SessionIndex, tmp_path: Path
 ) -> None:
     said = [EPOCH, User((Text("about zeppelins"),)), User((Text("about airships"),)), Rewound(3)]
-    write(Home(tmp_path / "travois").session("dir-1", "s1"), then=[*said])
-    write(Home(tmp_path / "travois").session("dir-2", "s1"), then=[*said])
+    write(TravoisHome(tmp_path / "travois").session_folder("dir-1", "s1"), then=[*said])
+    write(TravoisHome(tmp_path / "travois").session_folder("dir-2", "s1"), then=[*said])
     index.refresh(always)
     assert found(index, "zeppelins") == ["s1"]
     assert found(index, "airships") == []

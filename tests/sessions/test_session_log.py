@@ -47,7 +47,9 @@ def on_disk(full: Full, folder: Path) -> SessionLog:
         return os.write(fd, data)
 
     ticks = iter(range(10**6))
-    return store.Log.create(folder / "s1", OPENED, clock=lambda: float(next(ticks)), write=write)
+    return store.SessionLog.create(
+        folder / "s1", OPENED, clock=lambda: float(next(ticks)), write=write
+    )
 
 
 @pytest.fixture(params=[in_memory, on_disk])

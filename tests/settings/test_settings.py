@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.context.layers import Layers
+from travois.context.layers import ContextLayers
 from travois.core.errors import UserError
 from travois.permissions import rules as flaws
 from travois.permissions.rules import Rule
 from travois.permissions.updates import SANDBOXED
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.load import Value, load
+from travois.settings.load import SettingValue, load_settings
 from travois.settings.schema import (
-    Filesystem,
-    Loaded,
-    Permissions,
-    Sandbox,
+    LoadedSettings,
+    PermissionSettings,
+    SandboxFilesystemSettings,
+    SandboxSettings,
     Settings,
-    Timeouts,
-    Tui,
+    TimeoutSettings,
+    TuiSettings,
 )
 from travois.tools.catalog import TOOLS
 
@@ -34,7 +34,7 @@ class Places:
     """The places that settings come from, in a folder of their own."""
 
     def __init__(self, folder: Path) -> None:
-        self.home = Home(folder / "home")
+        self.home = TravoisHome(folder / "home")
         self.root = folder / "work"
         self.person = folder / "person"
         self.etc = folder / "etc"
@@ -65,11 +65,11 @@ class Places:
         *,
         given: str = "",
         environ: dict[str, str] | None = None,
-        chosen: dict[str, Value] | None = None,
+        chosen: dict[str, SettingValue] | None = None,
         sources: str = "",
         cwd: str = "",
-    ) -> Loaded:
-        return load(
+    ) -> LoadedSettings:
+        return load_settings(
             self.home,
             str(self.root),
             cwd=cwd,
@@ -83,7 +83,7 @@ class Places:
     def trust(self) -> None:
         """Trust the workspace with all that it asks for at the moment."""
         loaded = self.load()
-        trust.trust(self.home, loaded.root, loaded.wanted)
+        trust.trust_folder(self.home, loaded.root, loaded.wanted)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def test_settings_inside_an_object_are_merged_one_by_one(places: Places) -> None
     places.write("project", {"timeouts": {"idle": 3}})
     places.trust()
     loaded = places.load(environ={"TRAVOIS_TIMEOUTS_FIRST_BYTE": "4.5"})
-    assert loaded.settings.timeouts == Timeouts(connect=1, first_byte=4.5, idle=3)
+    assert loaded.settings.timeouts == TimeoutSettings(connect=1, first_byte=4.5, idle=3)
 
 
 def test_rules_of_all_layers_are_united_and_each_keeps_its_origin(places: Places) -> None:
@@ -132,7 +132,7 @@ def test_rules_of_all_layers_are_united_and_each_keeps_its_origin(places: Places
     project = places.write("project", {"permissions": {"deny": ["WebFetch", "Read(.env)"]}})
     loaded = places.load(chosen={"permissions.allow": ("Edit",), "permissions.deny": ("Write",)})
     deny = ("WebFetch", "Read(.env)", "Write", "Bash(rm:*)")
-    assert loaded.settings.permissions == Permissions(allow=("Bash(ls)", "Edit"), deny=deny)
+    assert loaded.settings.permissions == PermissionSettings(allow=("Bash(ls)", "Edit"), deny=deny)
     origins = [loaded.origin("permissions.deny", rule) for rule in deny]
     assert origins == [str(user), str(project), "command line", str(managed)]
 
@@ -214,8 +214,8 @@ def test_before_trust_a_workspace_only_tightens_and_after_it_all_that_was_shown_
     path = places.write(layer, WIDE)
     loaded = places.load()
     tight = Settings(
-        permissions=Permissions(ask=("Edit",)),
-        sandbox=Sandbox(filesystem=Filesystem(deny_read=("/srv",))),
+        permissions=PermissionSettings(ask=("Edit",)),
+        sandbox=SandboxSettings(filesystem=SandboxFilesystemSettings(deny_read=("/srv",))),
     )
     assert (loaded.settings, loaded.hooks, loaded.trust) == (tight, (), "unknown")
     assert loaded.wanted == WANTED
@@ -227,12 +227,14 @@ def test_before_trust_a_workspace_only_tightens_and_after_it_all_that_was_shown_
     )
     places.trust()
     after = places.load()
-    rights = Permissions(("Bash",), ("Edit",), (), "acceptEdits", ("/",))
+    rights = PermissionSettings(("Bash",), ("Edit",), (), "acceptEdits", ("/",))
     assert after.settings == Settings(
         model="theirs",
         permissions=rights,
         env={"LD_PRELOAD": "evil.so"},
-        sandbox=Sandbox(filesystem=Filesystem(allow_write=("/opt",), deny_read=("/srv",))),
+        sandbox=SandboxSettings(
+            filesystem=SandboxFilesystemSettings(allow_write=("/opt",), deny_read=("/srv",))
+        ),
     )
     assert after.hooks == ((str(path), WIDE["hooks"]),)
     assert (after.trust, after.notices) == ("trusted", ())
@@ -271,7 +273,7 @@ def test_some_things_no_trust_gives_to_a_workspace(places: Places) -> None:
     )
     places.trust()
     loaded = places.load()
-    sandbox = Sandbox(required=True, allow_unsandboxed_commands=False)
+    sandbox = SandboxSettings(required=True, allow_unsandboxed_commands=False)
     assert loaded.settings == Settings(
         max_turns=5, max_budget_usd=5, max_tokens=9, max_depth=2, sandbox=sandbox
     )
@@ -371,11 +373,11 @@ def test_keys_of_other_agents_are_no_mistakes_and_what_they_allow_may_be_unknown
     loaded = places.load()
     assert loaded.settings == Settings(
         env={"N": "1", "YES": "true", "a.b": "c"},
-        permissions=Permissions(
+        permissions=PermissionSettings(
             allow=("Task", "MultiEdit"), deny=("Agent(x)",), disable_auto_mode="disable"
         ),
-        sandbox=Sandbox(required=True, auto_allow_bash_if_sandboxed=True),
-        tui=Tui(theme="dark"),
+        sandbox=SandboxSettings(required=True, auto_allow_bash_if_sandboxed=True),
+        tui=TuiSettings(theme="dark"),
     )
     assert loaded.notices == (
         f"{path}: permissions.defaultMode (line 1) is ignored: unknown mode 'delegate'",
@@ -387,14 +389,14 @@ def test_keys_of_other_agents_are_no_mistakes_and_what_they_allow_may_be_unknown
 def test_layers_of_the_context_are_switched_by_our_keys_by_theirs_and_by_variables(
     places: Places,
 ) -> None:
-    assert places.load().settings.context.layers == Layers()
+    assert places.load().settings.context.layers == ContextLayers()
     theirs = {"autoCompactEnabled": False, "autoCompactWindow": 150_000}
     places.write("their user", theirs)
     layers = places.load().settings.context.layers
-    assert layers == Layers(compact=False, window=150_000)
+    assert layers == ContextLayers(compact=False, window=150_000)
     places.write("user", {"context": {"autoCompact": True, "draft": False, "tailTokens": 9_000}})
     found = places.load(environ={"DISABLE_MICROCOMPACT": "1", "DISABLE_COMPACT": "0"})
-    assert found.settings.context.layers == Layers(
+    assert found.settings.context.layers == ContextLayers(
         draft=False, tail=9_000, clear=False, window=150_000
     )
     assert found.origin("context.clear") == "DISABLE_MICROCOMPACT"
@@ -425,7 +427,7 @@ def test_each_rule_counts_its_path_from_the_place_that_has_it(places: Places) ->
     given.write_text('{"permissions": {"deny": ["Read(/s)"]}}')
     for layer in ("their user", "user", "project", "local"):
         places.write(layer, {"permissions": {"deny": ["Read(/s)", "Read(s)"]}})
-    flags: dict[str, Value] = {"permissions.deny": ("Read(/s)",)}
+    flags: dict[str, SettingValue] = {"permissions.deny": ("Read(/s)",)}
     cwd = str(places.root / "src")
     loaded = places.load(given=str(given), chosen=flags, cwd=cwd)
     bases = [rule.base for rule in loaded.rules if rule.what == "/s"]
@@ -436,7 +438,7 @@ def test_each_rule_counts_its_path_from_the_place_that_has_it(places: Places) ->
 
 def test_modes_go_by_the_names_of_other_agents_too() -> None:
     names = ("acceptEdits", "bypassPermissions", "dontAsk", "plan")
-    modes = [Permissions(default_mode=name).mode for name in names]
+    modes = [PermissionSettings(default_mode=name).mode for name in names]
     assert modes == ["accept-edits", "bypass", "dont-ask", "plan"]
 
 
@@ -588,8 +590,8 @@ def test_the_sandbox_without_questions_is_an_answer_that_an_administrator_overri
     places: Places,
 ) -> None:
     key = "sandbox.autoAllowBashIfSandboxed"
-    root = trust.root(str(places.root))
-    trust.keep(places.home, root, SANDBOXED)
+    root = trust.trust_root(str(places.root))
+    trust.save_permission_update(places.home, root, SANDBOXED)
     found = places.load()
     assert found.settings.sandbox.auto_allow_bash_if_sandboxed
     assert found.origin(key) == "your answers in this folder"

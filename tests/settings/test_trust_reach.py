@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.schema import Loaded
-from travois.settings.trust import BYTES, FILES, reached
+from travois.settings.load import load_settings
+from travois.settings.schema import LoadedSettings
+from travois.settings.trust import MAX_REACHED_BYTES, MAX_REACHED_FILES, find_reached_files
 
 TREE = {
     "hooks/x.py": "import os\nfrom lib import y\nimport pkg.deep\nfrom . import beside\n",
@@ -81,35 +81,38 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", CASES)
 def test_a_command_reaches_what_it_imports_calls_and_configures(root: Path, command: str) -> None:
-    assert list(reached(command, (str(root),))) == CASES[command]
+    assert list(find_reached_files(command, (str(root),))) == CASES[command]
     as_json = json.dumps({"type": "command", "command": command})
-    assert list(reached(as_json, (str(root),))) == CASES[command]
+    assert list(find_reached_files(as_json, (str(root),))) == CASES[command]
     argv = json.dumps({"command": command.split()[0], "args": command.split()[1:]})
     if '"' not in command:
-        assert list(reached(argv, (str(root),))) == CASES[command]
+        assert list(find_reached_files(argv, (str(root),))) == CASES[command]
 
 
 def test_nothing_outside_the_workspace_is_followed(root: Path) -> None:
     outside = root.parent / "outside.py"
     outside.write_text("")
     os.symlink(outside, root / "hooks" / "link.py")
-    assert reached("python hooks/link.py ../outside.py", (str(root),)) == {}
+    assert find_reached_files("python hooks/link.py ../outside.py", (str(root),)) == {}
 
 
 def test_the_search_is_bounded_in_files_and_bytes(root: Path) -> None:
-    for number in range(FILES + 50):
+    for number in range(MAX_REACHED_FILES + 50):
         (root / f"m{number}.py").write_text(f"import m{number + 1}\n")
-    assert len(reached("python m0.py", (str(root),))) == FILES
+    assert len(find_reached_files("python m0.py", (str(root),))) == MAX_REACHED_FILES
     large = b"#" * (1 << 20)
     for number in range(12):
         (root / f"big{number}.py").write_bytes(f"import big{number + 1}\n".encode() + large)
-    assert len(reached("python big0.py", (str(root),))) <= BYTES // len(large) + 1
+    assert (
+        len(find_reached_files("python big0.py", (str(root),)))
+        <= MAX_REACHED_BYTES // len(large) + 1
+    )
 
 
 def test_files_that_import_each_other_end(root: Path) -> None:
     (root / "a.py").write_text("import b\n")
     (root / "b.py").write_text("import a\n")
-    assert list(reached("python a.py", (str(root),))) == ["a.py", "b.py"]
+    assert list(find_reached_files("python a.py", (str(root),))) == ["a.py", "b.py"]
 
 
 # --- what is told ---------------------------------------------------------------------------------
@@ -121,15 +124,17 @@ def settings(root: Path, command: str) -> None:
     (root / ".travois" / "settings.json").write_text(json.dumps({"hooks": {"Stop": [hook]}}))
 
 
-def loaded(root: Path) -> Loaded:
-    home = Home(root.parent / "home").prepare()
-    return load(home, str(root), environ={"HOME": str(root.parent)}, etc=root.parent / "etc")
+def loaded(root: Path) -> LoadedSettings:
+    home = TravoisHome(root.parent / "home").prepare()
+    return load_settings(
+        home, str(root), environ={"HOME": str(root.parent)}, etc=root.parent / "etc"
+    )
 
 
 def agree(root: Path) -> None:
     found = loaded(root)
-    home = Home(root.parent / "home")
-    trust.trust(home, found.root, found.wanted, places=found.places)
+    home = TravoisHome(root.parent / "home")
+    trust.trust_folder(home, found.root, found.wanted, places=found.places)
 
 
 def told(root: Path) -> list[str]:
@@ -192,6 +197,6 @@ def test_a_change_behind_a_trusted_server_is_told(root: Path) -> None:
 def test_a_folder_that_was_trusted_before_files_were_kept_is_not_told_of(root: Path) -> None:
     settings(root, "python hooks/x.py")
     found = loaded(root)
-    trust.trust(Home(root.parent / "home"), found.root, found.wanted)
+    trust.trust_folder(TravoisHome(root.parent / "home"), found.root, found.wanted)
     (root / "hooks" / "lib.py").write_text("# other\n")
     assert told(root) == []

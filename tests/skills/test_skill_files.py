@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from travois.agents.agent_files import kinds
 from travois.prompt.style_files import styles
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.schema import Loaded
+from travois.settings.load import load_settings
+from travois.settings.schema import LoadedSettings
 from travois.skills.command_files import commands
 from travois.skills.plugins import plugins, wished
 from travois.skills.skill_files import DiskSkills, Places, wishes
@@ -33,7 +33,7 @@ def places(tmp_path: Path) -> Places:
     root = tmp_path / "repo"
     (root / "sub").mkdir(parents=True)
     return Places(
-        Home(tmp_path / "home"),
+        TravoisHome(tmp_path / "home"),
         str(root),
         str(root / "sub"),
         environ={"HOME": str(tmp_path / "person")},
@@ -98,7 +98,7 @@ def test_rules_and_commands_of_a_project_count_only_as_far_as_the_user_agreed(
     put(tmp_path / "repo/.claude/commands/go.md", "---\ndescription: d\n---\nGo.")
     assert found() == {"mine": ("Bash", True), "a": ("", False), "go": ("", False)}
     assert found(trusted=True)["go"] == ("", True)
-    agreed = frozenset(map(trust.digest, asked))
+    agreed = frozenset(map(trust.digest_request, asked))
     assert found(trusted=True, agreed=agreed)["a"] == ("Bash(make:*)", True)
     skill(tmp_path / "repo/.claude", "a", head="allowed-tools: Bash\n")
     assert found(trusted=True, agreed=agreed)["a"] == ("", True)
@@ -111,11 +111,13 @@ def test_what_hooks_of_a_projects_skill_run_is_changed_by_nobody_unasked(
     put(script, "exit 0")
     hooks = "hooks:\n  Stop:\n    - hooks: [{type: command, command: ./check.sh}]\n"
     skill(tmp_path / "repo/.claude", "a", head=hooks)
-    found = load(places.home, places.root, cwd=places.cwd, environ={}, etc=tmp_path / "etc")
+    found = load_settings(
+        places.home, places.root, cwd=places.cwd, environ={}, etc=tmp_path / "etc"
+    )
     assert found.scripts == (str(script),)
     (wish,) = found.wanted
     assert DiskSkills(places).load_always().skills[0].hooks == {}
-    agreed = replace(places, agreed=frozenset((trust.digest(wish),)))
+    agreed = replace(places, agreed=frozenset((trust.digest_request(wish),)))
     assert list(DiskSkills(agreed).load_always().skills[0].hooks) == ["Stop"]
 
 
@@ -180,9 +182,11 @@ def test_what_claude_code_installed_and_enabled_counts_where_it_lies(
     enabled = {"kit@shop": True, "docs@shop": True, "far@shop": True, "other@shop": False}
     put(claude / "settings.json", json.dumps({"enabledPlugins": enabled}))
 
-    def loaded() -> Loaded:
+    def loaded() -> LoadedSettings:
         environ = {"HOME": str(tmp_path / "person")}
-        return load(places.home, places.root, cwd=places.cwd, environ=environ, etc=tmp_path / "etc")
+        return load_settings(
+            places.home, places.root, cwd=places.cwd, environ=environ, etc=tmp_path / "etc"
+        )
 
     found = loaded()
     assert [one.name for one in found.plugins] == ["kit", "docs"]
@@ -247,7 +251,9 @@ def test_plugins_of_a_project_and_their_hooks_wait_for_trust(
     theirs = plugin(tmp_path / "repo/.agents/plugins/theirs", "theirs")
 
     def loaded() -> tuple[list[str], list[str], tuple[str, ...]]:
-        found = load(places.home, places.root, cwd=places.cwd, environ={}, etc=tmp_path / "etc")
+        found = load_settings(
+            places.home, places.root, cwd=places.cwd, environ={}, etc=tmp_path / "etc"
+        )
         return (
             [one.name for one in found.plugins],
             [where for where, _ in found.hooks],
@@ -257,11 +263,11 @@ def test_plugins_of_a_project_and_their_hooks_wait_for_trust(
     own = f"{places.home.path}/plugins/own/hooks/hooks.json"
     names, hooks, wanted = loaded()
     assert (names, hooks, wanted) == (["own"], [own], (f"plugins: {theirs}",))
-    trust.trust(places.home, places.root, wanted)
+    trust.trust_folder(places.home, places.root, wanted)
     names, hooks, wanted = loaded()
     assert (names, hooks) == (["own", "theirs"], [own])
     assert {"plugins", "hook Stop", "skill"} <= {text.partition(":")[0] for text in wanted}
-    trust.trust(places.home, places.root, wanted)
+    trust.trust_folder(places.home, places.root, wanted)
     assert loaded()[1] == [own, f"{theirs}/hooks/hooks.json"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.errors import UserError
 from travois.ports.tool import PATH_FIELDS, AnyTool, ToolError, refuse_nul_paths
-from travois.settings.validate import parsed
+from travois.settings.validate import parse_settings
 from travois.tools.catalog import TOOLS
 
 EDITS = [{"old_string": "a", "new_string": "b"}]
@@ -58,8 +58,8 @@ def test_many_tools_were_tried() -> None:
 )
 def test_a_nul_in_settings_is_a_fault(text: str) -> None:
     with pytest.raises(UserError, match="NUL"):
-        parsed(text.encode(), where="settings.json")
+        parse_settings(text.encode(), where="settings.json")
 
 
 def test_an_escaped_backslash_is_no_nul() -> None:
-    assert parsed(b'{"env": {"A": "\\\\u0000"}}', where="x").values
+    assert parse_settings(b'{"env": {"A": "\\\\u0000"}}', where="x").values

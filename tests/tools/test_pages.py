@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
-from travois.context.tool_results import Room, measure, most_that_fits
+from travois.context.tool_results import ResultRoom, count_fitting_parts, estimate_text_tokens
 from travois.core.content import Text, extract_text
 from travois.core.facts import Result
 from travois.core.tokens import estimate_tokens, fact_tokens
@@ -84,7 +84,7 @@ def test_pages_that_follow_each_other_show_every_line_once(
     with TemporaryDirectory() as folder:
         world = World(Path(folder).resolve())
         world.write("a.txt", data)
-        world.room = Room(cap=room, share=room + room // 4)
+        world.room = ResultRoom(cap=room, share=room + room // 4)
         got, found = pages(world, "a.txt", limit=limit)
     feed = "\n" if "\n" in source.text else "\r"
     expected = [line.removesuffix("\r") for line in source.text.removesuffix(feed).split(feed)]
@@ -98,14 +98,14 @@ def test_a_huge_file_is_paged_as_any_other(tmp_path: Path) -> None:
     lines = ["x" * (n % 700) for n in range(200)] + ["y" * 90_000, "end"]
     data = "\n".join(lines).encode()
     world.write("a.txt", data)
-    world.room = Room(cap=2_000, share=2_500)
+    world.room = ResultRoom(cap=2_000, share=2_500)
     before, module.WHOLE = module.WHOLE, 1_000
     try:
         got, found = pages(world, "a.txt", limit=2_000)
     finally:
         module.WHOLE = before
     assert got == lines
-    assert max(map(measure, found)) <= 2_500
+    assert max(map(estimate_text_tokens, found)) <= 2_500
 
 
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(0, 900))
@@ -113,7 +113,7 @@ def test_about_the_most_that_fits_is_found(sizes: list[int], tokens: int) -> Non
     def size(count: int) -> int:
         return sum(sizes[:count])
 
-    found = most_that_fits(len(sizes), size, tokens=tokens)
+    found = count_fitting_parts(len(sizes), size, tokens=tokens)
     exact = max(n for n in range(len(sizes) + 1) if size(n) <= tokens)
     assert size(found) <= tokens
     assert exact - found <= 1 + exact // 50
@@ -122,7 +122,7 @@ def test_about_the_most_that_fits_is_found(sizes: list[int], tokens: int) -> Non
 def test_no_module_of_python_is_cut_that_has_no_more_than_the_cap(tmp_path: Path) -> None:
     """In an empty window: what fits 2,000 lines and 25,000 tokens is shown by one call."""
     world = World(tmp_path)
-    world.room = Room(cap=25_000, share=100_000)
+    world.room = ResultRoom(cap=25_000, share=100_000)
     library = Path(re.__file__).parents[1]
     cut = list[str]()
     for path in sorted(library.glob("*.py")):

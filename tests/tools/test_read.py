@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
-from travois.context.tool_results import Room
+from travois.context.tool_results import ResultRoom
 from travois.core.content import Media, Text, extract_text
 from travois.core.facts import Changed
 from travois.core.tokens import estimate_tokens
@@ -25,7 +25,7 @@ from travois.tools.edit import EDIT
 from travois.tools.read import READ
 from travois.tools.text import Page, Place
 
-ROOM = Room(cap=25_000, share=25_000)
+ROOM = ResultRoom(cap=25_000, share=25_000)
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 
 
@@ -65,7 +65,7 @@ def test_a_part_is_read_by_offset_and_limit(world: World) -> None:
 
 def test_a_file_that_was_read_in_part_can_be_edited(world: World) -> None:
     world.write("a", "".join(f"line {n}\n" for n in range(1, 3_001)))
-    world.room = Room(cap=500, share=500)
+    world.room = ResultRoom(cap=500, share=500)
     assert "continue with offset=" in read(world, "a", offset=1_000)
     world.run(EDIT, file_path="a", old_string="line 2999\n", new_string="the last but one\n")
     assert world.bytes("a").endswith(b"line 2998\nthe last but one\nline 3000\n")
@@ -85,7 +85,7 @@ def test_two_thousand_lines_are_read_at_once(world: World) -> None:
 
 def test_a_page_ends_at_the_last_whole_line_that_has_room(world: World) -> None:
     world.write("a", ("y" * 999 + "\n") * 100)
-    world.room = Room(cap=5_000, share=50_000)
+    world.room = ResultRoom(cap=5_000, share=50_000)
     first = read(world, "a")
     shown = first.count("\n")
     assert first.endswith(
@@ -103,7 +103,7 @@ def test_long_lines_are_shown_whole_where_there_is_room(world: World) -> None:
 def test_a_line_that_alone_has_no_room_is_read_in_parts(world: World) -> None:
     line = "".join(f"{n} " for n in range(3_000))
     world.write("a", f"first\n{line}\nlast\n")
-    world.room = Room(cap=2_000, share=50_000)
+    world.room = ResultRoom(cap=2_000, share=50_000)
     assert read(world, "a") == "1\tfirst\n[lines 1-1 of 3; continue with offset=2]"
     parts, column = list[str](), 1
     while True:
@@ -300,7 +300,7 @@ def test_a_page_is_the_same_however_its_text_is_cut(
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
-    page = Page(Place(1), 10, room=Room(cap=100, share=100))
+    page = Page(Place(1), 10, room=ResultRoom(cap=100, share=100))
     for _ in range(1_000):
         page.add("x" * 10_000)
     assert (page.full, page.open, [len(line) for line in page.lines]) == (True, True, [800])
@@ -308,6 +308,6 @@ def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
 
 
 def test_a_full_page_takes_no_more() -> None:
-    page = Page(Place(1), 10_000, room=Room(cap=1_000, share=1_000))
+    page = Page(Place(1), 10_000, room=ResultRoom(cap=1_000, share=1_000))
     page.add(("e" * 1_000 + "\n") * 100)
     assert (len(page.lines), page.full) == (9, True)

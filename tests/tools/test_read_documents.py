@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.tools.test_read import read, refused
 from tests.tools.world import World
-from travois.context.tool_results import Room
+from travois.context.tool_results import ResultRoom
 from travois.ports.world import content_digest
 
 
@@ -64,14 +64,14 @@ def test_at_most_twenty_pages_at_once(world: World) -> None:
 
 def test_pages_with_much_text_end_where_the_room_does(world: World) -> None:
     world.write("a.pdf", pdf("a" * 30_000, "b" * 30_000, "c"))
-    world.room = Room(cap=10_000, share=10_000)
+    world.room = ResultRoom(cap=10_000, share=10_000)
     assert read(world, "a.pdf").endswith('[pages 1-1 of 3; continue with pages="2-"]')
 
 
 def test_a_page_that_alone_has_no_room_is_read_in_parts(world: World) -> None:
     words = " ".join(map(str, range(6_000)))
     world.write("a.pdf", pdf("x", words))
-    world.room = Room(cap=4_000, share=4_000)
+    world.room = ResultRoom(cap=4_000, share=4_000)
     text, column = "", 1
     while 'continue with pages="2-", column=' in (
         part := read(world, "a.pdf", pages="2", column=column)
@@ -154,14 +154,14 @@ def test_a_long_notebook_is_read_in_parts(world: World) -> None:
     )
     assert read(world, "a.ipynb", offset=9) == "--- cell 9 (code) ---\ncell 9"
     world.write("b.ipynb", notebook(*(code("x" * 20_000) for _ in range(10))))
-    world.room = Room(cap=12_000, share=12_000)
+    world.room = ResultRoom(cap=12_000, share=12_000)
     assert read(world, "b.ipynb").endswith("[cells 0-1 of 10; continue with offset=2]")
 
 
 def test_a_cell_that_alone_has_no_room_is_read_in_parts(world: World) -> None:
     source = "".join(f"line {n}\n" for n in range(2_000))
     world.write("a.ipynb", notebook(code("x"), code(source), code("y")))
-    world.room = Room(cap=4_000, share=4_000)
+    world.room = ResultRoom(cap=4_000, share=4_000)
     first = read(world, "a.ipynb")
     assert first.endswith("[cells 0-0 of 3; continue with offset=1]")
     text, column = "", 1

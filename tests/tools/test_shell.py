@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.processes import running
 from tests.tools.world import World
-from travois.context.tool_results import measure
+from travois.context.tool_results import estimate_text_tokens
 from travois.core.content import Text
 from travois.core.facts import Changed
 from travois.core.tokens import estimate_tokens
@@ -391,7 +391,7 @@ def test_a_full_disk_loses_only_the_file(tmp_path: Path):
 def test_any_output_gives_bounded_text_that_a_log_can_hold(head: bytes, tail: bytes, missing: int):
     captured = CapturedOutput(head * 300, tail * 300, 300 * (len(head) + len(tail)) + missing)
     shown = readable(captured)
-    assert measure(shown.text) <= 8_000
+    assert estimate_text_tokens(shown.text) <= 8_000
     msgspec.json.encode(shown)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 import msgspec
 
-from travois.context.layers import Layers
-from travois.context.tool_results import Room
+from travois.context.layers import ContextLayers
+from travois.context.tool_results import ResultRoom
 from travois.core.tasks import (
     TODOS_STATE,
     TaskError,
@@ -28,7 +28,7 @@ from travois.ports.agents import TaskListEdit
 from travois.ports.tool import AnyTool, CallLocation, ToolError, ToolOutcome
 from travois.ports.world import content_digest
 
-ROOM = Room(cap=25_000, share=100_000)
+ROOM = ResultRoom(cap=25_000, share=100_000)
 
 
 class MemoryBlobs:
@@ -120,7 +120,11 @@ class World:
     async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> ToolOutcome:
         judged = resolved(self.access(tool, **args))
         seen = copy(self)
-        seen.room = Room(Layers().cap(tool.name), 100_000) if self.room is ROOM else self.room
+        seen.room = (
+            ResultRoom(ContextLayers().result_cap(tool.name), 100_000)
+            if self.room is ROOM
+            else self.room
+        )
         seen.files = JudgedFiles(self.files, judged, self.hidden)
         outcome = await tool.run(msgspec.convert(args, tool.args), seen, call_id)
         self.state.update({change.what: change.value for change in outcome.changes})

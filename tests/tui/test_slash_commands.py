@@ -15,7 +15,7 @@ from travois.core.content import Text, extract_text
 from travois.core.facts import Changed
 from travois.permissions.rules import parse
 from travois.ports.world import Command
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.testing import Scripted, say
 from travois.tui.line_mode import Lines
@@ -166,8 +166,8 @@ def test_names_and_words_that_follow_them_are_offered(options: Options) -> None:
 def test_rules_are_listed_with_who_said_them_and_an_answer_can_be_forgotten(
     options: Options, tmp_path: Path
 ) -> None:
-    home = Home(tmp_path / "home").prepare()
-    trust.remember(home, trust.root(options.cwd), "Bash(make:*)")
+    home = TravoisHome(tmp_path / "home").prepare()
+    trust.remember_answer(home, trust.trust_root(options.cwd), "Bash(make:*)")
     home.settings.write_text(json.dumps({"permissions": {"deny": ["Bash(rm:*)"]}}))
 
     async def run(desk: Lines) -> None:
@@ -180,7 +180,7 @@ def test_rules_are_listed_with_who_said_them_and_an_answer_can_be_forgotten(
         assert "deny: " in str(await obey(desk, "/permissions why rm x"))
         await obey(desk, "/permissions forget Bash(make:*)")
         assert [rule.text for rule in agent.permissions.guard.rules] == ["Bash(rm:*)"]
-        assert trust.remembered(home, trust.root(options.cwd)) == ()
+        assert trust.list_answers(home, trust.trust_root(options.cwd)) == ()
         again = await obey(desk, "/permissions forget Bash(make:*)")
         assert str(again).startswith("No saved answer allows 'Bash(make:*)'")
         assert await obey(desk, "/permissions mode plan") == "The mode is plan."
@@ -192,14 +192,14 @@ def test_rules_are_listed_with_who_said_them_and_an_answer_can_be_forgotten(
 def test_forgetting_an_answer_leaves_a_rule_of_a_file_that_says_the_same(
     options: Options, tmp_path: Path
 ) -> None:
-    home = Home(tmp_path / "home").prepare()
+    home = TravoisHome(tmp_path / "home").prepare()
 
     async def run(desk: Lines) -> None:
         agent = desk.session.crew.agent
         mine = parse("Bash(make:*)", "allow", origin="your answer")
         file = parse("Bash(make:*)", "allow", origin="a file")
         agent.permissions.guard = replace(agent.permissions.guard, rules=(file, mine))
-        trust.remember(home, trust.root(options.cwd), "Bash(make:*)")
+        trust.remember_answer(home, trust.trust_root(options.cwd), "Bash(make:*)")
         await obey(desk, "/permissions forget Bash(make:*)")
         assert agent.permissions.guard.rules == (file,)
 
@@ -207,7 +207,7 @@ def test_forgetting_an_answer_leaves_a_rule_of_a_file_that_says_the_same(
 
 
 def test_hooks_are_listed_with_their_file(options: Options, tmp_path: Path) -> None:
-    home = Home(tmp_path / "home").prepare()
+    home = TravoisHome(tmp_path / "home").prepare()
     hook = {"matcher": "Bash", "hooks": [{"type": "command", "command": "true"}]}
     home.settings.write_text(json.dumps({"hooks": {"PostToolUse": [hook]}}))
     (told,) = answers(options, "/hooks")
@@ -275,7 +275,7 @@ def test_a_conversation_is_written_as_a_document_and_nothing_is_overwritten(
 def test_a_session_is_named_branched_off_and_left_for_another(options: Options) -> None:
     async def run(desk: Lines) -> None:
         assert await obey(desk, "/rename  the   talk") == "Renamed. To resume it: /resume the talk"
-        last = desk.session.crew.agent.session.record()[-1].fact
+        last = desk.session.crew.agent.session.all_entries()[-1].fact
         assert last == Changed("name", "the talk")
         assert await obey(desk, "/resume the talk") == "You are already in this session."
         assert str(await obey(desk, "/resume nothing")).startswith("There is no session 'nothing'")

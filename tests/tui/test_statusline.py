@@ -13,10 +13,10 @@ import pytest
 from travois import Options, Session
 from travois.core.facts import Assistant, Entry, Result, Sent
 from travois.core.models import Usage
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.schema import Loaded, StatusLine
+from travois.settings.load import load_settings
+from travois.settings.schema import LoadedSettings, StatusLineSettings
 from travois.testing import Scripted, say
 from travois.tui.footer import Work, repository, statusline_payload, tame, worktree
 from travois.tui.markdown import theme
@@ -150,9 +150,9 @@ def test_lines_that_change_and_seconds_that_the_model_takes_are_counted() -> Non
     assert (work.waited, work.added, work.removed) == (3.0, 4, 2)
 
 
-def loaded(tmp_path: Path, environ: Mapping[str, str] | None = None) -> Loaded:
-    return load(
-        Home(tmp_path / "home").prepare(),
+def loaded(tmp_path: Path, environ: Mapping[str, str] | None = None) -> LoadedSettings:
+    return load_settings(
+        TravoisHome(tmp_path / "home").prepare(),
         str(tmp_path / "work"),
         environ=environ or {},
         etc=tmp_path,
@@ -174,7 +174,7 @@ def test_a_program_of_a_workspace_runs_only_by_trust_which_ends_when_its_file_ch
     held = loaded(tmp_path)
     assert held.settings.status_line.command == ""
     assert any(".claude/status.sh" in text for text in held.wanted)
-    trust.trust(Home(tmp_path / "home"), held.root, held.wanted)
+    trust.trust_folder(TravoisHome(tmp_path / "home"), held.root, held.wanted)
     agreed = loaded(tmp_path)
     assert agreed.settings.status_line.command == ".claude/status.sh"
     assert agreed.scripts == (str(script),)
@@ -188,4 +188,4 @@ def test_a_program_that_the_user_has_for_another_agent_is_used(tmp_path: Path) -
     theirs.mkdir()
     (theirs / "settings.json").write_text(status("mine.sh"))
     found = loaded(tmp_path, {"CLAUDE_CONFIG_DIR": str(theirs)})
-    assert found.settings.status_line == StatusLine("command", "mine.sh")
+    assert found.settings.status_line == StatusLineSettings("command", "mine.sh")

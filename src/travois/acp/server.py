@@ -40,8 +40,8 @@ from travois.compat.claude_json import Json, Object
 from travois.compose.options import Options
 from travois.core.errors import UserError
 from travois.providers import catalog
-from travois.sessions.catalog import Summary, discard, summaries
-from travois.sessions.home import Home, locate
+from travois.sessions.catalog import SessionSummary, list_sessions, trash_session
+from travois.sessions.home import TravoisHome, locate_home
 from travois.version import __version__
 
 VERSION = 1
@@ -169,14 +169,14 @@ class Talks:
         """Move a session to the trash; a missing one is no error."""
         await self._closed(asked.session_id)
         home = _home()
-        everything = summaries(home)
+        everything = list_sessions(home)
         for summary in everything:
             if summary.id == asked.session_id:
                 _discard(home, summary, everything)
         return {}
 
     async def _list(self, asked: Listing) -> Object:
-        found = [one for one in summaries(_home()) if one.cwd and one.first_prompt]
+        found = [one for one in list_sessions(_home()) if one.cwd and one.first_prompt]
         if asked.cwd is not None:
             _absolute(asked.cwd)
             places = (asked.cwd, os.path.realpath(asked.cwd))
@@ -259,35 +259,35 @@ def _absolute(path: str) -> None:
         raise Wrong(UNFIT, f"{path!r} is not an absolute path")
 
 
-def _home() -> Home:
-    return locate(os.environ).prepare()
+def _home() -> TravoisHome:
+    return locate_home(os.environ).prepare()
 
 
-def _known(id: str) -> Summary:
-    found = next((one for one in summaries(_home()) if one.id == id), None)
+def _known(id: str) -> SessionSummary:
+    found = next((one for one in list_sessions(_home()) if one.id == id), None)
     if found is None:
         raise Wrong(MISSING, f"There is no session {id!r}")
     return found
 
 
-def _discard(home: Home, summary: Summary, everything: list[Summary]) -> None:
+def _discard(home: TravoisHome, summary: SessionSummary, everything: list[SessionSummary]) -> None:
     if any(one.parent == summary.id for one in everything):
         raise UserError("The session cannot be deleted", why="another session was forked from it")
-    discard(home, summary)
+    trash_session(home, summary)
 
 
-def _listed(summary: Summary) -> Json:
+def _listed(summary: SessionSummary) -> Json:
     when = datetime.fromtimestamp(summary.updated, UTC).isoformat()
     told: Object = {"sessionId": summary.id, "cwd": summary.cwd}
     return {**told, "title": summary.title, "updatedAt": when}
 
 
-def _cursor(summary: Summary) -> str:
+def _cursor(summary: SessionSummary) -> str:
     """Encode the end of a page, in a way that new and deleted sessions do not shift."""
     return urlsafe_b64encode(msgspec.json.encode((summary.updated, summary.id))).decode()
 
 
-def _after(found: list[Summary], cursor: str) -> list[Summary]:
+def _after(found: list[SessionSummary], cursor: str) -> list[SessionSummary]:
     try:
         last = msgspec.json.decode(urlsafe_b64decode(cursor), type=tuple[float, str])
     except (ValueError, msgspec.DecodeError):

@@ -23,7 +23,7 @@ from travois.compat.claude_json import Json, Object
 from travois.compose import commands, mcp
 from travois.compose.options import Options
 from travois.compose.session_picker import SessionPicker
-from travois.context.keep_warm import keep_warm
+from travois.context.keep_warm import keep_cache_warm
 from travois.core.content import TextOrMedia
 from travois.core.errors import UserError
 from travois.core.facts import Asked, Assistant, Ended, EndReason, Entry, Failed, User
@@ -31,7 +31,7 @@ from travois.engine.agent import Agent
 from travois.hooks.fire import notify
 from travois.ports.world import AgentProgress, Event
 from travois.sdk import Session, typed_text
-from travois.sessions.catalog import Summary
+from travois.sessions.catalog import SessionSummary
 from travois.tui import slash
 from travois.tui.agent_progress import watch_agents
 from travois.tui.line_mode import PERMISSION
@@ -90,7 +90,7 @@ class Desk:
         """Return None: no command offered in the editor asks for a choice."""
         return None
 
-    async def browse(self, shelf: SessionPicker) -> Summary | None:
+    async def browse(self, shelf: SessionPicker) -> SessionSummary | None:
         """Return None: the editor has a session list of its own."""
         return None
 
@@ -313,7 +313,7 @@ class Talk:
                 return True
             self._stirred = anyio.Event()
             async with anyio.create_task_group() as group:
-                for watch in (partial(keep_warm, agent), self._wake, self._heed):
+                for watch in (partial(keep_cache_warm, agent), self._wake, self._heed):
                     group.start_soon(watch)
                 await self._stirred.wait()
                 group.cancel_scope.cancel()

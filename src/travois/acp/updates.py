@@ -14,7 +14,7 @@ import msgspec
 
 from travois.acp.options import Choices
 from travois.compat.claude_json import Json, Object
-from travois.context.compaction.compact import receipt
+from travois.context.compaction.compact import describe_compaction
 from travois.core.content import Call, Media, Opaque, Text, TextOrMedia, extract_calls
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Ended, Entry, Epoch, User
 from travois.core.tasks import read_tasks
@@ -279,7 +279,7 @@ class Teller:
             case Epoch():
                 yield self._choices.update()
             case Compacted():
-                yield notice(receipt(fact))
+                yield notice(describe_compaction(fact))
                 yield self.usage()
             case Ended(why=why, detail=detail) if why not in SILENT and detail:
                 yield notice(detail)

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from travois.context.ledger.extractors import decoded, is_list, is_object, kind_of
+from travois.context.ledger.extractors import classify_tool, decode_arguments, is_list, is_object
 from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Asked, Assistant, Decided, Ended, Entry, Failed, Noted, Result, User
 from travois.core.tool_names import canonical_call
@@ -148,8 +148,8 @@ def name_of(reply: str) -> str:
 def phrase(call: Call) -> str:
     """Return a call in three to five words."""
     call = canonical_call(call)
-    args = decoded(call.args)
-    kind = kind_of(call.name, args)
+    args = decode_arguments(call.args)
+    kind = classify_tool(call.name, args)
     text = {name: value for name, value in args.items() if isinstance(value, str)}
     if call.name == "TodoWrite":
         return _listed(args)

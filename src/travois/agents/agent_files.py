@@ -26,10 +26,10 @@ from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.permissions.paths import inside
 from travois.permissions.rules import split
 from travois.prompt.instruction_files import ETC, chain, exactly, markdown, plain_text
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings.schema import Plugin
-from travois.settings.trust import STRICT, digest, listens
-from travois.settings.validate import nearest
+from travois.settings.trust import MODES_BY_STRICTNESS, describe_hook_request, digest_request
+from travois.settings.validate import find_nearest_word
 from travois.tools.catalog import TOOLS
 
 # What an agent file says of its kind of agents, and what of that does not count.
@@ -196,7 +196,7 @@ def _remarks(told: Front) -> Iterator[tuple[str, str]]:
         if key in UNUSED:
             yield key, f"{key} is not supported here and is ignored"
         elif key not in (*USED, "color", APART):
-            near = nearest(key, USED)
+            near = find_nearest_word(key, USED)
             yield (
                 key,
                 f"{key} is not a key of agent files" + (f"; did you mean {near}?" if near else ""),
@@ -245,7 +245,7 @@ class Shelf(msgspec.Struct, frozen=True):
 
 
 def kinds(
-    home: Home,
+    home: TravoisHome,
     root: str,
     cwd: str,
     *,
@@ -298,10 +298,12 @@ def narrowed(kind: Kind, parent: Mode) -> Mode:
     """Return the child's permission mode: its type's own, but no wider than its parent's."""
     modes: dict[str, Mode] = {mode: mode for mode in MODES}
     wanted = modes.get(kind.mode, parent)
-    return wanted if STRICT.index(wanted) <= STRICT.index(parent) else parent
+    return (
+        wanted if MODES_BY_STRICTNESS.index(wanted) <= MODES_BY_STRICTNESS.index(parent) else parent
+    )
 
 
-def _user(home: Home, environ: Mapping[str, str]) -> Iterator[Shelf]:
+def _user(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[Shelf]:
     yield Shelf(str(home.path / "agents"))
     yield from map(Shelf, CLAUDE.within_home(environ, *CLAUDE.agents))
     if person := environ.get("HOME"):
@@ -315,7 +317,7 @@ def wishes(root: str, cwd: str) -> Iterator[str]:
     for shelf in _project(root, cwd, trusted=False):
         for kind in _shelved(shelf, []) if os.path.isdir(shelf.folder) else ():
             if kind.hooks:
-                yield listens(kind.origin, kind.hooks, shelf.places)
+                yield describe_hook_request(kind.origin, kind.hooks, shelf.places)
 
 
 def _project(
@@ -368,7 +370,10 @@ def _hooks(tree: object, path: str, shelf: Shelf) -> dict[str, object]:
     """Return the hooks that a file brings, as far as the user agreed to them."""
     if not _is_object(tree) or not tree:
         return {}
-    agreed = shelf.agreed is None or digest(listens(path, tree, shelf.places)) in shelf.agreed
+    agreed = (
+        shelf.agreed is None
+        or digest_request(describe_hook_request(path, tree, shelf.places)) in shelf.agreed
+    )
     return tree if agreed else {}
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from travois.core.errors import UserError
 from travois.sessions import blobs, catalog, log_line
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 
 NAME = "letters.jsonl"
 SESSION = "session"
@@ -65,9 +65,11 @@ class Mailbox:
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
             with _locked(self._path) as fd:
-                _append(fd, log_line.sealed(msgspec.json.encode(letter)))
+                _append(fd, log_line.add_checksum(msgspec.json.encode(letter)))
         except OSError as error:
-            raise blobs.fault("The message cannot be sent", error, path=self._path) from error
+            raise blobs.make_storage_error(
+                "The message cannot be sent", error, path=self._path
+            ) from error
         return letter
 
     def take(self) -> list[Letter]:
@@ -81,7 +83,9 @@ class Mailbox:
             self.taken = 0
             return []
         except OSError as error:
-            raise blobs.fault("The mail cannot be read", error, path=self._path) from error
+            raise blobs.make_storage_error(
+                "The mail cannot be read", error, path=self._path
+            ) from error
 
     def clear(self) -> bool:
         """Empty the file if all its messages were read."""
@@ -111,7 +115,7 @@ class Mailbox:
 
 
 def _opened(text: bytes) -> Letter | None:
-    whole, _ = log_line.records(text)
+    whole, _ = log_line.split_records(text)
     try:
         return msgspec.json.decode(whole[0], type=Letter) if whole else None
     except ValueError:
@@ -155,12 +159,12 @@ def _locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
 # --- addresses ------------------------------------------------------------------------------------
 
 
-def locate(home: Home, to: str) -> Path:
+def locate(home: TravoisHome, to: str) -> Path:
     """Return the folder of whoever has this address: `session:ID` or `TEAM:NAME`."""
     team, name = _parts(to)
     if team == SESSION:
-        found = catalog.find(home, name)
-        return home.session(found.project, found.id) / "mail"
+        found = catalog.find_session(home, name)
+        return home.session_folder(found.project, found.id) / "mail"
     if name in members(home, team):
         return home.mail / team / name
     known = ", ".join(f"{team}:{each}" for each in members(home, team)) or "none"
@@ -168,7 +172,7 @@ def locate(home: Home, to: str) -> Path:
     raise UserError(f"There is no mailbox {to}", fix=fix)
 
 
-def members(home: Home, team: str) -> list[str]:
+def members(home: TravoisHome, team: str) -> list[str]:
     """Return the names of all that ever joined a team."""
     try:
         return sorted(path.name for path in (home.mail / team).iterdir() if path.is_dir())
@@ -176,7 +180,7 @@ def members(home: Home, team: str) -> list[str]:
         return []
 
 
-def teams(home: Home) -> list[str]:
+def teams(home: TravoisHome) -> list[str]:
     """Return the names of all teams."""
     try:
         return sorted(path.name for path in home.mail.iterdir() if path.is_dir())
@@ -184,7 +188,7 @@ def teams(home: Home) -> list[str]:
         return []
 
 
-def join(home: Home, address: str) -> tuple[Path, Callable[[], None]]:
+def join(home: TravoisHome, address: str) -> tuple[Path, Callable[[], None]]:
     """Join a team under a name; returns the mailbox folder and a function that leaves."""
     team, name = _parts(address)
     if team == SESSION:
@@ -203,7 +207,7 @@ def join(home: Home, address: str) -> tuple[Path, Callable[[], None]]:
             fix = "Choose another name in the setting mail.address."
             raise UserError(f"Another session already uses {address}", fix=fix) from None
         except OSError as error:
-            raise blobs.fault(
+            raise blobs.make_storage_error(
                 f"The mailbox {address} cannot be opened", error, path=folder
             ) from error
         return folder, undo.pop_all().close

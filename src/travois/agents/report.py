@@ -10,8 +10,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from travois.context.layers import Layers
-from travois.context.tool_results import preview
+from travois.context.layers import ContextLayers
+from travois.context.tool_results import render_preview
 from travois.core.cache_audit import SessionSpending
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import (
@@ -42,7 +42,7 @@ LEAST = 500
 AROUND = 100
 """Tokens of the wrapper around a report in a tool result."""
 DIED = "Travois stopped while the agent was running"
-LAYERS = Layers()
+LAYERS = ContextLayers()
 RESUMED = "resumed"
 """The note in a child's log where it went on after it had ended: what it cost before is paid."""
 STAYS = "stays"
@@ -76,9 +76,9 @@ def report(
 
 def changed(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return the files that were changed in these entries, the last one first."""
-    from travois.context.ledger import fold
+    from travois.context.ledger import build_ledger
 
-    return tuple(file.path for file in fold(entries).files if file.state != "read")
+    return tuple(file.path for file in build_ledger(entries).files if file.state != "read")
 
 
 def spent(entries: Iterable[Entry]) -> SessionSpending:
@@ -91,7 +91,9 @@ def spent(entries: Iterable[Entry]) -> SessionSpending:
     return total
 
 
-def budget(view: View, waiting: Iterable[User], *, limit: int, layers: Layers, among: int) -> int:
+def budget(
+    view: View, waiting: Iterable[User], *, limit: int, layers: ContextLayers, among: int
+) -> int:
     """Compute the token budget of the next of several reports: its share of the free window.
 
     Half of the window stays free for what the reports lead to.
@@ -101,7 +103,7 @@ def budget(view: View, waiting: Iterable[User], *, limit: int, layers: Layers, a
     since = sum(fact_tokens(item.fact) for item in view.items[view.replied + 1 :])
     free = (limit - context_tokens(view) - beside) // 2
     left = min(free, layers.reply - since - beside) // max(1, among)
-    most = layers.cap("Agent") - AROUND
+    most = layers.result_cap("Agent") - AROUND
     return max(min(LEAST, limit // (4 * max(1, among))), min(most, left))
 
 
@@ -109,7 +111,9 @@ def fitted(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) 
     """Return the text if it is short enough, else its two ends and where all of it can be read."""
     if estimate_tokens(text) <= tokens:
         return text
-    return preview(text, path=keep(text.encode(errors="replace")), tokens=tokens, nonce=nonce)
+    return render_preview(
+        text, path=keep(text.encode(errors="replace")), tokens=tokens, nonce=nonce
+    )
 
 
 def _own(entries: list[Entry]) -> list[Entry]:
@@ -169,7 +173,7 @@ def lost(
     read: Callable[[str], list[Entry]],
     *,
     keep: Callable[[str, bytes], str],
-    layers: Layers = LAYERS,
+    layers: ContextLayers = LAYERS,
 ) -> None:
     """After a crash, deliver reports for the children that never reported."""
     owed, epoch = list(session.owed.values()), session.view.epoch

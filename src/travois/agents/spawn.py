@@ -249,8 +249,8 @@ class Children:
         tokens = budget(
             view,
             parent.turn.inbox,
-            limit=window.limit(parent),
-            layers=window.fitted(parent),
+            limit=window.compaction_threshold(parent),
+            layers=window.scaled_layers(parent),
             among=len(open_calls(view)) + beside + 1,
         )
         keep = partial(parent.world.spill, f"{over.id}-report")

@@ -35,7 +35,7 @@ class TeamTaskFile:
         except FileNotFoundError:
             return ""
         except OSError as error:
-            raise blobs.fault(
+            raise blobs.make_storage_error(
                 "The team's task list cannot be read", error, path=self._path
             ) from error
         except (ValueError, msgspec.MsgspecError) as error:
@@ -48,10 +48,10 @@ class TeamTaskFile:
         try:
             with self._alone():
                 value = store_tasks(edit(read_stored(self.read())))
-                blobs.replace(self._path, value.encode())
+                blobs.replace_file(self._path, value.encode())
         except OSError as error:
             what = "The team's task list cannot be written"
-            raise blobs.fault(what, error, path=self._path) from error
+            raise blobs.make_storage_error(what, error, path=self._path) from error
         return value
 
     @contextmanager

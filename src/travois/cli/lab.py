@@ -21,7 +21,7 @@ import msgspec
 
 from travois.compose.options import Options
 from travois.core.errors import UserError
-from travois.settings.schema import Tui
+from travois.settings.schema import TuiSettings
 from travois.terminal.tables import Commands, command, say
 from travois.tui import start
 from travois.tui.app import talk
@@ -314,7 +314,7 @@ def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, boo
         return 0, guided.finished
     start.paint(os.environ)
     tour = Tour(pace)
-    return talk("", options, Tui(), guide=tour), tour.finished
+    return talk("", options, TuiSettings(), guide=tour), tour.finished
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from travois.core.errors import UserError
 from travois.permissions.masking import mask_text
 from travois.permissions.secrets import secrets
 from travois.sessions import blobs
-from travois.sessions.home import locate
+from travois.sessions.home import locate_home
 from travois.terminal.tables import say_json
 from travois.version import __version__
 
@@ -32,10 +32,10 @@ def report(error: BaseException, *, cause: BaseException) -> str:
     trace = _masked("".join(format_exception(error)))
     head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n"
     try:
-        folder = locate(os.environ).path / "crashes"
+        folder = locate_home(os.environ).path / "crashes"
         blobs.make_folders(folder)
         path = folder / f"{os.getpid()}-{len(os.listdir(folder))}.txt"
-        blobs.replace(path, (head + trace).encode(errors="replace"))
+        blobs.replace_file(path, (head + trace).encode(errors="replace"))
     except (OSError, UserError):
         return f"{trace}\ntravois: this is a bug in Travois; the session can be resumed\n"
     return (
@@ -67,7 +67,7 @@ def detach(argv: list[str], args: Namespace) -> int:
     id = named or str(uuid4())
     words = ["-p", *(() if named else ("--session-id", id))]
     words += [word for word in argv if word not in FLAGS]
-    folder = locate(os.environ).prepare().path / "background"
+    folder = locate_home(os.environ).prepare().path / "background"
     folder.mkdir(mode=0o700, exist_ok=True)
     file = "".join(char if char.isalnum() or char == "-" else "_" for char in id)
     with (folder / f"{file}.txt").open("ab") as said:
@@ -221,10 +221,10 @@ def _refuse_typo(argv: list[str]) -> None:
     word = argv[0] if argv else ""
     if not word.isascii() or not word.isalpha() or word in COMMANDS or {"-p", "--print"} & {*argv}:
         return
-    from travois.settings.validate import nearest
+    from travois.settings.validate import find_nearest_word
 
     swapped = [name for name in COMMANDS if sorted(name) == sorted(word.lower())]
-    if near := nearest(word.lower(), (*COMMANDS, "help")) or "".join(swapped[:1]):
+    if near := find_nearest_word(word.lower(), (*COMMANDS, "help")) or "".join(swapped[:1]):
         fix = f"To send the word as a prompt: travois -p {word}"
         raise UserError(f"Unknown command {word!r}. Did you mean `travois {near}`?", fix=fix)
 

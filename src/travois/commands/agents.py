@@ -26,9 +26,9 @@ from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
 from travois.presentation.document import parts
 from travois.sessions import lock
-from travois.sessions.catalog import find, folders, newest
-from travois.sessions.home import Home, locate
-from travois.sessions.log_file import NAME, Skipped, entries
+from travois.sessions.catalog import find_newest_session, find_session, list_session_folders
+from travois.sessions.home import TravoisHome, locate_home
+from travois.sessions.log_file import LOG_FILE_NAME, DamagedPlace, read_entries
 from travois.terminal.tables import (
     Commands,
     ago,
@@ -131,7 +131,7 @@ def put(id: str, text: str, *, sender: str, json: bool) -> int:
 
 def show_tree(session: str, *, json: bool) -> int:
     """Print the agents of a session, each below the one that started it."""
-    skipped: list[Skipped] = []
+    skipped: list[DamagedPlace] = []
     folder = _session(session)
     rows = [*tree(folder, skipped), *_night(folder, skipped)]
     if json:
@@ -146,8 +146,8 @@ def show_tree(session: str, *, json: bool) -> int:
 
 def show_one(id: str, session: str, *, json: bool) -> int:
     """Print what an agent said and did, without what a fork inherited."""
-    skipped: list[Skipped] = []
-    told = entries(agent_folder(_session(session), id) / NAME, skipped)
+    skipped: list[DamagedPlace] = []
+    told = read_entries(agent_folder(_session(session), id) / LOG_FILE_NAME, skipped)
     if json:
         for entry in told:
             say(msgspec.json.encode(entry).decode())
@@ -173,13 +173,13 @@ def show_types(*, json: bool) -> int:
     return 0
 
 
-def tree(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
+def tree(session: Path, skipped: list[DamagedPlace]) -> Iterator[Row]:
     """Yield the agents below a session, each before those that it started itself."""
-    alive = lock.holder(session) is not None
+    alive = lock.find_lock_holder(session) is not None
     yield from _below(session, _told(session, SessionSpending(), skipped), skipped, alive=alive)
 
 
-def _night(session: Path, skipped: list[Skipped]) -> Iterator[Row]:
+def _night(session: Path, skipped: list[DamagedPlace]) -> Iterator[Row]:
     """Yield the last consolidation of a session's project."""
     for path in list_dream_folders(_dreams(session))[:1]:
         night = read_dream_status(path)
@@ -204,7 +204,7 @@ def _dreams(session: Path) -> Path:
 
 
 def _below(
-    folder: Path, parent: Told, skipped: list[Skipped], *, alive: bool, depth: int = 0
+    folder: Path, parent: Told, skipped: list[DamagedPlace], *, alive: bool, depth: int = 0
 ) -> Iterator[Row]:
     order = {id: number for number, id in enumerate(parent.spawned)}
     for path in sorted(_children(folder), key=lambda path: (order.get(path.name, 0), path.name)):
@@ -239,9 +239,14 @@ def _row(id: str, told: Told, parent: Told, *, above: str, depth: int, alive: bo
     )
 
 
-def _told(folder: Path, spent: SessionSpending, skipped: list[Skipped]) -> Told:
+def _told(folder: Path, spent: SessionSpending, skipped: list[DamagedPlace]) -> Told:
     """Read one log. A fork pays its parent's prices until it has a head of its own."""
-    told = Told([*entries(folder / NAME, skipped)], SessionSpending(prices=spent.prices), {}, {})
+    told = Told(
+        [*read_entries(folder / LOG_FILE_NAME, skipped)],
+        SessionSpending(prices=spent.prices),
+        {},
+        {},
+    )
     total = told.spent
     for entry in told.entries:
         total = total.after_entry(entry)
@@ -254,7 +259,7 @@ def _told(folder: Path, spent: SessionSpending, skipped: list[Skipped]) -> Told:
 
 def _children(folder: Path) -> list[Path]:
     try:
-        return [path for path in (folder / FOLDER).iterdir() if (path / NAME).is_file()]
+        return [path for path in (folder / FOLDER).iterdir() if (path / LOG_FILE_NAME).is_file()]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
@@ -262,10 +267,10 @@ def _children(folder: Path) -> list[Path]:
 def _session(text: str) -> Path:
     home, project = here()
     if text:
-        found = find(home, text, project=project)
+        found = find_session(home, text, project=project)
     else:
-        found = newest(home, project, cwd=os.path.realpath(os.getcwd()))
-    return home.session(found.project, found.id)
+        found = find_newest_session(home, project, cwd=os.path.realpath(os.getcwd()))
+    return home.session_folder(found.project, found.id)
 
 
 def agent_folder(folder: Path, id: str) -> Path:
@@ -276,7 +281,7 @@ def agent_folder(folder: Path, id: str) -> Path:
         if path.name == id:
             return path
         waiting += _children(path)
-    if (_dreams(folder) / id / NAME).is_file():
+    if (_dreams(folder) / id / LOG_FILE_NAME).is_file():
         return _dreams(folder) / id
     raise UserError(
         f"Session {folder.name} has no agent {id!r}", fix="`travois agents` lists them."
@@ -328,7 +333,7 @@ def run_send(args: Namespace) -> int:
     """Leave a message, and say what becomes of it."""
 
     async def main() -> str:
-        return await send_mail(locate(os.environ), args.to, args.text, sender="shell")
+        return await send_mail(locate_home(os.environ), args.to, args.text, sender="shell")
 
     say(anyio.run(main))
     return 0
@@ -336,16 +341,16 @@ def run_send(args: Namespace) -> int:
 
 def run_list(args: Namespace) -> int:
     """List all mailboxes with mail in them."""
-    rows = [row for address, box in _boxes(locate(os.environ)) for row in _rows(address, box)]
+    rows = [row for address, box in _boxes(locate_home(os.environ)) for row in _rows(address, box)]
     say(table([("FOR", "FROM", "SENT", "MESSAGE"), *rows]) if rows else "No messages.")
     return 0
 
 
-def _boxes(home: Home) -> Iterator[tuple[str, Mailbox]]:
+def _boxes(home: TravoisHome) -> Iterator[tuple[str, Mailbox]]:
     for team in teams(home):
         for name in members(home, team):
             yield f"{team}:{name}", Mailbox(home.mail / team / name)
-    for folder in folders(home):
+    for folder in list_session_folders(home):
         yield f"session:{folder.name[:8]}", Mailbox(folder / "mail")
 
 

@@ -15,11 +15,16 @@ from msgspec.structs import replace
 from travois import sdk
 from travois.commands.sessions import here, report
 from travois.compose.options import Options
-from travois.context.layers import Layers
-from travois.context.receipts import Receipt, Window, look, receipts
+from travois.context.layers import ContextLayers
+from travois.context.receipts import (
+    CompactionReceipt,
+    WindowBreakdown,
+    break_down_window,
+    list_compaction_receipts,
+)
 from travois.context.session_memory.keep import decode_notes
-from travois.context.switch_model import Rehearsal
-from travois.context.window import threshold
+from travois.context.switch_model import TrialLog
+from travois.context.window import threshold_for_model
 from travois.core.cache_audit import CacheMiss, PromptCache, SessionSpending, format_duration
 from travois.core.content import extract_text
 from travois.core.errors import UserError
@@ -42,12 +47,12 @@ from travois.core.view import View, keep_live_entries, project_view
 from travois.providers.encoder import Encoder
 from travois.providers.options import rationed
 from travois.providers.request import PrefixBreak, Request
-from travois.sessions.blobs import Blobs
-from travois.sessions.catalog import Summary, find, newest
-from travois.sessions.home import Home
-from travois.sessions.log_file import Log, Skipped, history
+from travois.sessions.blobs import BlobStore
+from travois.sessions.catalog import SessionSummary, find_newest_session, find_session
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import DamagedPlace, SessionLog, read_history
 from travois.sessions.session import Session
-from travois.settings.load import load
+from travois.settings.load import load_settings
 from travois.terminal.tables import Commands, ago, clean, command, say, say_json, table
 
 CONTEXT_HELP = """\
@@ -93,44 +98,46 @@ def run_context(args: Namespace) -> int:
     home, summary = picked(words[0] if words else "")
     if action == "undo":
         return _undo(home, summary, number, json=args.json)
-    folder = home.session(summary.project, summary.id)
+    folder = home.session_folder(summary.project, summary.id)
     if action:
-        found = receipts(list(history(folder, [])))
+        found = list_compaction_receipts(list(read_history(folder, [])))
         return _lost(found, args) if action == "lost" else _receipts(found, args)
-    session = Session(Rehearsal(history(folder, [])))
+    session = Session(TrialLog(read_history(folder, [])))
     return _show(session, layers(home), args)
 
 
-def picked(text: str) -> tuple[Home, Summary]:
+def picked(text: str) -> tuple[TravoisHome, SessionSummary]:
     """Return the session with this id or name; by default the last one of this folder."""
     home, project = here()
     if text:
-        return home, find(home, text, project=project)
-    return home, newest(home, project, cwd=os.path.realpath(os.getcwd()))
+        return home, find_session(home, text, project=project)
+    return home, find_newest_session(home, project, cwd=os.path.realpath(os.getcwd()))
 
 
-def layers(home: Home) -> Layers:
+def layers(home: TravoisHome) -> ContextLayers:
     """Return the context layers that the settings choose in this folder."""
     _, project = here()
     cwd = os.path.realpath(os.getcwd())
-    return load(home, project.root, cwd=cwd, environ=os.environ).settings.context.layers
+    return load_settings(home, project.root, cwd=cwd, environ=os.environ).settings.context.layers
 
 
 def _small(word: str) -> bool:
     return word.isdecimal() and len(word) < 4
 
 
-def _show(session: Session, chosen: Layers, args: Namespace) -> int:
+def _show(session: Session, chosen: ContextLayers, args: Namespace) -> int:
     model = _model(session)
-    window = look(session.view, session.history(), cache=session.cache, now=time.time())
+    window = break_down_window(
+        session.view, session.history(), cache=session.cache, now=time.time()
+    )
     if args.json:
         told = {
-            "used": window.used,
-            "threshold": threshold(model, chosen),
+            "used": window.total_tokens,
+            "threshold": threshold_for_model(model, chosen),
             "window": model.window,
             "measured": window.measured,
             "scale": round(window.scale, 4),
-            "parts": window.sizes,
+            "parts": window.tokens_by_kind,
             "cache_seconds": round(session.cache.seconds_left(time.time())),
             "blocks": window.portions,
         }
@@ -142,17 +149,19 @@ def _show(session: Session, chosen: Layers, args: Namespace) -> int:
     return 0
 
 
-def line(session: Session, chosen: Layers, *, window: Window | None = None) -> str:
+def line(session: Session, chosen: ContextLayers, *, window: WindowBreakdown | None = None) -> str:
     """Return the window in one line, and what its cache will do."""
     model, now = _model(session), time.time()
-    window = window or look(session.view, session.history(), cache=session.cache, now=now)
-    limit = threshold(model, chosen)
-    parts = " · ".join(f"{kind} {size:,}" for kind, size in window.sizes.items())
-    told = f"{window.used:,} of {limit:,} tokens ({model.name}, window {model.window:,}): {parts}"
+    window = window or break_down_window(
+        session.view, session.history(), cache=session.cache, now=now
+    )
+    limit = threshold_for_model(model, chosen)
+    parts = " · ".join(f"{kind} {size:,}" for kind, size in window.tokens_by_kind.items())
+    told = f"{window.total_tokens:,} of {limit:,} tokens ({model.name}, window {model.window:,}): {parts}"  # noqa: E501
     counted = (
         f"scaled ×{window.scale:.2f} to the provider's count" if window.measured else "estimated"
     )
-    return f"{told} · free {max(0, limit - window.used):,}; {counted}; {life(session.cache, now)}"
+    return f"{told} · free {max(0, limit - window.total_tokens):,}; {counted}; {life(session.cache, now)}"  # noqa: E501
 
 
 def life(cache: PromptCache, now: float) -> str:
@@ -163,7 +172,7 @@ def life(cache: PromptCache, now: float) -> str:
     return f"cache warm for {format_duration(left)}{moved}"
 
 
-def _blocks(window: Window) -> str:
+def _blocks(window: WindowBreakdown) -> str:
     rows = [("ENTRY", "KIND", "TOKENS", "CACHE", "SOURCE", "WHY")]
     for one in window.portions:
         source = clean(one.source, lines="show")
@@ -179,7 +188,7 @@ def _model(session: Session) -> ModelCard:
     return session.view.epoch.model
 
 
-def _receipts(found: list[Receipt], args: Namespace) -> int:
+def _receipts(found: list[CompactionReceipt], args: Namespace) -> int:
     if args.json:
         say(msgspec.json.encode(found).decode())
         return 0
@@ -190,7 +199,7 @@ def _receipts(found: list[Receipt], args: Namespace) -> int:
     return 0
 
 
-def render_receipt(one: Receipt) -> str:
+def render_receipt(one: CompactionReceipt) -> str:
     """Return a receipt for people."""
     measured = f"{one.measured:,} measured" if one.measured else "not measured yet"
     restored = ", ".join(clean(path, lines="show") for path in one.restored) or "nothing"
@@ -211,7 +220,7 @@ def render_receipt(one: Receipt) -> str:
     )
 
 
-def _lost(found: list[Receipt], args: Namespace) -> int:
+def _lost(found: list[CompactionReceipt], args: Namespace) -> int:
     if args.search:
         return _search(found, args)
     spans = [
@@ -235,7 +244,7 @@ def _lost(found: list[Receipt], args: Namespace) -> int:
     return 0
 
 
-def _search(found: list[Receipt], args: Namespace) -> int:
+def _search(found: list[CompactionReceipt], args: Namespace) -> int:
     """Search the compacted text for lines with all words, newest first."""
     wanted = args.search.casefold().split()
     files = dict.fromkeys(span.file for one in reversed(found) for span in one.spans)
@@ -269,11 +278,11 @@ def _text(path: str) -> str:
         return ""
 
 
-def _undo(home: Home, summary: Summary, number: int, *, json: bool) -> int:
-    with Log.open(home.session(summary.project, summary.id)) as log:
+def _undo(home: TravoisHome, summary: SessionSummary, number: int, *, json: bool) -> int:
+    with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         session = Session(log)
-        one = _standing(receipts(list(log.read())), number)
-        trial = Session(Rehearsal(log.read()))
+        one = _standing(list_compaction_receipts(list(log.read())), number)
+        trial = Session(TrialLog(log.read()))
         trial.append(Restored(one.entry))
         size, model = context_tokens(trial.view), _model(session)
         if size >= stop_threshold(model):
@@ -289,12 +298,12 @@ def _undo(home: Home, summary: Summary, number: int, *, json: bool) -> int:
         say_json({"undone": one.number, "tokens": size, "window": model.window})
         return 0
     say(f"Undid compaction {one.number}: about {size:,} of {model.window:,} tokens in use.")
-    if size >= (limit := threshold(model, layers(home))):
+    if size >= (limit := threshold_for_model(model, layers(home))):
         say(f"Above the threshold of {limit:,}: compacted again unless autoCompact is off.")
     return 0
 
 
-def _standing(found: list[Receipt], number: int) -> Receipt:
+def _standing(found: list[CompactionReceipt], number: int) -> CompactionReceipt:
     standing = [one for one in found if one.state == "stands"]
     if not number and standing:
         return standing[-1]
@@ -364,7 +373,7 @@ def register_cost(commands: Commands) -> None:
 def run_cost(args: Namespace) -> int:
     """Tell what it cost."""
     home, summary = picked(args.session)
-    found = bill(history(home.session(summary.project, summary.id), []))
+    found = bill(read_history(home.session_folder(summary.project, summary.id), []))
     now = time.time()
     say(msgspec.json.encode(_json(found, now)).decode() if args.json else render_bill(found, now))
     return 0
@@ -500,7 +509,9 @@ def run_compact(args: Namespace) -> int:
     """Compact one session and print the receipt."""
     home, summary = picked(args.session)
     anyio.run(_compact, args, summary.id)
-    one = receipts(list(history(home.session(summary.project, summary.id), [])))[-1]
+    one = list_compaction_receipts(
+        list(read_history(home.session_folder(summary.project, summary.id), []))
+    )[-1]
     say(msgspec.json.encode(one).decode() if args.json else render_receipt(one))
     return 0
 
@@ -540,10 +551,10 @@ def register_audit(commands: Commands) -> None:
 def run_audit(args: Namespace) -> int:
     """Check every request of one session."""
     home, project = here()
-    summary = find(home, args.session, project=project)
-    skipped: list[Skipped] = []
-    entries = history(home.session(summary.project, summary.id), skipped)
-    fetch = Blobs(home.blobs).get
+    summary = find_session(home, args.session, project=project)
+    skipped: list[DamagedPlace] = []
+    entries = read_history(home.session_folder(summary.project, summary.id), skipped)
+    fetch = BlobStore(home.blobs).get
     checked = list((check_cold if args.cold else check)(entries, fetch))
     wrong = [request for request in checked if request.problem]
     if args.json:
@@ -647,7 +658,7 @@ def register_notes(commands: Commands) -> None:
 def run_notes(args: Namespace) -> int:
     """Print the notes of a session."""
     home, summary = picked(args.session)
-    found = versions(history(home.session(summary.project, summary.id), []))
+    found = versions(read_history(home.session_folder(summary.project, summary.id), []))
     if args.json:
         say_json(found if args.history else found[-1:])
     elif args.history:

@@ -16,8 +16,8 @@ from travois.compat.claude_transcript import Writer, encoded
 from travois.core.content import Media
 from travois.core.facts import Entry
 from travois.presentation.document import Part, parts
-from travois.sessions.catalog import Summary
-from travois.sessions.log_file import Skipped
+from travois.sessions.catalog import SessionSummary
+from travois.sessions.log_file import DamagedPlace
 from travois.terminal.tables import clean, styled
 
 Format = Literal["markdown", "json", "html", "claude"]
@@ -31,9 +31,9 @@ LONGEST_LINE = 400
 class Document(msgspec.Struct, frozen=True):
     """A whole session, and what of its log could not be read."""
 
-    summary: Summary
+    summary: SessionSummary
     entries: list[Entry]
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[DamagedPlace, ...] = ()
 
 
 def export(document: Document, style: Format, *, fetch: Fetch) -> str:

@@ -327,12 +327,12 @@ def _mode(args: Namespace) -> str:
 
 def _tools(given: str) -> tuple[str, ...]:
     """Return the tools of a list; `Task` is what others call `Agent`."""
-    from travois.settings.validate import nearest
+    from travois.settings.validate import find_nearest_word
 
     names = tuple("Agent" if name == "Task" else name for name in split(given))
     for name in names:
         if name not in TOOLS and "_" not in name:
-            near = nearest(name, TOOLS)
+            near = find_nearest_word(name, TOOLS)
             fix = f"Did you mean {near}?" if near else "`travois context` lists those there are."
             raise UserError(f"--tools: there is no tool {name!r}", fix=fix)
     return names

@@ -17,7 +17,7 @@ from travois.core.errors import UserError
 from travois.importing.plan import PARTS, Luggage, Part
 from travois.importing.run import PLANS, Done, Outlook, Wish, look, many, take_along
 from travois.importing.sessions import recognised
-from travois.sessions.home import Home, Project
+from travois.sessions.home import Project, TravoisHome
 from travois.terminal.tables import Commands, clean, command, say, styled, table, warn
 
 MORE = """\
@@ -76,7 +76,7 @@ def run_import(args: Namespace) -> int:
     return 1 if failed else 0
 
 
-def _list(home: Home, args: Namespace) -> int:
+def _list(home: TravoisHome, args: Namespace) -> int:
     """Return the agents that have anything here."""
     found: list[tuple[str, int, int]] = []
     for agent, plan in PLANS.items():

@@ -28,10 +28,10 @@ from travois.permissions.masking import mask_text, mask_value
 from travois.process.run import LocalProcesses
 from travois.sandbox.program_sandbox import cage_for_program
 from travois.sessions import blobs
-from travois.sessions.home import identify, locate
+from travois.sessions.home import identify_project, locate_home
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.schema import Json, Loaded, Plugin
+from travois.settings.load import load_settings
+from travois.settings.schema import Json, LoadedSettings, Plugin
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 MCP_HELP = """\
@@ -200,7 +200,7 @@ def run_approve(args: Namespace) -> int:
     fresh = {entry.name for entry in listed.waiting}
     for text in wanted:
         say(clean(text, lines="show"))
-    trust.trust(place.home, loaded.root, wanted, places=loaded.places)
+    trust.trust_folder(place.home, loaded.root, wanted, places=loaded.places)
     say(f"Approved {len(fresh)} servers." if fresh else "No servers need approval.")
     return 0
 
@@ -241,7 +241,7 @@ def run_logs(args: Namespace) -> int:
     return 0
 
 
-def _here() -> tuple[Workspace, Loaded, Found]:
+def _here() -> tuple[Workspace, LoadedSettings, Found]:
     options = Options(cwd=os.getcwd())
     place, loaded = load_workspace(options)
     return place, loaded, find_configured_servers(place, loaded, options)
@@ -278,7 +278,7 @@ def _read(path: Path) -> Json:
 
 def _write(path: Path, servers: Json) -> None:
     text = msgspec.json.format(msgspec.json.encode({"mcpServers": servers}), indent=2)
-    blobs.replace(path, text + b"\n")
+    blobs.replace_file(path, text + b"\n")
 
 
 def _pairs(words: list[str]) -> dict[str, str]:
@@ -307,8 +307,8 @@ def register_plugins(commands: Commands) -> None:
 
 def run(args: Namespace) -> int:
     """Print them."""
-    home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
-    loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
+    home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
+    loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     for notice in loaded.notices:
         warn(notice)
     if args.json:

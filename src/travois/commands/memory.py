@@ -34,7 +34,7 @@ from travois.memory.text import parse
 from travois.permissions.secrets import leak
 from travois.sessions import blobs
 from travois.settings import trust
-from travois.settings.load import load
+from travois.settings.load import load_settings
 from travois.terminal.tables import Commands, ago, clean, command, say, styled, table
 
 # What is remembered, in words for a terminal.
@@ -336,7 +336,7 @@ def run_edit(memories: FolderMemories, args: Namespace) -> int:
     if flaws:
         fix = f"Your text is saved in {draft}."
         raise UserError(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
-    blobs.replace(path, after)
+    blobs.replace_file(path, after)
     _drop(draft)
     say(render_change(memories.edited()))
     return 0
@@ -372,7 +372,7 @@ def _flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
 
 def run_import(memories: FolderMemories, args: Namespace) -> int:
     """Read in what another agent remembers, or only list it."""
-    path = foreign_memories.find_source(args.source, os.environ, trust.root(here()[1].root))
+    path = foreign_memories.find_source(args.source, os.environ, trust.trust_root(here()[1].root))
     if path is None or not path.exists():
         why = f"{path} does not exist" if path else "it has none for this project"
         fix = "Name another folder, or an agent: claude, codex."
@@ -384,7 +384,9 @@ def run_import(memories: FolderMemories, args: Namespace) -> int:
     try:
         found = list(foreign_memories.memories(path, scope=scope, label=label))
     except OSError as error:
-        raise blobs.fault(f"Cannot read the memories in {path}", error, path=path) from error
+        raise blobs.make_storage_error(
+            f"Cannot read the memories in {path}", error, path=path
+        ) from error
     rows = [(one.type, line(one.name), line(one.description)) for one in found]
     say(table([("TYPE", "NAME", "MEMORY"), *rows]))
     say(f"\n{many(len(found))} would be imported from {path}")
@@ -523,7 +525,7 @@ def _run(run: Run, args: Namespace) -> int:
     """Do something with the memories that count in this folder."""
     home, project = here()
     cwd = os.path.realpath(os.getcwd())
-    loaded = load(home, project.root, cwd=cwd, environ=os.environ)
+    loaded = load_settings(home, project.root, cwd=cwd, environ=os.environ)
     return run(open_memories_here(home, project, loaded), args)
 
 

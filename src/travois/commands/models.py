@@ -51,10 +51,10 @@ from travois.sandbox.hidden_files import find_covered, holds_credential
 from travois.sandbox.probe import Check, Walls, look
 from travois.sandbox.tool_chains import TOOL_CHAINS, list_shown
 from travois.search.embedder import Absent, find
-from travois.sessions.home import Home, identify, locate
-from travois.settings.load import load
-from travois.settings.schema import Json, Loaded
-from travois.settings.validate import flatten, nearest
+from travois.sessions.home import TravoisHome, identify_project, locate_home
+from travois.settings.load import load_settings
+from travois.settings.schema import Json, LoadedSettings
+from travois.settings.validate import find_nearest_word, flatten_settings
 from travois.terminal.tables import Commands, clean, command, say, say_json, styled, table, warn
 
 MODELS_HELP = """\
@@ -110,7 +110,7 @@ def register_models(commands: Commands) -> None:
 def run_models(args: Namespace) -> int:
     """Do what was asked."""
     home, project = here()
-    loaded = load(home, project.root, environ=os.environ, given=args.settings)
+    loaded = load_settings(home, project.root, environ=os.environ, given=args.settings)
     apply_settings_env(loaded)
     for notice in loaded.notices:
         warn(notice)
@@ -171,7 +171,7 @@ def _dollars(price: float) -> str:
 # --- one model ------------------------------------------------------------------------------------
 
 
-def _show_model(model: ModelCard, loaded: Loaded, *, json: bool) -> int:
+def _show_model(model: ModelCard, loaded: LoadedSettings, *, json: bool) -> int:
     among = model_catalog(loaded)
     served = among.providers[model.provider]
     where, key = _reached(model, among)
@@ -211,7 +211,7 @@ def _reached(model: ModelCard, among: Catalog) -> tuple[str, str]:
     return where, there.key_source if there.key_source != "none" else "not needed"
 
 
-def _said_by(model: ModelCard, among: Catalog, loaded: Loaded) -> tuple[bool, str]:
+def _said_by(model: ModelCard, among: Catalog, loaded: LoadedSettings) -> tuple[bool, str]:
     """Return whether the model is known, and who described it."""
     if model.name in among.models:
         return True, _origin(f"models.{model.name}", loaded)
@@ -220,7 +220,7 @@ def _said_by(model: ModelCard, among: Catalog, loaded: Loaded) -> tuple[bool, st
     return False, "a guess: this model is not in the catalog"
 
 
-def _origin(key: str, loaded: Loaded) -> str:
+def _origin(key: str, loaded: LoadedSettings) -> str:
     named = loaded.origin(key)
     return "the catalog" if named == "default" else named
 
@@ -235,7 +235,7 @@ def _price(price: Price) -> str:
 # --- a test ---------------------------------------------------------------------------------------
 
 
-async def _test(model: ModelCard, loaded: Loaded, json: bool) -> int:
+async def _test(model: ModelCard, loaded: LoadedSettings, json: bool) -> int:
     model = await fitted(model, os.environ, among=model_catalog(loaded))
     try:
         trial = await _tried(model, loaded)
@@ -255,7 +255,7 @@ async def _test(model: ModelCard, loaded: Loaded, json: bool) -> int:
     return 0
 
 
-async def _tried(model: ModelCard, loaded: Loaded) -> Trial:
+async def _tried(model: ModelCard, loaded: LoadedSettings) -> Trial:
     short = replace(model, output=min(model.output, LENGTH))
     facts = (Epoch(short, "You are being tested.", (PING,)), User((Text(ASKED),)))
     view = project_view([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
@@ -271,7 +271,7 @@ async def _tried(model: ModelCard, loaded: Loaded) -> Trial:
     raise Problem("garbled", "the stream ended without a reply")
 
 
-def _answers(model: ModelCard, loaded: Loaded, stack: AsyncExitStack) -> Answers:
+def _answers(model: ModelCard, loaded: LoadedSettings, stack: AsyncExitStack) -> Answers:
     if model.provider == LOCAL_PROVIDER:
         return LocalModels(loaded, stack).model_for(model)
     where = catalog.endpoint(model, os.environ, among=model_catalog(loaded))
@@ -395,7 +395,7 @@ def _terminal() -> Check:
 def _own(walls: Walls) -> Iterator[Check]:
     """Check our folder, the settings and the model."""
     try:
-        home = locate(os.environ).prepare()
+        home = locate_home(os.environ).prepare()
     except UserError as fault:
         yield _failed("home", fault)
         return
@@ -415,7 +415,7 @@ def _own(walls: Walls) -> Iterator[Check]:
     yield _small()
 
 
-def _visible(loaded: Loaded) -> Iterator[Check]:
+def _visible(loaded: LoadedSettings) -> Iterator[Check]:
     """Check what commands cannot see, and what of the home they can."""
     unwanted = loaded.settings.sandbox.hidden_tool_chains
     names = [name for name in TOOL_CHAINS if name not in unwanted]
@@ -430,7 +430,7 @@ def _visible(loaded: Loaded) -> Iterator[Check]:
     yield Check("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
 
 
-def _commands(place: Workspace, loaded: Loaded) -> Check:
+def _commands(place: Workspace, loaded: LoadedSettings) -> Check:
     """Check that a session's command runs in this folder, in its sandbox."""
     try:
         return anyio.run(_run_command, place, loaded)
@@ -440,7 +440,7 @@ def _commands(place: Workspace, loaded: Loaded) -> Check:
         return Check("commands", works=False, why=str(error))
 
 
-async def _run_command(place: Workspace, loaded: Loaded) -> Check:
+async def _run_command(place: Workspace, loaded: LoadedSettings) -> Check:
     async with AsyncExitStack() as stack:
         fence = compose_sandbox(loaded, place, stack, attended=True)
         processes = LocalProcesses(walls=fence.walls)
@@ -454,7 +454,7 @@ async def _run_command(place: Workspace, loaded: Loaded) -> Check:
     return Check("commands", works=False, why=said or f"exit code {done.status}")
 
 
-def _meaning(home: Home) -> Check:
+def _meaning(home: TravoisHome) -> Check:
     """Return whether memories and sessions are found by meaning, too, not by their words alone."""
     found = find(home.path / "memory" / "embedder.json")
     if not isinstance(found, Absent):
@@ -473,21 +473,21 @@ def _small() -> Check:
     return Check("small model", works=False, why=f"{why}; {instead}", fix=fix)
 
 
-def _settings(home: Home) -> tuple[Workspace, Loaded]:
+def _settings(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
     cwd = os.path.realpath(os.getcwd())
-    place = Workspace(home, identify(home, cwd), cwd)
-    loaded = load(home, place.project.root, cwd=cwd, environ=os.environ)
+    place = Workspace(home, identify_project(home, cwd), cwd)
+    loaded = load_settings(home, place.project.root, cwd=cwd, environ=os.environ)
     apply_settings_env(loaded)
     return place, loaded
 
 
-def _read(place: Workspace, loaded: Loaded) -> dict[str, None]:
+def _read(place: Workspace, loaded: LoadedSettings) -> dict[str, None]:
     """Return every file in effect here: settings, and whatever else a session loads."""
     origins = (told.origin for told in list_effective_parts(place, loaded).values())
     return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
 
-def _check_key(loaded: Loaded) -> Check:
+def _check_key(loaded: LoadedSettings) -> Check:
     try:
         model, line = anyio.run(find_model, loaded.settings.model, loaded)
         if line:
@@ -540,12 +540,12 @@ def register_config(commands: Commands) -> None:
 
 def run_explain(args: Namespace) -> int:
     """Print settings and their origins."""
-    home = locate(os.environ)
+    home = locate_home(os.environ)
     cwd = os.path.realpath(os.getcwd())
-    root = identify(home, cwd).root
-    loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
+    root = identify_project(home, cwd).root
+    loaded = load_settings(home, root, cwd=cwd, environ=os.environ, given=args.settings)
     if args.key.partition(".")[0] in explain.PART_LISTERS:
-        return _explain_part(args, Workspace(home, identify(home, cwd), cwd), loaded)
+        return _explain_part(args, Workspace(home, identify_project(home, cwd), cwd), loaded)
     values = {key: mask_value(key, value) for key, value in find_settings(loaded, args.key).items()}
     for notice in loaded.notices:
         warn(mask_text(notice))
@@ -559,7 +559,7 @@ def run_explain(args: Namespace) -> int:
     return 0
 
 
-def _explain_part(args: Namespace, place: Workspace, loaded: Loaded) -> int:
+def _explain_part(args: Namespace, place: Workspace, loaded: LoadedSettings) -> int:
     """Print what is not a setting: who brings each of it."""
     told = {
         key: explain.EffectivePart(mask_text(one.value), one.origin)
@@ -567,7 +567,7 @@ def _explain_part(args: Namespace, place: Workspace, loaded: Loaded) -> int:
     }
     fitting = {k: v for k, v in told.items() if args.key in (k, k.partition(".")[0])}
     if not fitting and "." in args.key:
-        near = nearest(args.key, told)
+        near = find_nearest_word(args.key, told)
         hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
         raise UserError(f"Unknown name {args.key!r}", fix=hint)
     if args.json:
@@ -578,26 +578,26 @@ def _explain_part(args: Namespace, place: Workspace, loaded: Loaded) -> int:
     return 0
 
 
-def find_settings(loaded: Loaded, key: str) -> Json:
+def find_settings(loaded: LoadedSettings, key: str) -> Json:
     """Return the settings of this key, or that begin with it, or all."""
-    values = flatten(loaded.settings) | {
+    values = flatten_settings(loaded.settings) | {
         f"hooks.{event}": tree[event] for _, tree in loaded.hooks for event in tree
     }
     fitting = {name: values[name] for name in values if key in ("", name, name.partition(".")[0])}
     if not fitting:
-        near = nearest(key, values)
+        near = find_nearest_word(key, values)
         hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
         raise UserError(f"Unknown setting {key!r}", fix=hint)
     return fitting
 
 
-def listing(values: Json, loaded: Loaded) -> str:
+def listing(values: Json, loaded: LoadedSettings) -> str:
     """Return a table of settings with their sources."""
     rows = [row for key in values for row in _setting_rows(key, values[key], loaded)]
     return table([("SETTING", "VALUE", "DECIDED BY"), *rows])
 
 
-def _setting_rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, str, str]]:
+def _setting_rows(key: str, value: object, loaded: LoadedSettings) -> list[tuple[str, str, str]]:
     """Return one row for a value; for a list, one row for each item."""
     if isinstance(value, list | tuple) and value and not key.startswith("hooks."):
         items = msgspec.convert(value, tuple[str, ...])
@@ -605,7 +605,7 @@ def _setting_rows(key: str, value: object, loaded: Loaded) -> list[tuple[str, st
     return [(key, clean(msgspec.json.encode(value).decode()), origin(key, loaded))]
 
 
-def origin(key: str, loaded: Loaded) -> str:
+def origin(key: str, loaded: LoadedSettings) -> str:
     """Return the place that decided a setting; for hooks, all places that name some."""
     event = key.removeprefix("hooks.")
     named = [where for where, tree in loaded.hooks if event != key and event in tree]

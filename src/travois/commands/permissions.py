@@ -33,13 +33,13 @@ from travois.permissions.rule_examples import wrong
 from travois.permissions.rules import EFFECTS, Rule
 from travois.permissions.shell.plan import Step
 from travois.ports.tool import CallLocation
-from travois.sessions.catalog import folders
-from travois.sessions.home import Home, identify, locate
-from travois.sessions.log_file import Skipped, history
+from travois.sessions.catalog import list_session_folders
+from travois.sessions.home import TravoisHome, identify_project, locate_home
+from travois.sessions.log_file import DamagedPlace, read_history
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.schema import Loaded
-from travois.settings.sources import UNASKED_COMMANDS
+from travois.settings.load import load_settings
+from travois.settings.schema import LoadedSettings
+from travois.settings.sources import AUTO_ALLOW_BASH_KEY
 from travois.terminal.tables import Commands, clean, command, say, table, warn
 
 CHECK = """\
@@ -112,9 +112,9 @@ def register_permissions(commands: Commands) -> None:
 
 def run_why(args: Namespace) -> int:
     """Explain one decision; exit code 0 if it is to allow, 1 if not."""
-    home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
-    root = identify(home, cwd).root
-    loaded = load(home, root, cwd=cwd, environ=os.environ, given=args.settings)
+    home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
+    root = identify_project(home, cwd).root
+    loaded = load_settings(home, root, cwd=cwd, environ=os.environ, given=args.settings)
     for notice in (*loaded.notices, *permissions.startup_notices(loaded, cwd)):
         warn(notice)
     guard = permissions.compose_permissions(loaded, cwd, own=str(home.path))
@@ -169,10 +169,10 @@ def _touches(step: Step) -> str:
 
 def run_list(args: Namespace) -> int:
     """Print the rules in force here."""
-    home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
-    loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
+    home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
+    loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     free = loaded.settings.sandbox.auto_allow_bash_if_sandboxed
-    say(listing(loaded.rules, sandboxed=loaded.origin(UNASKED_COMMANDS) if free else ""))
+    say(listing(loaded.rules, sandboxed=loaded.origin(AUTO_ALLOW_BASH_KEY) if free else ""))
     return 0
 
 
@@ -185,9 +185,9 @@ def listing(rules: tuple[Rule, ...], *, sandboxed: str = "") -> str:
 
 def run_forget(args: Namespace) -> int:
     """Drop a rule that an answer made."""
-    home, root = locate(os.environ).prepare(), trust.root(os.getcwd())
+    home, root = locate_home(os.environ).prepare(), trust.trust_root(os.getcwd())
     found = args.rule == SANDBOXED_COMMANDS and trust.set_sandboxed(home, root, allowed=False)
-    found = found or any(trust.forget(home, root, args.rule, under=one) for one in EFFECTS)
+    found = found or any(trust.forget_answer(home, root, args.rule, under=one) for one in EFFECTS)
     if not found:
         fix = "`travois permissions list` lists them; edit rules from a file in that file."
         raise UserError(f"No saved answer allows {args.rule!r} here", fix=fix)
@@ -197,7 +197,7 @@ def run_forget(args: Namespace) -> int:
 
 def run_check(args: Namespace) -> int:
     """Decide test cases, one per line, in order."""
-    own = str(locate(os.environ).path)
+    own = str(locate_home(os.environ).path)
     for line in sys.stdin.buffer:
         if line.strip():
             sys.stdout.write(_checked(line, own=own) + "\n")
@@ -261,10 +261,14 @@ def _parsed(proposed: Proposed, path: str) -> tuple[Rule, ...]:
 
 
 def _replay(rules: tuple[Rule, ...], args: Namespace) -> None:
-    home = locate(os.environ)
-    keys = None if args.all else identify(home, os.path.realpath(os.getcwd())).keys
+    home = locate_home(os.environ)
+    keys = None if args.all else identify_project(home, os.path.realpath(os.getcwd())).keys
     guard = Guard(find_mode(args.mode), rules)
-    past = [call for folder in sorted(folders(home, keys)) for call in _past(folder, guard, home)]
+    past = [
+        call
+        for folder in sorted(list_session_folders(home, keys))
+        for call in _past(folder, guard, home)
+    ]
     if args.json:
         for one in past:
             say(msgspec.json.encode(one).decode())
@@ -281,10 +285,10 @@ def _short(past: Past) -> str:
     return f"{clean(past.call.args, lines='show')[:200]}  ({clean(past.because, lines='show')})"
 
 
-def _past(folder: Path, guard: Guard, home: Home) -> Iterator[Past]:
+def _past(folder: Path, guard: Guard, home: TravoisHome) -> Iterator[Past]:
     """Yield the calls of one session, decided in the folder where they were made."""
-    skipped: list[Skipped] = []
-    entries = list(history(folder, skipped))
+    skipped: list[DamagedPlace] = []
+    entries = list(read_history(folder, skipped))
     decided = {e.fact.call: e.fact.verdict for e in entries if isinstance(e.fact, Decided)}
     root = cwd = ""
     for entry in entries:
@@ -338,14 +342,21 @@ def register_trust(commands: Commands) -> None:
 
 def run_trust(args: Namespace) -> int:
     """Trust a folder, or not; exit code 1 if there was nothing to revoke."""
-    home = locate(os.environ)
+    home = locate_home(os.environ)
     if args.list:
-        found = [(str(len(each.agreed)), each.path) for each in trust.known(home) if each.trusted]
+        found = [
+            (str(len(each.agreed)), each.path)
+            for each in trust.list_folder_trust(home)
+            if each.trusted
+        ]
         say(table([("SETTINGS", "FOLDER"), *found]) if found else "No trusted folders.")
         return 0
     folder = os.path.realpath(args.folder)
     if args.revoke:
-        gone, root = trust.revoke(home.prepare(), trust.root(folder)), trust.root(folder)
+        gone, root = (
+            trust.revoke_trust(home.prepare(), trust.trust_root(folder)),
+            trust.trust_root(folder),
+        )
         say(
             f"{escape_invisible(root)} is no longer trusted."
             if gone
@@ -355,17 +366,19 @@ def run_trust(args: Namespace) -> int:
     if not os.path.isdir(folder):
         raise UserError(f"{args.folder} is not a folder")
     home.prepare()
-    loaded = load(home, identify(home, folder).root, cwd=folder, environ=os.environ)
+    loaded = load_settings(
+        home, identify_project(home, folder).root, cwd=folder, environ=os.environ
+    )
     if loaded.trust != "trusted" and loaded.wanted and not args.changed:
         say(told(home, loaded))
     if args.changed:
         return _list_changes(loaded)
-    trust.trust(home, loaded.root, loaded.wanted, places=loaded.places)
+    trust.trust_folder(home, loaded.root, loaded.wanted, places=loaded.places)
     say(f"{escape_invisible(loaded.root)} is trusted.")
     return 0
 
 
-def _list_changes(loaded: Loaded) -> int:
+def _list_changes(loaded: LoadedSettings) -> int:
     """List what trusted commands reach that changed; exit code 1 if there is any."""
     for line, files in loaded.changed.items():
         say(escape_invisible(line))

@@ -15,9 +15,9 @@ from travois.commands.sessions import here
 from travois.core.errors import UserError
 from travois.core.facts import Entry, Opened
 from travois.sessions import blobs
-from travois.sessions.catalog import Summary, find, newest
-from travois.sessions.home import Home
-from travois.sessions.log_file import Log, history
+from travois.sessions.catalog import SessionSummary, find_newest_session, find_session
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import SessionLog, read_history
 from travois.sessions.session import Session
 from travois.snapshots import rewind
 from travois.snapshots.rewind import Way
@@ -70,21 +70,21 @@ def run_rewind(args: Namespace) -> int:
     """Go back."""
     home, project = here()
     summary = (
-        find(home, args.session, project=project)
+        find_session(home, args.session, project=project)
         if args.session
-        else newest(home, project, cwd=os.path.realpath(os.getcwd()))
+        else find_newest_session(home, project, cwd=os.path.realpath(os.getcwd()))
     )
     if args.list:
-        _list(list(history(home.session(summary.project, summary.id), [])))
+        _list(list(read_history(home.session_folder(summary.project, summary.id), [])))
         return 0
     try:
         return _rewind(args, home, summary)
     except OSError as error:
-        raise blobs.fault("The rewind is incomplete", error, path=home.path) from error
+        raise blobs.make_storage_error("The rewind is incomplete", error, path=home.path) from error
 
 
-def _rewind(args: Namespace, home: Home, summary: Summary) -> int:
-    with Log.open(home.session(summary.project, summary.id)) as log:
+def _rewind(args: Namespace, home: TravoisHome, summary: SessionSummary) -> int:
+    with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         session = Session(log)
         entries = list(log.read())
         keeper = _keeper(home, summary, entries)
@@ -100,7 +100,7 @@ def _rewind(args: Namespace, home: Home, summary: Summary) -> int:
     return 1 if outcome.failed else 0
 
 
-def _keeper(home: Home, summary: Summary, entries: Iterable[Entry]) -> Snapshots:
+def _keeper(home: TravoisHome, summary: SessionSummary, entries: Iterable[Entry]) -> Snapshots:
     """Open the snapshots of the project that the session began in."""
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd

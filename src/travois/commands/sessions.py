@@ -25,11 +25,17 @@ from travois.presentation.document import parts
 from travois.search import database
 from travois.search.lexical import words
 from travois.sessions import blobs, catalog, lock
-from travois.sessions.blobs import Blobs
-from travois.sessions.catalog import Summary, find, summaries
-from travois.sessions.home import Home, Project, identify, locate, repository
-from travois.sessions.log_file import Log, Skipped, history
-from travois.settings.load import load
+from travois.sessions.blobs import BlobStore
+from travois.sessions.catalog import SessionSummary, find_session, list_sessions
+from travois.sessions.home import (
+    Project,
+    TravoisHome,
+    find_repository,
+    identify_project,
+    locate_home,
+)
+from travois.sessions.log_file import DamagedPlace, SessionLog, read_history
+from travois.settings.load import load_settings
 from travois.terminal.tables import (
     Commands,
     ago,
@@ -150,7 +156,7 @@ def _span(text: str) -> float:
 def run_list(args: Namespace) -> int:
     """List sessions."""
     home, project = here()
-    found = summaries(home, None if args.all else project.keys)
+    found = list_sessions(home, None if args.all else project.keys)
     if args.json:
         say_list(found)
         return 0
@@ -169,9 +175,9 @@ def run_list(args: Namespace) -> int:
 def run_show(args: Namespace) -> int:
     """Print a conversation."""
     home, project = here()
-    summary = find(home, args.session, project=project)
-    skipped: list[Skipped] = []
-    entries = history(home.session(summary.project, summary.id), skipped)
+    summary = find_session(home, args.session, project=project)
+    skipped: list[DamagedPlace] = []
+    entries = read_history(home.session_folder(summary.project, summary.id), skipped)
     if args.json:
         for entry in entries:
             say(msgspec.json.encode(entry).decode())
@@ -187,13 +193,13 @@ def run_show(args: Namespace) -> int:
 def run_export(args: Namespace) -> int:
     """Write a conversation as a document."""
     home, project = here()
-    summary = find(home, args.session, project=project)
+    summary = find_session(home, args.session, project=project)
     cwd = os.path.realpath(os.getcwd())
-    load(home, cwd, cwd=cwd, environ=os.environ)  # registers what settings keep secret
-    skipped: list[Skipped] = []
-    entries = list(history(home.session(summary.project, summary.id), skipped))
+    load_settings(home, cwd, cwd=cwd, environ=os.environ)  # registers what settings keep secret
+    skipped: list[DamagedPlace] = []
+    entries = list(read_history(home.session_folder(summary.project, summary.id), skipped))
     document = Document(summary, entries, tuple(skipped))
-    text = conceal(export(document, args.format, fetch=Blobs(home.blobs).get))
+    text = conceal(export(document, args.format, fetch=BlobStore(home.blobs).get))
     report(skipped)
     data = text.encode("utf-8", "replace")
     if args.output == "-":
@@ -202,9 +208,9 @@ def run_export(args: Namespace) -> int:
         return 0
     path = Path(args.output)
     try:
-        blobs.replace(path, data)
+        blobs.replace_file(path, data)
     except OSError as error:
-        raise blobs.fault("Cannot write the document", error, path=path) from error
+        raise blobs.make_storage_error("Cannot write the document", error, path=path) from error
     say(f"{path} ({amount(len(data))})")
     return 0
 
@@ -212,7 +218,7 @@ def run_export(args: Namespace) -> int:
 def run_diff(args: Namespace) -> int:
     """Compare two sessions."""
     home, project = here()
-    skipped: list[Skipped] = []
+    skipped: list[DamagedPlace] = []
     show_diff(args, home, project, skipped=skipped)
     report(skipped)
     return 0
@@ -224,8 +230,8 @@ def run_rename(args: Namespace) -> int:
     name = " ".join(args.name.split())
     if not name:
         raise UserError("A name cannot be empty")
-    summary = find(home, args.session, project=project)
-    with Log.open(home.session(summary.project, summary.id)) as log:
+    summary = find_session(home, args.session, project=project)
+    with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         log.append(Changed("name", name))
         log.sync()
     say(f"Renamed {summary.id} to {clean(name)}.")
@@ -235,12 +241,12 @@ def run_rename(args: Namespace) -> int:
 def run_du(args: Namespace) -> int:
     """Show disk usage."""
     home, _ = here()
-    found = summaries(home)
+    found = list_sessions(home)
     sizes = {s.id: catalog.session_size(home, s) for s in found}
     whole = {
         "sessions": sum(sizes.values()),
-        "blobs": catalog.size(home.blobs),
-        "trash": catalog.size(home.trash),
+        "blobs": catalog.folder_size(home.blobs),
+        "trash": catalog.folder_size(home.trash),
     }
     if args.json:
         say(msgspec.json.encode({"home": str(home.path), **whole, "each": sizes}).decode())
@@ -270,10 +276,12 @@ def run_prune(args: Namespace) -> int:
     return 0
 
 
-def _prune(home: Home, project: Project, args: Namespace) -> None:
-    everything = summaries(home)
+def _prune(home: TravoisHome, project: Project, args: Namespace) -> None:
+    everything = list_sessions(home)
     here = [s for s in everything if args.all or s.project in project.keys]
-    plan = catalog.plan(here, everything, before=time.time() - args.older_than, keep=args.keep)
+    plan = catalog.plan_pruning(
+        here, everything, before=time.time() - args.older_than, keep=args.keep
+    )
     freed = 0
     for summary in plan.doomed:
         freed += _discard(home, summary, dry=args.dry_run)
@@ -283,24 +291,24 @@ def _prune(home: Home, project: Project, args: Namespace) -> None:
     say(f"{amount(freed)} {verb} to the trash: {home.trash}")
 
 
-def _discard(home: Home, summary: Summary, *, dry: bool) -> int:
+def _discard(home: TravoisHome, summary: SessionSummary, *, dry: bool) -> int:
     """Move one session; returns its size, nothing if it has to stay."""
-    folder = home.session(summary.project, summary.id)
+    folder = home.session_folder(summary.project, summary.id)
     size = catalog.session_size(home, summary)
-    if lock.holder(folder) is not None:
+    if lock.find_lock_holder(folder) is not None:
         say(f"kept   {summary.id[:8]}  it is open")
         return 0
     if not dry:
-        catalog.discard(home, summary)
+        catalog.trash_session(home, summary)
     old = ago(time.time() - summary.updated)
     title = clean(summary.title, lines="show")[:60]
     say(f"{'would move' if dry else 'trashed'}  {summary.id[:8]}  {amount(size)}, {old}  {title}")
     return size
 
 
-def _empty(home: Home, *, dry: bool) -> None:
+def _empty(home: TravoisHome, *, dry: bool) -> None:
     if dry:
-        say(f"{amount(catalog.size(home.trash))} in the trash would be deleted.")
+        say(f"{amount(catalog.folder_size(home.trash))} in the trash would be deleted.")
         return
     say(f"{amount(catalog.empty_trash(home, now=time.time()))} permanently deleted.")
 
@@ -308,13 +316,13 @@ def _empty(home: Home, *, dry: bool) -> None:
 # --- what they share -----------------------------------------------------------------------------
 
 
-def here() -> tuple[Home, Project]:
+def here() -> tuple[TravoisHome, Project]:
     """Return the home, and the project of the current folder."""
-    home = locate(os.environ)
-    return home, identify(home, os.getcwd())
+    home = locate_home(os.environ)
+    return home, identify_project(home, os.getcwd())
 
 
-def report(skipped: list[Skipped]) -> None:
+def report(skipped: list[DamagedPlace]) -> None:
     """Tell what of a log could not be read."""
     for bad in skipped[:10]:
         warn(f"{bad.file}: skipped line {bad.line} (byte {bad.offset}): {bad.reason}")
@@ -326,7 +334,9 @@ def _heading(*, everywhere: bool) -> tuple[str, ...]:
     return ("ID", "TURNS", "SIZE", "UPDATED", *(("FOLDER",) if everywhere else ()), "SESSION")
 
 
-def _rows(home: Home, found: list[Summary], *, everywhere: bool) -> list[tuple[str, ...]]:
+def _rows(
+    home: TravoisHome, found: list[SessionSummary], *, everywhere: bool
+) -> list[tuple[str, ...]]:
     length = _id_length([summary.id for summary in found])
     return [
         (
@@ -355,9 +365,9 @@ def _folder(cwd: str) -> str:
     return clean("~" + cwd[len(person) :] if inside else cwd, lines="show")
 
 
-def _title(home: Home, summary: Summary) -> str:
+def _title(home: TravoisHome, summary: SessionSummary) -> str:
     marks = [f"! {summary.trouble}"] if summary.trouble else []
-    if lock.holder(home.session(summary.project, summary.id)) is not None:
+    if lock.find_lock_holder(home.session_folder(summary.project, summary.id)) is not None:
         marks = ["open"]  # a line that is being written only looks torn
     if summary.parent:
         marks.append(f"fork of {summary.parent[:8]}")
@@ -414,7 +424,7 @@ def run_search(args: Namespace) -> int:
         )
     home, project = here()
     cwd = os.path.realpath(os.getcwd())
-    settings = load(home, project.root, cwd=cwd, environ=os.environ).settings
+    settings = load_settings(home, project.root, cwd=cwd, environ=os.environ).settings
     agents = tuple(AGENTS) if settings.search.agents else (OWN,)
     index = SessionIndex(home, os.environ, agents=agents)
     try:
@@ -484,14 +494,14 @@ def _go_on() -> None:
     )
 
 
-def _wanted(args: Namespace, home: Home, project: Project) -> Callable[[Known], bool]:
-    ours = repository(project.root)[1]
+def _wanted(args: Namespace, home: TravoisHome, project: Project) -> Callable[[Known], bool]:
+    ours = find_repository(project.root)[1]
     same: dict[str, bool] = {}
 
     def inside(cwd: str) -> bool:
         """Return whether a folder is in this project, or another checkout of its repository."""
         near = (cwd + "/").startswith(project.root + "/")
-        return near or bool(cwd and ours and repository(cwd)[1] == ours)
+        return near or bool(cwd and ours and find_repository(cwd)[1] == ours)
 
     def wanted(known: Known) -> bool:
         if args.agent and known.agent != args.agent:

@@ -11,16 +11,16 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.ledger.extractors import acts, files
+from travois.context.ledger.extractors import extract_actions, extract_files
 from travois.core.cache_audit import SessionSpending
 from travois.core.content import extract_calls, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Decided, Ended, Entry, Epoch, Opened, Result, User
 from travois.core.models import Usage
 from travois.core.view import keep_live_entries
-from travois.sessions.catalog import Summary, find
-from travois.sessions.home import Home, Project
-from travois.sessions.log_file import Skipped, history
+from travois.sessions.catalog import SessionSummary, find_session
+from travois.sessions.home import Project, TravoisHome
+from travois.sessions.log_file import DamagedPlace, read_history
 from travois.snapshots.snapshots import Mark, Snapshots, is_pause, marks
 from travois.snapshots.tree import Change
 from travois.terminal.tables import clean, say, say_json, styled, table, warn
@@ -83,7 +83,7 @@ class Comparison(msgspec.Struct, frozen=True):
 class Recorded(msgspec.Struct, frozen=True):
     """A session as it is on disk."""
 
-    summary: Summary
+    summary: SessionSummary
     entries: list[Entry]
     keeper: Snapshots
 
@@ -266,7 +266,7 @@ def count_lines(before: bytes, after: bytes) -> tuple[int | None, int | None]:
 
 def _by_calls(standing: list[Entry], cwd: str) -> Iterator[tuple[str, FileChange]]:
     status: dict[str, Status] = {"edited": "modified", "written": "modified", "deleted": "deleted"}
-    for file in files(acts(standing)):
+    for file in extract_files(extract_actions(standing)):
         if file.state in status:
             yield _named(os.path.join(cwd, file.path), cwd), FileChange(status[file.state])
 
@@ -282,7 +282,9 @@ MAX_WORDS = 400
 LETTERS = ("A", "B")
 
 
-def show_diff(args: Namespace, home: Home, project: Project, *, skipped: list[Skipped]) -> None:
+def show_diff(
+    args: Namespace, home: TravoisHome, project: Project, *, skipped: list[DamagedPlace]
+) -> None:
     """Print how two sessions differ; damage to their logs is added to `skipped`."""
     a, b = (_recorded(text, home, project, skipped=skipped) for text in (args.a, args.b))
     if a.summary.id == b.summary.id:
@@ -295,9 +297,11 @@ def show_diff(args: Namespace, home: Home, project: Project, *, skipped: list[Sk
         say(line)
 
 
-def _recorded(text: str, home: Home, project: Project, *, skipped: list[Skipped]) -> Recorded:
-    summary = find(home, text, project=project)
-    entries = list(history(home.session(summary.project, summary.id), skipped))
+def _recorded(
+    text: str, home: TravoisHome, project: Project, *, skipped: list[DamagedPlace]
+) -> Recorded:
+    summary = find_session(home, text, project=project)
+    entries = list(read_history(home.session_folder(summary.project, summary.id), skipped))
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd
     keeper = Snapshots(home.path, summary.project, folders=(folder,), tell=warn)

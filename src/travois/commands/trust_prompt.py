@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Protocol
 
 from travois.core.display_text import escape_invisible
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.schema import Loaded
+from travois.settings.schema import LoadedSettings
 
 FIRST = "has settings that run programs or grant permissions"
 LATER = "has new settings that you have not trusted yet"
@@ -28,7 +28,7 @@ class Reader(Protocol):
         ...
 
 
-async def ask(home: Home, loaded: Loaded, reader: Reader) -> None:
+async def ask(home: TravoisHome, loaded: LoadedSettings, reader: Reader) -> None:
     """Ask about what a folder wants and the user has not answered yet, and keep the answer."""
     if loaded.trust in ("trusted", "refused") or not loaded.wanted:
         return
@@ -38,15 +38,15 @@ async def ask(home: Home, loaded: Loaded, reader: Reader) -> None:
     if answer is None:
         return
     if answer.strip().lower() in ("y", "yes"):
-        trust.trust(home, loaded.root, loaded.wanted, places=loaded.places)
+        trust.trust_folder(home, loaded.root, loaded.wanted, places=loaded.places)
     else:
-        trust.refuse(home, loaded.root, loaded.wanted)
+        trust.refuse_requests(home, loaded.root, loaded.wanted)
 
 
-def told(home: Home, loaded: Loaded) -> str:
+def told(home: TravoisHome, loaded: LoadedSettings) -> str:
     """Return everything that trust would let happen, a line each, with nothing hidden."""
-    agreed = trust.agreed(home, loaded.root)
-    fresh = [text for text in loaded.wanted if trust.digest(text) not in agreed]
+    agreed = trust.list_agreed_digests(home, loaded.root)
+    fresh = [text for text in loaded.wanted if trust.digest_request(text) not in agreed]
     what = LATER if loaded.trust == "changed" else FIRST
     return "\n".join(
         (

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from travois.compat.claude_keys import unlike
 from travois.core.models import Effort
 from travois.settings.schema import ModeName
-from travois.settings.validate import Layer, known
+from travois.settings.validate import SettingsLayer, is_known_key
 
 HONOURED = (
     "permissions.",
@@ -56,25 +56,28 @@ def managed(etc: Path) -> Iterator[Path]:
     yield from sorted((folder / "managed-settings.d").glob("*.json"))
 
 
-def adapted(layer: Layer) -> Layer:
+def adapted(layer: SettingsLayer) -> SettingsLayer:
     """Keep the settings that apply here; report those whose absence would mislead."""
     if not layer.foreign:
         return layer
-    agreed = CONSENT if layer.ours else frozenset[str]()
+    agreed = CONSENT if layer.is_from_user else frozenset[str]()
     fine = {key for key in layer.values if _honoured(key) or key in agreed}
     values = {key: _text(key, value) for key, value in layer.values.items() if key in fine}
     left = ((key, unlike(key)) for key, said in layer.values.items() if said and key not in fine)
-    notices = [*layer.notices, *(f"{layer.at(key)} has no effect: {w}" for key, w in left if w)]
+    notices = [
+        *layer.notices,
+        *(f"{layer.locate_key(key)} has no effect: {w}" for key, w in left if w),
+    ]
     for key, (what, known_here) in CHOICES.items():
         if key in values and values[key] not in known_here:
             why = f"unknown {what} {values.pop(key)!r}"
-            notices.append(f"{layer.at(key)} is ignored: {why}")
+            notices.append(f"{layer.locate_key(key)} is ignored: {why}")
     return replace(layer, values=values, notices=tuple(notices))
 
 
 def _honoured(key: str) -> bool:
     group = key in ("permissions", "sandbox", "env")
-    return known(key) and (group or key.startswith(HONOURED) or key in HOOKED)
+    return is_known_key(key) and (group or key.startswith(HONOURED) or key in HOOKED)
 
 
 def _text(key: str, value: object) -> object:

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from travois.files.front_matter import Front, Value
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
-from travois.settings.validate import is_tree
+from travois.settings.validate import is_settings_tree
 
 
 def tabled(folder: str) -> Iterator[tuple[str, Front]]:
     """Yield the roles of a Codex folder, from its settings and from role files."""
     path = os.path.join(folder, "config.toml")
     roles = _toml(path).get("agents")
-    for name, said in roles.items() if is_tree(roles) else ():
-        if is_tree(said) and "description" in said:
+    for name, said in roles.items() if is_settings_tree(roles) else ():
+        if is_settings_tree(said) and "description" in said:
             file = str(said.get("config_file") or "")
             more = _toml(os.path.join(folder, os.path.expanduser(file))) if file else {}
             yield path, _front(name, more | said)

@@ -18,7 +18,7 @@ from travois.compat.foreign_agent import CODEX, GEMINI, OPENCODE
 from travois.permissions.rules import Effect, Rule
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
-from travois.settings.validate import Layer, Level, is_list, is_tree
+from travois.settings.validate import SettingsLayer, SettingsLevel, is_json_array, is_settings_tree
 
 # Who serves models, as Codex and opencode describe it, in the words of our catalogue.
 
@@ -80,8 +80,8 @@ def _described(name: str, protocol: str, url: str, key: str, *, why: str = "") -
 def _tables(tree: Json, key: str) -> Iterator[tuple[str, Json]]:
     """Yield the tables inside one, or inside one of its own."""
     outer = tree.get(key) if key else tree
-    for name, inner in outer.items() if is_tree(outer) else ():
-        if is_tree(inner):
+    for name, inner in outer.items() if is_settings_tree(outer) else ():
+        if is_settings_tree(inner):
             yield name, inner
 
 
@@ -126,7 +126,9 @@ CODEX_KEYS = {
 }
 
 
-def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[Layer]:
+def files(
+    folder: str, environ: Mapping[str, str], *, level: SettingsLevel
+) -> Iterator[SettingsLayer]:
     """Read the settings of a project or user: Codex first, which opencode overrides."""
     names = ("config.toml", HOOKS, "rules")
     if level == "user":
@@ -143,7 +145,7 @@ def files(folder: str, environ: Mapping[str, str], *, level: Level) -> Iterator[
             text = _filled(plain_text(path), environ) if level == "user" else plain_text(path)
             yield _layer(text, path, level=level, base=folder)
         except (OSError, ValueError, RecursionError) as error:
-            yield Layer(path, {}, level=level, notices=(f"{path} is ignored: {error}",))
+            yield SettingsLayer(path, {}, level=level, notices=(f"{path} is ignored: {error}",))
 
 
 def _rules(folder: str) -> list[str]:
@@ -152,7 +154,7 @@ def _rules(folder: str) -> list[str]:
     return [os.path.join(folder, name) for name in names if name.endswith(".rules")]
 
 
-def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
+def _layer(text: str, path: str, *, level: SettingsLevel, base: str) -> SettingsLayer:
     if path.endswith(".toml"):
         from tomllib import loads
 
@@ -163,10 +165,10 @@ def _layer(text: str, path: str, *, level: Level, base: str) -> Layer:
         found, odd = prefixes(text)
         values: Json = {f"permissions.{effect}": rules for effect, rules in found.items()}
         told = tuple(f"{path}: {one}" for one in odd)
-        return Layer(path, values, level=level, foreign=True, base=base, notices=told)
+        return SettingsLayer(path, values, level=level, foreign=True, base=base, notices=told)
     if path.endswith((HOOKS, *GEMINI.settings)):
         read = hookfiles.codex if path.endswith(HOOKS) else hookfiles.gemini
-        return Layer(path, {}, level=level, foreign=True, hooks=read(loose(text)))
+        return SettingsLayer(path, {}, level=level, foreign=True, hooks=read(loose(text)))
     return opencode(loose(text), path, level=level, base=base)
 
 
@@ -174,7 +176,7 @@ def loose(text: str) -> Json:
     """Parse JSON with comments and trailing commas."""
     bare = re.sub(COMMENT, lambda found: found[1] or " ", text)
     tree: object = msgspec.json.decode(re.sub(COMMA, lambda found: found[1] or "", bare) or "{}")
-    if not is_tree(tree):
+    if not is_settings_tree(tree):
         raise ValueError("not a JSON object")
     return tree
 
@@ -197,10 +199,10 @@ def profiled(tree: Json, path: str) -> Json:
 
 
 def _inner(tree: Json, key: str) -> Json:
-    return found if is_tree(found := tree.get(key)) else {}
+    return found if is_settings_tree(found := tree.get(key)) else {}
 
 
-def codex(tree: Json, path: str, *, level: Level) -> Layer:
+def codex(tree: Json, path: str, *, level: SettingsLevel) -> SettingsLayer:
     """Translate Codex's settings."""
     idle = f"{path}: notify has no effect; use a Stop hook"
     values, notices = _besides(tree), [idle] if "notify" in tree else []
@@ -208,7 +210,7 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
         values["model"] = f"{tree.get('model_provider') or 'openai'}/{model}"
     if isinstance(effort := tree.get("model_reasoning_effort"), str):
         values["effortLevel"] = "low" if effort == "minimal" else effort
-    if is_list(named := tree.get("project_doc_fallback_filenames")):
+    if is_json_array(named := tree.get("project_doc_fallback_filenames")):
         values["instructions"] = [str(name) for name in named]
     sandbox, asking = tree.get("sandbox_mode"), tree.get("approval_policy")
     if sandbox == "danger-full-access":
@@ -218,14 +220,16 @@ def codex(tree: Json, path: str, *, level: Level) -> Layer:
     elif mode := _mode(sandbox, asking):
         values["permissions.defaultMode"] = mode
     walls = tree.get("sandbox_workspace_write")
-    if sandbox == "workspace-write" and is_tree(walls):
+    if sandbox == "workspace-write" and is_settings_tree(walls):
         roots = walls.get("writable_roots")
-        values["sandbox.filesystem.allowWrite"] = [str(r) for r in roots] if is_list(roots) else []
+        values["sandbox.filesystem.allowWrite"] = (
+            [str(r) for r in roots] if is_json_array(roots) else []
+        )
         values |= {"sandbox.network.mode": "on"} if walls.get("network_access") is True else {}
     if level == "user":
         values |= {f"providers.{one.name}": one.entry for one in codex_providers(tree) if one.entry}
     told, hooks = tuple(notices), hookfiles.codex(tree)
-    return Layer(path, values, level=level, foreign=True, hooks=hooks, notices=told)
+    return SettingsLayer(path, values, level=level, foreign=True, hooks=hooks, notices=told)
 
 
 def _besides(tree: Json) -> Json:
@@ -248,12 +252,12 @@ def _mode(sandbox: object, asking: object) -> str:
     return "dont-ask" if asking == "never" else ""
 
 
-def opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
+def opencode(tree: Json, path: str, *, level: SettingsLevel, base: str) -> SettingsLayer:
     """Translate opencode's settings."""
     values, notices = _sized(tree), tuple[str, ...]()
     if isinstance(model := tree.get("model"), str) and model and "{" not in model:
         values["model"] = model
-    if is_list(listed := tree.get("instructions")):
+    if is_json_array(listed := tree.get("instructions")):
         away = [str(one) for one in listed if "://" in str(one)]
         values["instructions"] = [str(one) for one in listed if str(one) not in away]
         notices = tuple(
@@ -266,7 +270,9 @@ def opencode(tree: Json, path: str, *, level: Level, base: str) -> Layer:
     if _inner(tree, "permission").get("external_directory") == "deny":
         values |= dict.fromkeys(BLOCKED, True)
     idle = (f"{path}: {key} has no effect: {why}" for key, why in IDLE.items() if tree.get(key))
-    layer = Layer(path, values, level=level, foreign=True, base=base, notices=(*notices, *idle))
+    layer = SettingsLayer(
+        path, values, level=level, foreign=True, base=base, notices=(*notices, *idle)
+    )
     return ordered(layer, tree.get("permission"))
 
 
@@ -279,13 +285,13 @@ def _sized(tree: Json) -> Json:
     return {**values, **({"context.resultTokens": size} if size else {})}
 
 
-def ordered(layer: Layer, said: object) -> Layer:
+def ordered(layer: SettingsLayer, said: object) -> SettingsLayer:
     """Add a table of opencode permissions, of which the last match decides."""
     path, base = layer.where, layer.base
-    table = list(_entries(said if is_tree(said) else {"*": said}, path, base=base))
+    table = list(_entries(said if is_settings_tree(said) else {"*": said}, path, base=base))
     free = [rule.text for rule in table if rule.effect == "allow" and _held(rule)]
     held = layer.values.get("permissions.allow")
-    allow = [*(held if is_list(held) else ()), *free]
+    allow = [*(held if is_json_array(held) else ()), *free]
     values = {**layer.values, "permissions.allow": allow} if free else layer.values
     rules = _tight([*_entries(ENV_FILES, path, base=base), *table])
     return msgspec.structs.replace(layer, values=values, rules=rules)
@@ -300,7 +306,7 @@ def _entries(table: Json, path: str, *, base: str) -> Iterator[Rule]:
     """Yield the rules of a permission table, in order."""
     for key, said in table.items():
         tool = TOOLS.get(key, key if key.startswith("mcp") else "")
-        for pattern, word in (said if is_tree(said) else {"*": said}).items():
+        for pattern, word in (said if is_settings_tree(said) else {"*": said}).items():
             if tool and (effect := EFFECTS.get(word)):
                 yield Rule(tool, _what(tool, pattern, effect), effect, path, base)
 

@@ -18,7 +18,7 @@ from travois.files.front_matter import Front, Value
 from travois.permissions.rules import EDITS
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
-from travois.settings.validate import is_tree
+from travois.settings.validate import is_settings_tree
 
 APART = "apart"
 """In front matter: no agent is told of this one."""
@@ -69,8 +69,8 @@ def tabled(folder: str) -> Iterator[tuple[str, Front]]:
             table = loose(plain_text(path)).get("agent")
         except (OSError, ValueError, RecursionError):
             continue  # whoever reads settings tells of it
-        for name, said in table.items() if is_tree(table) else ():
-            if is_tree(said) and (told := adapted(_front(said, path), name)) is not None:
+        for name, said in table.items() if is_settings_tree(table) else ():
+            if is_settings_tree(said) and (told := adapted(_front(said, path), name)) is not None:
                 yield path, told
 
 

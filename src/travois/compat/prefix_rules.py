@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from travois.permissions.rules import Effect
-from travois.settings.validate import is_list
+from travois.settings.validate import is_json_array
 
 DECISIONS: dict[object, Effect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
 MOST = 64
@@ -41,13 +41,15 @@ def _borne_out(commands: list[str], said: dict[str | None, object]) -> bool:
     """Return whether a rule matches its own examples, and no others."""
 
     def fits(example: object) -> bool:
-        words = [str(word) for word in example] if is_list(example) else shlex.split(str(example))
+        words = (
+            [str(word) for word in example] if is_json_array(example) else shlex.split(str(example))
+        )
         begun = (shlex.split(command) for command in commands)
         return any(words[: len(start)] == start for start in begun)
 
     right, wrong = said.get("match"), said.get("not_match")
-    fine = all(fits(one) for one in right) if is_list(right) else True
-    return fine and not (is_list(wrong) and any(fits(one) for one in wrong))
+    fine = all(fits(one) for one in right) if is_json_array(right) else True
+    return fine and not (is_json_array(wrong) and any(fits(one) for one in wrong))
 
 
 def _calls(text: str) -> Iterator[ast.Call]:
@@ -72,9 +74,9 @@ def _literal(node: ast.expr) -> object:
 
 def _commands(pattern: object) -> Iterator[str]:
     """Yield the command prefixes of a pattern; a nested list holds alternatives."""
-    if not is_list(pattern) or not pattern:
+    if not is_json_array(pattern) or not pattern:
         return
-    words = [one if is_list(one) else [one] for one in pattern]
+    words = [one if is_json_array(one) else [one] for one in pattern]
     for number, chosen in enumerate(product(*words)):
         if number >= MOST or not all(isinstance(word, str) and word for word in chosen):
             return

@@ -21,7 +21,7 @@ from travois.compose import models, sandbox
 from travois.compose.mail import mail_collector
 from travois.compose.open_session import OpenedSession, Workspace
 from travois.compose.options import Options
-from travois.context.switch_model import switch
+from travois.context.switch_model import switch_to_model
 from travois.core.content import Text
 from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, Noted, Opened, User
@@ -39,10 +39,10 @@ from travois.ports.world import ModelClient, UserWarned
 from travois.prompt.environment import baseline, updated
 from travois.providers import catalog
 from travois.providers.options import LEVELS
-from travois.sessions.log_file import NAME, Log, history
-from travois.sessions.session import JOB, Session
-from travois.settings.load import FLAGS
-from travois.settings.schema import Loaded
+from travois.sessions.log_file import LOG_FILE_NAME, SessionLog, read_history
+from travois.sessions.session import JOB_STATE_PREFIX, Session
+from travois.settings.load import COMMAND_LINE
+from travois.settings.schema import LoadedSettings
 from travois.skills.invoke import preload
 from travois.version import __version__
 
@@ -90,7 +90,9 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         with log:
             session = Session(log, secrets=parent.session.secrets)
             try:
-                birth = ParentLink(id, order.kind, str(log.folder / NAME), _child_depth(parent))
+                birth = ParentLink(
+                    id, order.kind, str(log.folder / LOG_FILE_NAME), _child_depth(parent)
+                )
                 root = tree.root if tree else parent.world.root
                 child = offspring(parent, session, birth, root=root)
                 child.team.collect_mail = mail_collector(log.folder)
@@ -113,7 +115,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
 
     async def _create_log(
         self, parent: Agent, order: AgentOrder, id: str, *, kind: Kind | None
-    ) -> tuple[Log, worktree.Worktree | None]:
+    ) -> tuple[SessionLog, worktree.Worktree | None]:
         """Create the log of a new subagent, and its worktree if it gets one."""
         from travois.compose import worktree
 
@@ -123,23 +125,23 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         tree = await worktree.add_worktree(parent, name, shared=self.shared) if apart else None
         root = tree.root if tree else parent.world.root
         opened = self._build_opened_fact(parent, id, root=root, fork=kind is None)
-        return Log.create(child_folder(self.folder, id), opened), tree
+        return SessionLog.create(child_folder(self.folder, id), opened), tree
 
     async def _reopen_log(
         self, parent: Agent, order: AgentOrder, id: str, *, kind: Kind | None
-    ) -> tuple[Log, worktree.Worktree | None]:
+    ) -> tuple[SessionLog, worktree.Worktree | None]:
         """Reopen the log of a subagent; a removed worktree is created again."""
         from travois.compose import worktree
 
         folder = child_folder(self.folder, id)
-        if not (folder / NAME).is_file():
+        if not (folder / LOG_FILE_NAME).is_file():
             raise ToolError(f"Agent {id} belongs to another session and cannot resume in this one.")
-        entries = [entry.fact for entry in history(folder, [])]
+        entries = [entry.fact for entry in read_history(folder, [])]
         tree = None
         if any(isinstance(fact, Noted) and fact.what == STAYS for fact in entries):
             name = f"{self.folder.name[:8]}-{id}"
             tree = await worktree.reopen_worktree(parent, name, shared=self.shared)
-        return Log.open(folder), tree
+        return SessionLog.open(folder), tree
 
     def _build_opened_fact(self, parent: Agent, id: str, *, root: str, fork: bool) -> Opened:
         above = parent.team.birth.id if parent.team.birth else self.folder.name
@@ -212,7 +214,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         if card.name != head.model.name:
             child.use_model(self._reach_model(card, head.model))
         if card != epoch.model:
-            switch(child, replace(epoch, model=card, why="asked for", unbind=False))
+            switch_to_model(child, replace(epoch, model=card, why="asked for", unbind=False))
 
     def _model_for_type(
         self, child: Agent, parent: Agent, kind: Kind, *, order: AgentOrder
@@ -254,7 +256,7 @@ def _model_error(fault: UserError, usual: Card) -> ToolError:
 
 def report_lost_children(session: Session, found: OpenedSession) -> None:
     """Report children and commands of a resumed session that never reported."""
-    if any(what.startswith(JOB) for what in session.state):
+    if any(what.startswith(JOB_STATE_PREFIX) for what in session.state):
         report_lost_jobs(session)
     if session.owed:
         read = partial(_read_child_log, found.log.folder)
@@ -294,7 +296,7 @@ def child_folder(folder: Path, id: str) -> Path:
 def _read_child_log(folder: Path, id: str) -> list[Entry]:
     """Return the entries of a subagent's log; none if there is no log."""
     child = child_folder(folder, id)
-    return list(history(child, [])) if (child / NAME).is_file() else []
+    return list(read_history(child, [])) if (child / LOG_FILE_NAME).is_file() else []
 
 
 def _apply_order(kind: Kind | None, order: AgentOrder) -> Kind | None:
@@ -348,18 +350,22 @@ MAIN_AGENT_STATE = "agent"
 
 
 def choose_main_agent(
-    loaded: Loaded, kinds: tuple[Kind, ...], session: Session
-) -> tuple[Kind | None, Loaded]:
+    loaded: LoadedSettings, kinds: tuple[Kind, ...], session: Session
+) -> tuple[Kind | None, LoadedSettings]:
     """Choose the main agent's type and apply it to the settings."""
     asked, begun = loaded.settings, session.view.epoch is not None
     usual = next((plugin.lead for plugin in loaded.plugins if plugin.lead), "")
     wanted = session.state.get(MAIN_AGENT_STATE, "") if begun else asked.agent or usual
-    if begun and loaded.origin("agent") == FLAGS and asked.agent.casefold() != wanted.casefold():
+    if (
+        begun
+        and loaded.origin("agent") == COMMAND_LINE
+        and asked.agent.casefold() != wanted.casefold()
+    ):
         loaded = _add_notice(loaded, "--agent", "a resumed session keeps its agent")
     kind = named(kinds, wanted) if wanted else None
     if kind is None:
         return None, _report_missing_agent(loaded, wanted, kinds) if wanted else loaded
-    flagged = {key for key in ("model", "effortLevel") if loaded.origin(key) == FLAGS}
+    flagged = {key for key in ("model", "effortLevel") if loaded.origin(key) == COMMAND_LINE}
     effort = EFFORT_BY_NAME.get(kind.effort, asked.effort_level)
     settings = replace(
         asked,
@@ -370,14 +376,16 @@ def choose_main_agent(
     return kind, replace(loaded, settings=settings)
 
 
-def _report_missing_agent(loaded: Loaded, wanted: str, kinds: tuple[Kind, ...]) -> Loaded:
+def _report_missing_agent(
+    loaded: LoadedSettings, wanted: str, kinds: tuple[Kind, ...]
+) -> LoadedSettings:
     what, there = f"there is no agent {wanted!r}", ", ".join(kind.name for kind in kinds)
-    if loaded.origin("agent") == FLAGS:
+    if loaded.origin("agent") == COMMAND_LINE:
         raise UserError(f"--agent: {what}", fix=f"Available agents: {there}.")
     return _add_notice(loaded, loaded.origin("agent"), f"{what}; available: {there}")
 
 
-def _add_notice(loaded: Loaded, where: str, what: str) -> Loaded:
+def _add_notice(loaded: LoadedSettings, where: str, what: str) -> LoadedSettings:
     return replace(loaded, notices=(*loaded.notices, f"{where}: {what}"))
 
 

@@ -20,7 +20,7 @@ from travois.hooks.events import UserPromptExpansion
 from travois.hooks.fire import unexpanded
 from travois.ports.tool import ToolError
 from travois.sdk import Session
-from travois.settings.sources import levels
+from travois.settings.sources import parse_setting_sources
 from travois.skills import invoke
 from travois.skills.command_files import commands
 from travois.skills.command_text import TYPED, Custom
@@ -45,7 +45,7 @@ def compose_commands(options: Options, *, taken: Collection[str] = ()) -> Comman
             place.project.root,
             place.cwd,
             plugins=loaded.plugins,
-            levels=levels(options.shelves),
+            levels=parse_setting_sources(options.shelves),
         )
     runner = "off" if loaded.settings.disable_skill_shell_execution else ""
     found = {n: replace(one, runner=runner or one.runner) for n, one in found.items() if one.typed}

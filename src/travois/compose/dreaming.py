@@ -33,9 +33,9 @@ from travois.memory.speakers import heard
 from travois.memory.store import FolderMemories, open_memories
 from travois.ports.world import Event
 from travois.sessions import blobs, catalog, lock
-from travois.sessions.log_file import NAME, Log, entries
+from travois.sessions.log_file import LOG_FILE_NAME, SessionLog, read_entries
 from travois.sessions.session import Session
-from travois.settings.schema import Loaded
+from travois.settings.schema import LoadedSettings
 from travois.version import __version__
 
 DREAMS_FOLDER = "dreams"
@@ -129,11 +129,11 @@ class ProjectDreams(msgspec.Struct, frozen=True):
         """Consolidate with a log in this folder."""
         opened = Opened(folder.name, self.place.cwd, self.place.project.key, __version__)
         since = night.look(self.folder).last
-        with Log.create(folder, opened) as log:
+        with SessionLog.create(folder, opened) as log:
             session = Session(log)
             if not isinstance(parent, str):
                 session.secrets = parent.session.secrets
-                parent = dreamer(parent, session, id=folder.name, log=str(folder / NAME))
+                parent = dreamer(parent, session, id=folder.name, log=str(folder / LOG_FILE_NAME))
             work = partial(
                 dream,
                 session,
@@ -153,7 +153,7 @@ class ProjectDreams(msgspec.Struct, frozen=True):
             except* (UserError, OSError) as broken:
                 over = Dreamt("failed", why=str(broken.exceptions[0]))
             finally:
-                if ended(session.record()) is None:
+                if ended(session.all_entries()) is None:
                     end(session, over)
 
     def list_statuses(self) -> list[DreamStatus]:
@@ -192,7 +192,7 @@ class ProjectDreams(msgspec.Struct, frozen=True):
         return sum(1 for _ in list_recent_logs(self.place, at))
 
 
-def compose_dreaming(place: Workspace, loaded: Loaded) -> ProjectDreams:
+def compose_dreaming(place: Workspace, loaded: LoadedSettings) -> ProjectDreams:
     """Compose the consolidations of a project from its settings."""
     asked = loaded.settings.memory
     found = open_memories(
@@ -216,7 +216,7 @@ def dream_logs_folder(place: Workspace) -> Path:
 
 def list_dream_folders(logs: Path) -> list[Path]:
     """Return the folders of a project's consolidations, the last one first."""
-    found = logs.glob(f"*/{NAME}")
+    found = logs.glob(f"*/{LOG_FILE_NAME}")
     return [path.parent for path in sorted(found, key=_last_modified, reverse=True)]
 
 
@@ -233,7 +233,7 @@ def read_dream_status(folder: Path) -> DreamStatus:
     found = _read_dream_log(folder)
     state = {e.fact.what: e.fact.value for e in found if isinstance(e.fact, Changed)}
     over = ended(found)
-    runs = over is None and lock.holder(folder) is not None
+    runs = over is None and lock.find_lock_holder(folder) is not None
     return DreamStatus(
         folder.name,
         "running" if runs else over.state if over else "killed",
@@ -246,15 +246,15 @@ def read_dream_status(folder: Path) -> DreamStatus:
 
 
 def _read_dream_log(folder: Path) -> list[Entry]:
-    return [*entries(folder / NAME, [])] if (folder / NAME).is_file() else []
+    return [*read_entries(folder / LOG_FILE_NAME, [])] if (folder / LOG_FILE_NAME).is_file() else []
 
 
 def list_recent_logs(place: Workspace, at: float) -> list[Path]:
     """Return the logs of this project's sessions that grew since then, the latest last."""
     found: list[tuple[float, Path]] = []
-    for folder in catalog.folders(place.home, place.project.keys):
+    for folder in catalog.list_session_folders(place.home, place.project.keys):
         with suppress(OSError):
-            found.append(((folder / NAME).stat().st_mtime, folder / NAME))
+            found.append(((folder / LOG_FILE_NAME).stat().st_mtime, folder / LOG_FILE_NAME))
     return [path for grown, path in sorted(found) if grown > at]
 
 
@@ -262,7 +262,7 @@ def collect_passages(place: Workspace, since: float) -> list[Passage]:
     """Collect what the user wrote in sessions since then, the latest last."""
     found: list[Passage] = []
     for log in list_recent_logs(place, since)[-MAX_READ_SESSIONS:]:
-        said = heard(entry for entry in entries(log, []) if entry.at > since)
+        said = heard(entry for entry in read_entries(log, []) if entry.at > since)
         own = (one for one in said if one.voice == "user")
         found += (Passage(log.parent.name, one.seq, one.at, one.text) for one in own)
     return sorted(found, key=lambda passage: passage.at)[-MAX_READ_MESSAGES:]

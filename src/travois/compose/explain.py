@@ -21,7 +21,7 @@ from travois.permissions.resolve_paths import home, plain_arguments, resolved, u
 from travois.permissions.rules import Rule, Use, parse
 from travois.ports.tool import CallLocation, ToolError
 from travois.prompt.style_files import styles
-from travois.settings.schema import Loaded
+from travois.settings.schema import LoadedSettings
 from travois.skills.command_files import commands
 from travois.skills.skill_files import FILE
 from travois.tools.catalog import TOOLS
@@ -37,7 +37,7 @@ class EffectivePart(msgspec.Struct, frozen=True):
 EffectiveParts = Iterator[tuple[str, EffectivePart]]
 
 
-def list_effective_parts(place: Workspace, loaded: Loaded) -> dict[str, EffectivePart]:
+def list_effective_parts(place: Workspace, loaded: LoadedSettings) -> dict[str, EffectivePart]:
     """List all effective parts by key, as in `skills.deploy`."""
     return {
         f"{part}.{name}": told
@@ -46,34 +46,34 @@ def list_effective_parts(place: Workspace, loaded: Loaded) -> dict[str, Effectiv
     }
 
 
-def _list_instructions(place: Workspace, loaded: Loaded) -> EffectiveParts:
+def _list_instructions(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     guard = permissions.compose_permissions(loaded, place.cwd, own=str(place.home.path))
     files = compose_instructions(place, loaded, guard, sources="").load_always().files
     yield from ((str(at), EffectivePart(one.kind, one.path)) for at, one in enumerate(files, 1))
 
 
-def _list_agents(place: Workspace, loaded: Loaded) -> EffectiveParts:
+def _list_agents(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     for kind in load_agent_types(place, loaded, Options())[0]:
         yield kind.name, EffectivePart(kind.description, kind.origin)
 
 
-def _list_commands(place: Workspace, loaded: Loaded) -> EffectiveParts:
+def _list_commands(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     found, _ = commands(place.home, place.project.root, place.cwd, plugins=loaded.plugins)
     yield from ((name, EffectivePart(one.description, one.origin)) for name, one in found.items())
 
 
-def _list_skills(place: Workspace, loaded: Loaded) -> EffectiveParts:
+def _list_skills(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     for skill in skills.compose_skills(place, loaded, Options()).load_always().skills:
         if skill.origin.endswith(FILE):
             yield skill.name, EffectivePart(skill.description, skill.origin)
 
 
-def _list_styles(place: Workspace, loaded: Loaded) -> EffectiveParts:
+def _list_styles(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     for style in styles(skills.skill_folders(place, loaded, Options()))[0].values():
         yield style.name, EffectivePart(style.description, style.origin)
 
 
-def _list_servers(place: Workspace, loaded: Loaded) -> EffectiveParts:
+def _list_servers(place: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     found = mcp.find_configured_servers(place, loaded, Options())
     for one in found.servers:
         yield one.name, EffectivePart(one.url or " ".join(one.argv), one.origin)
@@ -81,14 +81,14 @@ def _list_servers(place: Workspace, loaded: Loaded) -> EffectiveParts:
         yield entry.name, EffectivePart("needs approval: travois trust", entry.origin)
 
 
-def _list_rules(_: Workspace, loaded: Loaded) -> EffectiveParts:
+def _list_rules(_: Workspace, loaded: LoadedSettings) -> EffectiveParts:
     for at, rule in enumerate(loaded.rules, 1):
         others = ", ".join(other.text for other in rule.unless)
         but = f" except {others}" if others else ""
         yield str(at), EffectivePart(f"{rule.effect} {rule.text}{but}", rule.origin)
 
 
-PART_LISTERS: dict[str, Callable[[Workspace, Loaded], EffectiveParts]] = {
+PART_LISTERS: dict[str, Callable[[Workspace, LoadedSettings], EffectiveParts]] = {
     "instructions": _list_instructions,
     "agents": _list_agents,
     "commands": _list_commands,

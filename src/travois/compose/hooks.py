@@ -30,9 +30,9 @@ from travois.hooks.output import SILENCE, Heard, Hooks, Said
 from travois.ports.world import Choice, ChoiceOption, ChoiceRequest
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import Walls, look
-from travois.sessions.blobs import Blobs
+from travois.sessions.blobs import BlobStore
 from travois.sessions.session import Session
-from travois.settings.schema import Loaded
+from travois.settings.schema import LoadedSettings
 
 if TYPE_CHECKING:
     from travois.compat.claude_transcript import Transcript
@@ -44,7 +44,7 @@ WATCH_POLL_SECONDS = 1.0
 """The seconds between checks of the files that hooks watch."""
 
 
-def load_hooks(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
+def load_hooks(loaded: LoadedSettings) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
     """Load the hooks that may run, and notices about those that cannot."""
     whose = {path: plugin for plugin in loaded.plugins for path, _ in plugin.hooks}
     hooks, notices = list[Hook](), list[str]()
@@ -63,7 +63,7 @@ def load_hooks(loaded: Loaded) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
 
 def compose_hooks(
     hooks: tuple[Hook | Listener, ...],
-    loaded: Loaded,
+    loaded: LoadedSettings,
     session: Session,
     *,
     permissions: AgentPermissions,
@@ -135,9 +135,9 @@ def _transcript_writer(
 
             path = str(found.log.folder / f"{found.id}.jsonl")
             events = stack.enter_context(session.watch())
-            writer = Writer(found.id, Blobs(place.home.blobs).get)
+            writer = Writer(found.id, BlobStore(place.home.blobs).get)
             kept.append(Transcript(path, writer, events=events))
-            kept[0].begin(session.record())
+            kept[0].begin(session.all_entries())
         kept[0].update()
         return kept[0].path
 

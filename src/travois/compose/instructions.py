@@ -9,12 +9,12 @@ from travois.compose.open_session import Workspace
 from travois.permissions.decide import Guard
 from travois.permissions.resolve_paths import hiding
 from travois.prompt.instruction_files import Library, Places
-from travois.settings.schema import Loaded
-from travois.settings.sources import levels
+from travois.settings.schema import LoadedSettings
+from travois.settings.sources import parse_setting_sources
 
 
 def compose_instructions(
-    place: Workspace, loaded: Loaded, guard: Guard, *, sources: str
+    place: Workspace, loaded: LoadedSettings, guard: Guard, *, sources: str
 ) -> Library:
     """Compose the instruction files of the user and the project."""
     claude, codex, opencode = (str(a.home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE))
@@ -29,7 +29,7 @@ def compose_instructions(
         more=loaded.settings.instructions,
         excluded=loaded.settings.claude_md_excludes,
         said=(loaded.origin("claudeMd"), loaded.settings.claude_md),
-        levels=levels(sources),
+        levels=parse_setting_sources(sources),
         trusted=loaded.trust == "trusted",
     )
     return Library(places, hidden=hiding(guard, "Read", root=place.cwd))

@@ -18,9 +18,9 @@ from travois.core.facts import Changed, User
 from travois.engine.agent import Agent, World
 from travois.ports.agents import TaskStore
 from travois.ports.world import UserWarned
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.sessions.session import Session
-from travois.settings.schema import Mail
+from travois.settings.schema import MailSettings
 
 STOP_SENDER = "stop"
 """The sender of a message that stops an agent at its next step; no mailbox has this name."""
@@ -34,7 +34,7 @@ def compose_mail(
     session: Session,
     *,
     world: World,
-    settings: Mail | None,
+    settings: MailSettings | None,
     stack: AsyncExitStack,
 ) -> SessionMail | None:
     """Compose the mail of a session, which joins its team; none without settings."""
@@ -55,7 +55,7 @@ def compose_mail(
     return office
 
 
-async def send_mail(home: Home, to: str, text: str, *, sender: str) -> str:
+async def send_mail(home: TravoisHome, to: str, text: str, *, sender: str) -> str:
     """Put a message into another process's mailbox and wake it; return the outcome."""
     from travois.agents import wakeup
 
@@ -90,7 +90,7 @@ class SessionMail:
         session: Session,
         *,
         spill: Callable[[str, bytes], str],
-        settings: Mail,
+        settings: MailSettings,
     ) -> None:
         self.boxes = [Mailbox(found.log.folder / "mail")]
         self.listens = settings.listen or bool(settings.address)

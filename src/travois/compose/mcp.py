@@ -14,7 +14,7 @@ from travois.compat.claude_json import Json
 from travois.compose.open_session import Workspace
 from travois.compose.options import Options
 from travois.compose.permissions import compose_permissions
-from travois.context.switch_model import switch
+from travois.context.switch_model import switch_to_model
 from travois.core.content import Text
 from travois.core.errors import UserError
 from travois.core.facts import Changed, User
@@ -32,8 +32,8 @@ from travois.ports.world import UserWarned
 from travois.process.run import LocalProcesses
 from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
-from travois.settings.schema import Loaded
-from travois.settings.sources import Where, levels
+from travois.settings.schema import LoadedSettings
+from travois.settings.sources import SettingsPlaces, parse_setting_sources
 from travois.tools.tool_search import own_search
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class McpServers(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
     around: Surroundings | None = None
 
-    def head_tools(self, loaded: Loaded, own: Iterable[AnyTool] = ()) -> dict[str, AnyTool]:
+    def head_tools(self, loaded: LoadedSettings, own: Iterable[AnyTool] = ()) -> dict[str, AnyTool]:
         """Return the tools in the head for all servers, and for our own rare tools."""
         if self.lending is None:
             head = own_search(own)
@@ -67,13 +67,15 @@ class McpServers(msgspec.Struct, frozen=True):
         return {tool.name: tool for tool in head if not withheld(loaded.rules, tool.name)}
 
 
-def find_configured_servers(place: Workspace, loaded: Loaded, options: Options) -> config.Found:
+def find_configured_servers(
+    place: Workspace, loaded: LoadedSettings, options: Options
+) -> config.Found:
     """Find the MCP servers that are configured here."""
-    where = Where(place.home, place.project.root, place.cwd, loaded.root)
+    where = SettingsPlaces(place.home, place.project.root, place.cwd, loaded.root)
     return config.find(
         where,
         os.environ,
-        levels=levels(options.sources),
+        levels=parse_setting_sources(options.sources),
         given=options.mcp,
         only="given" if options.strict_mcp or options.bare else "all",
         plugins=loaded.plugins,
@@ -83,7 +85,7 @@ def find_configured_servers(place: Workspace, loaded: Loaded, options: Options) 
 
 async def compose_mcp(
     place: Workspace,
-    loaded: Loaded,
+    loaded: LoadedSettings,
     options: Options,
     *,
     world: World,
@@ -108,7 +110,7 @@ async def compose_mcp(
 
 def compose_mcp_host(
     place: Workspace,
-    loaded: Loaded,
+    loaded: LoadedSettings,
     world: World,
     session: Session,
     *,
@@ -133,13 +135,13 @@ def compose_mcp_host(
     )
 
 
-def _build_mcp_tools(made: tuple[Link, ...], loaded: Loaded) -> Lending:
+def _build_mcp_tools(made: tuple[Link, ...], loaded: LoadedSettings) -> Lending:
     from travois.mcp.tools import Lending
 
     return Lending(made, hidden=lambda name: withheld(loaded.rules, name))
 
 
-def add_mcp_to_session(agent: Agent, place: Workspace, loaded: Loaded) -> McpServers:
+def add_mcp_to_session(agent: Agent, place: Workspace, loaded: LoadedSettings) -> McpServers:
     """Add MCP support to a session that began without; its head changes."""
     around = compose_mcp_host(
         place, loaded, agent.world, agent.session, bounds=agent.permissions.sandbox
@@ -150,7 +152,7 @@ def add_mcp_to_session(agent: Agent, place: Workspace, loaded: Loaded) -> McpSer
     known = {spec.name for spec in head.tools}
     added = build_tool_specs(tuple(tool for name, tool in tools.items() if name not in known))
     both = tuple(sorted((*head.tools, *added), key=lambda spec: spec.name))
-    switch(agent, replace(head, tools=both, why="asked for", unbind=False))
+    switch_to_model(agent, replace(head, tools=both, why="asked for", unbind=False))
     every = replace(agent.tools, by_name={**agent.tools.by_name, **tools})
     agent.use_tools(compose_mcp_tools(every, loan, agent.session))
     agent.permissions.guard = allow_server_tools(agent.permissions.guard, loan)

@@ -14,8 +14,8 @@ from travois.engine.agent import AgentMemory, AgentRuntime, World
 from travois.memory.memory import Consent, Memory, Scope
 from travois.memory.paths import project_folder_key
 from travois.sessions import blobs
-from travois.sessions.home import Home, Project
-from travois.settings.schema import Loaded, Remembering
+from travois.sessions.home import Project, TravoisHome
+from travois.settings.schema import LoadedSettings, MemorySettings
 
 if TYPE_CHECKING:
     from travois.memory.store import FolderMemories
@@ -29,14 +29,16 @@ FILL_BATCH_SIZE = 8
 """The number of memories that are embedded at a time."""
 
 
-def open_memories_here(home: Home, project: Project, loaded: Loaded) -> FolderMemories:
+def open_memories_here(
+    home: TravoisHome, project: Project, loaded: LoadedSettings
+) -> FolderMemories:
     """Open the memories for a person to look at."""
     there = (home.path / "memory").is_dir()
     return _open_memories(home, project, loaded, index=_open_index(home) if there else None)
 
 
 def compose_memory(
-    place: Workspace, loaded: Loaded, *, world: World, runtime: AgentRuntime, persist: bool
+    place: Workspace, loaded: LoadedSettings, *, world: World, runtime: AgentRuntime, persist: bool
 ) -> AgentMemory:
     """Compose an agent's memory; a session without a trace only recalls."""
     asked = loaded.settings.memory
@@ -48,13 +50,13 @@ def compose_memory(
     return AgentMemory(known, extract=asked.extract if persist else "off", recall=asked.recall)
 
 
-def consent_by_scope(asked: Remembering) -> dict[Scope, Consent]:
+def consent_by_scope(asked: MemorySettings) -> dict[Scope, Consent]:
     """Return what becomes of a proposed memory in each scope."""
     chosen = asked.consent
     return {"project": chosen.project, "user": chosen.user, "team": chosen.team}
 
 
-def _open_index(home: Home) -> Index:
+def _open_index(home: TravoisHome) -> Index:
     from travois.search.embedder import Absent, find
     from travois.search.index import Index
 
@@ -65,9 +67,9 @@ def _open_index(home: Home) -> Index:
 
 
 def _open_memories(
-    home: Home,
+    home: TravoisHome,
     project: Project,
-    loaded: Loaded,
+    loaded: LoadedSettings,
     *,
     index: Index | None,
     wrote: Callable[[str], None] | None = None,
@@ -94,9 +96,9 @@ class LazyMemories(MemoriesType):
 
     def __init__(
         self,
-        home: Home,
+        home: TravoisHome,
         project: Project,
-        loaded: Loaded,
+        loaded: LoadedSettings,
         *,
         wrote: Callable[[str], None] | None = None,
     ) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from travois.compose.open_session import Workspace
-from travois.context.layers import MCP, Layers
+from travois.context.layers import MCP_TOOLS, ContextLayers
 from travois.core.errors import UserError
 from travois.core.models import Effort, Price
 from travois.core.models import ModelCard as Card
@@ -37,7 +37,7 @@ from travois.providers.http.transport import transport
 from travois.providers.options import LEVELS
 from travois.sessions import home
 from travois.sessions.session import Session
-from travois.settings.schema import Loaded, Manner
+from travois.settings.schema import LoadedSettings, ModelSettings
 
 if TYPE_CHECKING:
     from travois.local_model.llamacpp import Engine
@@ -65,7 +65,7 @@ NO_KEY_NOTICE = (
 class LocalModels:
     """Local models: one server process per file of weights, started on demand."""
 
-    def __init__(self, loaded: Loaded, stack: AsyncExitStack) -> None:
+    def __init__(self, loaded: LoadedSettings, stack: AsyncExitStack) -> None:
         self._loaded = loaded
         self._engines: dict[tuple[Path, int], Engine] = {}
         self._travel = Direct(LOCAL_TIMEOUTS)
@@ -126,13 +126,13 @@ def load_nearest_examples() -> Nearest:
 
 
 def _stamp_path(name: str) -> Path:
-    return home.locate(os.environ).path / "memory" / name
+    return home.locate_home(os.environ).path / "memory" / name
 
 
 SCRIPTED_CARD = Card("scripted", "scripted", "anthropic")
 
 
-def model_catalog(loaded: Loaded) -> Catalog:
+def model_catalog(loaded: LoadedSettings) -> Catalog:
     """Return the model catalog, with the user's additions."""
     settings = loaded.settings
     extra = {"providers": settings.providers, "models": settings.models}
@@ -154,7 +154,9 @@ def _parse_price(each: dict[str, float]) -> Price:
     return Price(known["input"], known["output"], known["cacheRead"], known["cacheWrite"])
 
 
-async def choose_model(loaded: Loaded, session: Session, *, scripted: bool) -> tuple[Card, str]:
+async def choose_model(
+    loaded: LoadedSettings, session: Session, *, scripted: bool
+) -> tuple[Card, str]:
     """Return the requested model, else the session's, else the default; and a notice.
 
     With it comes a notice for the user, if the model was not chosen.
@@ -178,9 +180,9 @@ async def choose_model(loaded: Loaded, session: Session, *, scripted: bool) -> t
     return replace(model, output=longest or model.output, effort=effort, cache_ttl=life), line
 
 
-def _starting_effort(loaded: Loaded, id: str) -> Effort:
+def _starting_effort(loaded: LoadedSettings, id: str) -> Effort:
     """Return the effort that a session begins with, within the allowed maximum."""
-    settings, own = loaded.settings, loaded.settings.model_settings.get(id, Manner())
+    settings, own = loaded.settings, loaded.settings.model_settings.get(id, ModelSettings())
     named = loaded.origin("effortLevel") == "command line"
     wanted = settings.effort_level if named else own.effort_level or settings.effort_level
     said = (wanted, own.max_effort_level, settings.max_effort_level)
@@ -188,18 +190,18 @@ def _starting_effort(loaded: Loaded, id: str) -> Effort:
     return min(levels, key=LEVELS.index) if levels else ""
 
 
-def context_layers(loaded: Loaded, session: Session) -> Layers:
+def context_layers(loaded: LoadedSettings, session: Session) -> ContextLayers:
     """Return the context layers, with a window of its own for one model."""
     settings = loaded.settings
     id = session.view.epoch.model.id if session.view.epoch else ""
-    own = settings.model_settings.get(id, Manner()).auto_compact_window
+    own = settings.model_settings.get(id, ModelSettings()).auto_compact_window
     usual = settings.context.layers
-    caps = {MCP: settings.max_mcp_output_tokens, **usual.caps}
+    caps = {MCP_TOOLS: settings.max_mcp_output_tokens, **usual.caps}
     usual = replace(usual, caps=caps, off_by=_compaction_off_source(loaded))
     return replace(usual, window=own) if own else usual
 
 
-def _compaction_off_source(loaded: Loaded) -> str:
+def _compaction_off_source(loaded: LoadedSettings) -> str:
     """Return what switched compaction off: a variable, or a setting and its place."""
     context = loaded.settings.context
     if context.compact and context.auto_compact:
@@ -216,13 +218,13 @@ def _hint_at_other_models(card: Card) -> str:
     return f"this session uses {card.name} although an API key is set; --model NAME switches"
 
 
-def _can_use_embedded_model(loaded: Loaded) -> bool:
+def _can_use_embedded_model(loaded: LoadedSettings) -> bool:
     """Return whether the embedded model may answer: not where nobody reads the notice."""
     unread = os.environ.get("CI", "").strip() and not sys.stdin.isatty()
     return loaded.settings.local.fallback and not unread
 
 
-async def find_model(chosen: str, loaded: Loaded) -> tuple[Card, str]:
+async def find_model(chosen: str, loaded: LoadedSettings) -> tuple[Card, str]:
     """Find the named model; without a name or a key, a local one that answers.
 
     A server on this machine is asked what it has. With the model comes a line that says who it is.
@@ -286,7 +288,12 @@ class ModelFactory:
     """
 
     def __init__(
-        self, loaded: Loaded, stack: AsyncExitStack, *, session: Session, given: ModelClient | None
+        self,
+        loaded: LoadedSettings,
+        stack: AsyncExitStack,
+        *,
+        session: Session,
+        given: ModelClient | None,
     ) -> None:
         self._loaded, self._session, self._given = loaded, session, given
         self._opened = AsyncExitStack()
@@ -315,7 +322,7 @@ class ModelFactory:
         self._session.secrets = secrets(known, listed=list_hook_variables(self._loaded))
 
 
-def list_hook_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
+def list_hook_variables(loaded: LoadedSettings) -> tuple[tuple[str, str], ...]:
     """Return the environment variables that the user's own hooks name."""
     named = [
         hook.env
@@ -328,7 +335,7 @@ def list_hook_variables(loaded: Loaded) -> tuple[tuple[str, str], ...]:
 
 
 def compose_models(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     session: Session,
     *,
     serve: Callable[[Card], ModelClient],
@@ -388,7 +395,7 @@ def _small_model_of_session(
     return find_small_model(epoch.model, serve, among=among)
 
 
-def missing_price_notices(loaded: Loaded, card: Card) -> tuple[str, ...]:
+def missing_price_notices(loaded: LoadedSettings, card: Card) -> tuple[str, ...]:
     """Return a notice if the cost of a model cannot be counted."""
     if not loaded.settings.max_budget_usd or card.price != Price():
         return ()
@@ -408,7 +415,7 @@ def find_small_model(
 
 
 def compose_naming(
-    session: Session, loaded: Loaded, *, serve: Callable[[Card], ModelClient]
+    session: Session, loaded: LoadedSettings, *, serve: Callable[[Card], ModelClient]
 ) -> ActivityNaming | None:
     """Compose the naming of subagent activities; none if the user disabled it."""
     seconds = loaded.settings.agent_progress_seconds
@@ -419,7 +426,7 @@ def compose_naming(
     )
 
 
-def _request_timeouts(loaded: Loaded, card: Card) -> Timeouts:
+def _request_timeouts(loaded: LoadedSettings, card: Card) -> Timeouts:
     """Return the timeouts; a server with Anthropic's protocol sends keep-alives."""
     waits = loaded.settings.timeouts
     local = waits.first_byte if card.protocol == "anthropic" else waits.local
@@ -433,7 +440,7 @@ def _request_timeouts(loaded: Loaded, card: Card) -> Timeouts:
 
 
 def compose_context(
-    place: Workspace, loaded: Loaded, session: Session, *, persist: bool
+    place: Workspace, loaded: LoadedSettings, session: Session, *, persist: bool
 ) -> AgentContext:
     """Compose the context settings; sessions with a trace may share summaries."""
     if not persist or place.home.passing:
@@ -444,6 +451,6 @@ def compose_context(
 
 def open_summaries(folder: Path) -> SharedSummaries:
     """Open the summaries that the sessions of one project share."""
-    from travois.context.compaction.summary_store import FolderSummaries
+    from travois.context.compaction.summary_store import SummaryFolder
 
-    return FolderSummaries(folder)
+    return SummaryFolder(folder)

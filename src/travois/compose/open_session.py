@@ -38,9 +38,9 @@ from travois.engine.tool_definitions import build_first_head, build_tool_specs
 from travois.ports.tool import AnyTool
 from travois.prompt.environment import Surroundings, baseline
 from travois.sessions import catalog
-from travois.sessions.checkpoint import FILE as CHECKPOINT
-from travois.sessions.home import Home, Project
-from travois.sessions.log_file import NAME, Enduring, Log, history
+from travois.sessions.checkpoint import CHECKPOINT_FILE as CHECKPOINT
+from travois.sessions.home import Project, TravoisHome
+from travois.sessions.log_file import LOG_FILE_NAME, ResilientSessionLog, SessionLog, read_history
 from travois.sessions.session import Session
 from travois.version import __version__
 
@@ -54,7 +54,7 @@ PASSING_FAILURES = ("rate", "overloaded", "server", "timeout", "garbled")
 class Workspace(msgspec.Struct, frozen=True):
     """The home, project and folder of a session."""
 
-    home: Home
+    home: TravoisHome
     project: Project
     cwd: str
 
@@ -63,7 +63,7 @@ class OpenedSession(msgspec.Struct, frozen=True):
     """An open log, and the folder of its large outputs."""
 
     id: str
-    log: Log
+    log: SessionLog
     spill: Path
     parent: str = ""
     """The session that this one was just made from."""
@@ -76,7 +76,7 @@ def open_log(place: Workspace, options: Options, stack: AsyncExitStack) -> Opene
         return _open_existing(place, options, stack)
     id = _choose_session_id(options.session_id)
     folder = _session_folder(place, id, options, stack)
-    log = Enduring.create(folder, _build_opened_fact(place, id))
+    log = ResilientSessionLog.create(folder, _build_opened_fact(place, id))
     stack.callback(_close_new_session, log)
     return OpenedSession(id, log, folder / "tool-results")
 
@@ -101,15 +101,15 @@ def _check_options(options: Options) -> None:
 
 def _open_existing(place: Workspace, options: Options, stack: AsyncExitStack) -> OpenedSession:
     if options.resume:
-        found = catalog.find(place.home, options.resume, project=place.project)
+        found = catalog.find_session(place.home, options.resume, project=place.project)
     else:
-        found = catalog.newest(place.home, place.project, cwd=place.cwd)
-    base = place.home.session(found.project, found.id)
+        found = catalog.find_newest_session(place.home, place.project, cwd=place.cwd)
+    base = place.home.session_folder(found.project, found.id)
     asked = options.fork or options.upto
-    last = _find_fork_point(found.id, history(base, []), options.upto) if asked else 0
+    last = _find_fork_point(found.id, read_history(base, []), options.upto) if asked else 0
     _announce_long_log(base)
     if not options.fork:
-        log = Enduring.open(base)
+        log = ResilientSessionLog.open(base)
         stack.callback(_close_log, log)
         if options.upto:
             log.append(Rewound(last))
@@ -118,14 +118,16 @@ def _open_existing(place: Workspace, options: Options, stack: AsyncExitStack) ->
     folder = _session_folder(place, id, options, stack)
     if not options.persist:
         (folder.parent / found.id).symlink_to(base)
-    log = Enduring.create(folder, _build_opened_fact(place, id, parent=found.id, at=last))
+    log = ResilientSessionLog.create(
+        folder, _build_opened_fact(place, id, parent=found.id, at=last)
+    )
     stack.push(partial(_close_fork, log))
     return OpenedSession(id, log, folder / "tool-results", found.id)
 
 
 def _announce_long_log(folder: Path) -> None:
     """Announce that reading a long log takes a while."""
-    size = (folder / NAME).stat().st_size
+    size = (folder / LOG_FILE_NAME).stat().st_size
     if size > SLOW_LOG_BYTES and not (folder / CHECKPOINT).exists() and sys.stderr.isatty():
         write_stderr(f"travois: reading a log of {size >> 20} MB for the first time…\n")
 
@@ -141,7 +143,7 @@ def _find_fork_point(id: str, entries: Iterable[Entry], name: str) -> int:
     raise UserError(f"Session {id} has no message {name}")
 
 
-def describe_log_damage(log: Log) -> tuple[str, ...]:
+def describe_log_damage(log: SessionLog) -> tuple[str, ...]:
     """Return notices about damage in a log."""
     torn = f"the last line of the log was incomplete; it was saved to {log.torn}"
     lost = f"{len(log.skipped)} damaged places in the log were skipped (travois sessions show)"
@@ -162,7 +164,7 @@ def _choose_session_id(wanted: str) -> str:
 
 def _session_folder(place: Workspace, id: str, options: Options, stack: AsyncExitStack) -> Path:
     if options.persist:
-        return place.home.session(place.project.key, id)
+        return place.home.session_folder(place.project.key, id)
     from tempfile import TemporaryDirectory
 
     return Path(stack.enter_context(TemporaryDirectory(prefix="travois-"))) / id
@@ -179,7 +181,7 @@ def _build_opened_fact(place: Workspace, id: str, *, parent: str = "", at: int =
     )
 
 
-def _close_new_session(log: Log) -> None:
+def _close_new_session(log: SessionLog) -> None:
     """Close a new session; an empty one is removed."""
     if is_worth_keeping(log.read()):
         _close_log(log)
@@ -187,10 +189,10 @@ def _close_new_session(log: Log) -> None:
         _remove_log(log)
 
 
-def _close_log(log: Log) -> None:
+def _close_log(log: SessionLog) -> None:
     """Close a log, and report entries that could not be saved."""
     log.close()
-    if isinstance(log, Enduring) and log.unsaved:
+    if isinstance(log, ResilientSessionLog) and log.unsaved:
         write_stderr(
             f"travois: the last {len(log.unsaved)} entries of the session were not saved\n"
         )
@@ -203,7 +205,7 @@ def is_worth_keeping(entries: Iterable[Entry]) -> bool:
 
 
 def _close_fork(
-    log: Log,
+    log: SessionLog,
     kind: type[BaseException] | None,
     error: BaseException | None,
     trace: TracebackType | None,
@@ -215,7 +217,7 @@ def _close_fork(
         _remove_log(log)
 
 
-def _remove_log(log: Log) -> None:
+def _remove_log(log: SessionLog) -> None:
     from shutil import rmtree
 
     log.close()

@@ -9,7 +9,7 @@ import msgspec
 from travois.prompt.style_text import DEFAULT
 
 if TYPE_CHECKING:
-    from travois.settings.load import Value
+    from travois.settings.load import SettingValue
 
 NAMED_ONLY_TOOLS = ("Bash", "BashInput", "BashOutput", "KillShell", "WebFetch", "WebSearch")
 """Tools that run commands or reach the web: a restricted session has them only by name."""
@@ -94,9 +94,9 @@ def _restricted_tools(options: Options) -> tuple[str, ...]:
     return tuple(one for one in NAMED_ONLY_TOOLS if one not in named) if options.restricted else ()
 
 
-def settings_from_options(options: Options) -> dict[str, Value]:
+def settings_from_options(options: Options) -> dict[str, SettingValue]:
     """Return the options as settings, without those left open."""
-    flags: dict[str, Value] = {
+    flags: dict[str, SettingValue] = {
         "model": options.model,
         "agent": options.agent,
         "effortLevel": options.effort,

@@ -16,18 +16,18 @@ from travois.permissions.updates import Update
 from travois.ports.world import UserWarned
 from travois.process.environment import secret
 from travois.providers import catalog
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.sessions.session import Session
 from travois.settings import trust
-from travois.settings.load import FLAGS
-from travois.settings.schema import Loaded
+from travois.settings.load import COMMAND_LINE
+from travois.settings.schema import LoadedSettings
 
 FOLDERS_KEY = "permissions.additionalDirectories"
 DAY_SECONDS = 24 * 3_600
 
 
 def compose_permissions(
-    loaded: Loaded, cwd: str, *, own: str, readable: tuple[str, ...] = ()
+    loaded: LoadedSettings, cwd: str, *, own: str, readable: tuple[str, ...] = ()
 ) -> Guard:
     """Compose the permissions that these settings give a session in this folder."""
     asked = loaded.settings.permissions
@@ -52,7 +52,7 @@ def compose_permissions(
     )
 
 
-def apply_settings_env(loaded: Loaded) -> None:
+def apply_settings_env(loaded: LoadedSettings) -> None:
     """Set the environment variables of the user's settings, as other agents do.
 
     They say where requests go and with which key, and everything that asks looks there.
@@ -60,7 +60,7 @@ def apply_settings_env(loaded: Loaded) -> None:
     os.environ.update(loaded.environ)
 
 
-def startup_notices(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
+def startup_notices(loaded: LoadedSettings, cwd: str = "") -> tuple[str, ...]:
     """Return notices about missing folders, and the announcement of the day."""
     missing = (name for name, path in _find_more_folders(loaded, cwd).items() if not path)
     told = loaded.settings.company_announcements if sys.stderr.isatty() else ()
@@ -71,7 +71,7 @@ def startup_notices(loaded: Loaded, cwd: str = "") -> tuple[str, ...]:
     )
 
 
-def drop_unusable_settings(loaded: Loaded, environ: Mapping[str, str]) -> Loaded:
+def drop_unusable_settings(loaded: LoadedSettings, environ: Mapping[str, str]) -> LoadedSettings:
     """Drop settings for other agents that do not work or belong here.
 
     Its keys are not for the programs that we start, and its model may be one that we cannot reach.
@@ -96,21 +96,21 @@ def drop_unusable_settings(loaded: Loaded, environ: Mapping[str, str]) -> Loaded
     return loaded
 
 
-def _find_more_folders(loaded: Loaded, cwd: str) -> dict[str, str]:
+def _find_more_folders(loaded: LoadedSettings, cwd: str) -> dict[str, str]:
     """Return the additional folders by name; empty for missing ones."""
     found: dict[str, str] = {}
     for name in loaded.settings.permissions.additional_directories:
         path = os.path.realpath(os.path.join(cwd, os.path.expanduser(name)))
         found[name] = path if os.path.isdir(path) else ""
-        if not found[name] and loaded.origin(FOLDERS_KEY, name) == FLAGS:
+        if not found[name] and loaded.origin(FOLDERS_KEY, name) == COMMAND_LINE:
             raise UserError(f"{name} is not a folder", fix="--add-dir needs existing folders.")
     return found
 
 
-def save_answer(session: Session, home: Home, root: str, update: Update) -> None:
+def save_answer(session: Session, home: TravoisHome, root: str, update: Update) -> None:
     """Save the rules of an answer; if the disk fails, they hold for this session."""
     try:
-        trust.keep(home, root, update)
+        trust.save_permission_update(home, root, update)
     except UserError as fault:
         why = f"{fault.what}: {fault.why}" if fault.why else fault.what
         session.emit(UserWarned(f"{why}. It applies until this session ends."))

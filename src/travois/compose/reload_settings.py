@@ -20,7 +20,7 @@ from travois.engine.agent import Agent
 from travois.hooks.events import ConfigChange
 from travois.hooks.fire import fire
 from travois.ports.world import UserWarned
-from travois.settings.schema import Loaded
+from travois.settings.schema import LoadedSettings
 
 T = TypeVar("T")
 FileStamps = dict[str, tuple[int, int]]
@@ -30,7 +30,9 @@ FileStamps = dict[str, tuple[int, int]]
 class SettingsReload:
     """A watcher that applies changed settings files to a running session."""
 
-    def __init__(self, place: Workspace, loaded: Loaded, *, again: Callable[[], Loaded]) -> None:
+    def __init__(
+        self, place: Workspace, loaded: LoadedSettings, *, again: Callable[[], LoadedSettings]
+    ) -> None:
         self._place, self._loaded, self._again = place, loaded, again
         self._seen = _read_file_stamps(_list_settings_files(place, loaded))
 
@@ -57,7 +59,7 @@ class SettingsReload:
         self._apply_settings(agent, fresh)
         agent.session.emit(UserWarned(f"{path} changed: its rules and hooks apply from now on"))
 
-    def _apply_settings(self, agent: Agent, fresh: Loaded) -> None:
+    def _apply_settings(self, agent: Agent, fresh: LoadedSettings) -> None:
         cwd, own = self._place.cwd, str(self._place.home.path)
         held, old = (
             agent.permissions.guard,
@@ -80,7 +82,7 @@ class SettingsReload:
         self._loaded = fresh
 
 
-def _is_unchanged(old: Loaded, new: Loaded) -> bool:
+def _is_unchanged(old: LoadedSettings, new: LoadedSettings) -> bool:
     rights_of = (old.settings.permissions, new.settings.permissions)
     return old.rules == new.rules and old.hooks == new.hooks and rights_of[0] == rights_of[1]
 
@@ -90,7 +92,7 @@ def _exchange_entries(held: tuple[T, ...], old: tuple[T, ...], new: tuple[T, ...
     return (*new, *(one for one in held if one not in old and one not in new))
 
 
-def _list_settings_files(place: Workspace, loaded: Loaded) -> tuple[str, ...]:
+def _list_settings_files(place: Workspace, loaded: LoadedSettings) -> tuple[str, ...]:
     usual = [
         str(place.home.settings),
         *CLAUDE.within_home(os.environ, "settings.json"),

@@ -14,7 +14,7 @@ from travois.ports.agents import WORKTREE_STATE, WorktreeMove, decode_worktree_m
 from travois.ports.tool import ToolError
 from travois.ports.world import WorkspaceSnapshots
 from travois.sandbox.policy import Bounds
-from travois.sessions.home import repository
+from travois.sessions.home import find_repository
 from travois.sessions.session import Session
 
 MakeSnapshots = Callable[[WorkspaceSnapshots, tuple[str, ...]], WorkspaceSnapshots | None]
@@ -88,7 +88,7 @@ class SessionWorktrees:
         if name and not worktree.WORKTREE_NAME.fullmatch(name):
             raise ToolError(f"{name!r} is not a valid name. Use letters, digits, dots and dashes.")
         name = name or self._session[:8]
-        folder = os.path.join(repository(back)[0], worktree.WORKTREES_FOLDER, name)
+        folder = os.path.join(find_repository(back)[0], worktree.WORKTREES_FOLDER, name)
         if os.path.isdir(folder):
             tree = await worktree.find_worktree(agent, folder)
         else:

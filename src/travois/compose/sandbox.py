@@ -30,10 +30,10 @@ from travois.sandbox.policy import SECRET, Bounds, LazyPaths
 from travois.sandbox.probe import Walls, bundled_bwrap, look
 from travois.sandbox.session_tmp import close_session_tmp, is_hollow, open_session_tmp
 from travois.sandbox.tool_chains import Shown, ToolChainName, list_shown
-from travois.sessions.home import verified_repository
+from travois.sessions.home import find_verified_repository
 from travois.sessions.session import Session
-from travois.settings.schema import Loaded
-from travois.settings.sources import UNASKED_COMMANDS
+from travois.settings.schema import LoadedSettings
+from travois.settings.sources import AUTO_ALLOW_BASH_KEY
 from travois.skills.skill_files import personal_folders
 
 SANDBOX_OFF_NOTICE = (
@@ -59,7 +59,7 @@ class SandboxSetup(msgspec.Struct, frozen=True):
 
 
 def compose_sandbox(
-    loaded: Loaded,
+    loaded: LoadedSettings,
     place: Workspace,
     stack: AsyncExitStack,
     *,
@@ -103,7 +103,7 @@ def compose_sandbox(
     return SandboxSetup(walls, bounds, "" if walls.kind == "full" else walls.line)
 
 
-def _check_place(loaded: Loaded, place: Workspace) -> None:
+def _check_place(loaded: LoadedSettings, place: Workspace) -> None:
     """Refuse unasked commands where the workspace would be the whole home."""
     mode = loaded.settings.permissions.mode
     if place.cwd not in ("/", home()) or mode not in ("bypass", "auto", "accept-edits"):
@@ -115,7 +115,7 @@ def _check_place(loaded: Loaded, place: Workspace) -> None:
     )
 
 
-def _build_policy(loaded: Loaded, place: Workspace, *, temp: str, spill: Path) -> Bounds:
+def _build_policy(loaded: LoadedSettings, place: Workspace, *, temp: str, spill: Path) -> Bounds:
     wanted = loaded.settings.sandbox
     own = os.path.realpath(place.home.path)
     hidden = tuple(_find_denied_reads(loaded, place.cwd))
@@ -159,7 +159,7 @@ def _build_policy(loaded: Loaded, place: Workspace, *, temp: str, spill: Path) -
         look_first=wanted.look_first,
         leaving=wanted.allow_unsandboxed_commands,
         free=wanted.auto_allow_bash_if_sandboxed and not barred,
-        offered=not barred and loaded.origins.get(UNASKED_COMMANDS, "default") == "default",
+        offered=not barred and loaded.origins.get(AUTO_ALLOW_BASH_KEY, "default") == "default",
     )
 
 
@@ -185,7 +185,7 @@ def _bwrap_package_folders(bwrap: str) -> tuple[str, ...]:
     return (package, f"{package}.libs")
 
 
-def _skill_and_plugin_folders(loaded: Loaded, place: Workspace) -> tuple[str, ...]:
+def _skill_and_plugin_folders(loaded: LoadedSettings, place: Workspace) -> tuple[str, ...]:
     """Return the folders of skills and plugins that the model may use."""
     skills = map(os.path.realpath, personal_folders(place.home, os.environ))
     # What is only shown cannot be written: links may lead to skills that are worked on here.
@@ -205,7 +205,7 @@ def move_sandbox_policy(bounds: Bounds, root: str) -> Bounds:
 
 def _shared_git_history(cwd: str) -> tuple[str, ...]:
     """Return the folder of git's history, if it lies outside the workspace."""
-    _, common = verified_repository(cwd)
+    _, common = find_verified_repository(cwd)
     real = all(os.path.isdir(f"{common}/{name}") for name in ("objects", "refs"))
     apart = common and not inside(common, cwd) and not inside(home(), common)
     return (common,) if apart and real else ()
@@ -216,7 +216,7 @@ def _enclosing_repository(cwd: str) -> tuple[str, ...]:
 
     Not one that holds the home: it would show all of that.
     """
-    top, _ = verified_repository(cwd)
+    top, _ = find_verified_repository(cwd)
     above = top and top != cwd and inside(cwd, top) and not inside(home(), top)
     return (top,) if above else ()
 
@@ -274,7 +274,7 @@ def _expand_paths(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(os.path.realpath(os.path.expanduser(text)) for text in texts)
 
 
-def _find_denied_reads(loaded: Loaded, root: str) -> Iterator[str]:
+def _find_denied_reads(loaded: LoadedSettings, root: str) -> Iterator[str]:
     """Yield existing files that rules keep from being read."""
     rules = tuple(
         rule for rule in loaded.rules if rule.effect == "deny" and rule.tool == "Read" and rule.what

@@ -44,8 +44,8 @@ from travois.compose.relocate_session import (
     current_worktree,
     leave_missing_worktree,
 )
-from travois.context.switch_model import switch, switch_with_summary
-from travois.context.window import model as current_card
+from travois.context.switch_model import switch_to_model, switch_to_model_with_summary
+from travois.context.window import current_model as current_card
 from travois.core.errors import UserError
 from travois.core.facts import Changed, Epoch
 from travois.core.models import Effort
@@ -90,13 +90,13 @@ from travois.providers.http.fetch import HttpxWeb
 from travois.sandbox.probe import Walls
 from travois.sessions import home as homes
 from travois.sessions import home as projects
-from travois.sessions.blobs import Blobs
-from travois.sessions.catalog import tidy
+from travois.sessions.blobs import BlobStore
+from travois.sessions.catalog import prune_old_sessions
 from travois.sessions.session import Session
 from travois.settings import trust
-from travois.settings.load import load
-from travois.settings.schema import Loaded, Plugin, Settings
-from travois.settings.sources import levels
+from travois.settings.load import load_settings
+from travois.settings.schema import LoadedSettings, Plugin, Settings
+from travois.settings.sources import parse_setting_sources
 from travois.skills.invoke import Practitioner
 from travois.snapshots.snapshots import Snapshots
 from travois.telemetry import Wish, wished
@@ -140,14 +140,14 @@ class SessionRuntime(msgspec.Struct):
         """Switch to another model, if the conversation fits into its window."""
         if chosen := self._find_other_model(name):
             other, epoch = chosen
-            switch(self.agent, epoch)
+            switch_to_model(self.agent, epoch)
             self.agent.use_model(other.model)
 
     async def change_model_with_summary(self, name: str) -> None:
         """Switch to another model; the current one summarises what does not fit."""
         if chosen := self._find_other_model(name):
             other, epoch = chosen
-            await switch_with_summary(self.agent, epoch)
+            await switch_to_model_with_summary(self.agent, epoch)
             self.agent.use_model(other.model)
 
     def _find_other_model(self, name: str) -> tuple[SmallModel, Epoch] | None:
@@ -205,7 +205,7 @@ class NoUser:
         return None
 
 
-def _collect_secrets(loaded: Loaded) -> Secrets:
+def _collect_secrets(loaded: LoadedSettings) -> Secrets:
     """Collect the values that are kept out of a session's files."""
     given = serving.list_hook_variables(loaded)
     return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
@@ -215,7 +215,7 @@ class SessionParts(msgspec.Struct, frozen=True):
     """The inputs that all parts of a session are composed from."""
 
     place: Workspace
-    loaded: Loaded
+    loaded: LoadedSettings
     options: Options
     opened: OpenedSession
     session: Session
@@ -340,7 +340,7 @@ async def _compose_agent(start: SessionParts, parts: AgentParts, stack: AsyncExi
     return Agent(
         session=session,
         model=parts.model,
-        encoder=Encoder(Blobs(place.home.blobs).get),
+        encoder=Encoder(BlobStore(place.home.blobs).get),
         tools=_agent_tools(start, parts),
         world=replace(parts.world, snapshots=snapshots),
         permissions=permissions,
@@ -439,7 +439,7 @@ def _enter_work_folder(agent: Agent, start: SessionParts, stack: AsyncExitStack)
     """Move to where the log says; return notices if that is gone."""
     stack.callback(_end_snapshots, agent)
     if days := start.loaded.settings.cleanup_period_days:
-        tidy(start.place.home, days=days, now=time())
+        prune_old_sessions(start.place.home, days=days, now=time())
     gone = leave_missing_worktree(start.session, start.place.cwd)
     agent.runtime.relocate(agent)
     return (gone,) if gone else ()
@@ -468,7 +468,9 @@ async def _apply_requested_head(
     epoch = build_requested_head(agent.session, card, options, brought=guests.tools)
     if epoch is None:
         return ""
-    return await switch_with_summary(agent, epoch, former=lambda before: serve.connect(before)[0])
+    return await switch_to_model_with_summary(
+        agent, epoch, former=lambda before: serve.connect(before)[0]
+    )
 
 
 def _open_dreams(start: SessionParts) -> ProjectDreams | None:
@@ -480,7 +482,12 @@ def _open_dreams(start: SessionParts) -> ProjectDreams | None:
 
 
 def _build_permissions(
-    place: Workspace, loaded: Loaded, options: Options, *, spill: Path, fence: sandbox.SandboxSetup
+    place: Workspace,
+    loaded: LoadedSettings,
+    options: Options,
+    *,
+    spill: Path,
+    fence: sandbox.SandboxSetup,
 ) -> Guard:
     guard = rights.compose_permissions(
         loaded, place.cwd, own=str(place.home.path), readable=(str(spill),)
@@ -492,14 +499,14 @@ def _build_permissions(
     return replace(guard, scratch=fence.bounds.temp, writable=writable)
 
 
-def load_workspace(options: Options) -> tuple[Workspace, Loaded]:
+def load_workspace(options: Options) -> tuple[Workspace, LoadedSettings]:
     """Load the place of a session and the settings that apply there."""
     cwd = _resolve_work_folder(options.cwd)
-    home, kept = homes.prepare_or_pass(os.environ)
+    home, kept = homes.prepare_home_or_temporary(os.environ)
     if kept.passing and (options.latest or options.resume):
-        homes.locate(os.environ).prepare()  # raises why no session can go on
-    place = Workspace(kept, projects.identify(kept, cwd), cwd)
-    loaded = load(
+        homes.locate_home(os.environ).prepare()  # raises why no session can go on
+    place = Workspace(kept, projects.identify_project(kept, cwd), cwd)
+    loaded = load_settings(
         home,
         place.project.root,
         cwd=cwd,
@@ -576,7 +583,7 @@ def _session_budget(asked: Settings, session: Session) -> Budget:
 
 
 def load_agent_types(
-    place: Workspace, loaded: Loaded, options: Options
+    place: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
     """Load the agent types, and notices about broken files."""
     return agent_files.kinds(
@@ -585,14 +592,14 @@ def load_agent_types(
         place.cwd,
         trusted=loaded.trust == "trusted",
         given=options.agents,
-        levels=levels(options.shelves),
+        levels=parse_setting_sources(options.shelves),
         plugins=loaded.plugins,
-        agreed=trust.agreed(place.home, loaded.root),
+        agreed=trust.list_agreed_digests(place.home, loaded.root),
     )
 
 
 def _select_tools(
-    loaded: Loaded, options: Options, also: tuple[AnyTool, ...], *, card: Card
+    loaded: LoadedSettings, options: Options, also: tuple[AnyTool, ...], *, card: Card
 ) -> dict[str, AnyTool]:
     """Select the tools; those that rules deny altogether are left out."""
     chosen = options.tools
@@ -609,7 +616,12 @@ def _select_tools(
 
 
 def _build_world(
-    place: Workspace, loaded: Loaded, stack: AsyncExitStack, *, spill: Path, walls: Walls | None
+    place: Workspace,
+    loaded: LoadedSettings,
+    stack: AsyncExitStack,
+    *,
+    spill: Path,
+    walls: Walls | None,
 ) -> World:
     settings, extra = loaded.settings, skilled.environment_for_tools(loaded)
     passed, journal = settings.env_passthrough, str(place.home.path / "guards")
@@ -617,6 +629,6 @@ def _build_world(
     processes.recover()
     stack.push_async_callback(processes.aclose)
     keep = partial(crew.save_large_output, spill)
-    blobs = Blobs(place.home.blobs)
+    blobs = BlobStore(place.home.blobs)
     files = ReadCache(DiskFiles(processes.accept_change))
     return World(place.cwd, files, processes, HttpxWeb(), blobs, keep, kept=str(spill))

@@ -15,12 +15,12 @@ from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT, styled, wishes
 from travois.sessions.session import Session
 from travois.settings import trust
-from travois.settings.schema import Loaded
-from travois.settings.sources import levels
+from travois.settings.schema import LoadedSettings
+from travois.settings.sources import parse_setting_sources
 from travois.skills.skill_files import DiskSkills, Places
 
 
-def skill_folders(place: Workspace, loaded: Loaded, options: Options) -> Places:
+def skill_folders(place: Workspace, loaded: LoadedSettings, options: Options) -> Places:
     """Return the folders of skills, with the settings for them."""
     asked = loaded.settings
     return Places(
@@ -28,8 +28,8 @@ def skill_folders(place: Workspace, loaded: Loaded, options: Options) -> Places:
         place.project.root,
         place.cwd,
         trusted=loaded.trust == "trusted",
-        agreed=trust.agreed(place.home, loaded.root),
-        levels=levels(options.shelves),
+        agreed=trust.list_agreed_digests(place.home, loaded.root),
+        levels=parse_setting_sources(options.shelves),
         plugins=loaded.plugins,
         environ=os.environ,
         only=options.skills if options.commands else (),
@@ -40,7 +40,7 @@ def skill_folders(place: Workspace, loaded: Loaded, options: Options) -> Places:
     )
 
 
-def environment_for_tools(loaded: Loaded) -> dict[str, str]:
+def environment_for_tools(loaded: LoadedSettings) -> dict[str, str]:
     """Return the environment for programs of tools, with plugins' programs on PATH."""
     env = loaded.settings.env
     bins = [path for one in loaded.plugins if os.path.isdir(path := f"{one.folder}/bin")]
@@ -48,7 +48,7 @@ def environment_for_tools(loaded: Loaded) -> dict[str, str]:
     return env | {"PATH": os.pathsep.join((usual, *bins))} if bins else env
 
 
-def compose_skills(place: Workspace, loaded: Loaded, options: Options) -> DiskSkills:
+def compose_skills(place: Workspace, loaded: LoadedSettings, options: Options) -> DiskSkills:
     """Compose the skills of a session."""
     return DiskSkills(skill_folders(place, loaded, options))
 
@@ -58,7 +58,7 @@ def drop_skill_tool_if_unused(
     session: Session,
     place: Workspace,
     *,
-    loaded: Loaded,
+    loaded: LoadedSettings,
     options: Options,
 ) -> dict[str, AnyTool]:
     """Drop the Skill tool if there are no skills and the head does not name it."""
@@ -71,7 +71,7 @@ def drop_skill_tool_if_unused(
 
 
 def apply_prompt_settings(
-    place: Workspace, loaded: Loaded, options: Options
+    place: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[Options, tuple[str, ...]]:
     """Apply language, attribution and output style to the system prompt; and notices."""
     asked = loaded.settings
@@ -83,7 +83,7 @@ def apply_prompt_settings(
 
 
 def _apply_output_style(
-    place: Workspace, loaded: Loaded, options: Options
+    place: Workspace, loaded: LoadedSettings, options: Options
 ) -> tuple[Options, tuple[str, ...]]:
     wanted = loaded.settings.output_style
     plain, plugged = wanted.casefold() in ("", DEFAULT), any(one.styles for one in loaded.plugins)

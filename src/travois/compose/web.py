@@ -10,7 +10,7 @@ import msgspec
 
 from travois.compose import models
 from travois.compose.options import Options
-from travois.context.window import model
+from travois.context.window import current_model
 from travois.core.errors import UserError
 from travois.core.models import ModelCard as Card
 from travois.engine.agent import Agent, SmallModel, World
@@ -19,20 +19,22 @@ from travois.ports.web_search import SearchQuery, SearchResults
 from travois.ports.world import ModelClient
 from travois.providers.catalog import Catalog
 from travois.sessions.session import Session
-from travois.settings.schema import Loaded
+from travois.settings.schema import LoadedSettings
 from travois.tools.web.search_requests import Searcher, searched
 
 SearchWeb = Callable[[Agent, SearchQuery], Awaitable[SearchResults]]
 
 
-def is_search_offered(loaded: Loaded, card: Card) -> bool:
+def is_search_offered(loaded: LoadedSettings, card: Card) -> bool:
     """Return whether the model gets a web search tool."""
     use = loaded.settings.web_search.use
     known = models.model_catalog(loaded).providers.get(card.provider)
     return use == "endpoint" or (use == "provider" and known is not None and bool(known.search))
 
 
-def compose_web_search(loaded: Loaded, *, serve: Callable[[Card], ModelClient]) -> SearchWeb | None:
+def compose_web_search(
+    loaded: LoadedSettings, *, serve: Callable[[Card], ModelClient]
+) -> SearchWeb | None:
     """Compose the web search; none if it is off. Raises `UserError` for bad settings."""
     asked = loaded.settings.web_search
     if asked.use == "endpoint":
@@ -46,7 +48,7 @@ def compose_web_search(loaded: Loaded, *, serve: Callable[[Card], ModelClient]) 
     return None
 
 
-def search_notices(loaded: Loaded, card: Card) -> tuple[str, ...]:
+def search_notices(loaded: LoadedSettings, card: Card) -> tuple[str, ...]:
     """Return a notice if the provider should search and cannot."""
     if loaded.settings.web_search.use != "provider" or is_search_offered(loaded, card):
         return ()
@@ -57,7 +59,7 @@ async def _search_with_provider(
     agent: Agent, wanted: SearchQuery, serve: Callable[[Card], ModelClient], among: Catalog
 ) -> SearchResults:
     """Search with the provider of the current model, by its cheapest model."""
-    card = model(agent)
+    card = current_model(agent)
     known = among.providers.get(card.provider)
     if known is None or not known.search:
         raise OSError(f"the provider of {card.name} has no web search")
@@ -69,7 +71,12 @@ async def _search_with_provider(
 
 
 def compose_browser(
-    loaded: Loaded, options: Options, stack: AsyncExitStack, *, session: Session, world: World
+    loaded: LoadedSettings,
+    options: Options,
+    stack: AsyncExitStack,
+    *,
+    session: Session,
+    world: World,
 ) -> tuple[tuple[AnyTool, ...], tuple[str, ...]]:
     """Compose the browser tool, and notices; the browser starts on its first use."""
     asked = loaded.settings.browser

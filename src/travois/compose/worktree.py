@@ -21,9 +21,9 @@ from travois.permissions.sandbox_profile import Cage
 from travois.ports.tool import ToolError
 from travois.ports.world import Files, Processes
 from travois.process.run import LocalProcesses
-from travois.sessions.home import identify, locate
-from travois.sessions.home import repository as repository_of
-from travois.settings.load import load
+from travois.sessions.home import find_repository as repository_of
+from travois.sessions.home import identify_project, locate_home
+from travois.settings.load import load_settings
 from travois.tools import git as repository
 from travois.tools.git import Repository
 
@@ -176,8 +176,8 @@ def run_in_worktree(name: str, work: Callable[[], int]) -> int:
 
 
 def _shared_folders() -> tuple[str, ...]:
-    home, cwd = locate(os.environ), os.path.realpath(os.getcwd())
-    loaded = load(home, identify(home, cwd).root, cwd=cwd, environ=os.environ)
+    home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
+    loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     return loaded.settings.worktree.symlink_directories
 
 

@@ -16,11 +16,11 @@ from travois.core.facts import Assistant, Entry, Sent
 from travois.core.models import Price
 
 Life = Literal["5m", "1h"]
-SHORT = 300.0
-LONG = 3_600.0
+SHORT_TTL_SECONDS = 300.0
+LONG_TTL_SECONDS = 3_600.0
 FEWEST = 2
 """The fewest pauses between the two lifetimes that show a habit."""
-WORTH: dict[Life, float] = {"1h": 1.05, "5m": 0.9}
+MAX_COST_RATIO: dict[Life, float] = {"1h": 1.05, "5m": 0.9}
 """The cost ratio at which to change; a longer lifetime may cost a little more, as it keeps more."""
 
 
@@ -32,7 +32,7 @@ class Step(msgspec.Struct, frozen=True):
     prompt: int
 
 
-class Choice(msgspec.Struct, frozen=True):
+class TtlChoice(msgspec.Struct, frozen=True):
     """The life that would have cost less, how many pauses tell so, and what it would have saved."""
 
     life: Life
@@ -53,24 +53,26 @@ def steps(entries: Iterable[Entry]) -> Iterator[Step]:
             last, before = sent, entry.fact.usage.prompt
 
 
-def choose(taken: Iterable[Step], price: Price, *, life: Life, most: int) -> Choice | None:
+def choose_cache_ttl(
+    taken: Iterable[Step], price: Price, *, life: Life, most: int
+) -> TtlChoice | None:
     """Return the other lifetime if it would have been cheaper by enough.
 
     `most` is the largest prompt that is written again after a pause. Returns None while there are
     too few pauses to judge by, or if the longer lifetime has no price.
     """
     seen = list(taken)
-    pauses = sum(SHORT < step.pause <= LONG for step in seen)
+    pauses = sum(SHORT_TTL_SECONDS < step.pause <= LONG_TTL_SECONDS for step in seen)
     if not price.write_1h or (life == "5m" and pauses < FEWEST):
         return None
     costs: dict[Life, float] = {
-        "5m": sum(_cost(step, SHORT, price.write, price.read, most) for step in seen),
-        "1h": sum(_cost(step, LONG, price.write_1h, price.read, most) for step in seen),
+        "5m": sum(_cost(step, SHORT_TTL_SECONDS, price.write, price.read, most) for step in seen),
+        "1h": sum(_cost(step, LONG_TTL_SECONDS, price.write_1h, price.read, most) for step in seen),
     }
     other: Life = "1h" if life == "5m" else "5m"
-    if costs[other] > WORTH[other] * costs[life]:
+    if costs[other] > MAX_COST_RATIO[other] * costs[life]:
         return None
-    return Choice(other, pauses, (costs[life] - costs[other]) / 1_000_000)
+    return TtlChoice(other, pauses, (costs[life] - costs[other]) / 1_000_000)
 
 
 def _cost(step: Step, life: float, write: float, read: float, most: int) -> float:

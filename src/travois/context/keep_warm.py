@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.context.cache_lifetime import choose, steps
-from travois.context.window import limit, model
+from travois.context.cache_lifetime import choose_cache_ttl, steps
+from travois.context.window import compaction_threshold, current_model
 from travois.core.facts import Sent
 from travois.core.view import View, project_view
 from travois.engine.agent import Agent
@@ -13,34 +13,40 @@ from travois.engine.fork import ask_quietly
 from travois.ports.world import UserWarned
 from travois.providers.anthropic_extras import warming
 
-MARGIN = 30.0
+RENEW_MARGIN_SECONDS = 30.0
 """The time before expiry, in seconds, at which the cache is renewed."""
 
 
-async def keep_warm(agent: Agent) -> None:
+async def keep_cache_warm(agent: Agent) -> None:
     """Renew the cache just before it expires, a few times at most, until cancelled by a prompt."""
     left = agent.context.layers.keep_warm
     while left > 0:
         used = agent.session.cache.used
         await agent.runtime.sleep(
-            max(0.0, used + model(agent).cache_seconds - MARGIN - agent.runtime.clock())
+            max(
+                0.0,
+                used
+                + current_model(agent).cache_seconds
+                - RENEW_MARGIN_SECONDS
+                - agent.runtime.clock(),
+            )
         )
         if agent.session.cache.used > used:
             continue
         left -= 1
-        if not await warm(agent):
+        if not await renew_cache(agent):
             return
 
 
-async def warm(agent: Agent) -> bool:
+async def renew_cache(agent: Agent) -> bool:
     """Send the last request again without asking for a reply; return whether that worked."""
-    view, card = _last(agent), model(agent)
+    view, card = _last_sent_view(agent), current_model(agent)
     if view is None or card.protocol != "anthropic" or '"type":"enabled"' in card.params:
         return False
     return await ask_quietly(agent, view, what="cache kept", change=warming) is not None
 
 
-def _last(agent: Agent) -> View | None:
+def _last_sent_view(agent: Agent) -> View | None:
     """Return the conversation as it was last sent; None if it has changed or left the cache."""
     session = agent.session
     if session.view.sent_moves != session.view.moves or not session.cache.seconds_left(
@@ -56,13 +62,17 @@ def _last(agent: Agent) -> View | None:
     return project_view(entries[: sent[-1]]) if sent else None
 
 
-def suit(agent: Agent) -> None:
+def adjust_cache_ttl(agent: Agent) -> None:
     """Choose the lifetime of the next cache once the old one is gone anyway, and say so."""
     epoch = agent.session.view.epoch
     assert epoch is not None
     card, taken = epoch.model, steps(agent.session.history())
-    most = agent.context.layers.cold if agent.context.layers.idle == "cheap" else limit(agent) // 2
-    found = choose(taken, card.price, life=card.cache_ttl, most=most)
+    most = (
+        agent.context.layers.cold
+        if agent.context.layers.idle == "cheap"
+        else compaction_threshold(agent) // 2
+    )
+    found = choose_cache_ttl(taken, card.price, life=card.cache_ttl, most=most)
     if found is None or "no-cache-markers" in card.quirks:
         return
     why = f"prompt cache lifetime set to {found.life} after {found.pauses} pauses of 5–60 minutes"

@@ -14,24 +14,24 @@ from msgspec.structs import replace
 
 from travois.core.tool_names import canonical_name
 
-LEAST = 250
-ENDLESS = 1 << 40
-MCP = "mcp__*"
+MIN_RESULT_TOKENS = 250
+NO_CAP = 1 << 40
+MCP_TOOLS = "mcp__*"
 """Stands for every tool of a server, among the caps."""
-SERVED = ("McpCall", "ReadMcpResource")
+MCP_RESOURCE_TOOLS = ("McpCall", "ReadMcpResource")
 """Tools of ours that bring what a server has."""
-CAPS = {"Read": 25_000, "WebFetch": 12_000, "Browser": 12_000, MCP: 25_000}
+RESULT_CAPS = {"Read": 25_000, "WebFetch": 12_000, "Browser": 12_000, MCP_TOOLS: 25_000}
 """The most tokens that a result may take, of tools that need more or less than the others.
 
 Read counts the file's own text and not the line numbers before it.
 """
 
 
-Idle = Literal["normal", "cheap", "off"]
-NotesKept = bool | Literal["auto"]
+IdlePolicy = Literal["normal", "cheap", "off"]
+NotesMode = bool | Literal["auto"]
 
 
-class Layers(msgspec.Struct, frozen=True):
+class ContextLayers(msgspec.Struct, frozen=True):
     """The switches and limits of the context layers; numbers are upper limits in tokens.
 
     What a compaction keeps or adds is also limited to a share of the room between head and
@@ -46,7 +46,7 @@ class Layers(msgspec.Struct, frozen=True):
     """Allow compaction at all; without it, a full window is the end of a conversation."""
     draft: bool = True
     """Let the model add its own text to the ledger."""
-    notes: NotesKept = "auto"
+    notes: NotesMode = "auto"
     """Let the model keep notes while it works, instead of one draft before a compaction;
     `auto` if that costs less by the prices of the model."""
     notes_template: str = ""
@@ -81,7 +81,7 @@ class Layers(msgspec.Struct, frozen=True):
     """The setting or variable that turned compaction off, as the user knows it."""
     window: int = 0
     """The most of the model's window that is to be used; zero means all of it."""
-    idle: Idle = "normal"
+    idle: IdlePolicy = "normal"
     """The pause that makes room: an hour or a half-full window (`normal`), any after which the
     cache is gone (`cheap`), or none (`off`)."""
     idle_seconds: float = 3_600.0
@@ -118,24 +118,28 @@ class Layers(msgspec.Struct, frozen=True):
     """The number of times that the cache is renewed while waiting for a prompt."""
 
     @property
-    def automatic(self) -> bool:
+    def is_automatic(self) -> bool:
         """Return whether compaction may start by itself."""
         return self.compact and self.shorten
 
-    def cap(self, tool: str) -> int:
+    def result_cap(self, tool: str) -> int:
         """Return the token limit of this tool's results, if there is room."""
         own = canonical_name(tool)
-        names = (tool, MCP) if tool.startswith("mcp__") or tool in SERVED else (tool, own)
-        known = (caps[name] for caps in (self.caps, CAPS) for name in names if name in caps)
-        return next(known, self.result) or ENDLESS
+        names = (
+            (tool, MCP_TOOLS)
+            if tool.startswith("mcp__") or tool in MCP_RESOURCE_TOOLS
+            else (tool, own)
+        )
+        known = (caps[name] for caps in (self.caps, RESULT_CAPS) for name in names if name in caps)
+        return next(known, self.result) or NO_CAP
 
-    def fitted(self, room: int) -> Layers:
+    def scale_to_room(self, room: int) -> ContextLayers:
         """Return these limits scaled down to the given room."""
-        fits = {name: min(getattr(self, name), int(room * share)) for name, share in SHARES}
-        return replace(self, **{name: max(LEAST, most) for name, most in fits.items()})
+        fits = {name: min(getattr(self, name), int(room * share)) for name, share in ROOM_SHARES}
+        return replace(self, **{name: max(MIN_RESULT_TOKENS, most) for name, most in fits.items()})
 
 
-SHARES = (
+ROOM_SHARES = (
     ("tail", 0.25),
     ("ledger", 0.2),
     ("code", 0.1),

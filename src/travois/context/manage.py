@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from travois.context.compaction.cut import Trigger
-from travois.context.microcompact.clear import clear, clear_instead
-from travois.context.session_memory.keep import find_cut, keep_notes
-from travois.context.tool_results import last_calls, oversize, preview
+from travois.context.compaction.cut import CompactionTrigger
+from travois.context.microcompact.clear import clear_instead_of_compacting, clear_old_results
+from travois.context.session_memory.keep import find_notes_cut, update_notes_if_due
+from travois.context.tool_results import calls_of_last_reply, find_oversize_results, render_preview
 from travois.context.window import (
-    cold,
-    fitted,
+    cache_is_cold,
+    compaction_threshold,
+    current_model,
+    explain_how_to_make_room,
     hard_stop,
-    idled,
-    limit,
-    model,
     results_room,
-    way_out,
+    scaled_layers,
+    should_clear_after_pause,
 )
 from travois.core.content import Call
 from travois.core.facts import Failed, Offloaded, Result
@@ -24,88 +24,99 @@ from travois.engine.agent import Agent
 from travois.engine.overflow import drop_old_media
 from travois.ports.tool import AnyTool
 
-EARLY = 0.75
+PREPARE_SHARE = 0.75
 """The share of the threshold from which on a compaction is prepared."""
 
 
-async def relieve(agent: Agent) -> str:
+async def manage_window(agent: Agent) -> str:
     """Make room before the next request, where there is too little or it costs nothing.
 
     Returns why nothing may be sent; empty if the request can go out.
     """
     if agent.context.layers.offload:
-        offload(agent)
+        offload_results(agent)
     drop_old_media(agent)
-    if agent.context.layers.lifetime and cold(agent):
-        from travois.context.keep_warm import suit
+    if agent.context.layers.lifetime and cache_is_cold(agent):
+        from travois.context.keep_warm import adjust_cache_ttl
 
-        suit(agent)
-    trigger = wanted(agent)
+        adjust_cache_ttl(agent)
+    trigger = compaction_trigger(agent)
     if trigger is not None:
-        if agent.context.layers.collapse and trigger in ("auto", "cold") and _fold(agent, trigger):
+        if (
+            agent.context.layers.collapse
+            and trigger in ("auto", "cold")
+            and _fold_instead(agent, trigger)
+        ):
             return ""
-        if trigger in ("auto", "overflow") and clear_instead(agent):
-            await _show_edited(agent)
+        if trigger in ("auto", "overflow") and clear_instead_of_compacting(agent):
+            await _reshow_edited_files(agent)
             return ""
-        from travois.context.compaction.compact import compact
+        from travois.context.compaction.compact import compact_conversation
 
-        await compact(agent, trigger=trigger)
+        await compact_conversation(agent, trigger=trigger)
         return ""
     if agent.context.layers.clear:
-        clear(agent)
-    await _show_edited(agent)
-    if agent.context.layers.compact and context_tokens(agent.session.view) >= EARLY * limit(agent):
-        from travois.context.compaction.compact import prepare
+        clear_old_results(agent)
+    await _reshow_edited_files(agent)
+    if agent.context.layers.compact and context_tokens(
+        agent.session.view
+    ) >= PREPARE_SHARE * compaction_threshold(agent):
+        from travois.context.compaction.compact import prepare_compaction
 
-        prepare(agent)
+        prepare_compaction(agent)
     else:
-        keep_notes(agent)
-    return _stop(agent)
+        update_notes_if_due(agent)
+    return _explain_full_window(agent)
 
 
-async def _show_edited(agent: Agent) -> None:
+async def _reshow_edited_files(agent: Agent) -> None:
     """Show files again that the last reply changed and whose text is out of sight."""
-    if not last_calls(agent.session.view):
+    if not calls_of_last_reply(agent.session.view):
         return
     from travois.context.compaction.restore import show_edited_files
 
     await show_edited_files(agent)
 
 
-def _fold(agent: Agent, trigger: Trigger) -> bool:
+def _fold_instead(agent: Agent, trigger: CompactionTrigger) -> bool:
     """Fold old calls in place of a compaction; return whether that is enough."""
-    from travois.context.microcompact.folding import collapse
+    from travois.context.microcompact.folding import fold_old_calls
 
-    return collapse(agent, trigger=trigger)
+    return fold_old_calls(agent, trigger=trigger)
 
 
-def _stop(agent: Agent) -> str:
+def _explain_full_window(agent: Agent) -> str:
     """Return why the window is too full for another request, where only the user may make room."""
-    size, most = context_tokens(agent.session.view), hard_stop(model(agent), agent.context.layers)
-    if size < most or agent.context.layers.automatic:
+    size, most = (
+        context_tokens(agent.session.view),
+        hard_stop(current_model(agent), agent.context.layers),
+    )
+    if size < most or agent.context.layers.is_automatic:
         return ""
     what = f"the context window is full: {size:,} of {most:,} tokens in use"
-    why = f"{what}; nothing was sent. {way_out(agent)}"
+    why = f"{what}; nothing was sent. {explain_how_to_make_room(agent)}"
     agent.session.append(Failed("compaction", why))
     return why
 
 
-def offload(agent: Agent) -> None:
+def offload_results(agent: Agent) -> None:
     """Store the results that are too large to be shown in full."""
     view = agent.session.view
     if all(not isinstance(item.fact, Result) for item in view.items[view.seen :]):
         return
-    tools = {call.id: _tool(agent, call) for call in last_calls(view)}
+    tools = {call.id: _find_tool(agent, call) for call in calls_of_last_reply(view)}
     bounded = {id: one.paged for id, one in tools.items() if one and (one.bounded or one.paged)}
     room = results_room(agent)
-    for found in list(oversize(view, agent.context.layers, room=room, bounded=bounded)):
+    for found in list(
+        find_oversize_results(view, agent.context.layers, room=room, bounded=bounded)
+    ):
         path = agent.world.spill(f"{found.call}-result", found.text.encode(errors="replace"))
         nonce = f"{int(agent.runtime.jitter() * 0xFFFFFF):06x}"
-        shown = preview(found.text, path=path, tokens=found.tokens, nonce=nonce)
+        shown = render_preview(found.text, path=path, tokens=found.tokens, nonce=nonce)
         agent.session.append(Offloaded(found.call, path, shown))
 
 
-def _tool(agent: Agent, call: Call) -> AnyTool | None:
+def _find_tool(agent: Agent, call: Call) -> AnyTool | None:
     name = canonical_name(call.name)
     return (
         agent.tools.by_name.get(call.name)
@@ -114,27 +125,37 @@ def _tool(agent: Agent, call: Call) -> AnyTool | None:
     )
 
 
-def wanted(agent: Agent) -> Trigger | None:
+def compaction_trigger(agent: Agent) -> CompactionTrigger | None:
     """Return why to compact the conversation before the next request; None if it is not needed."""
-    size, threshold = context_tokens(agent.session.view), limit(agent)
+    size, threshold = context_tokens(agent.session.view), compaction_threshold(agent)
     if agent.session.strikes.is_out:
         return None
-    if not agent.context.layers.automatic:
+    if not agent.context.layers.is_automatic:
         return None
-    if size >= hard_stop(model(agent), agent.context.layers):
+    if size >= hard_stop(current_model(agent), agent.context.layers):
         return "overflow"
     if size >= threshold:
         return "auto"
     if agent.context.layers.idle == "cheap":
-        return "cold" if cold(agent) and size >= min(agent.context.layers.cold, threshold) else None
-    return "cold" if size >= EARLY * threshold and idled(agent) and _prepared(agent) else None
+        return (
+            "cold"
+            if cache_is_cold(agent) and size >= min(agent.context.layers.cold, threshold)
+            else None
+        )
+    return (
+        "cold"
+        if size >= PREPARE_SHARE * threshold
+        and should_clear_after_pause(agent)
+        and _has_prepared_summary(agent)
+        else None
+    )
 
 
-def _prepared(agent: Agent) -> bool:
+def _has_prepared_summary(agent: Agent) -> bool:
     """Return whether the model's part of a summary is ready and the rest can stay verbatim."""
-    if find_cut(agent) is not None:
+    if find_notes_cut(agent) is not None:
         return True
-    session, room = agent.session, fitted(agent)
+    session, room = agent.session, scaled_layers(agent)
     since = (item.fact for item in session.view.items if item.seq > session.drafted_at)
     short = bool(session.draft) and estimate_tokens(session.draft) <= room.ledger
     return agent.context.layers.draft and short and sum(map(fact_tokens, since)) <= room.tail

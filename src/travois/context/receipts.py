@@ -37,18 +37,18 @@ from travois.core.view import View, ViewItem, keep_live_entries, project_view
 from travois.memory.recall_text import CHANGED, INDEX, RECALLED
 from travois.prompt import environment, instruction_text
 
-State = Literal["stands", "undone", "replaced by a later one", "rewound"]
-FILES = re.compile(r'^<file path="([^"]*)"', re.MULTILINE)
+ReceiptState = Literal["stands", "undone", "replaced by a later one", "rewound"]
+FILE_TAG = re.compile(r'^<file path="([^"]*)"', re.MULTILINE)
 
 
-class Span(msgspec.Struct, frozen=True):
+class ReceiptSpan(msgspec.Struct, frozen=True):
     """A replaced part of the conversation, and the file that holds it."""
 
     title: str
     file: str
 
 
-class Receipt(msgspec.Struct, frozen=True):
+class CompactionReceipt(msgspec.Struct, frozen=True):
     """The record of one compaction."""
 
     number: int
@@ -61,7 +61,7 @@ class Receipt(msgspec.Struct, frozen=True):
     """The size that it aimed for."""
     measured: int
     """The size of the next request as the provider counted it; 0 until there is one."""
-    spans: tuple[Span, ...]
+    spans: tuple[ReceiptSpan, ...]
     restored: tuple[str, ...]
     """The files and instructions that were shown again."""
     dollars: float
@@ -76,26 +76,28 @@ class Receipt(msgspec.Struct, frozen=True):
     """The number of compactions in a row that freed little, up to this one."""
     breaker: bool = False
     """True if that stopped automatic compaction."""
-    state: State = "stands"
+    state: ReceiptState = "stands"
 
 
-def receipts(entries: Sequence[Entry]) -> list[Receipt]:
+def list_compaction_receipts(entries: Sequence[Entry]) -> list[CompactionReceipt]:
     """List the compactions of a whole session, in order."""
-    book = _Book()
+    book = _ReceiptBuilder()
     for entry in entries:
-        book.take(entry)
+        book.add(entry)
     view = project_view(entries)
     undone = {entry.fact.compaction for entry in entries if isinstance(entry.fact, Restored)}
     kept = keep_live_entries([entry for entry in entries if not isinstance(entry.fact, Restored)])
     alive = {entry.seq for entry in kept}
-    return [replace(one, state=_state(one, view.summaries, undone, alive)) for one in book.found]
+    return [
+        replace(one, state=_receipt_state(one, view.summaries, undone, alive)) for one in book.found
+    ]
 
 
-class _Book:
+class _ReceiptBuilder:
     """The receipts so far, and the state that the next one needs."""
 
     def __init__(self) -> None:
-        self.found: list[Receipt] = []
+        self.found: list[CompactionReceipt] = []
         self._spent = SessionSpending()
         self._cache = PromptCache()
         self._strikes = CompactionStrikes()
@@ -103,7 +105,7 @@ class _Book:
         self._forks: set[str] = set()
         self._dollars = 0.0
 
-    def take(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         """Add one more entry."""
         before, misses = self._spent.dollars, len(self._cache.misses)
         self._spent = self._spent.after_entry(entry)
@@ -119,18 +121,18 @@ class _Book:
             case Finished(id=id) if id in self._forks:
                 self._dollars += self._spent.dollars - before
             case Compacted() as fact if fact.by != "dropped":
-                self.found.append(self._receipt(fact, entry))
+                self.found.append(self._make_receipt(fact, entry))
                 self._dollars = 0.0
             case Assistant() as fact if self.found and not self.found[-1].measured:
                 more = sum(miss.dollars for miss in self._cache.misses[misses:])
-                self._close(fact.usage.prompt, more)
+                self._record_next_request(fact.usage.prompt, more)
             case _:
                 pass
 
-    def _receipt(self, fact: Compacted, entry: Entry) -> Receipt:
+    def _make_receipt(self, fact: Compacted, entry: Entry) -> CompactionReceipt:
         own = compact_threshold(self._epoch.model) if self._epoch else 0
         chosen = 0 < fact.limit < own
-        return Receipt(
+        return CompactionReceipt(
             number=len(self.found) + 1,
             entry=entry.seq,
             at=entry.at,
@@ -139,8 +141,8 @@ class _Book:
             before=fact.before,
             planned=fact.after,
             measured=0,
-            spans=tuple(Span(*pair) for pair in zip(fact.titles, fact.files, strict=False)),
-            restored=_restored(fact),
+            spans=tuple(ReceiptSpan(*pair) for pair in zip(fact.titles, fact.files, strict=False)),
+            restored=_list_restored_paths(fact),
             dollars=self._dollars,
             rewritten=0.0,
             seconds=fact.seconds,
@@ -148,7 +150,7 @@ class _Book:
             set_by="settings" if chosen else "the model's window",
         )
 
-    def _close(self, measured: int, rewritten: float) -> None:
+    def _record_next_request(self, measured: int, rewritten: float) -> None:
         self.found[-1] = replace(
             self.found[-1],
             measured=measured,
@@ -158,13 +160,15 @@ class _Book:
         )
 
 
-def _restored(fact: Compacted) -> tuple[str, ...]:
+def _list_restored_paths(fact: Compacted) -> tuple[str, ...]:
     texts = (extract_text((block,)) for block in fact.summary)
     told = (text for text in texts if text.startswith((instruction_text.TAG, "<files>")))
-    return tuple(dict.fromkeys(path for text in told for path in FILES.findall(text)))
+    return tuple(dict.fromkeys(path for text in told for path in FILE_TAG.findall(text)))
 
 
-def _state(one: Receipt, shown: dict[int, int], undone: set[int], alive: set[int]) -> State:
+def _receipt_state(
+    one: CompactionReceipt, shown: dict[int, int], undone: set[int], alive: set[int]
+) -> ReceiptState:
     if one.entry not in alive:
         return "rewound"
     if one.entry in shown:
@@ -175,9 +179,9 @@ def _state(one: Receipt, shown: dict[int, int], undone: set[int], alive: set[int
 # What is in the window: every block with its source, its size, its cache, and why it is there.
 
 
-Kind = Literal["tools", "system", "instructions", "memory", "summary", "messages", "results"]
-WindowState = Literal["read", "written", "not cached", "not yet sent", "cold"]
-KINDS: tuple[Kind, ...] = (
+PortionKind = Literal["tools", "system", "instructions", "memory", "summary", "messages", "results"]
+CacheStatus = Literal["read", "written", "not cached", "not yet sent", "cold"]
+PORTION_KINDS: tuple[PortionKind, ...] = (
     "system",
     "tools",
     "instructions",
@@ -186,48 +190,54 @@ KINDS: tuple[Kind, ...] = (
     "messages",
     "results",
 )
-SHOWN = 60
-MEMORY = (RECALLED, INDEX, CHANGED)
-NOTHING: Mapping[str, str] = {}
+MAX_SOURCE_CHARS = 60
+MEMORY_MARKS = (RECALLED, INDEX, CHANGED)
+EMPTY_MAPPING: Mapping[str, str] = {}
 
 
-class Portion(msgspec.Struct, frozen=True):
+class WindowPortion(msgspec.Struct, frozen=True):
     """A block of the next request."""
 
-    kind: Kind
+    kind: PortionKind
     source: str
     tokens: int
     why: str
     entry: int = 0
     """The entry that brought it."""
-    cache: WindowState = "not yet sent"
+    cache: CacheStatus = "not yet sent"
 
 
-class Window(msgspec.Struct, frozen=True):
+class WindowBreakdown(msgspec.Struct, frozen=True):
     """The whole window. Sizes are estimates, scaled to agree with the provider's count."""
 
-    portions: tuple[Portion, ...]
+    portions: tuple[WindowPortion, ...]
     measured: int
     """The provider's own count for all up to its last reply; zero if there is none that holds."""
     scale: float
     """The factor by which the estimates were scaled to agree with it."""
 
     @property
-    def used(self) -> int:
+    def total_tokens(self) -> int:
         """The tokens of all portions."""
         return sum(portion.tokens for portion in self.portions)
 
     @property
-    def sizes(self) -> dict[Kind, int]:
+    def tokens_by_kind(self) -> dict[PortionKind, int]:
         """The tokens of each kind."""
         return {
-            kind: sum(one.tokens for one in self.portions if one.kind == kind) for kind in KINDS
+            kind: sum(one.tokens for one in self.portions if one.kind == kind)
+            for kind in PORTION_KINDS
         }
 
 
-def look(view: View, entries: Iterable[Entry], *, cache: PromptCache, now: float) -> Window:
+def break_down_window(
+    view: View, entries: Iterable[Entry], *, cache: PromptCache, now: float
+) -> WindowBreakdown:
     """Break down what the next request would hold."""
-    first, body = list(head(view.epoch)) if view.epoch else [], list(_body(view, entries))
+    first, body = (
+        list(list_head_portions(view.epoch)) if view.epoch else [],
+        list(_list_body_portions(view, entries)),
+    )
     last = view.items[view.counted] if view.counted >= 0 else None
     usage = last.fact.usage if last and isinstance(last.fact, Assistant) else Usage()
     told = sum(index <= view.counted for index, _ in body) if usage.context else 0
@@ -235,18 +245,20 @@ def look(view: View, entries: Iterable[Entry], *, cache: PromptCache, now: float
     later = [one for _, one in body[told:]] if told else [*first, *(one for _, one in body)]
     guessed = sum(one.tokens for one in known)
     scale = usage.context / guessed if guessed else token_ratio(view)
-    sizes = (*_sized(known, scale), *_sized(later, token_ratio(view)))
+    sizes = (*_scale_portions(known, scale), *_scale_portions(later, token_ratio(view)))
     sized = tuple(replace(o, tokens=n) for o, n in zip((*known, *later), sizes, strict=True))
     alive = cache.seconds_left(now) > 0
-    return Window(_cached(sized, usage if told else Usage(), alive=alive), usage.context, scale)
+    return WindowBreakdown(
+        _assign_cache_state(sized, usage if told else Usage(), alive=alive), usage.context, scale
+    )
 
 
-def head(epoch: Epoch) -> Iterator[Portion]:
+def list_head_portions(epoch: Epoch) -> Iterator[WindowPortion]:
     """Yield the tools and the system prompt, in the order in which providers cache them."""
     for tool in epoch.tools:
         size = estimate_tokens(tool.name + tool.description + tool.schema)
-        yield Portion("tools", tool.name, size, "tool definition")
-    yield Portion(
+        yield WindowPortion("tools", tool.name, size, "tool definition")
+    yield WindowPortion(
         "system",
         "system prompt",
         estimate_tokens(epoch.system),
@@ -254,65 +266,81 @@ def head(epoch: Epoch) -> Iterator[Portion]:
     )
 
 
-def _body(view: View, entries: Iterable[Entry]) -> Iterator[tuple[int, Portion]]:
+def _list_body_portions(
+    view: View, entries: Iterable[Entry]
+) -> Iterator[tuple[int, WindowPortion]]:
     """Yield the blocks of each item, with its index among the items."""
-    shaped = {key: why for entry in entries for key, why in _shaped(entry)}
+    shaped = {key: why for entry in entries for key, why in _explain_shape(entry)}
     shaped |= dict.fromkeys(view.cleared, "cleared by the provider")
     asked = {
-        call.id: f"{call.name} {' '.join(call.args.split())[:SHOWN]}"
+        call.id: f"{call.name} {' '.join(call.args.split())[:MAX_SOURCE_CHARS]}"
         for item in view.items
         if isinstance(item.fact, Assistant)
         for call in extract_calls(item.fact.content)
     }
     for index, item in enumerate(view.items):
-        for one in portions(item, cleared=view.cleared, shaped=shaped, asked=asked):
+        for one in list_item_portions(item, cleared=view.cleared, shaped=shaped, asked=asked):
             yield index, one
 
 
-def portions(
+def list_item_portions(
     item: ViewItem,
     *,
     cleared: Collection[str] = (),
-    shaped: Mapping[str, str] = NOTHING,
-    asked: Mapping[str, str] = NOTHING,
-) -> Iterator[Portion]:
+    shaped: Mapping[str, str] = EMPTY_MAPPING,
+    asked: Mapping[str, str] = EMPTY_MAPPING,
+) -> Iterator[WindowPortion]:
     """Yield the blocks of one item with estimated sizes; `shaped` and `asked` describe calls."""
     fact = item.fact
     if isinstance(fact, Result):
         size = fact_tokens(fact)
         size = min(size, 2 * TOKENS_PER_RESULT) if fact.call in cleared else size
         why = shaped.get(fact.call, "tool result")
-        yield Portion("results", asked.get(fact.call, fact.call), size, why, item.seq)
+        yield WindowPortion("results", asked.get(fact.call, fact.call), size, why, item.seq)
     elif isinstance(fact, Assistant):
         said = extract_text(fact.content) or ", ".join(
             call.name for call in extract_calls(fact.content)
         )
-        source = f"reply: {_short(said)}"
-        yield Portion("messages", source, fact_tokens(fact), "model reply", item.seq)
+        source = f"reply: {_shorten_source(said)}"
+        yield WindowPortion("messages", source, fact_tokens(fact), "model reply", item.seq)
     else:
-        yield from (_said(block, item, shaped) for block in fact.content)
+        yield from (_classify_user_block(block, item, shaped) for block in fact.content)
 
 
-def _said(block: AnyBlock, item: ViewItem, shaped: Mapping[str, str]) -> Portion:
+def _classify_user_block(
+    block: AnyBlock, item: ViewItem, shaped: Mapping[str, str]
+) -> WindowPortion:
     """Classify a block from the user or from Travois."""
     text, size = extract_text((block,)), block_tokens(block)
     human = getattr(item.fact, "origin", "") == "human"
     if human:
-        return Portion("messages", f"you: {_short(text)}", size, "your message", item.seq)
+        return WindowPortion(
+            "messages", f"you: {_shorten_source(text)}", size, "your message", item.seq
+        )
     if text.startswith(instruction_text.TAG):
-        return Portion("instructions", "instruction files", size, "project instructions", item.seq)
-    if text.startswith(MEMORY):
-        return Portion("memory", "memories", size, "remembered from earlier sessions", item.seq)
+        return WindowPortion(
+            "instructions", "instruction files", size, "project instructions", item.seq
+        )
+    if text.startswith(MEMORY_MARKS):
+        return WindowPortion(
+            "memory", "memories", size, "remembered from earlier sessions", item.seq
+        )
     if text.startswith(environment.OPENING):
-        return Portion("messages", "environment", size, "date, folder and git state", item.seq)
+        return WindowPortion(
+            "messages", "environment", size, "date, folder and git state", item.seq
+        )
     if isinstance(block, Text) and is_summary(item):
         why = shaped.get(str(item.seq), "replaces an earlier part")
         files = text.startswith("<files>")
-        return Portion("summary", "files shown again" if files else "summary", size, why, item.seq)
-    return Portion("messages", f"note: {_short(text)}", size, "added by Travois", item.seq)
+        return WindowPortion(
+            "summary", "files shown again" if files else "summary", size, why, item.seq
+        )
+    return WindowPortion(
+        "messages", f"note: {_shorten_source(text)}", size, "added by Travois", item.seq
+    )
 
 
-def _shaped(entry: Entry) -> Iterator[tuple[str, str]]:
+def _explain_shape(entry: Entry) -> Iterator[tuple[str, str]]:
     """Yield why something is shown as it is, by call or by the entry that it stands for."""
     match entry.fact:
         case Offloaded() as fact:
@@ -325,11 +353,11 @@ def _shaped(entry: Entry) -> Iterator[tuple[str, str]]:
             return
 
 
-def _sized(portions: list[Portion], scale: float) -> Iterator[int]:
-    return scaled((one.tokens for one in portions), scale)
+def _scale_portions(portions: list[WindowPortion], scale: float) -> Iterator[int]:
+    return scale_sizes((one.tokens for one in portions), scale)
 
 
-def scaled(sizes: Iterable[int], scale: float) -> Iterator[int]:
+def scale_sizes(sizes: Iterable[int], scale: float) -> Iterator[int]:
     """Scale sizes by a factor; their sum is rounded only once."""
     exact, told = 0.0, 0
     for size in sizes:
@@ -338,14 +366,16 @@ def scaled(sizes: Iterable[int], scale: float) -> Iterator[int]:
         told = round(exact)
 
 
-def _cached(portions: tuple[Portion, ...], usage: Usage, *, alive: bool) -> tuple[Portion, ...]:
+def _assign_cache_state(
+    portions: tuple[WindowPortion, ...], usage: Usage, *, alive: bool
+) -> tuple[WindowPortion, ...]:
     """Mark the cache state of portions by the last reply's count: read first, then written."""
-    found: list[Portion] = []
+    found: list[WindowPortion] = []
     read, held = usage.read, usage.read + usage.write + usage.write_1h
     at = 0
     for one in portions:
         middle, at = at + one.tokens / 2, at + one.tokens
-        state: WindowState = (
+        state: CacheStatus = (
             "read" if middle < read else "written" if middle < held else "not cached"
         )
         if middle >= usage.prompt:
@@ -356,6 +386,6 @@ def _cached(portions: tuple[Portion, ...], usage: Usage, *, alive: bool) -> tupl
     return tuple(found)
 
 
-def _short(text: str) -> str:
+def _shorten_source(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= SHOWN else f"{line[: SHOWN - 1]}…"
+    return line if len(line) <= MAX_SOURCE_CHARS else f"{line[: MAX_SOURCE_CHARS - 1]}…"

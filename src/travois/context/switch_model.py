@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from travois.context.window import fitted, limit, model
+from travois.context.window import compaction_threshold, current_model, scaled_layers
 from travois.core import models
 from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Compacted, Entry, Epoch
@@ -18,10 +18,10 @@ from travois.ports.world import CompactionProgress, ModelClient, UserWarned
 from travois.prompt.briefing import again
 
 if TYPE_CHECKING:
-    from travois.context.compaction.summary_call import Written
+    from travois.context.compaction.summary_call import ModelSummary
 
 
-class Rehearsal:
+class TrialLog:
     """A log in memory, for trying out what a switch would do."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -41,56 +41,62 @@ class Rehearsal:
         return list(self._entries)
 
 
-def switch(agent: Agent, epoch: Epoch, *, written: Written | None = None) -> str:
+def switch_to_model(agent: Agent, epoch: Epoch, *, written: ModelSummary | None = None) -> str:
     """Make this epoch the head of every request; raises `UserError`, and changes nothing, if not.
 
     `written` is the model's part of a summary that may be needed; without it, a prepared one is
     used. Returns a description of the compaction, or nothing if there was none.
     """
     epoch = adapt_toolset(epoch, agent.tools.by_name, wanted=agent.tools.toolset)
-    trial = _trial(agent, epoch)
+    trial = _make_trial_agent(agent, epoch)
     if not _is_too_large(trial):
         agent.session.append(epoch)
         return ""
-    from travois.context.compaction.compact import receipt
+    from travois.context.compaction.compact import describe_compaction
 
-    fact = _shortened(trial, written)
+    fact = _compact_trial(trial, written)
     agent.session.append(fact)
     agent.session.append(epoch)
-    agent.session.emit(UserWarned(told := receipt(fact)))
+    agent.session.emit(UserWarned(told := describe_compaction(fact)))
     return told
 
 
-async def switch_with_summary(
+async def switch_to_model_with_summary(
     agent: Agent, epoch: Epoch, *, former: Callable[[models.ModelCard], ModelClient] | None = None
 ) -> str:
     """Switch, and let the current model write its part of a summary if one is needed.
 
     `former` returns the client of that model, where it is not the agent's; raises `UserError`.
     """
-    from travois.context.compaction.summary_call import Wish, Written, write_model_part
+    from travois.context.compaction.summary_call import (
+        ModelSummary,
+        SummaryRequest,
+        write_model_summary,
+    )
 
-    trial = _trial(agent, adapt_toolset(epoch, agent.tools.by_name, wanted=agent.tools.toolset))
+    trial = _make_trial_agent(
+        agent, adapt_toolset(epoch, agent.tools.by_name, wanted=agent.tools.toolset)
+    )
     written = None
     if _is_too_large(trial):
-        _shortened(trial, None)  # raises before anybody is asked, where nothing would help
-        wish = Wish("switch", most=fitted(trial).ledger)
+        _compact_trial(trial, None)  # raises before anybody is asked, where nothing would help
+        wish = SummaryRequest("switch", most=scaled_layers(trial).ledger)
         try:
-            answers = former(model(agent)) if former else agent.model
-            written = await write_model_part(replace(agent, model=answers), wish)
+            answers = former(current_model(agent)) if former else agent.model
+            written = await write_model_summary(replace(agent, model=answers), wish)
         except UserError as fault:
-            written = Written(why=fault.what)
+            written = ModelSummary(why=fault.what)
         finally:
             agent.session.emit(CompactionProgress(over=True))
-    return switch(agent, epoch, written=written)
+    return switch_to_model(agent, epoch, written=written)
 
 
-def _trial(agent: Agent, epoch: Epoch) -> Agent:
+def _make_trial_agent(agent: Agent, epoch: Epoch) -> Agent:
     """Return a copy of the agent with this head; its log is in memory."""
     session = agent.session
     trial = replace(
         agent,
-        session=session.twin(Rehearsal(session.history())),
+        session=session.copy_to_log(TrialLog(session.history())),
         prompt=replace(agent.prompt, restate=again),
         tools=replace(agent.tools, restate_mcp=tuple),
     )
@@ -99,21 +105,28 @@ def _trial(agent: Agent, epoch: Epoch) -> Agent:
 
 
 def _is_too_large(trial: Agent) -> bool:
-    return context_tokens(trial.session.view) >= stop_threshold(model(trial))
+    return context_tokens(trial.session.view) >= stop_threshold(current_model(trial))
 
 
-def _shortened(trial: Agent, written: Written | None) -> Compacted:
+def _compact_trial(trial: Agent, written: ModelSummary | None) -> Compacted:
     """Compact without a request; raises `UserError` if even that is too large."""
-    from travois.context.compaction.compact import rungs, shorter
-    from travois.context.compaction.summary_call import Wish, Written, prepared
+    from travois.context.compaction.compact import best_compaction, cut_candidates
+    from travois.context.compaction.summary_call import (
+        ModelSummary,
+        SummaryRequest,
+        find_prepared_summary,
+    )
 
-    card, most = model(trial), stop_threshold(model(trial))
-    goal, wish = min(limit(trial), most), Wish("switch")
+    card, most = current_model(trial), stop_threshold(current_model(trial))
+    goal, wish = min(compaction_threshold(trial), most), SummaryRequest("switch")
     fact = None
-    for part in (written or prepared(trial), Written(why="no room for a summary by the model")):
-        fact = shorter(trial, rungs(trial), wish=wish, written=part, goal=goal)
+    for part in (
+        written or find_prepared_summary(trial),
+        ModelSummary(why="no room for a summary by the model"),
+    ):
+        fact = best_compaction(trial, cut_candidates(trial), wish=wish, written=part, goal=goal)
         if fact is not None and fact.after < most:
-            return replace(fact, limit=limit(trial))
+            return replace(fact, limit=compaction_threshold(trial))
     epoch, size = trial.session.view.epoch, context_tokens(trial.session.view)
     head = round(head_tokens(epoch) * family_ratio(card.id)) if epoch else 0
     raise UserError(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
-from travois.context.layers import LEAST, Layers
+from travois.context.layers import MIN_RESULT_TOKENS, ContextLayers
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result
 from travois.core.tokens import (
@@ -26,26 +26,26 @@ from travois.core.tokens import (
 )
 from travois.core.view import View
 
-SHARE = 0.5
+FREE_ROOM_SHARE = 0.5
 """The share of the free room that the results of one reply may take."""
-AMPLE = 0.15
+AMPLE_ROOM_SHARE = 0.15
 """They may take this share of all room if it is free, and where clearing or a compaction can make
 room before the next request even if it is not: a file that is cut has to be read page by page."""
-PAGE = 2_000
+MIN_PAGE_TOKENS = 2_000
 """They may take this much even if that leads to a compaction, unless the window is too small."""
 PAGE_SHARE = 0.75
 """The share of all room, free or not, that such a page may take."""
-HEAD = 2 / 3
+HEAD_SHARE = 2 / 3
 """The share of what is shown of a stored result that is its beginning."""
-CHARS = 4
+FIRST_GUESS_CHARS_PER_TOKEN = 4
 """A text is cut to so many characters for a token first, and then until it fits."""
-MOST_CHARS = 8
+MAX_CHARS_PER_TOKEN = 8
 """No token stands for more characters than this, however little a run of one of them counts."""
-TIDY = 1_000
+MAX_TIDY_CHARS = 1_000
 """The most characters that a cut may give up to fall between two lines."""
 
 
-class Room(msgspec.Struct, frozen=True):
+class ResultRoom(msgspec.Struct, frozen=True):
     """The token limits of a call's result: by its tool, and by what is free."""
 
     cap: int
@@ -54,10 +54,10 @@ class Room(msgspec.Struct, frozen=True):
     @property
     def tokens(self) -> int:
         """The smaller limit, without what is put around a result."""
-        return max(LEAST // 2, min(self.cap, self.share) - TOKENS_PER_RESULT)
+        return max(MIN_RESULT_TOKENS // 2, min(self.cap, self.share) - TOKENS_PER_RESULT)
 
 
-class Window(msgspec.Struct, frozen=True):
+class WindowLimits(msgspec.Struct, frozen=True):
     """The largest size of a conversation, and how much of it the head leaves."""
 
     most: int
@@ -68,7 +68,7 @@ class Window(msgspec.Struct, frozen=True):
     """True if room is made before the next request when there is too little."""
 
 
-class Oversize(msgspec.Struct, frozen=True):
+class OversizeResult(msgspec.Struct, frozen=True):
     """A result to store: its call, its full text, and how many tokens of it to show."""
 
     call: str
@@ -76,7 +76,7 @@ class Oversize(msgspec.Struct, frozen=True):
     tokens: int
 
 
-class Clipped(msgspec.Struct, frozen=True):
+class ClippedText(msgspec.Struct, frozen=True):
     """The two ends of a text, and how much is missing between them."""
 
     head: str
@@ -86,72 +86,78 @@ class Clipped(msgspec.Struct, frozen=True):
     """The number of lines that are not shown even in part."""
 
     @property
-    def next(self) -> int:
+    def next_line(self) -> int:
         """The number of the first line that is not shown to its end."""
         return self.head.count("\n") + 1
 
 
-def message_room(view: View, layers: Layers, *, window: Window) -> int:
+def compute_results_room(view: View, layers: ContextLayers, *, window: WindowLimits) -> int:
     """Return how many estimated tokens all results of the last reply may take together."""
     before = msgspec.structs.replace(view, items=view.items[: view.replied + 1])
     free = window.most - context_tokens(before)
-    ample = AMPLE * window.room
+    ample = AMPLE_ROOM_SHARE * window.room
     ample = ample if window.grows else min(free, ample)
-    wanted = max(SHARE * free, ample, min(PAGE, PAGE_SHARE * window.room))
-    return max(LEAST, min(layers.reply, int(wanted / token_ratio(before))))
+    wanted = max(FREE_ROOM_SHARE * free, ample, min(MIN_PAGE_TOKENS, PAGE_SHARE * window.room))
+    return max(MIN_RESULT_TOKENS, min(layers.reply, int(wanted / token_ratio(before))))
 
 
-def share_room(asked: Collection[Call], layers: Layers, *, room: int) -> dict[str, Room]:
+def share_results_room(
+    asked: Collection[Call], layers: ContextLayers, *, room: int
+) -> dict[str, ResultRoom]:
     """Divide the room of a message among its calls: large ones share what small ones leave."""
-    caps = {call.id: layers.cap(call.name) for call in asked}
-    left, shares = room, dict[str, Room]()
+    caps = {call.id: layers.result_cap(call.name) for call in asked}
+    left, shares = room, dict[str, ResultRoom]()
     for number, (id, cap) in enumerate(sorted(caps.items(), key=lambda one: one[1])):
-        share = max(LEAST, left // (len(caps) - number))
-        shares[id] = Room(cap, share)
+        share = max(MIN_RESULT_TOKENS, left // (len(caps) - number))
+        shares[id] = ResultRoom(cap, share)
         left -= min(cap, share)
     return shares
 
 
-def last_calls(view: View) -> tuple[Call, ...]:
+def calls_of_last_reply(view: View) -> tuple[Call, ...]:
     """Return the calls of the last reply, answered or not."""
     reply = view.items[view.replied].fact if view.replied >= 0 else None
     return extract_calls(reply.content) if isinstance(reply, Assistant) else ()
 
 
-def oversize(
-    view: View, layers: Layers, *, room: int, bounded: Mapping[str, bool]
-) -> Iterator[Oversize]:
+def find_oversize_results(
+    view: View, layers: ContextLayers, *, room: int, bounded: Mapping[str, bool]
+) -> Iterator[OversizeResult]:
     """Yield the unseen results that are too large by themselves or, largest first, together.
 
     `bounded` names the calls whose results keep to their room: pages, which are never stored
     (true), and others, which are stored if something made them longer than all room (false).
     """
-    names = {call.id: call.name for call in last_calls(view)}
+    names = {call.id: call.name for call in calls_of_last_reply(view)}
     unseen = [item.fact for item in view.items[view.seen :] if isinstance(item.fact, Result)]
     sizes = {result.call: fact_tokens(result) for result in unseen}
-    whole = [r for r in unseen if not bounded.get(r.call) and _is_text(r)]
+    whole = [r for r in unseen if not bounded.get(r.call) and _is_text_result(r)]
     over = sum(sizes.values()) - room
     for result in sorted(whole, key=lambda result: -sizes[result.call]):
-        size, own = sizes[result.call], min(layers.cap(names.get(result.call, "")), room)
+        size, own = sizes[result.call], min(layers.result_cap(names.get(result.call, "")), room)
         if result.call in bounded:
             most = room
         else:
-            most = max(min(own, size - over), min(own, layers.shown, room // len(unseen)), LEAST)
+            most = max(
+                min(own, size - over),
+                min(own, layers.shown, room // len(unseen)),
+                MIN_RESULT_TOKENS,
+            )
         if size > most:
             over -= size - most
-            yield Oversize(result.call, extract_text(result.content), most)
+            yield OversizeResult(result.call, extract_text(result.content), most)
 
 
-def _is_text(result: Result) -> bool:
+def _is_text_result(result: Result) -> bool:
     return all(isinstance(block, Text) for block in result.content)
 
 
-def measure(text: str) -> int:
+def estimate_text_tokens(text: str) -> int:
     """Estimate the tokens of a text, with a bound on how many characters one can stand for."""
-    return max(estimate_tokens(text), len(text) // MOST_CHARS)
+    return max(estimate_tokens(text), len(text) // MAX_CHARS_PER_TOKEN)
 
 
-def most_that_fits(count: int, size: Callable[[int], int], *, tokens: int) -> int:
+def count_fitting_parts(count: int, size: Callable[[int], int], *, tokens: int) -> int:
     """Return about the largest number of `count` parts whose size is within so many tokens.
 
     `size` grows with its argument. Few sizes are measured, so the answer may be 2% too low.
@@ -170,26 +176,28 @@ def most_that_fits(count: int, size: Callable[[int], int], *, tokens: int) -> in
     return low
 
 
-def clip(text: str, tokens: int, *, head: float = HEAD) -> Clipped:
+def clip_text(text: str, tokens: int, *, head: float = HEAD_SHARE) -> ClippedText:
     """Return the two ends of a text that is too long, cut between lines where there are any."""
     return clip_ends(text, text, tokens, head=head, total=len(text), lines=count_lines(text))
 
 
 def clip_ends(
     front: str, back: str, tokens: int, *, head: float, total: int, lines: int
-) -> Clipped:
+) -> ClippedText:
     """Clip a text of which only the beginning and the end are at hand."""
 
     def ends(room: int) -> tuple[str, str]:
         first = front[: int(room * head)]
         return _tidy_head(first), _tidy_tail(back[max(0, len(back) + len(first) - room) :])
 
-    room = most_that_fits(
-        min(tokens * CHARS, total - 1), lambda room: sum(map(measure, ends(room))), tokens=tokens
+    room = count_fitting_parts(
+        min(tokens * FIRST_GUESS_CHARS_PER_TOKEN, total - 1),
+        lambda room: sum(map(estimate_text_tokens, ends(room))),
+        tokens=tokens,
     )
     first, last = ends(room)
     seen = count_lines(first) + count_lines(last)
-    return Clipped(first, last, total - len(first) - len(last), max(0, lines - seen))
+    return ClippedText(first, last, total - len(first) - len(last), max(0, lines - seen))
 
 
 def count_lines(text: str) -> int:
@@ -199,14 +207,16 @@ def count_lines(text: str) -> int:
 
 def _tidy_head(text: str) -> str:
     cut = text.rfind("\n") + 1
-    return text[:cut] if cut > max(0, len(text) - TIDY) else text
+    return text[:cut] if cut > max(0, len(text) - MAX_TIDY_CHARS) else text
 
 
 def _tidy_tail(text: str) -> str:
-    return text[text.find("\n", 0, TIDY) + 1 :]
+    return text[text.find("\n", 0, MAX_TIDY_CHARS) + 1 :]
 
 
-def left_out(clipped: Clipped, *, total: int, lines: int, unit: str = "characters") -> str:
+def describe_omission(
+    clipped: ClippedText, *, total: int, lines: int, unit: str = "characters"
+) -> str:
     """Say how much of a text is missing between its two ends."""
     size = f"{clipped.characters:,} of {total:,} {unit}"
     if not clipped.lines:
@@ -214,15 +224,15 @@ def left_out(clipped: Clipped, *, total: int, lines: int, unit: str = "character
     return f"{clipped.lines:,} of {lines:,} lines ({size}) are left out here"
 
 
-def preview(text: str, *, path: str, tokens: int, nonce: str) -> str:
+def render_preview(text: str, *, path: str, tokens: int, nonce: str) -> str:
     """Render the two ends of a text with what is missing between them.
 
     The nonce is unknown to the author of the text, so the text cannot fake our marker.
     """
     mark = f"stored {nonce}: " if nonce else ""
     marker = tokens - estimate_tokens(path) - TOKENS_PER_RESULT - 80
-    clipped = clip(text, max(LEAST // 4, marker))
-    missing = left_out(clipped, total=len(text), lines=count_lines(text))
-    onward = f"All of it is in {path}; continue with Read offset={clipped.next}, or use Grep."
+    clipped = clip_text(text, max(MIN_RESULT_TOKENS // 4, marker))
+    missing = describe_omission(clipped, total=len(text), lines=count_lines(text))
+    onward = f"All of it is in {path}; continue with Read offset={clipped.next_line}, or use Grep."
     head = clipped.head if clipped.head.endswith("\n") else f"{clipped.head}\n"
     return f"{head}[{mark}{missing}. {onward}]\n{clipped.tail}"

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.context.layers import Layers
-from travois.context.tool_results import Room, Window, last_calls, message_room, share_room
+from travois.context.layers import ContextLayers
+from travois.context.tool_results import (
+    ResultRoom,
+    WindowLimits,
+    calls_of_last_reply,
+    compute_results_room,
+    share_results_room,
+)
 from travois.core.content import Call
 from travois.core.models import ModelCard
 from travois.core.tokens import (
@@ -18,36 +24,36 @@ from travois.core.tokens import (
 from travois.engine.agent import Agent
 
 
-def model(agent: Agent) -> ModelCard:
+def current_model(agent: Agent) -> ModelCard:
     """Return the model that answers."""
     epoch = agent.session.view.epoch
     assert epoch is not None
     return epoch.model
 
 
-def limit(agent: Agent) -> int:
+def compaction_threshold(agent: Agent) -> int:
     """Return the size at which compaction starts."""
-    return threshold(model(agent), agent.context.layers)
+    return threshold_for_model(current_model(agent), agent.context.layers)
 
 
-def threshold(card: ModelCard, layers: Layers) -> int:
+def threshold_for_model(card: ModelCard, layers: ContextLayers) -> int:
     """Return the size at which a conversation with this model is compacted."""
-    used = _used(card, layers)
+    used = _limit_model_window(card, layers)
     own = compact_threshold(used)
     share = round(effective_window(used) * layers.percent / 100)
     return min(own, layers.threshold or own, share or own)
 
 
-def hard_stop(card: ModelCard, layers: Layers) -> int:
+def hard_stop(card: ModelCard, layers: ContextLayers) -> int:
     """Return the size beyond which nothing is sent to this model."""
     own = stop_threshold(card)
     return min(own, layers.hard_limit or own)
 
 
-def way_out(agent: Agent) -> str:
+def explain_how_to_make_room(agent: Agent) -> str:
     """Say what to do about a full window when compaction may not start by itself."""
     layers, smaller = agent.context.layers, "go back with /rewind, or start a new session"
-    if layers.automatic:
+    if layers.is_automatic:
         return ""
     larger = "switch to a model with a larger window (/model)"
     by = f" ({layers.off_by})" if layers.off_by else ""
@@ -57,75 +63,77 @@ def way_out(agent: Agent) -> str:
     return f"Compaction is off{by}. Turn it back on, {larger}, {smaller}."
 
 
-def _used(card: ModelCard, layers: Layers) -> ModelCard:
+def _limit_model_window(card: ModelCard, layers: ContextLayers) -> ModelCard:
     """Return the model with its window limited to the part that may be used."""
     return replace(card, window=min(card.window, layers.window or card.window))
 
 
-def fitted(agent: Agent) -> Layers:
+def scaled_layers(agent: Agent) -> ContextLayers:
     """Return the layers' limits, scaled to the room that there is."""
-    return agent.context.layers.fitted(beside_head(agent))
+    return agent.context.layers.scale_to_room(room_beside_head(agent))
 
 
-def beside_head(agent: Agent) -> int:
+def room_beside_head(agent: Agent) -> int:
     """Return how many tokens there are between the head and where compaction starts."""
     epoch = agent.session.view.epoch
-    return limit(agent) - (head_tokens(epoch) if epoch else 0)
+    return compaction_threshold(agent) - (head_tokens(epoch) if epoch else 0)
 
 
 def results_room(agent: Agent) -> int:
     """Return how many tokens all results of the last reply may take together."""
-    card = _used(model(agent), agent.context.layers)
+    card = _limit_model_window(current_model(agent), agent.context.layers)
     kept = effective_window(card) - compact_threshold(card)
-    grows = agent.context.layers.automatic and not agent.session.strikes.is_out
-    window = Window(limit(agent) + kept, beside_head(agent), grows=grows)
-    return message_room(agent.session.view, agent.context.layers, window=window)
+    grows = agent.context.layers.is_automatic and not agent.session.strikes.is_out
+    window = WindowLimits(compaction_threshold(agent) + kept, room_beside_head(agent), grows=grows)
+    return compute_results_room(agent.session.view, agent.context.layers, window=window)
 
 
-def call_room(agent: Agent, call: Call) -> Room:
+def result_room_for_call(agent: Agent, call: Call) -> ResultRoom:
     """Return the room for the result of a call; a call that no reply asked for has all of it."""
-    asked = last_calls(agent.session.view)
+    asked = calls_of_last_reply(agent.session.view)
     among = asked if any(one.id == call.id for one in asked) else (call,)
     # A stand-in is asked for under one name and runs under another: the latter has the cap.
     named = [call if one.id == call.id else one for one in among]
-    return share_room(named, agent.context.layers, room=results_room(agent))[call.id]
+    return share_results_room(named, agent.context.layers, room=results_room(agent))[call.id]
 
 
-def cold(agent: Agent) -> bool:
+def cache_is_cold(agent: Agent) -> bool:
     """Return whether the provider's cache has expired, so that a change costs nothing more.
 
     A restored part counts as warm until it was sent, or it would be cut again at once.
     """
     cache = agent.session.cache
     asked = any(cause == "undo" for cause, _ in cache.moved)
-    return not asked and 0 < cache.used < agent.runtime.clock() - model(agent).cache_seconds
+    return not asked and 0 < cache.used < agent.runtime.clock() - current_model(agent).cache_seconds
 
 
-def idled(agent: Agent) -> bool:
+def should_clear_after_pause(agent: Agent) -> bool:
     """Return whether a pause is a reason to make room before the next request.
 
     Time alone is no pressure: it is a reason only between turns, once the cache is gone, and after
     an hour or in a window that is half full. `cheap` costs least.
     """
     layers = agent.context.layers
-    if layers.idle == "off" or not cold(agent):
+    if layers.idle == "off" or not cache_is_cold(agent):
         return False
     if layers.idle == "cheap":
         return True
-    return not in_turn(agent) and (paused(agent) >= layers.idle_seconds or half_full(agent))
+    return not is_in_turn(agent) and (
+        seconds_since_request(agent) >= layers.idle_seconds or is_half_full(agent)
+    )
 
 
-def paused(agent: Agent) -> float:
+def seconds_since_request(agent: Agent) -> float:
     """Return how many seconds ago the last request was sent."""
     return agent.runtime.clock() - agent.session.cache.used
 
 
-def half_full(agent: Agent) -> bool:
+def is_half_full(agent: Agent) -> bool:
     """Return whether more than half of the compaction threshold is in use."""
-    return context_tokens(agent.session.view) > limit(agent) / 2
+    return context_tokens(agent.session.view) > compaction_threshold(agent) / 2
 
 
-def in_turn(agent: Agent) -> bool:
+def is_in_turn(agent: Agent) -> bool:
     """Return whether the model has replied since the turn began."""
     view = agent.session.view
     return view.replied >= 0 and view.items[view.replied].seq > agent.turn.began

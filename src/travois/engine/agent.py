@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.layers import Layers
+from travois.context.layers import ContextLayers
 from travois.core.content import Text
 from travois.core.facts import User
 from travois.core.models import ModelCard as Card
@@ -188,7 +188,7 @@ class AgentHooks(msgspec.Struct):
 class AgentContext(msgspec.Struct, frozen=True):
     """The settings that keep a conversation within the context window."""
 
-    layers: Layers = Layers()
+    layers: ContextLayers = ContextLayers()
     open_summaries: Callable[[], SharedSummaries] | None = None
     """Opens the summaries shared between sessions; none if none are shared."""
 

@@ -15,7 +15,7 @@ from travois.core.content import Text
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
 from travois.ports.world import BackgroundJob
-from travois.sessions.session import JOB, Session
+from travois.sessions.session import JOB_STATE_PREFIX, Session
 
 JOB_RUNNING = "running"
 MAX_REPORT_LINES = 12
@@ -60,7 +60,7 @@ def collect_end_reports(agent: Agent) -> list[User]:
     """Build reports of the jobs that have ended since the last call."""
     waiting = {said.mail for said in agent.turn.inbox}
     over = ((id, job) for id, job in running_jobs(agent).items() if job.is_over)
-    return [build_end_report(job) for id, job in over if JOB + id not in waiting]
+    return [build_end_report(job) for id, job in over if JOB_STATE_PREFIX + id not in waiting]
 
 
 def build_end_report(job: BackgroundJob, *, state: str = "") -> User:
@@ -77,9 +77,9 @@ def build_end_report(job: BackgroundJob, *, state: str = "") -> User:
 def report_lost_jobs(session: Session) -> None:
     """Report the jobs that a crash ended, according to the log."""
     for what, state in list(session.state.items()):
-        if not what.startswith(JOB) or state != JOB_RUNNING:
+        if not what.startswith(JOB_STATE_PREFIX) or state != JOB_RUNNING:
             continue
-        id = what.removeprefix(JOB)
+        id = what.removeprefix(JOB_STATE_PREFIX)
         why = LOST_JOB_NOTE if id in session.jobs else FORKED_JOB_NOTE
         session.append(_build_job_note(id, f"[{id}: lost] {why}"))
 
@@ -104,7 +104,7 @@ def hand_over_jobs(child: Agent, parent: Agent) -> str:
     """Make the parent responsible for a child's running jobs; return a note about them."""
     left = running_jobs(child)
     for id in left:
-        parent.session.append(Changed(JOB + id, JOB_RUNNING))
+        parent.session.append(Changed(JOB_STATE_PREFIX + id, JOB_RUNNING))
     names = ", ".join(f"{id} ({_first_line(job.label)})" for id, job in left.items())
     return f"Background commands still running: {names}" if left else ""
 
@@ -147,7 +147,7 @@ async def _wait_for_first(waits: list[Callable[[], Awaitable[object]]]) -> None:
 
 
 def _build_job_note(id: str, text: str) -> User:
-    return User((Text(text),), origin="task", mail=JOB + id)
+    return User((Text(text),), origin="task", mail=JOB_STATE_PREFIX + id)
 
 
 def _first_line(label: str) -> str:

@@ -14,7 +14,7 @@ from math import inf
 
 import msgspec
 
-from travois.context.window import model
+from travois.context.window import current_model
 from travois.core.content import Text
 from travois.core.facts import EndReason, User
 from travois.core.models import ModelCard, Usage, compute_cost, price_for_size
@@ -102,7 +102,9 @@ def estimate_cost(agent: Agent, view: View, *, turns: int) -> CostEstimate:
     card, cache, tokens = _view_card(agent, view), agent.session.cache, context_tokens(view)
     price = price_for_size(Usage(input=tokens), card.price)
     alive = (
-        cache.seconds_left(agent.runtime.clock()) > 0 and not cache.moved and card == model(agent)
+        cache.seconds_left(agent.runtime.clock()) > 0
+        and not cache.moved
+        and card == current_model(agent)
     )
     read = min(cache.held, tokens) if alive else 0
     written = (price.write_1h or price.write) if card.cache_ttl == "1h" else price.write
@@ -112,7 +114,7 @@ def estimate_cost(agent: Agent, view: View, *, turns: int) -> CostEstimate:
 
 def _view_card(agent: Agent, view: View) -> ModelCard:
     """Return the model card that a view is for."""
-    return view.epoch.model if view.epoch is not None else model(agent)
+    return view.epoch.model if view.epoch is not None else current_model(agent)
 
 
 async def _wait_for_budget(agent: Agent, asked: CostEstimate, *, longest: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from travois.context.switch_model import switch
+from travois.context.switch_model import switch_to_model
 from travois.core.errors import UserError
 from travois.core.facts import Changed, Epoch
 from travois.core.models import ModelCard
@@ -86,7 +86,7 @@ def _try_switch(agent: Agent, other: SmallModel, *, why: str) -> bool:
     assert epoch is not None
     try:
         card = replace(other.card, effort=other.card.effort or epoch.model.effort)
-        switch(agent, replace(epoch, model=card, why=why, unbind=False))
+        switch_to_model(agent, replace(epoch, model=card, why=why, unbind=False))
     except UserError as fault:
         agent.session.emit(
             UserWarned(f"{other.card.name} cannot be the fallback: {fault.why or fault.what}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 
-from travois.context.window import model
+from travois.context.window import current_model
 from travois.core.content import Text, extract_text
 from travois.core.facts import Entry, Finished, Spawned, User
 from travois.core.legality import find_send_blocker
@@ -28,7 +28,7 @@ async def ask_in_fork(agent: Agent, instruction: str, *, what: str) -> str:
     The request is the conversation's own pieces and then the instruction, so it reads its cache.
     Calls that the reply asks for are not run. A frail model is not asked: it would invent.
     """
-    if model(agent).is_frail:
+    if current_model(agent).is_frail:
         return ""
     view = agent.session.view.copy()
     asked = User((Text(instruction),), origin="note")
@@ -82,22 +82,22 @@ def _ask_once_per_prefix(
     """Share one answer among agents that ask the same; the others wait for the first."""
     if agent.context.open_summaries is None:
         return nullcontext()
-    from travois.context.compaction.shared_summaries import ask_once
+    from travois.context.compaction.shared_summaries import ask_summary_once
 
-    return ask_once(agent, view, what=what)
+    return ask_summary_once(agent, view, what=what)
 
 
 def _share_reply(agent: Agent, view: View, reply: Reply, what: str) -> None:
     if agent.context.open_summaries is not None:
-        from travois.context.compaction.shared_summaries import keep_reply
+        from travois.context.compaction.shared_summaries import store_shared_summary
 
-        keep_reply(agent, view, reply, what=what)
+        store_shared_summary(agent, view, reply, what=what)
 
 
 def _foreign_model_cost(agent: Agent, view: View, usage: Usage) -> float | None:
     """Return the cost if another model than the conversation's was asked."""
-    card = view.epoch.model if view.epoch is not None else model(agent)
-    return None if card == model(agent) else compute_cost(usage, card.price)
+    card = view.epoch.model if view.epoch is not None else current_model(agent)
+    return None if card == current_model(agent) else compute_cost(usage, card.price)
 
 
 async def _send_paid_request(agent: Agent, view: View, change: RequestChange) -> Reply:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import anyio
 
-from travois.context.manage import relieve
-from travois.context.session_memory.keep import keep_notes
+from travois.context.manage import manage_window
+from travois.context.session_memory.keep import update_notes_if_due
 from travois.core.content import Opaque, Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Ended, EndReason, Result, User
@@ -82,14 +82,14 @@ async def _ask_and_act(agent: Agent) -> tuple[EndReason, str]:
             return stop
         check_budget(agent)
         warn_near_limit(agent)
-        if failure := await relieve(agent) or await request_reply(agent):
+        if failure := await manage_window(agent) or await request_reply(agent):
             gather(agent, after="failure")
             await gave_up(agent, failure)
             return "failed", failure
         await _answer_calls(agent)
         await admit_inbox(agent)
         nudge_model(agent)
-    keep_notes(agent)
+    update_notes_if_due(agent)
     gather(agent)
     return _end_reason(agent.session.view), ""
 

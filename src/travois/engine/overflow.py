@@ -8,7 +8,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from travois.context.window import fitted, model
+from travois.context.window import current_model, scaled_layers
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text, TextOrMedia
 from travois.core.facts import (
     IMPORTED_DETAIL,
@@ -51,7 +51,7 @@ SHRINK_SHARE = 0.6
 
 async def recover_from_overflow(agent: Agent, problem: Problem, *, tried: int) -> bool:
     """Make the next request smaller; return whether another try may succeed."""
-    from travois.context.compaction.compact import compact
+    from travois.context.compaction.compact import compact_conversation
 
     if tried >= MAX_SHRINKS:
         return False
@@ -60,19 +60,23 @@ async def recover_from_overflow(agent: Agent, problem: Problem, *, tried: int) -
             return flatten_history(agent)
         case "overflow":
             _adopt_window(agent, problem)
-            if not agent.context.layers.automatic:
+            if not agent.context.layers.is_automatic:
                 return False
             return (
-                await compact(agent, trigger="overflow", goal=_compaction_goal(agent, problem))
+                await compact_conversation(
+                    agent, trigger="overflow", goal=_compaction_goal(agent, problem)
+                )
                 is not None
             )
         case "large":
             if tried == 0 and drop_media(agent, problem.message):
                 return True
-            if not agent.context.layers.automatic:
+            if not agent.context.layers.is_automatic:
                 return False
             return (
-                await compact(agent, trigger="overflow", goal=_compaction_goal(agent, problem))
+                await compact_conversation(
+                    agent, trigger="overflow", goal=_compaction_goal(agent, problem)
+                )
                 is not None
             )
         case "media":
@@ -83,17 +87,24 @@ async def recover_from_overflow(agent: Agent, problem: Problem, *, tried: int) -
 
 def flatten_history(agent: Agent) -> bool:
     """Replace a refused history by one note; return whether there was any."""
-    from travois.context.compaction.cut import Cut
-    from travois.context.compaction.summary import Paper, summarise
-    from travois.context.compaction.summary_call import Wish, Written
+    from travois.context.compaction.cut import ConversationCut
+    from travois.context.compaction.summary import SummarySources, build_compaction
+    from travois.context.compaction.summary_call import ModelSummary, SummaryRequest
 
     items = tuple(agent.session.view.items)
     if len(items) < 2:
         return False
-    part = Cut(items[:-1], items[-1:]) if isinstance(items[-1].fact, User) else Cut(items, ())
-    entries, layers = agent.session.history(), fitted(agent)
-    paper = Paper(Wish("overflow"), Written(why="the provider refused the conversation as it was"))
-    fact = summarise(agent, part, entries, layers=layers, paper=paper)
+    part = (
+        ConversationCut(items[:-1], items[-1:])
+        if isinstance(items[-1].fact, User)
+        else ConversationCut(items, ())
+    )
+    entries, layers = agent.session.history(), scaled_layers(agent)
+    paper = SummarySources(
+        SummaryRequest("overflow"),
+        ModelSummary(why="the provider refused the conversation as it was"),
+    )
+    fact = build_compaction(agent, part, entries, layers=layers, paper=paper)
     before = context_tokens(agent.session.view)
     agent.session.append(replace(fact, trigger="overflow", before=before))
     return True
@@ -101,7 +112,7 @@ def flatten_history(agent: Agent) -> bool:
 
 def drop_old_media(agent: Agent) -> None:
     """Drop the oldest media when a request holds too many."""
-    if not agent.session.pictures or not model(agent).images:
+    if not agent.session.pictures or not current_model(agent).images:
         return
     for keep in KEPT_MEDIA_COUNTS:
         view = agent.session.view
@@ -295,4 +306,4 @@ def _compaction_goal(agent: Agent, problem: Problem) -> int:
     size = context_tokens(agent.session.view)
     if problem.tokens and problem.limit:
         return round(size * problem.limit / problem.tokens * OVERFLOW_MARGIN)
-    return round(min(size, model(agent).window) * SHRINK_SHARE)
+    return round(min(size, current_model(agent).window) * SHRINK_SHARE)

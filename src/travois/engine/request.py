@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.context.microcompact.clear import check
-from travois.context.window import way_out
+from travois.context.microcompact.clear import check_provider_clearing
+from travois.context.window import explain_how_to_make_room
 from travois.core.facts import Epoch, Failed, Sent
 from travois.core.models import ModelQuirk
 from travois.core.tokens import context_tokens
@@ -56,7 +56,7 @@ async def request_reply(agent: Agent) -> str:
                 return _describe_failure(agent, problem)
             tries = RequestTries()
         else:
-            check(agent, reply)
+            check_provider_clearing(agent, reply)
             agent.session.append(as_fact(agent.session.view, reply))
             notice_truncation(agent)
             _warn_of_cache_miss(agent)
@@ -65,7 +65,7 @@ async def request_reply(agent: Agent) -> str:
 
 def _describe_failure(agent: Agent, problem: Problem) -> str:
     """Describe why no reply came and, for an overflow, the way out."""
-    out = way_out(agent) if problem.kind in ("overflow", "large") else ""
+    out = explain_how_to_make_room(agent) if problem.kind in ("overflow", "large") else ""
     return f"{problem.kind}: {problem.message}{'. ' if out else ''}{out}"
 
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from travois.agents.outbox import AgentOutbox
 from travois.agents.task_list import AgentTasks
-from travois.context.tool_results import Room
-from travois.context.window import call_room
+from travois.context.tool_results import ResultRoom
+from travois.context.window import result_room_for_call
 from travois.core.content import Call, Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Asked, Decided, Noted, Result
@@ -424,9 +424,9 @@ class CallEnv:
         return self._ready.cwd or _current_folder(self._session, self._world)
 
     @property
-    def room(self) -> Room:
+    def room(self) -> ResultRoom:
         """The tokens that the result may take."""
-        room, most = call_room(self._agent, self._ready.call), self._ready.tokens
+        room, most = result_room_for_call(self._agent, self._ready.call), self._ready.tokens
         return replace(room, cap=min(room.cap, most)) if most else room
 
     @property

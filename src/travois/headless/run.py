@@ -268,7 +268,7 @@ class Run:
         events: MemoryObjectReceiveStream[Event],
     ) -> None:
         """Compact and print events meanwhile: writing a summary may take minutes."""
-        from travois.context.compaction.compact import receipt
+        from travois.context.compaction.compact import describe_compaction
 
         async def tell() -> None:
             async for event in events:
@@ -277,7 +277,7 @@ class Run:
         async with anyio.create_task_group() as group:
             group.start_soon(tell)
             try:
-                speaker.tally.text = receipt(await session.compact(focus.strip()))
+                speaker.tally.text = describe_compaction(await session.compact(focus.strip()))
                 speaker.tally.ended = Ended("end")
             except UserError as fault:
                 speaker.tally.ended = Ended("crashed", str(fault))

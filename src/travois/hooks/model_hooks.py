@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.window import model
+from travois.context.window import current_model
 from travois.core.content import Call, Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Entry, Epoch, User
@@ -88,7 +88,7 @@ async def _thought(agent: Agent, hook: Hook, asked: str) -> str:
         if hook.model and agent.models.named is not None
         else agent.models.small()
     )
-    judge = other or SmallModel(model(agent), agent.model)
+    judge = other or SmallModel(current_model(agent), agent.model)
     if judge.card.is_frail:
         raise ToolError(FRAIL)
     at, head = agent.runtime.clock(), Epoch(judge.card, VERDICT.read_text("utf-8").strip())
@@ -101,7 +101,7 @@ async def _looked(agent: Agent, hook: Hook, asked: str) -> str:
     """Ask a read-only agent."""
     if agent.team.children is None:
         raise ToolError("subagents are not available here")
-    if model(agent).is_frail and not hook.model:
+    if current_model(agent).is_frail and not hook.model:
         raise ToolError(FRAIL)
     small = agent.models.small()
     name = hook.model or (small.card.name if small else "")

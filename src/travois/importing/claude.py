@@ -14,7 +14,13 @@ from travois.permissions.rules import EFFECTS, READS
 from travois.prompt.instruction_files import plain_text
 from travois.prompt.instruction_text import scope
 from travois.prompt.style_files import FOLDER
-from travois.settings.validate import Layer, checked, is_list, parsed, words
+from travois.settings.validate import (
+    SettingsLayer,
+    as_text_list,
+    is_json_array,
+    parse_settings,
+    validate_layer,
+)
 
 UNTAKEN = {
     "keybindings.json": "key bindings cannot be configured in Travois",
@@ -51,10 +57,10 @@ def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
 
 
 def _settings(luggage: Luggage, path: Path) -> None:
-    layer = parsed(
+    layer = parse_settings(
         path.read_bytes(), where=str(path), level="user", foreign=True, base=str(path.parent)
     )
-    held = checked(adapted(layer))
+    held = validate_layer(adapted(layer))
     for key, value in layer.values.items():
         if key.startswith("permissions."):
             continue
@@ -67,7 +73,7 @@ def _settings(luggage: Luggage, path: Path) -> None:
     for key in (key for key in layer.values if key.startswith("permissions.")):
         _permission(luggage, key, layer, held)
     for event, groups in layer.hooks.items():
-        if is_list(groups):
+        if is_json_array(groups):
             text = str(groups)
             why = f"its scripts stay in {path.parent}" if ".claude" in text else ""
             luggage.hooks(event, groups, why=why)
@@ -80,7 +86,7 @@ def _variable(luggage: Luggage, name: str, value: str) -> None:
         luggage.variable(name, value)
 
 
-def _permission(luggage: Luggage, key: str, layer: Layer, held: Layer) -> None:
+def _permission(luggage: Luggage, key: str, layer: SettingsLayer, held: SettingsLayer) -> None:
     """Plan one list of permission rules, or the default mode; invalid rules are skipped."""
     if key not in held.values:
         notices = (one for one in held.notices if key in one)
@@ -90,8 +96,8 @@ def _permission(luggage: Luggage, key: str, layer: Layer, held: Layer) -> None:
     if not effect:
         luggage.setting("permissions", key, held.values[key])
         return
-    kept = words(held.values[key])
-    for text in words(layer.values[key]):
+    kept = as_text_list(held.values[key])
+    for text in as_text_list(layer.values[key]):
         if text not in kept:
             why = next((one for one in held.notices if text in one), NOWHERE)
             luggage.leave(

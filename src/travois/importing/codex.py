@@ -15,7 +15,7 @@ from travois.core.errors import UserError
 from travois.importing.plan import Luggage, files, instructions, servers, skills, tree_of
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
-from travois.settings.validate import Layer, is_list, nested
+from travois.settings.validate import SettingsLayer, is_json_array, nest_keys
 
 TAKEN = (
     *config_files.CODEX_KEYS,
@@ -68,14 +68,14 @@ def _settings(luggage: Luggage, path: Path) -> None:
     for name in inner(tree, "profiles"):
         profile = {**tree, **inner(tree, "profiles", name)}
         layer = config_files.codex(profile, str(path), level="run")
-        data = msgspec.json.format(msgspec.json.encode(nested(layer.values)), indent=2)
+        data = msgspec.json.format(msgspec.json.encode(nest_keys(layer.values)), indent=2)
         luggage.file("settings", f"profiles/{name}.json", data + b"\n", fate="translated")
     _hooks(luggage, tree)
     for key in (key for key in tree if key not in TAKEN):
         luggage.leave("settings", key, **({"why": WHY[key]} if key in WHY else {}))
 
 
-def _said(luggage: Luggage, layer: Layer) -> None:
+def _said(luggage: Luggage, layer: SettingsLayer) -> None:
     for key, value in layer.values.items():
         part = "permissions" if key.startswith(("permissions.", "sandbox.")) else "settings"
         luggage.setting(part, key, value, fate="translated")
@@ -100,5 +100,5 @@ def _rules(luggage: Luggage, path: Path) -> None:
 
 def _hooks(luggage: Luggage, tree: Json) -> None:
     for event, groups in hooks.codex(tree).items():
-        if is_list(groups):
+        if is_json_array(groups):
             luggage.hooks(event, groups)

@@ -14,7 +14,7 @@ from travois.importing.plan import Luggage, files, instructions, skills
 from travois.importing.sessions import TOOLS
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
-from travois.settings.validate import is_list, is_tree
+from travois.settings.validate import is_json_array, is_settings_tree
 
 LISTS = {
     ("tools", "allowed"): "allow",
@@ -49,11 +49,11 @@ def _settings(luggage: Luggage, path: Path) -> None:
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"Cannot parse {path}", why=str(error)) from None
     model = tree.get("model")
-    name = model.get("name") if is_tree(model) else model
+    name = model.get("name") if is_settings_tree(model) else model
     if isinstance(name, str):
         luggage.setting("settings", "model", f"gemini/{name}", fate="translated")
     for name, server in inner(tree, "mcpServers").items():
-        if is_tree(server):
+        if is_settings_tree(server):
             _server(luggage, name, server)
     for keys, effect in LISTS.items():
         _rules(luggage, tree, keys, effect)
@@ -76,13 +76,13 @@ def _server(luggage: Luggage, name: str, tree: Json) -> None:
 
 def _hooks(luggage: Luggage, tree: Json) -> None:
     for event, groups in hooks.gemini(tree).items():
-        if is_list(groups):
+        if is_json_array(groups):
             luggage.hooks(event, groups, why="they receive Gemini CLI's payloads")
 
 
 def _rules(luggage: Luggage, tree: Json, keys: tuple[str, ...], effect: str) -> None:
     listed = inner(tree, *keys[:-1]).get(keys[-1])
-    texts = [str(one) for one in listed] if is_list(listed) else []
+    texts = [str(one) for one in listed] if is_json_array(listed) else []
     kept: list[object] = []
     for text in texts:
         spelt = list(_rule(text))

@@ -23,9 +23,15 @@ from travois.permissions.secrets import leak
 from travois.prompt.instruction_files import HOPS, plain_text
 from travois.prompt.instruction_text import imports
 from travois.sessions import blobs
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings.schema import Json
-from travois.settings.validate import UNITED, flat, is_list, is_tree, nested
+from travois.settings.validate import (
+    MERGED_LISTS,
+    flatten_tree,
+    is_json_array,
+    is_settings_tree,
+    nest_keys,
+)
 
 Fate = Literal["kept", "translated", "left out"]
 Part = Literal[
@@ -71,7 +77,7 @@ class Copy(msgspec.Struct, frozen=True):
 class Luggage:
     """The import plan: its lines for the user, and the files to write."""
 
-    def __init__(self, home: Home, *, only: Collection[str] = PARTS) -> None:
+    def __init__(self, home: TravoisHome, *, only: Collection[str] = PARTS) -> None:
         self.lines: list[Line] = []
         self.copies: dict[str, Copy] = {}
         self._home, self._only = home, only
@@ -86,10 +92,10 @@ class Luggage:
         self, part: Part, key: str, value: object, *, fate: Fate = "kept", why: str = ""
     ) -> None:
         """Add a setting; a list gets the entries it does not have yet."""
-        held = flat(self._settings).get(key)
+        held = flatten_tree(self._settings).get(key)
         where = self._home.settings.name
-        if is_list(value) and key in UNITED:
-            mine = held if is_list(held) else []
+        if is_json_array(value) and key in MERGED_LISTS:
+            mine = held if is_json_array(held) else []
             fresh = [one for one in value if one not in mine]
             if not value:
                 return
@@ -99,10 +105,10 @@ class Luggage:
             name, same = key, held == value
         if same:
             self._tell(Line(part, name, fate, where, THERE))
-        elif held is not None and not is_list(value):
+        elif held is not None and not is_json_array(value):
             self.leave(part, name, f"your value is kept: {msgspec.json.encode(held).decode()}")
         elif part in self._only:
-            _lay(self._settings, nested({key: value}))
+            _lay(self._settings, nest_keys({key: value}))
             self._write(self._home.settings, self._settings)
             self._tell(Line(part, name, fate, where, why))
 
@@ -112,7 +118,7 @@ class Luggage:
             self.leave("hooks", event, "it may contain a secret; add it again without the secret")
             return
         held = _inner(self._settings, "hooks").get(event)
-        mine = held if is_list(held) else []
+        mine = held if is_json_array(held) else []
         fresh = [group for group in groups if group not in mine]
         where = self._home.settings.name
         name = f"{event} ({len(groups)})"
@@ -211,7 +217,7 @@ class Luggage:
             self.lines.append(line)
 
 
-def carry_out(home: Home, luggage: Luggage, *, stamp: str) -> Path | None:
+def carry_out(home: TravoisHome, luggage: Luggage, *, stamp: str) -> Path | None:
     """Write the files of a plan, each atomically; returns the folder of the old versions.
 
     If it is stopped in between, the same import goes on where it stopped.
@@ -222,16 +228,16 @@ def carry_out(home: Home, luggage: Luggage, *, stamp: str) -> Path | None:
             path = home.path / copy.where
             if path.exists():
                 blobs.make_folders((kept / copy.where).parent)
-                blobs.replace(kept / copy.where, path.read_bytes())
+                blobs.replace_file(kept / copy.where, path.read_bytes())
             blobs.make_folders(path.parent)
-            blobs.replace(path, copy.data)
+            blobs.replace_file(path, copy.data)
             path.chmod(copy.mode)
     except OSError as error:
-        raise blobs.fault("The import stopped", error, path=home.path) from error
+        raise blobs.make_storage_error("The import stopped", error, path=home.path) from error
     if luggage.copies:
         blobs.make_folders(kept)
         made = "".join(f"{where}\n" for where in luggage.copies)
-        blobs.replace(kept / "made.txt", made.encode())
+        blobs.replace_file(kept / "made.txt", made.encode())
     return kept if luggage.copies else None
 
 
@@ -249,7 +255,7 @@ def tree_of(path: Path) -> Json:
     except (OSError, msgspec.DecodeError) as error:
         why, fix = str(error), "Fix it and try again; nothing was imported."
         raise UserError(f"Cannot parse {path}", why=why, fix=fix) from None
-    if not is_tree(found):
+    if not is_settings_tree(found):
         raise UserError(
             f"{path} is not a JSON object", fix="Fix it and try again; nothing was imported."
         )
@@ -259,7 +265,7 @@ def tree_of(path: Path) -> Json:
 def _inner(tree: Json, key: str) -> Json:
     """Return the object under a key, created if it is not there."""
     found = tree.setdefault(key, {})
-    if not is_tree(found):
+    if not is_settings_tree(found):
         raise UserError(
             f"{key} is not a JSON object", fix="Fix it and try again; nothing was imported."
         )
@@ -268,7 +274,7 @@ def _inner(tree: Json, key: str) -> Json:
 
 def _lay(tree: Json, more: Json) -> None:
     for key, value in more.items():
-        if is_tree(value) and is_tree(held := tree.setdefault(key, {})):
+        if is_settings_tree(value) and is_settings_tree(held := tree.setdefault(key, {})):
             _lay(held, value)
         else:
             tree[key] = value
@@ -278,12 +284,12 @@ def _unsecret(server: str, tree: Json) -> tuple[Json, list[str]]:
     """Replace secrets by variable references; returns the new table and the variables."""
     clean, needed = dict(tree), list[str]()
     for key in ("env", "environment", "headers", "http_headers"):
-        if is_tree(inner := tree.get(key)):
+        if is_settings_tree(inner := tree.get(key)):
             clean[key] = dict(_references(server, inner, key, needed))
     for key in ("args", "command", "url", "httpUrl"):
         words = clean.get(key)
         name = _variable(server, "secret")
-        if is_list(words):
+        if is_json_array(words):
             clean[key] = [_masked(str(word), name, needed) for word in words]
         elif isinstance(words, str):
             clean[key] = _masked(words, name, needed)
@@ -377,5 +383,5 @@ def _beside(path: Path, folder: Path) -> bool:
 def servers(luggage: Luggage, tree: Json, key: str) -> None:
     """Plan the MCP servers of a settings file."""
     for name, server in inner(tree, key).items():
-        if is_tree(server):
+        if is_settings_tree(server):
             luggage.server(name, server)

@@ -15,9 +15,9 @@ from travois.importing import claude, codex, gemini, opencode, pi
 from travois.importing.plan import THERE, Line, Luggage, Part, carry_out
 from travois.importing.sessions import Candidate, aside, bring, candidates
 from travois.memory import foreign_memories
-from travois.sessions.home import Home, Project, identify
-from travois.settings.load import load
-from travois.settings.trust import root
+from travois.sessions.home import Project, TravoisHome, identify_project
+from travois.settings.load import load_settings
+from travois.settings.trust import trust_root
 
 Say = Callable[[str], None]
 """Hears how far it is, and nothing when that is done; or why a session could not be read."""
@@ -60,7 +60,7 @@ class Outlook(msgspec.Struct, frozen=True):
         return bool(self.luggage.copies or self.fresh or self.memories)
 
 
-def look(home: Home, project: Project, *, wish: Wish, progress: Say) -> Outlook:
+def look(home: TravoisHome, project: Project, *, wish: Wish, progress: Say) -> Outlook:
     """Preview an import, without writing anything."""
     luggage = Luggage(home, only=wish.only)
     if wish.agent:
@@ -82,11 +82,11 @@ def _counted(found: Iterable[Candidate], number: int, progress: Say) -> list[Can
     return listed
 
 
-def _of(project: Project | None, one: Candidate, home: Home) -> bool:
+def _of(project: Project | None, one: Candidate, home: TravoisHome) -> bool:
     """Return whether a session belongs to the project, if only those are wanted."""
     if project is None:
         return True
-    return os.path.isdir(one.cwd) and identify(home, one.cwd).key in project.keys
+    return os.path.isdir(one.cwd) and identify_project(home, one.cwd).key in project.keys
 
 
 def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int) -> Iterator[Line]:
@@ -103,11 +103,11 @@ def _talks(spoken: list[Candidate], told: tuple[Candidate, ...], *, silent: int)
             yield Line("sessions", many(number), "left out", why=why)
 
 
-def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
+def _memories(home: TravoisHome, project: Project, wish: Wish) -> list[Line]:
     """Return the lines about memories of this project; others are imported there."""
     place, lines = None, list[Line]()
     if wish.agent in ("claude", "codex"):
-        place = foreign_memories.find_source(wish.agent, os.environ, root(project.root))
+        place = foreign_memories.find_source(wish.agent, os.environ, trust_root(project.root))
     if wish.agent == "claude" and (others := len(foreign_memories.others(os.environ, place))):
         why = "run `travois import claude --only memory` in each"
         lines.append(Line("memory", f"{others} other projects", "left out", why=why))
@@ -117,7 +117,7 @@ def _memories(home: Home, project: Project, wish: Wish) -> list[Line]:
         found = list(foreign_memories.memories(place, scope="project", label=wish.agent))
     except OSError as error:
         return [*lines, Line("memory", str(place), "left out", why=str(error))]
-    loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
+    loaded = load_settings(home, project.root, cwd=os.getcwd(), environ=os.environ)
     held = {one.body.strip() for one in open_memories_here(home, project, loaded).all()}
     why = {one.name: THERE if one.body.strip() in held else one.description for one in found}
     return [*(Line("memory", name, "kept", "memory", said) for name, said in why.items()), *lines]
@@ -138,21 +138,23 @@ class Done(msgspec.Struct, frozen=True):
 
 
 def take_along(
-    home: Home, project: Project, *, outlook: Outlook, progress: Say, complain: Say
+    home: TravoisHome, project: Project, *, outlook: Outlook, progress: Say, complain: Say
 ) -> Done:
     """Run an import that was previewed."""
     stamp = f"{time.strftime('%Y%m%d-%H%M%S')}-{outlook.wish.agent}"
     kept = carry_out(home, outlook.luggage, stamp=stamp)
     undo = ""
     if outlook.memories:
-        loaded = load(home, project.root, cwd=os.getcwd(), environ=os.environ)
+        loaded = load_settings(home, project.root, cwd=os.getcwd(), environ=os.environ)
         undo = open_memories_here(home, project, loaded).import_from(outlook.wish.agent).id
     ids = tuple(_bring(home, outlook.fresh, progress=progress, complain=complain))
     failed, files = len(outlook.fresh) - len(ids), len(outlook.luggage.copies)
     return Done(ids, failed, files, str(kept or ""), undo)
 
 
-def _bring(home: Home, wanted: list[Candidate], *, progress: Say, complain: Say) -> Iterator[str]:
+def _bring(
+    home: TravoisHome, wanted: list[Candidate], *, progress: Say, complain: Say
+) -> Iterator[str]:
     """Import sessions one by one; one that cannot be read does not stop the others."""
     if not wanted:
         return

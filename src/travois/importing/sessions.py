@@ -50,10 +50,10 @@ from travois.core.facts import (
 )
 from travois.permissions.secrets import secrets
 from travois.sessions import blobs, lock
-from travois.sessions.blobs import Blobs
-from travois.sessions.catalog import folders
-from travois.sessions.home import Home, identify
-from travois.sessions.log_file import Log
+from travois.sessions.blobs import BlobStore
+from travois.sessions.catalog import list_session_folders
+from travois.sessions.home import TravoisHome, identify_project
+from travois.sessions.log_file import SessionLog
 from travois.sessions.session import Session
 from travois.version import __version__
 
@@ -315,9 +315,9 @@ class Candidate(msgspec.Struct, frozen=True):
     """Whether it was imported before, and nothing was said in it since."""
 
 
-def candidates(home: Home, found: Iterable[Found]) -> Iterator[Candidate]:
+def candidates(home: TravoisHome, found: Iterable[Found]) -> Iterator[Candidate]:
     """List the sessions that have messages, each read only in part."""
-    there = {folder.name for folder in folders(home)}
+    there = {folder.name for folder in list_session_folders(home)}
     for one in found:
         told = _read(one, longest=GLANCE)
         if told is not None:
@@ -337,14 +337,14 @@ def identity(told: Recorded) -> str:
 
 
 @contextmanager
-def aside(home: Home) -> Generator[Path]:
+def aside(home: TravoisHome) -> Generator[Path]:
     """Lock the folder in which sessions are written, for one import at a time."""
     folder = home.path / ASIDE
     try:
         blobs.make_folders(folder)
-        held = lock.acquire(folder)
+        held = lock.acquire_lock(folder)
     except OSError as error:
-        raise blobs.fault("Cannot start the import", error, path=folder) from error
+        raise blobs.make_storage_error("Cannot start the import", error, path=folder) from error
     except UserError as fault:
         raise UserError(
             "Another import is running", why=fault.why, fix="Wait until it has finished."
@@ -357,7 +357,7 @@ def aside(home: Home) -> Generator[Path]:
         held.release()
 
 
-def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str]) -> str:
+def bring(home: TravoisHome, found: Found, folder: Path, *, environ: Mapping[str, str]) -> str:
     """Import one session, staged in `folder` until it is complete; returns its id.
 
     Raises `UserError` if it cannot be read or kept; then nothing of it is left.
@@ -366,7 +366,7 @@ def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str])
     if told is None:
         raise UserError(f"Cannot read {found.path}", why="it was deleted, or it has no messages")
     id, project = identity(told), _project(home, told.cwd)
-    draft, place = folder / id, home.session(project, id)
+    draft, place = folder / id, home.session_folder(project, id)
     rmtree(draft, ignore_errors=True)
     try:
         dated = min((turn.at for turn in told.turns if turn.at), default=found.at)
@@ -376,14 +376,14 @@ def bring(home: Home, found: Found, folder: Path, *, environ: Mapping[str, str])
         draft.rename(place)
         blobs.sync_folder(place.parent)
     except OSError as error:
-        raise blobs.fault("Cannot import a session", error, path=place) from error
+        raise blobs.make_storage_error("Cannot import a session", error, path=place) from error
     finally:
         rmtree(draft, ignore_errors=True)
     return id
 
 
 def _write(
-    home: Home,
+    home: TravoisHome,
     draft: Path,
     told: Recorded,
     *,
@@ -392,13 +392,16 @@ def _write(
     environ: Mapping[str, str],
 ) -> None:
     times = [since]
-    with Log.create(draft, opened, clock=lambda: times[-1]) as log:
+    with SessionLog.create(draft, opened, clock=lambda: times[-1]) as log:
         session = Session(log, secrets=secrets(environ.items()))
         session.append(origin(told))
         if told.title != headline(list(told.turns)):
             session.append(Changed("name", told.title))
         retell(
-            told, session, keep=Blobs(home.blobs).put, tell=lambda at: times.append(at or times[-1])
+            told,
+            session,
+            keep=BlobStore(home.blobs).put,
+            tell=lambda at: times.append(at or times[-1]),
         )
         log.sync()
 
@@ -410,10 +413,10 @@ def _read(found: Found, *, longest: int) -> Recorded | None:
     return told if told.turns else None
 
 
-def _project(home: Home, cwd: str) -> str:
+def _project(home: TravoisHome, cwd: str) -> str:
     """Return the key of a session's project, whose folder may be gone."""
     if os.path.isdir(cwd):
-        return identify(home, cwd).key
+        return identify_project(home, cwd).key
     return f"gone-{blake2b(os.fsencode(cwd), digest_size=10).hexdigest()}"
 
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from travois.commands.agents import agent_folder, tree
 from travois.commands.context import Kind, Version, bill, derived, difference, versions
-from travois.context.ledger.extractors import Task, listed
-from travois.context.receipts import Receipt, portions, receipts
+from travois.context.ledger.extractors import LedgerTask, extract_todo_list
+from travois.context.receipts import CompactionReceipt, list_compaction_receipts, list_item_portions
 from travois.core.cache_audit import CacheMiss
 from travois.core.content import Call, extract_calls
 from travois.core.errors import UserError
@@ -37,10 +37,10 @@ from travois.presentation.document import Part, parts
 from travois.providers.encoder import Encoder
 from travois.providers.options import LONGEST
 from travois.sessions import lock
-from travois.sessions.blobs import Blobs
-from travois.sessions.catalog import Summary, summaries, summarise
-from travois.sessions.home import Home
-from travois.sessions.log_file import NAME
+from travois.sessions.blobs import BlobStore
+from travois.sessions.catalog import SessionSummary, list_sessions, summarise_session
+from travois.sessions.home import TravoisHome
+from travois.sessions.log_file import LOG_FILE_NAME
 
 Fetch = Callable[[str], bytes]
 CUT = 2_000
@@ -65,10 +65,10 @@ class Overview(msgspec.Struct, frozen=True):
     misses: tuple[CacheMiss, ...]
     expected: list[bool]
     """Tells for each miss whether a change explains it."""
-    compactions: list[Receipt]
+    compactions: list[CompactionReceipt]
     agents: int
     """Subagents started by a tool call."""
-    tasks: tuple[Task, ...]
+    tasks: tuple[LedgerTask, ...]
     """The current task list."""
     notes: Version | None
     """The model's notes on the session."""
@@ -147,7 +147,7 @@ class Hit(msgspec.Struct, frozen=True):
 class Diff(msgspec.Struct, frozen=True):
     """Items that a compaction removed, and their summary."""
 
-    receipt: Receipt
+    receipt: CompactionReceipt
     dropped: list[Line]
     """The first of the removed items."""
     count: int
@@ -172,9 +172,9 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
         kinds=total.kinds,
         misses=misses,
         expected=[miss.is_expected for miss in misses],
-        compactions=receipts(story.entries) if story.cuts else [],
+        compactions=list_compaction_receipts(story.entries) if story.cuts else [],
         agents=len({fact.id for fact in started if isinstance(fact, Spawned) and fact.call != ""}),
-        tasks=listed(keep_live_entries(story.entries)),
+        tasks=extract_todo_list(keep_live_entries(story.entries)),
         notes=next(reversed(versions(story.entries)), None),
         damaged=damaged,
     )
@@ -285,13 +285,15 @@ def search(story: Story, text: str) -> list[Hit]:
 
 def diff(story: Story, entry: int) -> Diff:
     """Describe what a compaction removed and its summary."""
-    receipt = next((one for one in receipts(story.entries) if one.entry == entry), None)
+    receipt = next(
+        (one for one in list_compaction_receipts(story.entries) if one.entry == entry), None
+    )
     gone = dropped(story, entry)
     fact = next((one.fact for one in story.entries if one.seq == entry), None)
     if receipt is None or not isinstance(fact, Compacted):
         raise UserError(f"There is no compaction at entry {entry}")
     summary = tuple(part for block in fact.summary if (part := getattr(block, "text", "")))
-    size = sum(one.tokens for item in gone for one in portions(item))
+    size = sum(one.tokens for item in gone for one in list_item_portions(item))
     kept = story.cuts[entry].kept
     return Diff(receipt, lines(gone, 0, WINDOW), len(gone), size, kept, summary)
 
@@ -315,7 +317,7 @@ def _step(story: Story, index: int) -> Step:
 
 def _line(index: int, item: ViewItem, names: Mapping[str, str]) -> Line:
     """Render an item with its texts cut."""
-    sizes = list(portions(item))
+    sizes = list(list_item_portions(item))
     kind = layer(item, sizes[0].kind) if sizes else "notes"
     found = _parts(item)
     cut = [
@@ -406,7 +408,7 @@ Query = Mapping[str, str]
 class Listed(msgspec.Struct, frozen=True):
     """An entry of the session list."""
 
-    summary: Summary
+    summary: SessionSummary
     title: str
     live: bool
 
@@ -414,9 +416,9 @@ class Listed(msgspec.Struct, frozen=True):
 class Shelf:
     """The inspector's API over the sessions of a home, with the last logs cached."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: TravoisHome) -> None:
         self._home = home
-        self._fetch = Blobs(home.blobs).get
+        self._fetch = BlobStore(home.blobs).get
         self._readings: dict[Path, Reading] = {}
         self._busy = Lock()
 
@@ -430,17 +432,17 @@ class Shelf:
 
     def log(self, query: Query) -> Path:
         """Return the path of the log."""
-        return self._folder(query) / NAME
+        return self._folder(query) / LOG_FILE_NAME
 
     def sessions(self, query: Query) -> list[Listed]:
         """List all sessions, newest first."""
-        return [self._listed(summary) for summary in summaries(self._home)]
+        return [self._listed(summary) for summary in list_sessions(self._home)]
 
     def overview(self, query: Query) -> tuple[Listed, Overview]:
         """Return a session at a glance."""
         reading = self._read(query)
         told = overview(reading.story, first=_number(query, "first"), damaged=len(reading.skipped))
-        return self._listed(summarise(self._folder({"session": query["session"]}))), told
+        return self._listed(summarise_session(self._folder({"session": query["session"]}))), told
 
     def seen(self, query: Query) -> Seen:
         """Return one request."""
@@ -500,17 +502,17 @@ class Shelf:
             return dropped(story, entry)
         return items(story, _number(query, "step"))
 
-    def _listed(self, summary: Summary) -> Listed:
+    def _listed(self, summary: SessionSummary) -> Listed:
         recent = time.time() - summary.updated < RECENT
-        folder = self._home.session(summary.project, summary.id)
-        return Listed(summary, summary.title, recent and lock.holder(folder) is not None)
+        folder = self._home.session_folder(summary.project, summary.id)
+        return Listed(summary, summary.title, recent and lock.find_lock_holder(folder) is not None)
 
     def _folder(self, query: Query) -> Path:
         """Find a session's folder; a name that is no plain session id finds none."""
         session, agent = query.get("session", ""), query.get("agent", "")
         named = session == Path(session).name and session not in ("", "..")
         places = (path / session for path in self._home.sessions.iterdir()) if named else ()
-        found = next((path for path in places if (path / NAME).is_file()), None)
+        found = next((path for path in places if (path / LOG_FILE_NAME).is_file()), None)
         if found is None:
             raise UserError(f"There is no session {session!r}")
         return agent_folder(found, agent) if agent else found

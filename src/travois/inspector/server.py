@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from travois.core.errors import UserError
 from travois.inspector.api import Shelf
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 
 PAGES = Path(__file__).parent / "pages"
 FILES = {
@@ -94,7 +94,7 @@ def serve(app: ASGIApp, door: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[door])
 
 
-def page(home: Home, keys: Keys, *, port: int) -> ASGIApp:
+def page(home: TravoisHome, keys: Keys, *, port: int) -> ASGIApp:
     """Create the web application."""
     shelf, tokens = Shelf(home), {keys.printed, keys.opened}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.receipts import head, portions, scaled
+from travois.context.receipts import list_head_portions, list_item_portions, scale_sizes
 from travois.core.cache_audit import MissCause, PromptCache, SessionSpending
 from travois.core.facts import (
     Assistant,
@@ -30,7 +30,7 @@ from travois.core.facts import (
 from travois.core.models import Usage
 from travois.core.view import View, ViewItem, project_view
 from travois.sessions import blobs, log_line
-from travois.sessions.log_file import NAME, Skipped, history, opened
+from travois.sessions.log_file import LOG_FILE_NAME, DamagedPlace, read_history, read_opening
 
 LAYERS = (
     "system",
@@ -161,7 +161,7 @@ class Story:
         assert stretch is not None
         for item in view.items[len(stretch.items) :]:
             stretch.items.append(item)
-            for one in portions(item, cleared=view.cleared):
+            for one in list_item_portions(item, cleared=view.cleared):
                 stretch.sizes[layer(item, one.kind)] += one.tokens
         sizes = _sized((stretch.sizes[name] for name in LAYERS), sent.tokens)
         common = self.steps[-1].items if self.steps else 0
@@ -191,7 +191,7 @@ class Story:
     def _begin(self) -> Stretch:
         view = self._view
         sizes: Counter[str] = Counter()
-        for one in head(view.epoch) if view.epoch else ():
+        for one in list_head_portions(view.epoch) if view.epoch else ():
             sizes[one.kind] += one.tokens
         return Stretch(View(epoch=view.epoch, moves=view.moves, cleared=view.cleared), sizes)
 
@@ -242,7 +242,7 @@ def _sized(sizes: Iterable[int], total: int) -> tuple[int, ...]:
     """Scale the sizes to sum to the total, if it is known."""
     guessed = tuple(sizes)
     whole = sum(guessed)
-    return tuple(scaled(guessed, total / whole)) if total and whole else guessed
+    return tuple(scale_sizes(guessed, total / whole)) if total and whole else guessed
 
 
 # Reading a log while it grows; each line is read once.
@@ -254,13 +254,13 @@ class Reading:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.story = Story()
-        self.skipped: list[Skipped] = []
+        self.skipped: list[DamagedPlace] = []
         self._offset = 0
         self._lines = 0
         self._last = 0
-        first = opened(folder)
+        first = read_opening(folder)
         if first and isinstance(first.fact, Opened) and first.fact.parent:
-            for entry in history(folder, self.skipped):
+            for entry in read_history(folder, self.skipped):
                 if entry.seq > first.fact.at:
                     break
                 self.story.take(entry)
@@ -269,24 +269,26 @@ class Reading:
     @property
     def size(self) -> int:
         """The size of the log in bytes."""
-        return (self.folder / NAME).stat().st_size
+        return (self.folder / LOG_FILE_NAME).stat().st_size
 
     def update(self) -> None:
         """Read new lines; an incomplete last line waits."""
         try:
-            with (self.folder / NAME).open("rb") as file:
+            with (self.folder / LOG_FILE_NAME).open("rb") as file:
                 file.seek(self._offset)
                 for text in takewhile(_ended, file):
                     self._take(text)
         except OSError as error:
-            raise blobs.fault("The session cannot be read", error, path=self.folder) from error
+            raise blobs.make_storage_error(
+                "The session cannot be read", error, path=self.folder
+            ) from error
 
     def _take(self, text: bytes) -> None:
-        found, reason = log_line.records(text)
+        found, reason = log_line.split_records(text)
         self._lines += 1
         if reason:
-            name = str(self.folder / NAME)
-            self.skipped.append(Skipped(name, self._lines, self._offset, reason))
+            name = str(self.folder / LOG_FILE_NAME)
+            self.skipped.append(DamagedPlace(name, self._lines, self._offset, reason))
         self._offset += len(text)
         for record in found:
             entry = _decoded(record)
@@ -302,6 +304,6 @@ def _ended(text: bytes) -> bool:
 def _decoded(record: bytes) -> Entry | None:
     """Decode a record; skip what only a later version knows."""
     try:
-        return log_line.decode(record)
-    except log_line.Foreign:
+        return log_line.decode_record(record)
+    except log_line.UnknownFactError:
         return None

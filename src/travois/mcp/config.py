@@ -23,12 +23,12 @@ from travois.core.json import as_list, as_object, as_string
 from travois.permissions.masking import likely, register
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import plain_text
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.schema import Json, Plugin, Settings
-from travois.settings.sources import Where
-from travois.settings.trust import programs
-from travois.settings.validate import Level, is_list, is_tree
+from travois.settings.sources import SettingsPlaces
+from travois.settings.trust import hash_scripts
+from travois.settings.validate import SettingsLevel, is_json_array, is_settings_tree
 
 if TYPE_CHECKING:
     from travois.mcp.tools import Server, Standing
@@ -53,7 +53,7 @@ class Entry(msgspec.Struct, frozen=True):
     name: str
     tree: Json
     origin: str
-    level: Level
+    level: SettingsLevel
 
     @property
     def text(self) -> str:
@@ -61,7 +61,9 @@ class Entry(msgspec.Struct, frozen=True):
         return f"mcp server {self.name}: {msgspec.json.encode(self.tree, order='sorted').decode()}"
 
 
-def server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list[str]) -> Server:
+def server(
+    entry: Entry, where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]
+) -> Server:
     """Build a server's configuration from an entry in any agent's format; raises ValueError."""
     from travois.mcp.tools import Server
 
@@ -107,7 +109,7 @@ def server(entry: Entry, where: Where, environ: Mapping[str, str], notices: list
     )
 
 
-def _sandboxed(tree: Json, level: Level) -> bool | None:
+def _sandboxed(tree: Json, level: SettingsLevel) -> bool | None:
     """Return the entry's sandbox choice; a workspace's entry cannot turn the sandbox off."""
     said = tree.get("sandbox")
     return said if isinstance(said, bool) and (said or level != "project") else None
@@ -127,9 +129,9 @@ def share(environ: Mapping[str, str]) -> float:
 
 def _argv(tree: Json) -> tuple[object, ...]:
     command, args = tree.get("command"), tree.get("args")
-    if is_list(command):
+    if is_json_array(command):
         return tuple(command)
-    return (command, *(args if is_list(args) else ())) if command else ()
+    return (command, *(args if is_json_array(args) else ())) if command else ()
 
 
 def _kind(tree: Json, origin: str) -> Literal["http", "sse"]:
@@ -155,7 +157,7 @@ def _headers(tree: Json, environ: Mapping[str, str], text: Filler) -> Iterator[t
 def _client(tree: Json, text: Filler) -> Iterator[tuple[str, str]]:
     """Yield our OAuth client credentials for a server, if an entry has them."""
     oauth = tree.get("oauth")
-    if not is_tree(oauth) or not oauth.get("clientId"):
+    if not is_settings_tree(oauth) or not oauth.get("clientId"):
         return
     secret = oauth.get("clientSecret")
     yield "client_id", text(oauth["clientId"])
@@ -166,19 +168,19 @@ def _client(tree: Json, text: Filler) -> Iterator[tuple[str, str]]:
 
 def _port(tree: Json) -> int:
     oauth = tree.get("oauth")
-    port = oauth.get("callbackPort") if is_tree(oauth) else 0
+    port = oauth.get("callbackPort") if is_settings_tree(oauth) else 0
     return port if isinstance(port, int) and 0 < port < 65536 else 0
 
 
 def _words(tree: Json, *keys: str) -> Iterator[tuple[str, object]]:
     for key in keys:
         inner = tree.get(key)
-        yield from (inner if is_tree(inner) else {}).items()
+        yield from (inner if is_settings_tree(inner) else {}).items()
 
 
 def _names(tree: Json, *keys: str) -> tuple[str, ...]:
     lists = (tree.get(key) for key in keys)
-    return tuple(str(name) for each in lists if is_list(each) for name in each)
+    return tuple(str(name) for each in lists if is_json_array(each) for name in each)
 
 
 def _seconds(tree: Json, key: str, default: float) -> float:
@@ -204,7 +206,7 @@ def _free(tree: Json) -> Iterator[str]:
     if tree.get("trust") is True or tree.get("default_tools_approval_mode") == "approve":
         yield "*"
     for name, said in _words(tree, "tools"):
-        if is_tree(said) and said.get("approval_mode") == "approve":
+        if is_settings_tree(said) and said.get("approval_mode") == "approve":
             yield name
 
 
@@ -331,10 +333,10 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def find(
-    where: Where,
+    where: SettingsPlaces,
     environ: Mapping[str, str],
     *,
-    levels: Collection[Level] = ("user", "project", "local"),
+    levels: Collection[SettingsLevel] = ("user", "project", "local"),
     given: tuple[str, ...] = (),
     only: Literal["all", "given"] = "all",
     plugins: tuple[Plugin, ...] = (),
@@ -350,7 +352,7 @@ def find(
     if (sole := next(claude.managed(etc)).with_name("managed-mcp.json")).is_file():
         notices += [f"only the MCP servers in {sole} may be used"] if entries else []
         entries = list(_entries(sole, "mcpServers", "managed", notices))
-    agreed = trust.agreed(where.home, where.trusted)
+    agreed = trust.list_agreed_digests(where.home, where.trusted)
     asked = (e for e in entries if e.level == "project" and _wish(e, where) not in agreed)
     waiting = [entry for entry in asked if not admission.settled(entry.name, entry.origin)]
     servers: dict[str, Server] = {}
@@ -372,40 +374,40 @@ def find(
 
 
 def wanted(
-    where: Where, environ: Mapping[str, str], *, admission: Admission = OPEN
+    where: SettingsPlaces, environ: Mapping[str, str], *, admission: Admission = OPEN
 ) -> tuple[str, ...]:
     """Describe the servers a workspace wants to start, with digests of its own programs."""
     placed = _placed(where, environ, [])
     return _lines((one for one in placed if not admission.settled(one.name, one.origin)), where)
 
 
-def wishes(plugins: tuple[Plugin, ...], where: Where) -> tuple[str, ...]:
+def wishes(plugins: tuple[Plugin, ...], where: SettingsPlaces) -> tuple[str, ...]:
     """Describe the servers that plugins of a workspace want to start."""
     return _lines(plugged(plugins, where), where)
 
 
-def _lines(entries: Iterable[Entry], where: Where) -> tuple[str, ...]:
+def _lines(entries: Iterable[Entry], where: SettingsPlaces) -> tuple[str, ...]:
     return tuple(_line(entry, where) for entry in entries if entry.level == "project")
 
 
-def plugged(plugins: tuple[Plugin, ...], where: Where) -> Iterator[Entry]:
+def plugged(plugins: tuple[Plugin, ...], where: SettingsPlaces) -> Iterator[Entry]:
     """List the servers of plugins, each under the name of its plugin."""
     for plugin in plugins:
-        level: Level = "project" if inside(plugin.folder, where.root) else "user"
+        level: SettingsLevel = "project" if inside(plugin.folder, where.root) else "user"
         for path, servers in plugin.servers:
             for entry in _listed(servers, path, level):
                 yield replace(entry, name=f"plugin_{plugin.name}_{entry.name}")
 
 
-def _wish(entry: Entry, where: Where) -> str:
-    return trust.digest(_line(entry, where))
+def _wish(entry: Entry, where: SettingsPlaces) -> str:
+    return trust.digest_request(_line(entry, where))
 
 
-def _line(entry: Entry, where: Where) -> str:
-    return entry.text + programs(entry.tree, where.places)
+def _line(entry: Entry, where: SettingsPlaces) -> str:
+    return entry.text + hash_scripts(entry.tree, where.places)
 
 
-def _placed(where: Where, environ: Mapping[str, str], notices: list[str]) -> list[Entry]:
+def _placed(where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]) -> list[Entry]:
     """Read the entries of all configuration files, strongest first: local, project, user."""
     person = Path(environ.get("HOME") or "/nonexistent")
     folder = (CLAUDE.home(environ) if environ.get(CLAUDE.variable) else None) or person
@@ -427,25 +429,25 @@ def _placed(where: Where, environ: Mapping[str, str], notices: list[str]) -> lis
     return found
 
 
-def own(home: Home) -> Path:
+def own(home: TravoisHome) -> Path:
     """Return our file of the user's servers."""
     return home.path / "mcp.json"
 
 
 def _local(theirs: Json, place: str, folder: Path) -> Iterator[Entry]:
     projects = theirs.get("projects")
-    project = projects.get(place) if is_tree(projects) else None
-    servers = project.get("mcpServers") if is_tree(project) else None
+    project = projects.get(place) if is_settings_tree(projects) else None
+    servers = project.get("mcpServers") if is_settings_tree(project) else None
     yield from _listed(servers, str(folder / ".claude.json"), "local")
 
 
-def _entries(path: Path, key: str, level: Level, notices: list[str]) -> Iterator[Entry]:
+def _entries(path: Path, key: str, level: SettingsLevel, notices: list[str]) -> Iterator[Entry]:
     yield from _listed(_tree(path, notices).get(key), str(path), level)
 
 
-def _listed(servers: object, origin: str, level: Level) -> Iterator[Entry]:
-    for name, tree in (servers if is_tree(servers) else {}).items():
-        if is_tree(tree):
+def _listed(servers: object, origin: str, level: SettingsLevel) -> Iterator[Entry]:
+    for name, tree in (servers if is_settings_tree(servers) else {}).items():
+        if is_settings_tree(tree):
             yield Entry(name, tree, origin, level)
 
 
@@ -476,7 +478,7 @@ def _parsed(data: bytes, path: Path, notices: list[str]) -> Json:
     except (ValueError, RecursionError) as error:
         notices.append(f"{path} is not valid, so its servers are not used: {error}")
         return {}
-    return tree if is_tree(tree) else {}
+    return tree if is_settings_tree(tree) else {}
 
 
 def _table(text: str) -> object:

@@ -17,7 +17,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.tool_results import measure, preview
+from travois.context.tool_results import estimate_text_tokens, render_preview
 from travois.core.content import Media, Text, TextOrMedia
 from travois.core.display_text import escape_invisible
 from travois.core.facts import Changed
@@ -194,16 +194,16 @@ def outcome(answered: Answered, env: Env, id: str, *, wish: int = 0) -> ToolOutc
     left = min(max(env.room.cap, wish // LEAST_CHARS), env.room.share - AROUND)
     for number, block in enumerate(shown or [Text(detail or EMPTY)]):
         fitting = _bounded(block, env, f"{id}-{number}", tokens=left)
-        left -= measure(fitting.text) if isinstance(fitting, Text) else 0
+        left -= estimate_text_tokens(fitting.text) if isinstance(fitting, Text) else 0
         bounded.append(fitting)
     return ToolOutcome(tuple(bounded), error=answered.is_error, detail=detail)
 
 
 def _bounded(block: TextOrMedia, env: Env, name: str, *, tokens: int) -> TextOrMedia:
-    if not isinstance(block, Text) or measure(block.text) <= tokens:
+    if not isinstance(block, Text) or estimate_text_tokens(block.text) <= tokens:
         return block
     path = env.spill(name, block.text.encode(errors="replace"))
-    return Text(preview(block.text, path=path, tokens=tokens, nonce=""))
+    return Text(render_preview(block.text, path=path, tokens=tokens, nonce=""))
 
 
 def _show_item(item: Item, env: Env, name: str) -> TextOrMedia:

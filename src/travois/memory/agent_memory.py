@@ -16,7 +16,7 @@ from travois.permissions.rules import Rule
 from travois.prompt.environment import plain
 from travois.prompt.instruction_files import exactly, plain_text
 from travois.prompt.instruction_text import Instruction
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 
 INDEX = "MEMORY.md"
 LINES = 200
@@ -39,7 +39,7 @@ class Memory(msgspec.Struct, frozen=True):
     note: str
 
 
-def memory(kind: Kind, home: Home, root: str) -> Memory | None:
+def memory(kind: Kind, home: TravoisHome, root: str) -> Memory | None:
     """Return the memory of agents of this type; None if the type has none."""
     if not kind.memory:
         return None
@@ -82,7 +82,7 @@ def head(text: str) -> str:
     return "\n".join((*shown, rest.format(len(shown), len(lines))))
 
 
-def _folders(kind: Kind, home: Home, root: str) -> tuple[str, str]:
+def _folders(kind: Kind, home: TravoisHome, root: str) -> tuple[str, str]:
     """Return the folder of a type's memory, and the read-only one that Claude Code uses."""
     name = kind.name.casefold()
     if kind.memory == "user":

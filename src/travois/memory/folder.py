@@ -18,7 +18,7 @@ from travois.memory.memory import Memory, Scope
 from travois.memory.text import parse
 from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import blobs
-from travois.sessions.blobs import digest
+from travois.sessions.blobs import hash_blob
 
 LINK = "it is a symbolic link, and links are not followed"
 SHELVED = ".kept"
@@ -150,7 +150,7 @@ class Folder:
         if data is None:
             path.unlink(missing_ok=True)
         else:
-            blobs.replace(path, data)
+            blobs.replace_file(path, data)
         if self._wrote is not None:
             self._wrote(os.path.realpath(path))
 
@@ -258,7 +258,7 @@ class Folder:
         pinned = file.startswith(f"{PINNED}/")
         page = parse(path.stem, text, scope=self.scope, pinned=pinned)
         flaws = tuple(Flaw(why, str(path), "Fix its front matter.") for why in page.flaws)
-        return Seen(stamp, digest(data), page.memory, flaws)
+        return Seen(stamp, hash_blob(data), page.memory, flaws)
 
 
 def _stamp(found: os.stat_result) -> Stamp:

@@ -27,7 +27,7 @@ from travois.memory.port import MOVED, Applied
 from travois.memory.text import LONGEST_NAME, NAME, changes, parse, render, tidy
 from travois.permissions import secrets
 from travois.sessions import blobs, log_line
-from travois.sessions.blobs import Blobs, digest
+from travois.sessions.blobs import BlobStore, hash_blob
 
 PATIENCE = 30.0
 """Seconds for which a process waits for the change of another one."""
@@ -79,7 +79,7 @@ class History:
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.time) -> None:
         self.root = root
-        self.blobs = Blobs(root / ".history" / "blobs")
+        self.blobs = BlobStore(root / ".history" / "blobs")
         self.known: dict[tuple[str, str], str] = {}
         """The name of the bytes that each file has, as far as the journal tells."""
         self._path = root / ".history" / "journal.jsonl"
@@ -114,14 +114,14 @@ class History:
             try:
                 fd = self._lock()
             except OSError as error:
-                raise blobs.fault(WHAT, error, path=self.root) from error
+                raise blobs.make_storage_error(WHAT, error, path=self.root) from error
             try:
                 self._catch_up()
                 if self._open is not None:
                     self._take_back(self._open)
                 yield
             except OSError as error:
-                raise blobs.fault(WHAT, error, path=self.root) from error
+                raise blobs.make_storage_error(WHAT, error, path=self.root) from error
             finally:
                 os.close(fd)
 
@@ -167,7 +167,9 @@ class History:
             try:
                 self._restore(folder, made)
             except OSError as error:
-                if error.errno not in blobs.DENIED:  # there, nothing can be done: others may go on
+                if (
+                    error.errno not in blobs.ACCESS_ERRORS
+                ):  # there, nothing can be done: others may go on
                     raise
         self._append(Line("back", made.id))
 
@@ -188,7 +190,7 @@ class History:
             data = folder.bytes(file)
         except OSError:
             return "unreadable"
-        return "" if data is None else digest(data)
+        return "" if data is None else hash_blob(data)
 
     def _lock(self) -> int:
         """Acquire the file lock, with a time limit."""
@@ -212,7 +214,7 @@ class History:
 
     def _append(self, said: Line) -> None:
         """Write a line after the last complete one, and sync it to disk."""
-        text = log_line.sealed(msgspec.json.encode(said))
+        text = log_line.add_checksum(msgspec.json.encode(said))
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(self._path, flags, 0o600)
         try:
@@ -247,7 +249,7 @@ class History:
         whole = data[: data.rfind(b"\n") + 1]
         self._end += len(whole)
         for text in whole.splitlines(keepends=True):
-            for record in log_line.records(text)[0]:
+            for record in log_line.split_records(text)[0]:
                 with suppress(msgspec.DecodeError, UnicodeDecodeError):
                     self._learn(msgspec.json.decode(record, type=Line))
 

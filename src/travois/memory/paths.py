@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from travois.sessions.home import Home, Project
+from travois.sessions.home import Project, TravoisHome
 
 
-def project_folder_key(home: Home, project: Project) -> str:
+def project_folder_key(home: TravoisHome, project: Project) -> str:
     """Return the folder of a project's memories, relative to the memory root.
 
     A repository is known by another key once it has a first commit; what was remembered before

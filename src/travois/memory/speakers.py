@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.ledger.user_words import sentences
+from travois.context.ledger.user_words import split_sentences
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Compacted, Entry, Result, User
 from travois.core.tool_names import canonical_call
@@ -256,4 +256,4 @@ def _pasted(paragraph: str) -> bool:
 
 def spoken(text: str) -> tuple[str, ...]:
     """Return the sentences of a text."""
-    return tuple(sentences(text))
+    return tuple(split_sentences(text))

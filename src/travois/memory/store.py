@@ -29,7 +29,7 @@ from travois.memory.signals import names
 from travois.memory.text import slug, tidy
 from travois.prompt.instruction_files import plain_bytes
 from travois.sessions import blobs
-from travois.sessions.home import Home, Project
+from travois.sessions.home import Project, TravoisHome
 from travois.settings import trust
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def count(path: Path, memories: Iterable[Memory], *, now: float) -> None:
     for memory in memories:
         found[usage_key(memory)] = (found.get(usage_key(memory), (0, 0.0))[0] + 1, now)
     blobs.make_folders(path.parent)
-    blobs.replace(path, msgspec.json.encode(found), sync="whenever")
+    blobs.replace_file(path, msgspec.json.encode(found), sync="whenever")
 
 
 def stats(memories: Sequence[Memory], used: dict[str, Used], *, waiting: int) -> Stats:
@@ -96,7 +96,7 @@ def stats(memories: Sequence[Memory], used: dict[str, Used], *, waiting: int) ->
 
 
 def open_memories(
-    home: Home,
+    home: TravoisHome,
     project: Project,
     *,
     consent: Mapping[Scope, Consent],
@@ -302,7 +302,7 @@ class FolderMemories:
         self, source: str, *, scope: Scope | None = None, environ: Mapping[str, str] = os.environ
     ) -> Applied:
         """Import the memories of `claude` or `codex`, or those in a folder or file."""
-        place = foreign_memories.find_source(source, environ, trust.root(self._root))
+        place = foreign_memories.find_source(source, environ, trust.trust_root(self._root))
         there = place and place.absolute()
         if there is None or not there.exists():
             fix = "Name a folder, a file or an agent (claude, codex)."
@@ -331,7 +331,7 @@ class FolderMemories:
         return done
 
 
-def share(home: Home, project: Project) -> Path:
+def share(home: TravoisHome, project: Project) -> Path:
     """Create the folder of the team's memories in a repository, and enable it for the user."""
     folder = Path(os.path.realpath(project.root), ".travois", "memory")
     link = home.path / "memory" / project_folder_key(home, project) / "team"
@@ -346,7 +346,7 @@ def share(home: Home, project: Project) -> Path:
             link.unlink()
         link.symlink_to(folder)
     except OSError as error:
-        raise blobs.fault("Memory cannot be shared", error, path=folder) from error
+        raise blobs.make_storage_error("Memory cannot be shared", error, path=folder) from error
     return folder
 
 

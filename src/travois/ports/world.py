@@ -34,7 +34,7 @@ from travois.providers.request import Request
 if TYPE_CHECKING:
     from socket import socket
 
-    from travois.context.tool_results import Room
+    from travois.context.tool_results import ResultRoom
     from travois.hooks.events import AnyOccasion
     from travois.hooks.output import Heard
     from travois.memory.port import Recording
@@ -618,7 +618,7 @@ class Env(Protocol):
         ...
 
     @property
-    def room(self) -> Room:
+    def room(self) -> ResultRoom:
         """The tokens that the result may take; decided before any call of the reply runs."""
         ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from travois.context.window import model
+from travois.context.window import current_model
 from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
@@ -58,7 +58,7 @@ async def _instruct(agent: Agent) -> None:
     fresh = untold(found.files, view.items)
     for notice in found.notices if fresh or view.replied < 0 else ():
         agent.session.emit(UserWarned(notice))
-    await _tell(agent, fresh, budget=room(model(agent).window))
+    await _tell(agent, fresh, budget=room(current_model(agent).window))
 
 
 async def touch(agent: Agent, done: Iterable[ParsedCall]) -> None:
@@ -76,7 +76,7 @@ async def touch(agent: Agent, done: Iterable[ParsedCall]) -> None:
         agent.session.append(Changed(f"{NESTED}{path}", kind))
     for notice in found.notices if fresh else ():
         agent.session.emit(UserWarned(notice))
-    await _tell(agent, fresh, budget=room(model(agent).window) // SHARE)
+    await _tell(agent, fresh, budget=room(current_model(agent).window) // SHARE)
 
 
 def again(agent: Agent) -> tuple[Text, ...]:
@@ -86,7 +86,7 @@ def again(agent: Agent) -> tuple[Text, ...]:
         blocks.append(extract_text(baseline(agent.prompt.environment()).content))
     if agent.prompt.instructions is not None:
         files = agent.prompt.instructions.load_always(nested(agent)).files
-        blocks.append(render(files, budget=room(model(agent).window)).text)
+        blocks.append(render(files, budget=room(current_model(agent).window)).text)
     if agent.memory.memories is not None and agent.team.birth is None and agent.memory.recall:
         blocks.append(opening(agent.memory.memories.index(), ()))
     found = skills(agent)
@@ -140,7 +140,7 @@ def _listed(agent: Agent, found: Known) -> tuple[Custom, ...]:
 
 def _listable(agent: Agent, found: Known) -> int:
     """Return the token limit of the skill list."""
-    return int(model(agent).window * found.share)
+    return int(current_model(agent).window * found.share)
 
 
 def _wake(agent: Agent, paths: tuple[str, ...]) -> bool:

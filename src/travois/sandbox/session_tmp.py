@@ -6,14 +6,14 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from travois.sessions.blobs import size
-from travois.sessions.home import TMP, Home
+from travois.sessions.blobs import folder_size
+from travois.sessions.home import SESSION_TMP_NAME, TravoisHome
 
 LARGEST_COPY = 100 * 1024 * 1024
 """The most bytes that a fork copies from its parent's folder."""
 
 
-def open_session_tmp(home: Home, id: str, *, folder: Path, parent: str = "") -> Path:
+def open_session_tmp(home: TravoisHome, id: str, *, folder: Path, parent: str = "") -> Path:
     """Return a session's folder, created if it is missing.
 
     A session restored from the trash brings it along in its own folder. A fork starts with a copy
@@ -23,8 +23,8 @@ def open_session_tmp(home: Home, id: str, *, folder: Path, parent: str = "") -> 
     if path.is_dir():
         return path
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    if (folder / TMP).is_dir():
-        return (folder / TMP).rename(path)
+    if (folder / SESSION_TMP_NAME).is_dir():
+        return (folder / SESSION_TMP_NAME).rename(path)
     path.mkdir(mode=0o700)
     if parent and home.session_tmp(parent).is_dir():
         _copy(home.session_tmp(parent), path)
@@ -52,7 +52,7 @@ def _copy(before: Path, path: Path) -> None:
     """Copy regular files; sockets and pipes of programs that are gone are useless."""
     from shutil import Error, copytree
 
-    if size(before) > LARGEST_COPY:
+    if folder_size(before) > LARGEST_COPY:
         return
     with suppress(OSError, Error):
         copytree(before, path, symlinks=True, dirs_exist_ok=True, ignore=_special)

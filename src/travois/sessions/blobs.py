@@ -15,11 +15,11 @@ from travois.files.openat import make_folders as make_folders
 # Writing to disk so that a reader finds the old bytes or the new ones, never half of them.
 
 
-FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
-DENIED = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR))
+DISK_FULL_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT))
+ACCESS_ERRORS = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR))
 
 
-def replace(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = "now") -> None:
+def replace_file(path: Path, data: bytes, *, sync: Literal["now", "whenever"] = "now") -> None:
     """Replace the content of a file atomically. Raises OSError.
 
     The bytes are on the disk itself when this returns, unless it does not matter when (a cache).
@@ -50,23 +50,23 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
-def fault(what: str, error: OSError, *, path: Path) -> UserError:
+def make_storage_error(what: str, error: OSError, *, path: Path) -> UserError:
     """Return an error of the operating system as one that the user can fix."""
-    if error.errno in FULL:
+    if error.errno in DISK_FULL_ERRORS:
         return UserError(
             what, why="the disk is full", fix=f"Free some space for {path} and try again."
         )
-    if error.errno in DENIED:
+    if error.errno in ACCESS_ERRORS:
         fix = f"Make {path} writable, or set TRAVOIS_HOME to a folder that is."
-        return UserError(what, why=f"{path}: {_reason(error)}", fix=fix)
-    return UserError(what, why=f"{path}: {_reason(error)}")
+        return UserError(what, why=f"{path}: {_os_error_reason(error)}", fix=fix)
+    return UserError(what, why=f"{path}: {_os_error_reason(error)}")
 
 
-def _reason(error: OSError) -> str:
+def _os_error_reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def size(folder: Path) -> int:
+def folder_size(folder: Path) -> int:
     """Return how many bytes a folder holds."""
     total = 0
     for path in folder.rglob("*"):
@@ -75,10 +75,10 @@ def size(folder: Path) -> int:
     return total
 
 
-HEX = frozenset("0123456789abcdef")
+HEX_DIGITS = frozenset("0123456789abcdef")
 
 
-class Blobs:
+class BlobStore:
     """A folder of content-addressed bytes, shared by all sessions."""
 
     def __init__(self, folder: Path) -> None:
@@ -86,33 +86,35 @@ class Blobs:
 
     def put(self, data: bytes) -> str:
         """Store these bytes and return their name, once they are on the disk itself."""
-        name = digest(data)
-        path = self._path(name)
+        name = hash_blob(data)
+        path = self._blob_path(name)
         try:
-            if not self._there(path, len(data)):
+            if not self._is_stored(path, len(data)):
                 make_folders(path.parent)
-                replace(path, data)
+                replace_file(path, data)
         except OSError as error:
-            raise fault("Content could not be saved", error, path=self._folder) from error
+            raise make_storage_error(
+                "Content could not be saved", error, path=self._folder
+            ) from error
         return name
 
     def get(self, name: str) -> bytes:
         """Return the bytes of a name. Raises KeyError if they are missing or damaged."""
-        if len(name) != 64 or not HEX.issuperset(name):
+        if len(name) != 64 or not HEX_DIGITS.issuperset(name):
             raise KeyError(name)
         try:
-            data = self._path(name).read_bytes()
+            data = self._blob_path(name).read_bytes()
         except OSError as error:
             raise KeyError(name) from error
-        if digest(data) != name:
+        if hash_blob(data) != name:
             raise KeyError(f"{name} is damaged")
         return data
 
-    def _path(self, name: str) -> Path:
+    def _blob_path(self, name: str) -> Path:
         return self._folder / name[:2] / name[2:]
 
     @staticmethod
-    def _there(path: Path, size: int) -> bool:
+    def _is_stored(path: Path, size: int) -> bool:
         """Return whether they are stored already; asking counts as use, for garbage collection."""
         try:
             os.utime(path)
@@ -121,6 +123,6 @@ class Blobs:
             return False
 
 
-def digest(data: bytes) -> str:
+def hash_blob(data: bytes) -> str:
     """Return the name of some bytes: their digest."""
     return blake2b(data, digest_size=32).hexdigest()

@@ -14,74 +14,84 @@ from zlib import crc32
 import msgspec
 
 from travois.sessions import blobs
-from travois.sessions.scan import NAME, READ, Mark, Skipped, lineage
+from travois.sessions.scan import (
+    LOG_FILE_NAME,
+    READ_BLOCK_BYTES,
+    DamagedPlace,
+    ReadMark,
+    find_lineage,
+)
 from travois.version import __version__
 
-FILE = "checkpoint"
-FORMAT = 3
+CHECKPOINT_FILE = "checkpoint"
+CHECKPOINT_FORMAT = 3
 """The format number, to be raised when a session derives something else from its log."""
-LARGEST = 256 << 20
+MAX_CHECKPOINT_BYTES = 256 << 20
 
 
-class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+class LogCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     """The state derived from the beginnings of these files, encoded."""
 
-    marks: dict[str, Mark]
+    marks: dict[str, ReadMark]
     """The position up to which each file was read, by session id; the session's own is the last."""
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[DamagedPlace, ...]
     state: bytes
-    format: int = FORMAT
+    format: int = CHECKPOINT_FORMAT
     program: str = __version__
 
 
-def save(folder: Path, found: Checkpoint) -> None:
+def save_checkpoint(folder: Path, found: LogCheckpoint) -> None:
     """Save a checkpoint; if that fails, the next resume takes longer."""
     data = msgspec.msgpack.encode(found)
     with suppress(OSError):
-        blobs.replace(folder / FILE, data + crc32(data).to_bytes(4, "big"), sync="whenever")
+        blobs.replace_file(
+            folder / CHECKPOINT_FILE, data + crc32(data).to_bytes(4, "big"), sync="whenever"
+        )
 
 
-def load(folder: Path) -> Checkpoint | None:
+def load_checkpoint(folder: Path) -> LogCheckpoint | None:
     """Return the checkpoint of a session; None unless it matches the log as it is."""
     try:
-        path = folder / FILE
-        data = path.read_bytes() if path.stat().st_size <= LARGEST else b""
-        found = _decoded(data)
+        path = folder / CHECKPOINT_FILE
+        data = path.read_bytes() if path.stat().st_size <= MAX_CHECKPOINT_BYTES else b""
+        found = _decode_checkpoint(data)
         return found if found is not None and _is_current(folder, found) else None
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def drop(folder: Path) -> None:
+def delete_checkpoint(folder: Path) -> None:
     """Delete a checkpoint that turned out to be useless."""
     with suppress(OSError):
-        (folder / FILE).unlink()
+        (folder / CHECKPOINT_FILE).unlink()
 
 
-def _decoded(data: bytes) -> Checkpoint | None:
+def _decode_checkpoint(data: bytes) -> LogCheckpoint | None:
     body, end = memoryview(data)[:-4], data[-4:]
     if len(end) < 4 or crc32(body).to_bytes(4, "big") != end:
         return None
-    found = msgspec.msgpack.decode(body, type=Checkpoint)
-    same = (found.format, found.program) == (FORMAT, __version__)
+    found = msgspec.msgpack.decode(body, type=LogCheckpoint)
+    same = (found.format, found.program) == (CHECKPOINT_FORMAT, __version__)
     return found if same and found.marks else None
 
 
-def _is_current(folder: Path, found: Checkpoint) -> bool:
+def _is_current(folder: Path, found: LogCheckpoint) -> bool:
     """Return whether the files begin with the bytes that the checkpoint covers."""
-    files = [path for path, _ in lineage(folder)]
+    files = [path for path, _ in find_lineage(folder)]
     if [path.name for path in files] != list(found.marks):
         return False
     pairs = zip(files, found.marks.values(), strict=True)
-    return all(_checksum(path / NAME, mark.size) == mark.crc for path, mark in pairs)
+    return all(
+        _checksum_prefix(path / LOG_FILE_NAME, mark.size) == mark.crc for path, mark in pairs
+    )
 
 
-def _checksum(path: Path, size: int) -> int:
+def _checksum_prefix(path: Path, size: int) -> int:
     """Return the checksum of the first bytes of a file; -1 if it has fewer."""
     crc = 0
     with path.open("rb", buffering=0) as file:
         while size > 0:
-            data = file.read(min(size, READ))
+            data = file.read(min(size, READ_BLOCK_BYTES))
             if not data:
                 return -1
             crc, size = crc32(data, crc), size - len(data)

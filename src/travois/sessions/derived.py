@@ -49,23 +49,25 @@ from travois.core.models import Price, Usage, compute_cost
 from travois.core.view import RemovedEntries, View, ViewItem
 from travois.ports.agents import HOOK_CALL
 
-JOB = "job:"
+JOB_STATE_PREFIX = "job:"
 """Before the id of a background command, in the name of its state and of the report of its end."""
-FORK = "fork"
+FORK_STATE_KEY = "fork"
 """The state that a fork's log sets where its own part begins."""
-QUIET = frozenset((Decided, Asked, Changed, Hooked, Offloaded, Ended, Unknown))
+UNCOUNTED_FACTS = frozenset((Decided, Asked, Changed, Hooked, Offloaded, Ended, Unknown))
 """Facts of which nothing is kept count."""
-NEWS = frozenset((User, Changed))
-BESIDE = frozenset((Hooked, Spawned, Finished, Noted, Compacted, Restored, Epoch))
+NEWS_FACTS = frozenset((User, Changed))
+FACTS_BETWEEN_TURNS = frozenset((Hooked, Spawned, Finished, Noted, Compacted, Restored, Epoch))
 """Facts that also occur between turns, so they say nothing about how a turn ended."""
 
-SETTLING = frozenset((Opened, Changed, User, Decided, Assistant, Ended, Noted))
-EDITS = frozenset((Rewound, Restored))
-UNSEEN = frozenset((Decided, Asked, Hooked, Spawned, Finished, Changed, Noted, Failed, Ended))
+STATE_FACTS = frozenset((Opened, Changed, User, Decided, Assistant, Ended, Noted))
+HISTORY_EDITS = frozenset((Rewound, Restored))
+FACTS_OUTSIDE_VIEW = frozenset(
+    (Decided, Asked, Hooked, Spawned, Finished, Changed, Noted, Failed, Ended)
+)
 """Facts of which a view takes no account."""
 
 
-def is_news(fact: AnyFact) -> bool:
+def is_child_news(fact: AnyFact) -> bool:
     """Return whether this comes from a child or changes the task list, also between turns."""
     match fact:
         case User(origin="task") | Changed(what="todos"):
@@ -74,7 +76,7 @@ def is_news(fact: AnyFact) -> bool:
             return False
 
 
-class Derived(msgspec.Struct, array_like=True):
+class DerivedState(msgspec.Struct, array_like=True):
     """Everything that a session derives from its log up to some entry, as a value."""
 
     view: View = msgspec.field(default_factory=View)
@@ -105,7 +107,7 @@ def count_pictures(content: tuple[AnyBlock, ...]) -> int:
     return len([block for block in content if isinstance(block, Media)])
 
 
-class Derivation:
+class LogDerivation:
     """The state derived from the entries so far; `DerivedState` is the same as a value."""
 
     view: View
@@ -144,14 +146,14 @@ class Derivation:
     seq: int
     """The last entry."""
 
-    def derived(self) -> bytes:
+    def encode_state(self) -> bytes:
         """Encode all of it for a checkpoint."""
-        known = {name: getattr(self, name) for name in Derived.__struct_fields__}
-        return msgspec.msgpack.encode(Derived(**known))
+        known = {name: getattr(self, name) for name in DerivedState.__struct_fields__}
+        return msgspec.msgpack.encode(DerivedState(**known))
 
-    def know(self, known: Derived) -> None:
+    def load_state(self, known: DerivedState) -> None:
         """Take over a saved state."""
-        for name in Derived.__struct_fields__:
+        for name in DerivedState.__struct_fields__:
             setattr(self, name, getattr(known, name))
 
     @property
@@ -164,7 +166,7 @@ class Derivation:
         """The cost of these tokens."""
         return self.spent.dollars
 
-    def settle(self, entry: Entry) -> None:
+    def apply_state(self, entry: Entry) -> None:
         """Apply an entry to the state that a rewind takes back."""
         match entry.fact:
             case Assistant():
@@ -174,9 +176,9 @@ class Derivation:
             case Opened():
                 self.jobs = {}  # those of the session that this one branched off are not ours
             case Changed() as fact:
-                self.change(fact)
-            case User(mail=letter) if letter.startswith(JOB):
-                self.state[letter] = self.jobs[letter.removeprefix(JOB)] = "ended"
+                self.set_state(fact)
+            case User(mail=letter) if letter.startswith(JOB_STATE_PREFIX):
+                self.state[letter] = self.jobs[letter.removeprefix(JOB_STATE_PREFIX)] = "ended"
             case User(origin="human"):
                 self.prompted = entry.seq
             case Noted(what="notes", text=text):  # a rewind also takes back what was noted
@@ -186,15 +188,15 @@ class Derivation:
             case _:
                 pass
 
-    def change(self, fact: Changed) -> None:
+    def set_state(self, fact: Changed) -> None:
         """Set a state of the session."""
         self.state[fact.what] = fact.value
-        if fact.what.startswith(JOB):
-            self.jobs[fact.what.removeprefix(JOB)] = fact.value
-        if fact.what == FORK:  # what was prepared was on the task of its original
+        if fact.what.startswith(JOB_STATE_PREFIX):
+            self.jobs[fact.what.removeprefix(JOB_STATE_PREFIX)] = fact.value
+        if fact.what == FORK_STATE_KEY:  # what was prepared was on the task of its original
             self.draft, self.drafted, self.notes = "", False, ""
 
-    def _parent(self, fact: AnyFact) -> None:
+    def _track_children(self, fact: AnyFact) -> None:
         """Track children; those of the session that this one was forked from are not ours."""
         match fact:
             case Opened():
@@ -216,16 +218,16 @@ class Derivation:
             case _:
                 pass
 
-    def account(self, entry: Entry) -> None:
+    def count_entry(self, entry: Entry) -> None:
         """Count an entry in totals that a rewind does not take back."""
         fact = entry.fact
         kind = type(fact)
-        if kind not in BESIDE and not (kind in NEWS and is_news(fact)):
+        if kind not in FACTS_BETWEEN_TURNS and not (kind in NEWS_FACTS and is_child_news(fact)):
             self.last = entry
-        if kind not in QUIET:
-            self._count(entry)
+        if kind not in UNCOUNTED_FACTS:
+            self._count_totals(entry)
 
-    def _count(self, entry: Entry) -> None:
+    def _count_totals(self, entry: Entry) -> None:
         """Count children, costs, the provider's cache, mail, pictures and notes.
 
         Most entries are results and replies, which affect few of these.
@@ -234,16 +236,16 @@ class Derivation:
         if isinstance(fact, Result):
             self.pictures += count_pictures(fact.content)
             if self.owed:
-                self._parent(fact)
+                self._track_children(fact)
             return
         self.strikes = self.strikes.after_fact(fact)
         self.spent = self.spent.after_entry(entry)
         self.cache = self.cache.after_entry(entry)
         if not isinstance(fact, Assistant):
-            self._count_others(entry)
+            self._count_other_totals(entry)
 
-    def _count_others(self, entry: Entry) -> None:
-        self._parent(entry.fact)
+    def _count_other_totals(self, entry: Entry) -> None:
+        self._track_children(entry.fact)
         match entry.fact:
             case User(mail=letter) if letter:
                 self.received.add(letter)
@@ -263,25 +265,25 @@ class Derivation:
                 pass
 
 
-class Edited(Exception):
+class HistoryEdited(Exception):
     """A rewind or an undone compaction: the entries before it have to be replayed."""
 
 
-class Replay:
+class LogReplay:
     """A pass over a log. Costs and the cache lag behind until `finish`."""
 
-    def __init__(self, known: Derivation) -> None:
+    def __init__(self, known: LogDerivation) -> None:
         self._known = known
         self._view = known.view
         self._usages: list[Usage] = []
-        self._take_cache()
+        self._load_cache()
         self._ways: dict[type, Callable[[Entry, Any], None]] = {
-            Assistant: self._reply,
-            Result: self._answer,
-            Sent: self._send,
-            Decided: self._decide,
-            Changed: self._change,
-            User: self._say,
+            Assistant: self._add_reply,
+            Result: self._add_result,
+            Sent: self._add_request,
+            Decided: self._add_decision,
+            Changed: self._add_change,
+            User: self._add_prompt,
         }
 
     def add(self, block: list[Entry]) -> None:
@@ -290,35 +292,37 @@ class Replay:
         for entry in block:
             fact = entry.fact
             find(type(fact), other)(entry, fact)
-        self._close(block)
+        self._note_last_entry(block)
 
     def add_edited(self, block: list[Entry], gone: RemovedEntries) -> None:
         """Add entries of which those in `gone` do not count."""
         self.finish()
         for entry in block:
-            self._known.account(entry)
+            self._known.count_entry(entry)
             if not gone.has(entry.seq):
-                self._show(entry)
+                self._apply_entry(entry)
             elif isinstance(entry.fact, Assistant):
                 self._view.ids.update(call.id for call in extract_calls(entry.fact.content))
-        self._take_cache()
-        self._close(block)
+        self._load_cache()
+        self._note_last_entry(block)
 
     def finish(self) -> None:
         """Bring costs and the cache up to date."""
         if self._usages:
-            self._known.spent = _with_usages(self._known.spent, self._usages)
+            self._known.spent = _add_usages(self._known.spent, self._usages)
             self._usages = []
         if self._is_cache_behind:
-            self._known.cache = self._cache()
-            self._take_cache()
+            self._known.cache = self._build_cache()
+            self._load_cache()
 
-    def _close(self, block: list[Entry]) -> None:
+    def _note_last_entry(self, block: list[Entry]) -> None:
         """Note the last entry of a block, and the last that shows how a turn ended."""
         known = self._known
         for entry in reversed(block):
             kind = type(entry.fact)
-            if kind not in BESIDE and not (kind in NEWS and is_news(entry.fact)):
+            if kind not in FACTS_BETWEEN_TURNS and not (
+                kind in NEWS_FACTS and is_child_news(entry.fact)
+            ):
                 known.last = entry
                 break
         known.seq = block[-1].seq
@@ -327,33 +331,33 @@ class Replay:
 
     def _add_other(self, entry: Entry, fact: AnyFact) -> None:
         kind = type(fact)
-        if kind in EDITS:
-            raise Edited
-        if kind in QUIET:
-            self._known.account(entry)
+        if kind in HISTORY_EDITS:
+            raise HistoryEdited
+        if kind in UNCOUNTED_FACTS:
+            self._known.count_entry(entry)
         else:
             self.finish()
-            self._known.account(entry)
-            self._take_cache()
-        self._show(entry)
+            self._known.count_entry(entry)
+            self._load_cache()
+        self._apply_entry(entry)
 
-    def _show(self, entry: Entry) -> None:
+    def _apply_entry(self, entry: Entry) -> None:
         kind = type(entry.fact)
-        if kind not in UNSEEN:
+        if kind not in FACTS_OUTSIDE_VIEW:
             self._view.add(entry)
-        if kind in SETTLING:
-            self._known.settle(entry)
+        if kind in STATE_FACTS:
+            self._known.apply_state(entry)
 
     # --- the short ways --------------------------------------------------------------------------
 
-    def _reply(self, entry: Entry, fact: Assistant) -> None:
+    def _add_reply(self, entry: Entry, fact: Assistant) -> None:
         view, known = self._view, self._known
         items = view.items
         if view.open or not items or fact.detail or known.strikes.pending:
             return self._add_other(entry, fact)
         usage = fact.usage
         self._usages.append(usage)
-        self._count_cached(usage, entry.seq)
+        self._count_cached_tokens(usage, entry.seq)
         view.replied = view.counted = len(items)
         items.append(ViewItem(entry.seq, fact))
         view.open = {block.id: None for block in fact.content if type(block) is Call}
@@ -365,7 +369,7 @@ class Replay:
             known.decided = {}
         return None
 
-    def _answer(self, entry: Entry, fact: Result) -> None:
+    def _add_result(self, entry: Entry, fact: Result) -> None:
         view, known = self._view, self._known
         if known.owed:
             return self._add_other(entry, fact)
@@ -379,20 +383,20 @@ class Replay:
             view.add(entry)
         return None
 
-    def _send(self, entry: Entry, fact: Sent) -> None:
+    def _add_request(self, entry: Entry, fact: Sent) -> None:
         view, at = self._view, entry.at
         view.sent, view.sent_moves, view.seen = fact, view.moves, len(view.items)
         if self._used and at - self._used > self._pause:
             self._pause = at - self._used
         self._used, self._is_cache_behind = at, True
 
-    def _decide(self, entry: Entry, fact: Decided) -> None:
+    def _add_decision(self, entry: Entry, fact: Decided) -> None:
         self._known.decided[fact.call] = fact
 
-    def _change(self, entry: Entry, fact: Changed) -> None:
-        self._known.change(fact)
+    def _add_change(self, entry: Entry, fact: Changed) -> None:
+        self._known.set_state(fact)
 
-    def _say(self, entry: Entry, fact: User) -> None:
+    def _add_prompt(self, entry: Entry, fact: User) -> None:
         view, known = self._view, self._known
         struck = known.strikes.useless or known.strikes.failures
         if fact.origin != "human" or fact.mail or known.owed or struck:
@@ -404,31 +408,31 @@ class Replay:
 
     # --- the provider's cache, as in `Cache.after` -----------------------------------------------
 
-    def _take_cache(self) -> None:
+    def _load_cache(self) -> None:
         known = self._known.cache
         self._held, self._used, self._pause = known.held, known.used, known.pause
         self._moved = known.moved
         self._misses: list[CacheMiss] = []
         self._is_cache_behind = False
 
-    def _cache(self) -> PromptCache:
+    def _build_cache(self) -> PromptCache:
         known = self._known.cache
         misses = (*known.misses, *self._misses) if self._misses else known.misses
         return PromptCache(self._held, self._used, self._pause, self._moved, known.epoch, misses)
 
-    def _count_cached(self, usage: Usage, seq: int) -> None:
+    def _count_cached_tokens(self, usage: Usage, seq: int) -> None:
         held = usage.read + usage.write + usage.write_1h
         prompt = held + usage.input
         if not prompt or usage.estimated:
             return
         readable = min(self._held, prompt)
         if readable > usage.read and is_cache_miss(readable, usage.read):
-            self._misses.append(self._cache().build_miss(usage, seq))
+            self._misses.append(self._build_cache().build_miss(usage, seq))
         self._held, self._pause, self._moved = held, 0.0, ()
         self._is_cache_behind = True
 
 
-def _with_usages(spent: SessionSpending, usages: list[Usage]) -> SessionSpending:
+def _add_usages(spent: SessionSpending, usages: list[Usage]) -> SessionSpending:
     """Return the sum after these replies, added in their order: sums of fractions depend on it."""
     price, before = spent.current_price, spent.usage
     beside = [usage.beside for usage in usages if usage.beside is not None]
@@ -441,13 +445,13 @@ def _with_usages(spent: SessionSpending, usages: list[Usage]) -> SessionSpending
         reasoning=before.reasoning + sum([usage.reasoning for usage in usages]),
         searches=before.searches + sum([usage.searches for usage in usages]),
         estimated=before.estimated or any(usage.estimated for usage in usages),
-        beside=reduce(add, beside, before.beside) if before.beside else _total(beside),
+        beside=reduce(add, beside, before.beside) if before.beside else _sum_usages(beside),
     )
-    dollars = reduce(add, _costs(usages, price), spent.dollars)
+    dollars = reduce(add, _price_usages(usages, price), spent.dollars)
     return SessionSpending(total, dollars, spent.prices)
 
 
-def _costs(usages: list[Usage], price: Price) -> list[float]:
+def _price_usages(usages: list[Usage], price: Price) -> list[float]:
     """Return the cost of each reply, by `cost` unless it is plain."""
     if price.above is not None or any(usage.beside or usage.searches for usage in usages):
         return [compute_cost(usage, price) for usage in usages]
@@ -466,5 +470,5 @@ def _costs(usages: list[Usage], price: Price) -> list[float]:
     ]
 
 
-def _total(usages: list[Usage]) -> Usage | None:
+def _sum_usages(usages: list[Usage]) -> Usage | None:
     return reduce(add, usages) if usages else None

@@ -14,11 +14,11 @@ import msgspec
 from travois.core.errors import UserError
 from travois.sessions import blobs
 
-TMP = "tmp"
+SESSION_TMP_NAME = "tmp"
 """The name under which a session's /tmp goes to the trash with its folder."""
 
 
-class Home(msgspec.Struct, frozen=True):
+class TravoisHome(msgspec.Struct, frozen=True):
     """The home folder and the places in it."""
 
     path: Path
@@ -60,7 +60,7 @@ class Home(msgspec.Struct, frozen=True):
         """The user's settings file."""
         return self.path / "settings.json"
 
-    def session(self, project: str, id: str) -> Path:
+    def session_folder(self, project: str, id: str) -> Path:
         """Return the folder of one session."""
         return self.sessions / project / id
 
@@ -68,15 +68,17 @@ class Home(msgspec.Struct, frozen=True):
         """Return the /tmp of a session's commands; short, since socket paths are limited."""
         return self.path / "tmp" / id
 
-    def prepare(self) -> Home:
+    def prepare(self) -> TravoisHome:
         """Create the folder if it is missing, and check that it is writable."""
         try:
             blobs.make_folders(self.path)
             self.sessions.mkdir(mode=0o700, exist_ok=True)
             for folder in (self.path, self.sessions):
-                _close_to_others(folder)
+                _make_private(folder)
         except OSError as error:
-            raise blobs.fault("Travois cannot store its files", error, path=self.path) from error
+            raise blobs.make_storage_error(
+                "Travois cannot store its files", error, path=self.path
+            ) from error
         if not os.access(self.sessions, os.W_OK | os.X_OK):
             raise UserError(
                 "Travois cannot store its files",
@@ -86,13 +88,13 @@ class Home(msgspec.Struct, frozen=True):
         return self
 
 
-def prepare_or_pass(environ: Mapping[str, str]) -> tuple[Home, Home]:
+def prepare_home_or_temporary(environ: Mapping[str, str]) -> tuple[TravoisHome, TravoisHome]:
     """Return the home to read from and one to write to, temporary if the real one is read-only.
 
     The temporary one is removed when the process ends.
     """
     try:
-        home = locate(environ).prepare()
+        home = locate_home(environ).prepare()
         return home, home
     except UserError as fault:
         why = fault.why or fault.what
@@ -105,14 +107,14 @@ def prepare_or_pass(environ: Mapping[str, str]) -> tuple[Home, Home]:
     told = (
         f"Nothing will be saved: {why}. Sessions, memories, snapshots and 'always' answers are lost"
     )
-    kept = Home(folder, passing=f"{told} at the end; set TRAVOIS_HOME to a writable folder")
+    kept = TravoisHome(folder, passing=f"{told} at the end; set TRAVOIS_HOME to a writable folder")
     try:
-        return locate(environ), kept.prepare()
+        return locate_home(environ), kept.prepare()
     except UserError:
         return kept, kept.prepare()
 
 
-def _close_to_others(folder: Path) -> None:
+def _make_private(folder: Path) -> None:
     """Remove other users' access to a folder of ours, and so to everything in it.
 
     A folder that many share (such as /tmp) is left as it is.
@@ -123,13 +125,13 @@ def _close_to_others(folder: Path) -> None:
             folder.chmod(0o700)
 
 
-def locate(environ: Mapping[str, str]) -> Home:
+def locate_home(environ: Mapping[str, str]) -> TravoisHome:
     """Return the home that this environment asks for, without creating it."""
     if chosen := environ.get("TRAVOIS_HOME"):
-        return Home(Path(chosen).expanduser().absolute())
+        return TravoisHome(Path(chosen).expanduser().absolute())
     state = environ.get("XDG_STATE_HOME", "")
     if state.startswith("/"):  # a relative one is to be ignored, says its specification
-        return Home(Path(state) / "travois")
+        return TravoisHome(Path(state) / "travois")
     person = environ.get("HOME", "")
     if not person.startswith("/"):
         raise UserError(
@@ -137,14 +139,14 @@ def locate(environ: Mapping[str, str]) -> Home:
             why="HOME is not set",
             fix="Set TRAVOIS_HOME to a folder that you own.",
         )
-    return Home(Path(person) / ".local" / "state" / "travois")
+    return TravoisHome(Path(person) / ".local" / "state" / "travois")
 
 
 # Which project a folder belongs to, so that its sessions are found after it was moved.
 
 
-HARMLESS = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
-PATIENCE = 5.0
+SAFE_GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+GIT_TIMEOUT_SECONDS = 5.0
 
 
 class Project(msgspec.Struct, frozen=True):
@@ -160,7 +162,7 @@ class Project(msgspec.Struct, frozen=True):
         return (self.key, *self.also)
 
 
-class Record(msgspec.Struct, frozen=True):
+class FolderRecord(msgspec.Struct, frozen=True):
     """The record of a folder; `stamp` changes when another one takes its place."""
 
     path: str
@@ -168,29 +170,29 @@ class Record(msgspec.Struct, frozen=True):
     stamp: str
 
 
-def identify(home: Home, cwd: str) -> Project:
+def identify_project(home: TravoisHome, cwd: str) -> Project:
     """Return the project of a folder. Runs git only for a repository never seen before."""
     folder = os.path.realpath(cwd)
-    root, common = repository(folder)
+    root, common = find_repository(folder)
     if not common:
-        removed = _load(home, _name(os.path.join(folder, ".git")))
+        removed = _load_record(home, _record_name(os.path.join(folder, ".git")))
         also = (removed.key,) if removed is not None else ()
-        return Project(_by_path(home, folder), folder, also)
-    key = _by_history(home, root, common=common)
+        return Project(_key_by_path(home, folder), folder, also)
+    key = _key_by_history(home, root, common=common)
     if not key:
-        return Project(_by_path(home, root), root)
-    earlier = _load(home, _name(root))
+        return Project(_key_by_path(home, root), root)
+    earlier = _load_record(home, _record_name(root))
     also = (earlier.key,) if earlier is not None and earlier.key != key else ()
     return Project(key, root, also)
 
 
-def repository(folder: str) -> tuple[str, str]:
+def find_repository(folder: str) -> tuple[str, str]:
     """Return the top of the repository around a folder and its common git folder; empty if none."""
     while True:
         git = os.path.join(folder, ".git")
         if os.path.isfile(os.path.join(git, "HEAD")):
             return folder, git
-        if linked := _linked(git):
+        if linked := _follow_git_file(git):
             return folder, linked
         parent = os.path.dirname(folder)
         if parent == folder:
@@ -198,13 +200,13 @@ def repository(folder: str) -> tuple[str, str]:
         folder = parent
 
 
-def verified_repository(folder: str) -> tuple[str, str]:
+def find_verified_repository(folder: str) -> tuple[str, str]:
     """Find the repository around a folder; its git folder counts only if it names the checkout.
 
     A `.git` file is part of the workspace: by itself it gives no rights over the folder that it
     names.
     """
-    top, common = repository(folder)
+    top, common = find_repository(folder)
     if not common or common == os.path.join(top, ".git"):
         return top, common
     from travois.permissions.checkouts import shared_git_folder  # most checkouts have no such file
@@ -212,32 +214,32 @@ def verified_repository(folder: str) -> tuple[str, str]:
     return top, shared_git_folder(top)
 
 
-def _linked(file: str) -> str:
+def _follow_git_file(file: str) -> str:
     """Return the shared git folder that a worktree's or submodule's `.git` file leads to."""
-    where = _text(file).removeprefix("gitdir:").strip()
+    where = _read_small_file(file).removeprefix("gitdir:").strip()
     if not where:
         return ""
     git = os.path.join(os.path.dirname(file), where)
-    shared = os.path.join(git, _text(os.path.join(git, "commondir")).strip())
+    shared = os.path.join(git, _read_small_file(os.path.join(git, "commondir")).strip())
     return os.path.realpath(shared) if os.path.isfile(os.path.join(git, "HEAD")) else ""
 
 
-def _by_history(home: Home, root: str, *, common: str) -> str:
+def _key_by_history(home: TravoisHome, root: str, *, common: str) -> str:
     """Return the key of a repository; empty if it has no history yet or git is missing."""
     stamp = _git_stamp(common)
-    known = _load(home, _name(common))
+    known = _load_record(home, _record_name(common))
     if known is not None and known.stamp == stamp:
         return known.key
     key = _first_commit(root)
     if key:
-        _save(home, _name(common), Record(common, key, stamp))
+        _save_record(home, _record_name(common), FolderRecord(common, key, stamp))
     return key
 
 
 def _first_commit(root: str) -> str:
     import subprocess
 
-    command = (*HARMLESS, "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
+    command = (*SAFE_GIT, "-C", root, "rev-list", "--max-parents=0", "--first-parent", "HEAD")
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(
@@ -245,41 +247,43 @@ def _first_commit(root: str) -> str:
             capture_output=True,
             stdin=subprocess.DEVNULL,
             env=kept | {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"},
-            timeout=PATIENCE,
+            timeout=GIT_TIMEOUT_SECONDS,
             check=True,
             text=True,
         )
     except subprocess.TimeoutExpired:
-        return f"dir-{_hash(root)}"  # remembered, so that a huge history is not walked each time
+        return (
+            f"dir-{_hash_text(root)}"  # remembered, so that a huge history is not walked each time
+        )
     except (OSError, subprocess.CalledProcessError):
         return ""
     return f"git-{done.stdout[:20].strip()}"
 
 
-def _by_path(home: Home, folder: str) -> str:
+def _key_by_path(home: TravoisHome, folder: str) -> str:
     """Return the key of a folder, which it keeps when it is moved."""
-    known = _load(home, _name(folder))
+    known = _load_record(home, _record_name(folder))
     if known is not None:
         return known.key
-    place, birth = _place(folder)
-    moved = _load(home, f"at-{place}")
+    place, birth = _inode_and_birth(folder)
+    moved = _load_record(home, f"at-{place}")
     same = moved is not None and moved.stamp == birth and not os.path.exists(moved.path)
-    key = moved.key if moved is not None and same else f"dir-{_hash(f'{folder} {place}')}"
+    key = moved.key if moved is not None and same else f"dir-{_hash_text(f'{folder} {place}')}"
     if moved is not None and same:
-        _forget(home, _name(moved.path))
-    record = Record(folder, key, birth)
-    _save(home, _name(folder), record)
-    _save(home, f"at-{place}", record)
+        _delete_record(home, _record_name(moved.path))
+    record = FolderRecord(folder, key, birth)
+    _save_record(home, _record_name(folder), record)
+    _save_record(home, f"at-{place}", record)
     return key
 
 
-def _place(folder: str) -> tuple[str, str]:
+def _inode_and_birth(folder: str) -> tuple[str, str]:
     """Return the inode of a folder and its birth time: inodes are used again."""
     stat = os.stat(folder)
-    return f"{stat.st_dev}-{stat.st_ino}", _birth(folder)
+    return f"{stat.st_dev}-{stat.st_ino}", _birth_time(folder)
 
 
-def _birth(path: str) -> str:
+def _birth_time(path: str) -> str:
     """Return the birth time of a folder in an opaque form."""
     import ctypes
 
@@ -302,34 +306,34 @@ def _git_stamp(common: str) -> str:
     return str(stat.st_ino)
 
 
-def _hash(text: str) -> str:
+def _hash_text(text: str) -> str:
     return blake2b(os.fsencode(text), digest_size=10).hexdigest()
 
 
-def _name(path: str) -> str:
-    return _hash(path)
+def _record_name(path: str) -> str:
+    return _hash_text(path)
 
 
-def _load(home: Home, name: str) -> Record | None:
+def _load_record(home: TravoisHome, name: str) -> FolderRecord | None:
     try:
-        return msgspec.json.decode((home.projects / name).read_bytes(), type=Record)
+        return msgspec.json.decode((home.projects / name).read_bytes(), type=FolderRecord)
     except (OSError, ValueError):
         return None
 
 
-def _save(home: Home, name: str, record: Record) -> None:
+def _save_record(home: TravoisHome, name: str, record: FolderRecord) -> None:
     """Save a record if possible: a home that cannot be written to is reported elsewhere."""
     with suppress(OSError, UnicodeEncodeError):
         blobs.make_folders(home.projects)
-        blobs.replace(home.projects / name, msgspec.json.encode(record))
+        blobs.replace_file(home.projects / name, msgspec.json.encode(record))
 
 
-def _forget(home: Home, name: str) -> None:
+def _delete_record(home: TravoisHome, name: str) -> None:
     with suppress(OSError):
         (home.projects / name).unlink(missing_ok=True)
 
 
-def _text(path: str) -> str:
+def _read_small_file(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read(4096)

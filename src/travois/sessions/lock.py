@@ -14,10 +14,10 @@ import msgspec
 from travois.core.errors import UserError
 from travois.sessions import blobs
 
-UNSUPPORTED = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
+NO_LOCK_ERRORS = frozenset((errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL))
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LockHolder(msgspec.Struct, frozen=True):
     """A process, told apart from all others by machine, boot, pid and start time."""
 
     pid: int
@@ -27,7 +27,7 @@ class Holder(msgspec.Struct, frozen=True):
     since: float = 0.0
 
 
-class Lock:
+class SessionLock:
     """The right to write to a session, until `release` or the end of the process."""
 
     def __init__(self, fd: int, claim: Path | None = None) -> None:
@@ -46,80 +46,88 @@ class Lock:
         self._fd = -1
 
 
-def acquire(folder: Path) -> Lock:
+def acquire_lock(folder: Path) -> SessionLock:
     """Take the lock of a session folder; raises UserError that names the holder."""
     path = folder / "lock"
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise blobs.fault(f"Session {folder.name} cannot be locked", error, path=path) from error
+        raise blobs.make_storage_error(
+            f"Session {folder.name} cannot be locked", error, path=path
+        ) from error
     try:
-        return Lock(fd, _take(fd, path))
+        return SessionLock(fd, _lock_or_claim(fd, path))
     except BaseException:
         os.close(fd)
         raise
 
 
-def holder(folder: Path) -> Holder | None:
+def find_lock_holder(folder: Path) -> LockHolder | None:
     """Return the process that writes to this session at the moment, if any.
 
     Read from what holders write down, not by trying the lock: a probe could get in the way of a
     process that is just starting.
     """
     path = folder / "lock"
-    return _living(path) or _living(_claim(path))
+    return _find_living_holder(path) or _find_living_holder(_claim_path(path))
 
 
-def _take(fd: int, path: Path) -> Path | None:
+def _lock_or_claim(fd: int, path: Path) -> Path | None:
     """Lock the open file; on file systems without locks, claim it by a second file."""
     claim = None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise _held(path, _read(path)) from None
+        raise _make_in_use_error(path, _read_holder(path)) from None
     except OSError as error:
-        if error.errno not in UNSUPPORTED:
-            raise blobs.fault("A session cannot be locked", error, path=path) from error
-        claim = _stake(path)
+        if error.errno not in NO_LOCK_ERRORS:
+            raise blobs.make_storage_error(
+                "A session cannot be locked", error, path=path
+            ) from error
+        claim = _create_claim(path)
     with suppress(OSError):  # a full disk must not keep a session from being opened
         os.ftruncate(fd, 0)
-        os.write(fd, msgspec.json.encode(myself()))
+        os.write(fd, msgspec.json.encode(describe_this_process()))
     return claim
 
 
-def _stake(path: Path) -> Path:
-    claim = _claim(path)
-    if (other := _living(claim)) is not None:
-        raise _held(path, other)
+def _create_claim(path: Path) -> Path:
+    claim = _claim_path(path)
+    if (other := _find_living_holder(claim)) is not None:
+        raise _make_in_use_error(path, other)
     claim.unlink(missing_ok=True)
     try:
         fd = os.open(claim, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
-        raise _held(path, _read(claim)) from None
+        raise _make_in_use_error(path, _read_holder(claim)) from None
     with os.fdopen(fd, "wb") as file:
-        file.write(msgspec.json.encode(myself()))
+        file.write(msgspec.json.encode(describe_this_process()))
     return claim
 
 
-def _claim(path: Path) -> Path:
+def _claim_path(path: Path) -> Path:
     return path.with_name("lock.held")
 
 
-def _living(claim: Path) -> Holder | None:
+def _find_living_holder(claim: Path) -> LockHolder | None:
     """Return the holder that a claim names, unless it is known to be gone."""
-    other = _read(claim)
-    return other if other is not None and alive(other) else None
+    other = _read_holder(claim)
+    return other if other is not None and is_alive(other) else None
 
 
-def alive(other: Holder) -> bool:
+def is_alive(other: LockHolder) -> bool:
     """Return whether a process may still exist; another one with its pid does not count."""
-    me = myself()
+    me = describe_this_process()
     if other.host != me.host:
         return True  # nothing can be known of a process elsewhere
-    return other.boot == me.boot and _running(other.pid) and _started(other.pid) == other.started
+    return (
+        other.boot == me.boot
+        and _is_pid_in_use(other.pid)
+        and _process_start_time(other.pid) == other.started
+    )
 
 
-def _running(pid: int) -> bool:
+def _is_pid_in_use(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -129,20 +137,20 @@ def _running(pid: int) -> bool:
     return pid > 0
 
 
-def myself() -> Holder:
+def describe_this_process() -> LockHolder:
     """Return the identity of this process."""
     pid = os.getpid()
-    return Holder(pid, os.uname().nodename, _boot(), _started(pid), time.time())
+    return LockHolder(pid, os.uname().nodename, _boot_id(), _process_start_time(pid), time.time())
 
 
-def _boot() -> str:
+def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
 
 
-def _started(pid: int) -> str:
+def _process_start_time(pid: int) -> str:
     """Return a process's start time in ticks since boot; empty if it is gone or unknown."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -151,14 +159,14 @@ def _started(pid: int) -> str:
     return fields[19]
 
 
-def _read(path: Path) -> Holder | None:
+def _read_holder(path: Path) -> LockHolder | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Holder)
+        return msgspec.json.decode(path.read_bytes(), type=LockHolder)
     except (OSError, ValueError):
         return None
 
 
-def _held(path: Path, other: Holder | None) -> UserError:
+def _make_in_use_error(path: Path, other: LockHolder | None) -> UserError:
     who = "another process"
     if other is not None:
         who = f"process {other.pid} on {other.host} since {time.ctime(other.since)}"

@@ -20,29 +20,29 @@ from travois.sessions import (
     log_line,
     scan,  # for very long logs alone
 )
-from travois.sessions.checkpoint import Checkpoint
-from travois.sessions.scan import LARGEST_WHOLE, Lineage, Mark, Turns
-from travois.sessions.scan import NAME as NAME
-from travois.sessions.scan import Skipped as Skipped
-from travois.sessions.scan import entries as entries
-from travois.sessions.scan import history as history
-from travois.sessions.scan import opened as opened
+from travois.sessions.checkpoint import LogCheckpoint
+from travois.sessions.scan import LOG_FILE_NAME as LOG_FILE_NAME
+from travois.sessions.scan import MAX_WHOLE_LOG_BYTES, KeyEntries, LineageReader, ReadMark
+from travois.sessions.scan import DamagedPlace as DamagedPlace
+from travois.sessions.scan import read_entries as read_entries
+from travois.sessions.scan import read_history as read_history
+from travois.sessions.scan import read_opening as read_opening
 
-BLOCK = 1 << 16
+TAIL_BLOCK_BYTES = 1 << 16
 Clock = Callable[[], float]
-Write = Callable[[int, bytes], int]
+WriteFunction = Callable[[int, bytes], int]
 
 
-class Log:
+class SessionLog:
     """The log of a session, open for writing by this process alone."""
 
     def __init__(
-        self, folder: Path, fd: int, *, held: lock.Lock, clock: Clock, write: Write
+        self, folder: Path, fd: int, *, held: lock.SessionLock, clock: Clock, write: WriteFunction
     ) -> None:
         self.folder = folder
         self.torn: Path | None = None
         """The file with the torn end that was cut off when the log was opened."""
-        self._skipped: list[Skipped] = []
+        self._skipped: list[DamagedPlace] = []
         self._fd = fd
         self._held = held
         self._clock = clock
@@ -51,50 +51,59 @@ class Log:
         """The number of the last entry, and how many bytes of the file are whole."""
         self._synced = -1
         self._dirty = False
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, ReadMark] = {}
         """Read positions of the file and those it was forked from; empty before a whole pass."""
         self._kept = 0
         """The number of bytes that the checkpoint covers."""
-        self._turns: Turns | None = None
+        self._turns: KeyEntries | None = None
 
     @classmethod
     def create(
-        cls, folder: Path, opened: Opened, *, clock: Clock = time.time, write: Write = os.write
-    ) -> Log:
+        cls,
+        folder: Path,
+        opened: Opened,
+        *,
+        clock: Clock = time.time,
+        write: WriteFunction = os.write,
+    ) -> SessionLog:
         """Create a session in a folder of its own; a fork goes on counting after its base."""
-        log = cls._claim(folder, clock=clock, write=write)
+        log = cls._lock_and_open(folder, clock=clock, write=write)
         with ExitStack() as undo:
             undo.callback(log.close)
-            log._begin(opened)
+            log._write_first_entry(opened)
             undo.pop_all()
         return log
 
     @classmethod
-    def open(cls, folder: Path, *, clock: Clock = time.time, write: Write = os.write) -> Log:
+    def open(
+        cls, folder: Path, *, clock: Clock = time.time, write: WriteFunction = os.write
+    ) -> SessionLog:
         """Open a session to resume it; a torn end is cut off and saved in the same folder."""
-        if not (folder / NAME).is_file():
+        if not (folder / LOG_FILE_NAME).is_file():
             raise UserError(
                 f"There is no session {folder.name}",
                 fix="List sessions with `travois sessions`.",
             )
-        log = cls._claim(folder, clock=clock, write=write)
+        log = cls._lock_and_open(folder, clock=clock, write=write)
         with ExitStack() as undo:
             undo.callback(log.close)
-            log._repair()
+            log._cut_torn_end()
             undo.pop_all()
         return log
 
     @classmethod
-    def _claim(cls, folder: Path, *, clock: Clock, write: Write) -> Log:
+    def _lock_and_open(cls, folder: Path, *, clock: Clock, write: WriteFunction) -> SessionLog:
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
         with ExitStack() as undo:
             try:
                 blobs.make_folders(folder)
-                held = lock.acquire(folder)
+                held = lock.acquire_lock(folder)
                 undo.callback(held.release)
-                fd = os.open(folder / NAME, flags, 0o600)
+                fd = os.open(folder / LOG_FILE_NAME, flags, 0o600)
             except OSError as error:
-                raise blobs.fault("The session cannot be saved", error, path=folder) from error
+                raise blobs.make_storage_error(
+                    "The session cannot be saved", error, path=folder
+                ) from error
             undo.pop_all()
         return cls(folder, fd, held=held, clock=clock, write=write)
 
@@ -103,26 +112,28 @@ class Log:
 
         When it raises, nothing of the entry is left in the file and it can be tried again.
         """
-        return self._save(Entry(self._tail[0] + 1, self._clock(), fact))
+        return self._append_entry(Entry(self._tail[0] + 1, self._clock(), fact))
 
-    def _save(self, entry: Entry) -> Entry:
+    def _append_entry(self, entry: Entry) -> Entry:
         size = self._tail[1]
-        entry, data = log_line.encode(entry)
+        entry, data = log_line.encode_entry(entry)
         try:
             if self._dirty:
-                self._cut(size)
-            self._put(data)
+                self._truncate(size)
+            self._write_all(data)
             self._tail = (entry.seq, size + len(data))
-            self._advance(entry.seq, data)
+            self._advance_mark(entry.seq, data)
             if self._turns is not None:
                 self._turns.add((entry,))
         except OSError as error:
-            raise blobs.fault("The session could not be saved", error, path=self.folder) from error
+            raise blobs.make_storage_error(
+                "The session could not be saved", error, path=self.folder
+            ) from error
         finally:
             if self._tail[1] == size:
                 self._dirty = True
                 with suppress(OSError):
-                    self._cut(size)
+                    self._truncate(size)
         return entry
 
     def sync(self) -> None:
@@ -136,7 +147,9 @@ class Log:
                 blobs.sync_folder(self.folder)
                 blobs.sync_folder(self.folder.parent)
         except OSError as error:
-            raise blobs.fault("The session could not be saved", error, path=self.folder) from error
+            raise blobs.make_storage_error(
+                "The session could not be saved", error, path=self.folder
+            ) from error
         self._synced = size
 
     def read(self) -> Iterator[Entry]:
@@ -149,20 +162,20 @@ class Log:
     def read_blocks(self) -> Iterator[list[Entry]]:
         """Return all entries, many at once."""
         self._skipped = []
-        return self._follow(Lineage(self.folder, self._skipped))
+        return self._read_lineage(LineageReader(self.folder, self._skipped))
 
     def resume(self) -> tuple[bytes, Iterator[list[Entry]]]:
         """Return the checkpointed state, and all entries after it.
 
         Without a checkpoint that still matches: an empty state, and all entries.
         """
-        kept = checkpoint.load(self.folder)
+        kept = checkpoint.load_checkpoint(self.folder)
         if kept is None:
             return b"", self.read_blocks()
         *_, mark = kept.marks.values()
         self._skipped, self._marks, self._kept = list(kept.skipped), kept.marks, mark.size
-        pass_ = Lineage(self.folder, self._skipped, start=mark)
-        return kept.state, self._follow(pass_)
+        pass_ = LineageReader(self.folder, self._skipped, start=mark)
+        return kept.state, self._read_lineage(pass_)
 
     @property
     def grown(self) -> int:
@@ -173,7 +186,7 @@ class Log:
         """Save what was derived from all entries so far; it can always be derived again."""
         marks = self._marks
         if marks and list(marks.values())[-1].size == self._tail[1]:
-            checkpoint.save(self.folder, Checkpoint(marks, self.skipped, state))
+            checkpoint.save_checkpoint(self.folder, LogCheckpoint(marks, self.skipped, state))
             self._kept = self._tail[1]
 
     def news(self) -> str:
@@ -182,7 +195,7 @@ class Log:
 
     def discard(self) -> None:
         """Delete the checkpoint."""
-        checkpoint.drop(self.folder)
+        checkpoint.delete_checkpoint(self.folder)
         self._kept = 0
 
     def recent(self) -> Iterator[Entry] | None:
@@ -190,16 +203,20 @@ class Log:
 
         None if the log is not that long: all of it can be read.
         """
-        return scan.excerpt(self.folder, self._find_turns) if scan.is_long(self.folder) else None
+        return (
+            scan.read_excerpt(self.folder, self._find_key_entries)
+            if scan.is_long_log(self.folder)
+            else None
+        )
 
-    def _find_turns(self) -> Turns:
+    def _find_key_entries(self) -> KeyEntries:
         """Return the key entries so far, searched for unless the log was read from its start."""
         if self._turns is None:
-            self._turns = scan.find_turns(self.folder)
+            self._turns = scan.find_key_entries(self.folder)
         return self._turns
 
-    def _follow(self, reading: Lineage) -> Iterator[list[Entry]]:
-        turns = self._begin_turns() if not reading.start.size else None
+    def _read_lineage(self, reading: LineageReader) -> Iterator[list[Entry]]:
+        turns = self._start_key_entries() if not reading.start.size else None
         for found in reading:
             seq, size = self._tail
             self._tail = (max(seq, found[-1].seq if found else 0), size)
@@ -209,14 +226,14 @@ class Log:
         self._marks = {**self._marks, **reading.marks}
         self._turns = turns or self._turns
 
-    def _begin_turns(self) -> Turns | None:
+    def _start_key_entries(self) -> KeyEntries | None:
         """Start collecting key entries while a very long log is read, which saves another pass."""
-        if self._tail[1] <= LARGEST_WHOLE:
+        if self._tail[1] <= MAX_WHOLE_LOG_BYTES:
             return None
-        return Turns()
+        return KeyEntries()
 
     @property
-    def skipped(self) -> tuple[Skipped, ...]:
+    def skipped(self) -> tuple[DamagedPlace, ...]:
         """The damaged places that the last `read` met."""
         return tuple(self._skipped)
 
@@ -227,27 +244,27 @@ class Log:
             self._held.release()
             self._fd = -1
 
-    def __enter__(self) -> Log:
+    def __enter__(self) -> SessionLog:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _put(self, data: bytes) -> None:
+    def _write_all(self, data: bytes) -> None:
         while data:
             data = data[self._write(self._fd, data) :]
 
-    def _advance(self, seq: int, data: bytes) -> None:
+    def _advance_mark(self, seq: int, data: bytes) -> None:
         """Advance the mark of this file past what was appended to it."""
         if (mark := self._marks.get(self.folder.name)) is not None:
             size, crc = mark.size + len(data), crc32(data, mark.crc)
-            self._marks[self.folder.name] = Mark(size, mark.lines + 1, seq, crc)
+            self._marks[self.folder.name] = ReadMark(size, mark.lines + 1, seq, crc)
 
-    def _cut(self, size: int) -> None:
+    def _truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
         self._dirty = False
 
-    def _begin(self, opened: Opened) -> None:
+    def _write_first_entry(self, opened: Opened) -> None:
         if os.fstat(self._fd).st_size:
             raise UserError(
                 f"Session {self.folder.name} already exists",
@@ -256,37 +273,37 @@ class Log:
         self._tail = (opened.at if opened.parent else 0, 0)
         self.append(opened)
 
-    def _repair(self) -> None:
+    def _cut_torn_end(self) -> None:
         """Find the last whole line; save what stands after it and cut it off."""
         try:
-            with (self.folder / NAME).open("rb") as file:
-                seq, end = _last(file, file.seek(0, os.SEEK_END))
+            with (self.folder / LOG_FILE_NAME).open("rb") as file:
+                seq, end = _find_last_entry(file, file.seek(0, os.SEEK_END))
                 file.seek(end)
                 rest = file.read()
             if rest:
-                self.torn = _aside(self.folder, rest)
-                self._cut(end)
+                self.torn = _save_torn_end(self.folder, rest)
+                self._truncate(end)
         except OSError as error:
-            raise blobs.fault(
+            raise blobs.make_storage_error(
                 "The session log could not be repaired", error, path=self.folder
             ) from error
         self._tail = (seq, end)
 
 
-def _last(file: BinaryIO, end: int) -> tuple[int, int]:
+def _find_last_entry(file: BinaryIO, end: int) -> tuple[int, int]:
     """Return the number of the last entry, and where its line ends."""
     while end:
         begin, text = _line_before(file, end)
-        found, _ = log_line.records(text)
+        found, _ = log_line.split_records(text)
         if found:
-            return log_line.number(found[-1]), end
+            return log_line.read_entry_number(found[-1]), end
         end = begin
     return 0, 0
 
 
 def _line_before(file: BinaryIO, end: int) -> tuple[int, bytes]:
     """Return the line that ends at `end`, and where it begins."""
-    size = BLOCK
+    size = TAIL_BLOCK_BYTES
     while True:
         start = max(0, end - size)
         file.seek(start)
@@ -297,17 +314,17 @@ def _line_before(file: BinaryIO, end: int) -> tuple[int, bytes]:
         size *= 4
 
 
-def _aside(folder: Path, data: bytes) -> Path:
+def _save_torn_end(folder: Path, data: bytes) -> Path:
     taken = len(list(folder.glob("log.torn-*")))
     path = folder / f"log.torn-{taken + 1}"
-    blobs.replace(path, data)
+    blobs.replace_file(path, data)
     return path
 
 
 # A log that goes on in memory while the disk takes nothing, and catches up when it does again.
 
 
-class Enduring(Log):
+class ResilientSessionLog(SessionLog):
     """A log that holds entries in memory while the disk refuses them, and saves them later."""
 
     unsaved: tuple[Entry, ...] = ()
@@ -316,7 +333,7 @@ class Enduring(Log):
 
     def append(self, fact: AnyFact) -> Entry:
         """Append one entry; if the disk refuses, hold it in memory."""
-        self._catch_up()
+        self._save_pending()
         if not self.unsaved:
             try:
                 return super().append(fact)
@@ -326,13 +343,13 @@ class Enduring(Log):
                     "and will be saved as soon as that works again"
                 )
         last = self.unsaved[-1].seq if self.unsaved else self._tail[0]
-        entry, _ = log_line.encode(Entry(last + 1, self._clock(), fact))
+        entry, _ = log_line.encode_entry(Entry(last + 1, self._clock(), fact))
         self.unsaved = (*self.unsaved, entry)
         return entry
 
     def sync(self) -> None:
         """Flush what could be saved to the disk itself; a disk that refuses is reported once."""
-        self._catch_up()
+        self._save_pending()
         if not self.unsaved:
             try:
                 super().sync()
@@ -366,15 +383,15 @@ class Enduring(Log):
     def close(self) -> None:
         """Try once more, then let go of the file."""
         if self._fd >= 0:
-            self._catch_up()
+            self._save_pending()
         super().close()
 
-    def _catch_up(self) -> None:
+    def _save_pending(self) -> None:
         """Save the entries held in memory, as far as the disk accepts them."""
         held = len(self.unsaved)
         while self.unsaved:
             try:
-                self._save(self.unsaved[0])
+                self._append_entry(self.unsaved[0])
             except UserError:
                 return
             self.unsaved = self.unsaved[1:]

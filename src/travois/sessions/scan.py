@@ -19,14 +19,14 @@ from travois.core.errors import UserError
 from travois.core.facts import Compacted, Entry, Epoch, Opened, Restored, Rewound, User
 from travois.sessions import blobs, log_line
 
-NAME = "log.jsonl"
-READ = 1 << 18
+LOG_FILE_NAME = "log.jsonl"
+READ_BLOCK_BYTES = 1 << 18
 """The bytes that are read at once: their decoded form still fits in a processor's cache."""
-LARGEST_WHOLE = 24 << 20
+MAX_WHOLE_LOG_BYTES = 24 << 20
 """Logs of up to so many bytes are read whole; of longer ones, an excerpt."""
 
 
-class Skipped(msgspec.Struct, frozen=True):
+class DamagedPlace(msgspec.Struct, frozen=True):
     """A damaged place in a log: file, line (from 1), byte offset, and the reason."""
 
     file: str
@@ -35,7 +35,7 @@ class Skipped(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True):
+class ReadMark(msgspec.Struct, frozen=True, array_like=True):
     """A position in a file: bytes, lines, the last entry, and a checksum of those bytes."""
 
     size: int = 0
@@ -44,31 +44,33 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
     crc: int = 0
 
 
-NOTHING = Mark()
+START_MARK = ReadMark()
 
 
-def history(folder: Path, skipped: list[Skipped]) -> Iterator[Entry]:
+def read_history(folder: Path, skipped: list[DamagedPlace]) -> Iterator[Entry]:
     """Return all entries of a session, read-only; damaged places are added to `skipped`."""
-    return chain.from_iterable(Lineage(folder, skipped))
+    return chain.from_iterable(LineageReader(folder, skipped))
 
 
-class Lineage:
+class LineageReader:
     """A pass over a session and those that it was forked from, oldest first.
 
     `marks` holds how far each of them was read, by session id.
     """
 
-    def __init__(self, folder: Path, skipped: list[Skipped], *, start: Mark = NOTHING) -> None:
+    def __init__(
+        self, folder: Path, skipped: list[DamagedPlace], *, start: ReadMark = START_MARK
+    ) -> None:
         """Start a pass; from a mark on, only the rest of the session's own file is read."""
-        files = lineage(folder)
+        files = find_lineage(folder)
         self._files = files[-1:] if start.size else files
         self.start = start
         self._skipped = skipped
-        self.marks: dict[str, Mark] = {}
+        self.marks: dict[str, ReadMark] = {}
 
     def __iter__(self) -> Iterator[list[Entry]]:
         for folder, last in self._files:
-            reading = Reading(folder / NAME, self._skipped, start=self.start)
+            reading = LogReader(folder / LOG_FILE_NAME, self._skipped, start=self.start)
             for found in reading:
                 self.marks[folder.name] = reading.mark
                 if found and found[-1].seq > last:
@@ -77,19 +79,21 @@ class Lineage:
                 yield found
 
 
-def entries(path: Path, skipped: list[Skipped]) -> Iterator[Entry]:
+def read_entries(path: Path, skipped: list[DamagedPlace]) -> Iterator[Entry]:
     """Return the entries of one file in rising order; damage is skipped and reported."""
-    return chain.from_iterable(Reading(path, skipped))
+    return chain.from_iterable(LogReader(path, skipped))
 
 
-class Reading:
+class LogReader:
     """A pass over the entries of a file in blocks, from a place where a line begins.
 
     Blocks of lines that are all whole are decoded together; only a damaged block is read line by
     line. `mark` is always the place where another pass can begin.
     """
 
-    def __init__(self, path: Path, skipped: list[Skipped], *, start: Mark = NOTHING) -> None:
+    def __init__(
+        self, path: Path, skipped: list[DamagedPlace], *, start: ReadMark = START_MARK
+    ) -> None:
         self.mark = start
         self._path = path
         self._skipped = skipped
@@ -99,19 +103,21 @@ class Reading:
         try:
             with self._path.open("rb", buffering=0) as file:
                 file.seek(self.mark.size)
-                for block in _blocks(file):
-                    yield self._decoded(block)
+                for block in _iterate_line_blocks(file):
+                    yield self._decode_block(block)
         except OSError as error:
-            raise blobs.fault("The session cannot be read", error, path=self._path) from error
+            raise blobs.make_storage_error(
+                "The session cannot be read", error, path=self._path
+            ) from error
 
-    def _decoded(self, block: bytes) -> list[Entry]:
-        whole = _all_whole(block, last=self.mark.seq)
+    def _decode_block(self, block: bytes) -> list[Entry]:
+        whole = _decode_whole_block(block, last=self.mark.seq)
         lines = len(whole) if whole else block.count(b"\n")
-        found = self._one_by_one(block) if whole is None else whole
+        found = self._decode_line_by_line(block) if whole is None else whole
         if found and isinstance(found[0].fact, Opened):
             self._version = f"version {found[0].fact.version}"
         mark = self.mark
-        self.mark = Mark(
+        self.mark = ReadMark(
             mark.size + len(block),
             mark.lines + lines,
             found[-1].seq if found else mark.seq,
@@ -119,11 +125,11 @@ class Reading:
         )
         return found
 
-    def _one_by_one(self, block: bytes) -> list[Entry]:
+    def _decode_line_by_line(self, block: bytes) -> list[Entry]:
         found: list[Entry] = []
         last = self.mark.seq
-        for record, where in self._records(block):
-            entry = _decode(record, path=self._path, version=self._version)
+        for record, where in self._split_block(block):
+            entry = _decode_or_explain(record, path=self._path, version=self._version)
             if entry.seq <= last:
                 reason = f"entry {entry.seq} after entry {last}"
                 self._skipped.append(msgspec.structs.replace(where, reason=reason))
@@ -134,12 +140,12 @@ class Reading:
             found.append(entry)
         return found
 
-    def _records(self, block: bytes) -> Iterator[tuple[bytes, Skipped]]:
+    def _split_block(self, block: bytes) -> Iterator[tuple[bytes, DamagedPlace]]:
         """Yield the whole records of a block, each with its place."""
         name, offset = str(self._path), self.mark.size
         for number, text in enumerate(BytesIO(block), self.mark.lines + 1):
-            found, reason = log_line.records(text)
-            where = Skipped(name, number, offset, reason)
+            found, reason = log_line.split_records(text)
+            where = DamagedPlace(name, number, offset, reason)
             if reason:
                 self._skipped.append(where)
             for record in found:
@@ -147,10 +153,10 @@ class Reading:
             offset += len(text)
 
 
-def _blocks(file: FileIO) -> Iterator[bytes]:
+def _iterate_line_blocks(file: FileIO) -> Iterator[bytes]:
     """Yield the rest of a file in blocks of whole lines; only the last may lack its line break."""
     rest: list[bytes] = []
-    while block := file.read(READ):
+    while block := file.read(READ_BLOCK_BYTES):
         cut = block.rfind(b"\n") + 1
         if not cut:
             rest.append(block)
@@ -161,52 +167,56 @@ def _blocks(file: FileIO) -> Iterator[bytes]:
         yield b"".join(rest)
 
 
-def _all_whole(block: bytes, *, last: int) -> list[Entry] | None:
+def _decode_whole_block(block: bytes, *, last: int) -> list[Entry] | None:
     """Return the entries of an undamaged block; None if anything is wrong."""
-    if not log_line.all_whole(block):
+    if not log_line.is_block_whole(block):
         return None
     try:
-        found = log_line.decode_all(block)
-    except log_line.Foreign:
+        found = log_line.decode_block(block)
+    except log_line.UnknownFactError:
         return None
     numbers = [entry.seq for entry in found]
     rising = all(map(lt, (last, *numbers), numbers))
     return found if rising else None
 
 
-def opened(folder: Path) -> Entry | None:
+def read_opening(folder: Path) -> Entry | None:
     """Return the first entry of a session; None if its line is damaged."""
     try:
-        with (folder / NAME).open("rb") as file:
-            found, _ = log_line.records(file.readline())
+        with (folder / LOG_FILE_NAME).open("rb") as file:
+            found, _ = log_line.split_records(file.readline())
     except OSError as error:
-        raise blobs.fault("The session cannot be read", error, path=folder) from error
-    entry = _decode(found[0], path=folder / NAME, version="another version") if found else None
+        raise blobs.make_storage_error("The session cannot be read", error, path=folder) from error
+    entry = (
+        _decode_or_explain(found[0], path=folder / LOG_FILE_NAME, version="another version")
+        if found
+        else None
+    )
     return entry if entry is not None and isinstance(entry.fact, Opened) else None
 
 
-def lineage(folder: Path) -> list[tuple[Path, int]]:
+def find_lineage(folder: Path) -> list[tuple[Path, int]]:
     """Return this session and those it was forked from, oldest first, each with its last entry."""
     chain: list[tuple[Path, int]] = []
     last = 1 << 62
     while all(folder != known for known, _ in chain):
         chain.append((folder, last))
-        first = opened(folder)
+        first = read_opening(folder)
         if first is None or not isinstance(first.fact, Opened) or not first.fact.parent:
             break
         last = min(last, first.fact.at)
-        folder = _elsewhere(folder, first.fact.parent)
+        folder = _find_parent_folder(folder, first.fact.parent)
     chain.reverse()
     return chain
 
 
-def _elsewhere(folder: Path, id: str) -> Path:
+def _find_parent_folder(folder: Path, id: str) -> Path:
     """Find the folder of another session: around this one, beside it, or in another project."""
     around = [path for path in folder.parents if path.name == id]
     beside = [folder.with_name(id)] if id == Path(id).name else []
     others: Iterable[Path] = folder.parent.parent.glob(f"*/{id}") if beside else ()
     for path in (*around, *beside, *others):
-        if (path / NAME).is_file():
+        if (path / LOG_FILE_NAME).is_file():
             return path
     raise UserError(
         f"Session {folder.name} cannot be read",
@@ -215,10 +225,10 @@ def _elsewhere(folder: Path, id: str) -> Path:
     )
 
 
-def _decode(record: bytes, *, path: Path, version: str) -> Entry:
+def _decode_or_explain(record: bytes, *, path: Path, version: str) -> Entry:
     try:
-        return log_line.decode(record)
-    except log_line.Foreign as error:
+        return log_line.decode_record(record)
+    except log_line.UnknownFactError as error:
         raise UserError(
             f"Session {path.parent.name} was written by {version} of Travois, not this one",
             why=f"it contains a fact of type {error.kind!r} ({error.problem})",
@@ -229,32 +239,32 @@ def _decode(record: bytes, *, path: Path, version: str) -> Entry:
 # What matters of a log that is too long to be held in memory.
 
 
-TAIL = 8 << 20
+EXCERPT_TAIL_BYTES = 8 << 20
 """The bytes at the end of a very long log that are read in full."""
-TURNS = 4 << 20
+MAX_KEY_ENTRY_BYTES = 4 << 20
 """The most bytes of key entries that are taken from what comes before, the last ones."""
-FIRST = 20
+FIRST_KEY_ENTRIES = 20
 """The number of first key entries that are always taken."""
-KINDS = frozenset((Opened, Epoch, Compacted, Rewound, Restored, User))
-TURN = re.compile(rb'"fact":\{"type":"(?:opened|epoch|compacted|rewound|restored|user)"')
+KEY_FACTS = frozenset((Opened, Epoch, Compacted, Rewound, Restored, User))
+KEY_LINE = re.compile(rb'"fact":\{"type":"(?:opened|epoch|compacted|rewound|restored|user)"')
 """No string in a line can hold these bytes: its quotes would be escaped."""
-NOT_HUMAN = b'"origin":"'
+ORIGIN_FIELD = b'"origin":"'
 
 
-class Turns:
+class KeyEntries:
     """The key entries of a log (openings, prompts, compactions, rewinds): first and last ones."""
 
     def __init__(self) -> None:
         self._first: list[Entry] = []
         self._last: deque[tuple[Entry, int]] = deque()
-        self._room = TURNS
+        self._room = MAX_KEY_ENTRY_BYTES
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Keep the key entries among these."""
-        for entry in [entry for entry in entries if type(entry.fact) in KINDS]:
+        for entry in [entry for entry in entries if type(entry.fact) in KEY_FACTS]:
             if isinstance(entry.fact, User) and entry.fact.origin != "human":
                 continue
-            if len(self._first) < FIRST:
+            if len(self._first) < FIRST_KEY_ENTRIES:
                 self._first.append(entry)
             else:
                 self._keep(entry, len(msgspec.json.encode(entry)))
@@ -271,25 +281,30 @@ class Turns:
             self._room += self._last.popleft()[1]
 
 
-def is_long(folder: Path) -> bool:
+def is_long_log(folder: Path) -> bool:
     """Return whether a log is so long that only an excerpt of it is read."""
-    return sum(os.stat(path / NAME).st_size for path, _ in lineage(folder)) > LARGEST_WHOLE
+    return (
+        sum(os.stat(path / LOG_FILE_NAME).st_size for path, _ in find_lineage(folder))
+        > MAX_WHOLE_LOG_BYTES
+    )
 
 
-def find_turns(folder: Path) -> Turns:
+def find_key_entries(folder: Path) -> KeyEntries:
     """Search a log for its key entries, without decoding anything else."""
-    found = Turns()
-    for path, last in lineage(folder):
-        for text in _lines(path / NAME, last=last):
-            with suppress(log_line.Foreign):
-                found.add((log_line.decode(text),))
+    found = KeyEntries()
+    for path, last in find_lineage(folder):
+        for text in _key_lines(path / LOG_FILE_NAME, last=last):
+            with suppress(log_line.UnknownFactError):
+                found.add((log_line.decode_record(text),))
     return found
 
 
-def excerpt(folder: Path, turns: Callable[[], Turns]) -> Iterator[Entry]:
+def read_excerpt(folder: Path, turns: Callable[[], KeyEntries]) -> Iterator[Entry]:
     """Yield the key entries of a long log, and then its last entries."""
-    path = folder / NAME
-    tail = _tail(path, _next_line(path, max(0, os.stat(path).st_size - TAIL)))
+    path = folder / LOG_FILE_NAME
+    tail = _read_entries_from(
+        path, _find_line_start(path, max(0, os.stat(path).st_size - EXCERPT_TAIL_BYTES))
+    )
     first = next(tail, None)
     yield from turns().before(first.seq if first else 1 << 62)
     if first is not None:
@@ -297,11 +312,11 @@ def excerpt(folder: Path, turns: Callable[[], Turns]) -> Iterator[Entry]:
         yield from tail
 
 
-def _tail(path: Path, begin: int) -> Iterator[Entry]:
-    return chain.from_iterable(Reading(path, [], start=Mark(size=begin)))
+def _read_entries_from(path: Path, begin: int) -> Iterator[Entry]:
+    return chain.from_iterable(LogReader(path, [], start=ReadMark(size=begin)))
 
 
-def _next_line(path: Path, offset: int) -> int:
+def _find_line_start(path: Path, offset: int) -> int:
     """Return where the first line begins at or after an offset."""
     if not offset:
         return 0
@@ -310,16 +325,16 @@ def _next_line(path: Path, offset: int) -> int:
         return offset - 1 + len(file.readline())
 
 
-def _lines(path: Path, *, last: int) -> Iterator[bytes]:
-    found = chain.from_iterable(map(_in_block, _excerpt_blocks(path)))
-    return takewhile(lambda text: log_line.number(text) <= last, found)
+def _key_lines(path: Path, *, last: int) -> Iterator[bytes]:
+    found = chain.from_iterable(map(_key_lines_in_block, _whole_line_blocks(path)))
+    return takewhile(lambda text: log_line.read_entry_number(text) <= last, found)
 
 
-def _excerpt_blocks(path: Path) -> Iterator[bytes]:
+def _whole_line_blocks(path: Path) -> Iterator[bytes]:
     """Yield the whole lines of a file, in blocks."""
     rest = b""
     with path.open("rb", buffering=0) as file:
-        while block := file.read(READ):
+        while block := file.read(READ_BLOCK_BYTES):
             cut = block.rfind(b"\n") + 1
             if cut:
                 yield rest + block[:cut]
@@ -327,14 +342,14 @@ def _excerpt_blocks(path: Path) -> Iterator[bytes]:
             rest += block[cut:]
 
 
-def _in_block(block: bytes) -> Iterator[bytes]:
+def _key_lines_in_block(block: bytes) -> Iterator[bytes]:
     end = 0
-    for match in TURN.finditer(block):
+    for match in KEY_LINE.finditer(block):
         if match.start() < end:
             continue
         begin = block.rfind(b"\n", 0, match.start()) + 1
         end = block.find(b"\n", begin) + 1
         text = block[begin:end]
-        person = b'"type":"user"' not in match[0] or NOT_HUMAN not in text
-        if person and log_line.records(text)[0] == [text]:
+        person = b'"type":"user"' not in match[0] or ORIGIN_FIELD not in text
+        if person and log_line.split_records(text)[0] == [text]:
             yield text

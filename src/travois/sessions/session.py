@@ -17,27 +17,27 @@ from travois.core.legality import find_violation
 from travois.core.view import OmittedSpan, RemovedEntries, find_removed_entries, keep_live_entries
 from travois.permissions.secrets import Secrets
 from travois.ports.world import Delta, Event, ResumableLog, SessionLog, UserWarned
-from travois.sessions.derived import FORK as FORK
-from travois.sessions.derived import JOB as JOB
-from travois.sessions.derived import Derivation, Derived, Edited, Replay
+from travois.sessions.derived import FORK_STATE_KEY as FORK_STATE_KEY
+from travois.sessions.derived import JOB_STATE_PREFIX as JOB_STATE_PREFIX
+from travois.sessions.derived import DerivedState, HistoryEdited, LogDerivation, LogReplay
 
 NO_SECRETS = Secrets()
-STRIDE = 4 << 20
+CHECKPOINT_STRIDE_BYTES = 4 << 20
 """The bytes that a log may grow before another checkpoint is saved."""
-CHECKED = 10_000
+TRIM_CHECK_ITEMS = 10_000
 """The number of items from which on they are trimmed if too many for any window."""
-Blocks = Iterable[list[Entry]]
+EntryBlocks = Iterable[list[Entry]]
 """Entries in their order, many at once."""
 
 
-def _decoded(state: bytes) -> Derived | None:
+def _decode_state(state: bytes) -> DerivedState | None:
     try:
-        return msgspec.msgpack.decode(state, type=Derived)
+        return msgspec.msgpack.decode(state, type=DerivedState)
     except (ValueError, RecursionError):
         return None
 
 
-class Session(Derivation):
+class Session(LogDerivation):
     """The only writer of a log. Everything it knows is derived from the entries."""
 
     def __init__(self, log: SessionLog, *, secrets: Secrets = NO_SECRETS) -> None:
@@ -46,9 +46,9 @@ class Session(Derivation):
         self._watchers: list[MemoryObjectSendStream[Event]] = []
         self.is_lasting = True
         """True if the log outlives the process, so that the session can be resumed."""
-        self._load()
+        self._derive_from_log()
 
-    def _load(self) -> None:
+    def _derive_from_log(self) -> None:
         """Derive everything from the log, starting at the last checkpoint.
 
         Garbage collection is off meanwhile: a long log makes many objects, and none of them in
@@ -57,57 +57,60 @@ class Session(Derivation):
         collecting = gc.isenabled()
         gc.disable()
         try:
-            self._replay()
+            self._replay_log()
         finally:
             if collecting:
                 gc.enable()
-        if self._kept_beside is not None and self._kept_beside.new_bytes > STRIDE:
-            self._keep()
+        if (
+            self._resumable_log is not None
+            and self._resumable_log.new_bytes > CHECKPOINT_STRIDE_BYTES
+        ):
+            self._save_checkpoint()
 
     @property
-    def _kept_beside(self) -> ResumableLog | None:
+    def _resumable_log(self) -> ResumableLog | None:
         return self._log if isinstance(self._log, ResumableLog) else None
 
-    def _replay(self) -> None:
-        known, blocks = self._resumed()
+    def _replay_log(self) -> None:
+        known, blocks = self._resume_state()
         try:
-            return self._derive(known, blocks, gone=RemovedEntries())
+            return self._derive_from(known, blocks, gone=RemovedEntries())
         except OmittedSpan:
             return self._derive_all(trim=False)
-        except Edited:
-            known, blocks = self._resumed()
+        except HistoryEdited:
+            known, blocks = self._resume_state()
         gone = find_removed_entries(chain.from_iterable(blocks))
         if gone.first <= known.seq:
             return self._derive_all()
-        known, blocks = self._resumed()
-        return self._derive(known, blocks, gone=gone)
+        known, blocks = self._resume_state()
+        return self._derive_from(known, blocks, gone=gone)
 
-    def _resumed(self) -> tuple[Derived, Blocks]:
+    def _resume_state(self) -> tuple[DerivedState, EntryBlocks]:
         """Return the checkpointed state of this session, and the entries after it."""
-        if self._kept_beside is None:
-            return Derived(), self._all()
-        state, blocks = self._kept_beside.resume()
-        known = _decoded(state) if state else Derived()
-        return (known, blocks) if known is not None else (Derived(), self._all())
+        if self._resumable_log is None:
+            return DerivedState(), self._all_blocks()
+        state, blocks = self._resumable_log.resume()
+        known = _decode_state(state) if state else DerivedState()
+        return (known, blocks) if known is not None else (DerivedState(), self._all_blocks())
 
-    def _all(self) -> Blocks:
-        if self._kept_beside is None:
+    def _all_blocks(self) -> EntryBlocks:
+        if self._resumable_log is None:
             return (list(self._log.read()),)
-        return self._kept_beside.read_blocks()
+        return self._resumable_log.read_blocks()
 
     def _derive_all(self, *, trim: bool = True) -> None:
         """Start over, where the checkpoint is of no use."""
-        if self._kept_beside is not None:
-            self._kept_beside.discard_state()
-        gone = find_removed_entries(chain.from_iterable(self._all()))
-        self._derive(Derived(), self._all(), gone=gone, trim=trim)
+        if self._resumable_log is not None:
+            self._resumable_log.discard_state()
+        gone = find_removed_entries(chain.from_iterable(self._all_blocks()))
+        self._derive_from(DerivedState(), self._all_blocks(), gone=gone, trim=trim)
 
-    def _derive(
-        self, start: Derived, blocks: Blocks, *, gone: RemovedEntries, trim: bool = True
+    def _derive_from(
+        self, start: DerivedState, blocks: EntryBlocks, *, gone: RemovedEntries, trim: bool = True
     ) -> None:
         """Continue from a state; raises `HistoryEdited` where entries are taken out."""
-        self.know(start)
-        view, checked, replay = self.view, CHECKED, Replay(self)
+        self.load_state(start)
+        view, checked, replay = self.view, TRIM_CHECK_ITEMS, LogReplay(self)
         for block in filter(None, blocks):
             if gone.first <= block[-1].seq:
                 replay.add_edited(block, gone)
@@ -120,29 +123,29 @@ class Session(Derivation):
         if trim:
             view.trim()
 
-    def _keep(self) -> None:
+    def _save_checkpoint(self) -> None:
         """Save a checkpoint beside the log, so that a resume can start there."""
-        if self._kept_beside is not None:
-            self._kept_beside.save_state(self.derived())
+        if self._resumable_log is not None:
+            self._resumable_log.save_state(self.encode_state())
 
-    def record(self) -> list[Entry]:
+    def all_entries(self) -> list[Entry]:
         """Return all entries, including rewound ones; of a very long log, an excerpt."""
-        recent = self._kept_beside.read_recent() if self._kept_beside is not None else None
+        recent = self._resumable_log.read_recent() if self._resumable_log is not None else None
         return list(self._log.read() if recent is None else recent)
 
     def history(self) -> list[Entry]:
         """Return all entries without those that a rewind took out."""
-        return keep_live_entries(self.record())
+        return keep_live_entries(self.all_entries())
 
     @property
     def is_long(self) -> bool:
         """Return whether the log is so long that only an excerpt of it is read."""
-        return self._kept_beside is not None and self._kept_beside.read_recent() is not None
+        return self._resumable_log is not None and self._resumable_log.read_recent() is not None
 
-    def twin(self, log: SessionLog) -> Session:
+    def copy_to_log(self, log: SessionLog) -> Session:
         """Return a session with the same state that writes to another log."""
         other = Session(log, secrets=self.secrets)
-        other.know(msgspec.msgpack.decode(self.derived(), type=Derived))
+        other.load_state(msgspec.msgpack.decode(self.encode_state(), type=DerivedState))
         return other
 
     def append(self, fact: AnyFact) -> Entry:
@@ -152,31 +155,34 @@ class Session(Derivation):
         assert not why, f"{type(fact).__name__}: {why}"
         entry = self._log.append(fact)
         if isinstance(fact, Rewound | Restored):
-            self._load()
+            self._derive_from_log()
         else:
             self.view.add(entry)
-            self.settle(entry)
-            self.account(entry)
+            self.apply_state(entry)
+            self.count_entry(entry)
             self.seq = entry.seq
-        self._tell(entry)
-        self._tell_news()
+        self._notify_watchers(entry)
+        self._emit_news()
         return entry
 
-    def _tell_news(self) -> None:
+    def _emit_news(self) -> None:
         """Report a disk that refuses to save, or saves again, as soon as somebody watches."""
-        beside = self._kept_beside if self._watchers else None
+        beside = self._resumable_log if self._watchers else None
         if beside is not None and (news := beside.take_notices()):
             self.emit(UserWarned(news))
 
     def emit(self, delta: Delta) -> None:
         """Send an event to watchers without logging it."""
-        self._tell(delta)
+        self._notify_watchers(delta)
 
     def sync(self) -> None:
         """Flush everything so far to the disk itself."""
         self._log.sync()
-        if self._kept_beside is not None and self._kept_beside.new_bytes > STRIDE:
-            self._keep()
+        if (
+            self._resumable_log is not None
+            and self._resumable_log.new_bytes > CHECKPOINT_STRIDE_BYTES
+        ):
+            self._save_checkpoint()
 
     @contextmanager
     def watch(self) -> Generator[MemoryObjectReceiveStream[Event]]:
@@ -190,7 +196,7 @@ class Session(Derivation):
             send.close()
             receive.close()
 
-    def _tell(self, event: Event) -> None:
+    def _notify_watchers(self, event: Event) -> None:
         for watcher in self._watchers:
             if watcher.statistics().open_receive_streams:
                 watcher.send_nowait(event)

@@ -18,135 +18,149 @@ from travois.permissions.decide import ALIASES, Mode
 from travois.permissions.masking import MASKED, likely, mask_value, register
 from travois.permissions.paths import inside
 from travois.permissions.rules import EFFECTS, Rule, remark
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.schema import Json, Loaded, Plugin, Settings
-from travois.settings.sources import PREFIX, Where, files, levels, read, run
-from travois.settings.trust import RUN, scripts, sift
+from travois.settings.schema import Json, LoadedSettings, Plugin, Settings
+from travois.settings.sources import (
+    VARIABLE_PREFIX,
+    SettingsPlaces,
+    parse_setting_sources,
+    read_level_files,
+    read_run_settings,
+    read_settings_file,
+)
+from travois.settings.trust import STATUS_LINE_KEY, restrict_workspace_layer, script_paths
 from travois.settings.validate import (
-    DEFAULTS,
-    UNITED,
-    Layer,
-    Level,
-    checked,
-    is_tree,
-    known,
-    nearest,
-    nested,
-    parsed_rules,
-    words,
+    DEFAULT_VALUES,
+    MERGED_LISTS,
+    SettingsLayer,
+    SettingsLevel,
+    as_text_list,
+    find_nearest_word,
+    is_known_key,
+    is_settings_tree,
+    nest_keys,
+    parse_layer_rules,
+    validate_layer,
 )
 from travois.skills import skill_files
 from travois.skills.plugins import installed, plugins, wished
 
-ETC = Path("/etc")
-FLAGS = "command line"
-BYPASS = "permissions.disableBypassPermissionsMode"
-AUTO = "permissions.disableAutoMode"
+ETC_FOLDER = Path("/etc")
+COMMAND_LINE = "command line"
+DISABLE_BYPASS_KEY = "permissions.disableBypassPermissionsMode"
+DISABLE_AUTO_KEY = "permissions.disableAutoMode"
 
-Value = str | int | float | bool | tuple[str, ...]
+SettingValue = str | int | float | bool | tuple[str, ...]
 
 
-def load(
-    home: Home,
+def load_settings(
+    home: TravoisHome,
     root: str,
     *,
     environ: Mapping[str, str],
     cwd: str = "",
     given: str = "",
-    chosen: Mapping[str, Value] | None = None,
+    chosen: Mapping[str, SettingValue] | None = None,
     sources: str = "",
-    etc: Path = ETC,
-) -> Loaded:
+    etc: Path = ETC_FOLDER,
+) -> LoadedSettings:
     """Load and merge the settings of a workspace.
 
     `given` is a file or a JSON object for this run; `chosen` are flags, by key; `sources` names the
     files that count, if not all do. The administrator's settings come last: nothing overrides them.
     """
-    where = Where(home, root, cwd or root, trust.root(root))
-    stack = _Stack(where, theirs=CLAUDE.home(environ))
-    for level in levels(sources):
-        for layer in files(where, level, environ):
-            stack.lay(layer)
+    where = SettingsPlaces(home, root, cwd or root, trust.trust_root(root))
+    stack = _SettingsMerge(where, theirs=CLAUDE.home(environ))
+    for level in parse_setting_sources(sources):
+        for layer in read_level_files(where, level, environ):
+            stack.add_layer(layer)
         if level == "user":
-            stack.settle()
-    for layer in run(where, given, {**environ, **stack.environ}, notices=stack.notices):
-        stack.lay(layer)
+            stack.freeze_user_values()
+    for layer in read_run_settings(
+        where, given, {**environ, **stack.environ}, notices=stack.notices
+    ):
+        stack.add_layer(layer)
     for key, value in (chosen or {}).items():
-        stack.lay(Layer(FLAGS, {key: value}, base=where.cwd))
+        stack.add_layer(SettingsLayer(COMMAND_LINE, {key: value}, base=where.cwd))
     for path in (*claude.managed(etc), etc / "travois" / "settings.json"):
         own = path.parent.name == "travois"
-        for layer in read(path, level="managed", own=own):
-            stack.lay(layer)
-    if "project" in levels(sources):
+        for layer in read_settings_file(path, level="managed", own=own):
+            stack.add_layer(layer)
+    if "project" in parse_setting_sources(sources):
         stack.wanted += config.wanted(where, environ, admission=config.admission(stack.settings))
-    return stack.loaded()
+    return stack.to_loaded_settings()
 
 
-class _Stack:
+class _SettingsMerge:
     """The merge of settings layers, in the order in which they are added."""
 
-    def __init__(self, where: Where, *, theirs: Path | None) -> None:
+    def __init__(self, where: SettingsPlaces, *, theirs: Path | None) -> None:
         self.where = where
         self.installed = theirs / "plugins" if theirs else None
-        self.values: Json = dict(DEFAULTS)
-        self.origins: dict[str, str] = dict.fromkeys(DEFAULTS, "default")
+        self.values: Json = dict(DEFAULT_VALUES)
+        self.origins: dict[str, str] = dict.fromkeys(DEFAULT_VALUES, "default")
         self.notices: list[str] = []
         self.rules: dict[tuple[str, ...], Rule] = {}
-        self.hooks: list[tuple[Level, str, Json]] = []
+        self.hooks: list[tuple[SettingsLevel, str, Json]] = []
         self.wanted: list[str] = []
         self.theirs: set[str] = set()
         self.environ: dict[str, str] = {}
         self.files: list[str] = []
-        self.agreed = trust.agreed(where.home, where.trusted)
-        self.held: Json = dict(DEFAULTS)
+        self.agreed = trust.list_agreed_digests(where.home, where.trusted)
+        self.held: Json = dict(DEFAULT_VALUES)
 
-    def settle(self) -> None:
+    def freeze_user_values(self) -> None:
         """Freeze the user's values: workspace settings are compared with them."""
         self.held = dict(self.values)
 
-    def lay(self, layer: Layer) -> None:
+    def add_layer(self, layer: SettingsLayer) -> None:
         """Add one more layer on top."""
-        layer = checked(claude.adapted(layer))
+        layer = validate_layer(claude.adapted(layer))
         self.theirs |= {layer.where} if layer.foreign else set()
         self.notices += layer.notices
-        self.notices += [_stray(layer, key) for key in layer.values if not known(key)]
-        values = {key: value for key, value in layer.values.items() if known(key)}
+        self.notices += [
+            _describe_unknown_key(layer, key) for key in layer.values if not is_known_key(key)
+        ]
+        values = {key: value for key, value in layer.values.items() if is_known_key(key)}
         layer = msgspec.structs.replace(layer, values=values)
         self.files += [layer.where] if layer.where.startswith("/") else []
-        if layer.ours:
-            self.environ |= _variables(layer)
+        if layer.is_from_user:
+            self.environ |= _layer_variables(layer)
         else:
-            layer = self._sifted(layer)
+            layer = self._restrict_layer(layer)
         for key, value in layer.values.items():
-            self._set(key, value, where=layer.where)
-        spelt = (rule for effect in EFFECTS for rule in parsed_rules(layer, effect))
+            self._set_value(key, value, where=layer.where)
+        spelt = (rule for effect in EFFECTS for rule in parse_layer_rules(layer, effect))
         for rule in (*layer.rules, *spelt):
-            self._rule(rule, layer)
+            self._add_rule(rule, layer)
         if layer.hooks:
             self.hooks.append((layer.level, layer.where, layer.hooks))
 
-    def _sifted(self, layer: Layer) -> Layer:
-        found = sift(layer, self.held, agreed=self.agreed, places=self.where.places)
+    def _restrict_layer(self, layer: SettingsLayer) -> SettingsLayer:
+        found = restrict_workspace_layer(
+            layer, self.held, agreed=self.agreed, places=self.where.places
+        )
         self.wanted += (text for text in found.wanted if text not in self.wanted)
         self.notices += [
-            f"{layer.at(key)} is ignored: workspace settings may not set it" for key in found.never
+            f"{layer.locate_key(key)} is ignored: workspace settings may not set it"
+            for key in found.never
         ]
         return msgspec.structs.replace(layer, values=found.values, hooks=found.hooks)
 
-    def _set(self, key: str, value: object, *, where: str) -> None:
-        if key not in UNITED:
+    def _set_value(self, key: str, value: object, *, where: str) -> None:
+        if key not in MERGED_LISTS:
             self.values[key], self.origins[key] = value, where
             return
-        held = words(self.values[key])
-        fresh = [word for word in dict.fromkeys(words(value)) if word not in held]
+        held = as_text_list(self.values[key])
+        fresh = [word for word in dict.fromkeys(as_text_list(value)) if word not in held]
         self.values[key] = [*held, *fresh]
         self.origins |= {f"{key}[{word}]": where for word in fresh}
         if fresh:
             earlier = self.origins[key] if held else ""
             self.origins[key] = f"{earlier}, {where}" if earlier else where
 
-    def _rule(self, rule: Rule, layer: Layer) -> None:
+    def _add_rule(self, rule: Rule, layer: SettingsLayer) -> None:
         """Add a rule, unless the very same is there: `/path` means another file in each place."""
         anchored = rule.what.startswith("/") and not rule.what.startswith("//")
         same = (rule.effect, rule.tool, rule.what, rule.base if anchored else "")
@@ -154,39 +168,49 @@ class _Stack:
         if same in self.rules:
             return
         self.rules[same] = rule
-        if why := remark(rule) or (anchored and _astray(rule)):
-            place = layer.at(f"permissions.{rule.effect}", rule.text)
+        if why := remark(rule) or (anchored and _describe_misplaced_path(rule)):
+            place = layer.locate_key(f"permissions.{rule.effect}", rule.text)
             self.notices.append(f"{place}: {rule.text} {why}")
 
     @property
     def settings(self) -> Settings:
         """The settings merged so far."""
-        return msgspec.convert(nested(self.values), Settings)
+        return msgspec.convert(nest_keys(self.values), Settings)
 
-    def loaded(self) -> Loaded:
+    def to_loaded_settings(self) -> LoadedSettings:
         """Return the merged settings with their origins, rules, hooks and notices."""
-        self._forbid(BYPASS, "bypass")
-        self._forbid(AUTO, "auto")
-        plugged = self._plug()
-        running = self._running()
+        self._disable_mode(DISABLE_BYPASS_KEY, "bypass")
+        self._disable_mode(DISABLE_AUTO_KEY, "auto")
+        plugged = self._add_plugins()
+        running = self._list_enabled_hooks()
         hooks = tuple((where, tree) for _, where, tree in running)
         ours = frozenset(where for level, where, _ in running if level not in ("project", "local"))
         brought: list[Json] = [{text: ""} for text in self.wanted if text.startswith("hooks: ")]
-        trees = (*(tree for _, tree in hooks), *brought, {RUN: self.values[RUN]})
-        run = (path for tree in trees for path in scripts(tree, self.where.places))
+        trees = (
+            *(tree for _, tree in hooks),
+            *brought,
+            {STATUS_LINE_KEY: self.values[STATUS_LINE_KEY]},
+        )
+        run = (path for tree in trees for path in script_paths(tree, self.where.places))
         files = tuple(dict.fromkeys(run))
-        status = trust.status(self.where.home, self.where.trusted, self.wanted)
+        status = trust.trust_status(self.where.home, self.where.trusted, self.wanted)
         found = [
             rule for effect in EFFECTS for rule in self.rules.values() if rule.effect == effect
         ]
         settings, where = self.settings, self.where
-        changed = trust.changes(where.home, where.trusted, self.wanted, places=where.places)
+        changed = trust.find_changed_files(
+            where.home, where.trusted, self.wanted, places=where.places
+        )
         register(likely((*settings.env.items(), *self.environ.items())))
-        register(_secret_leaves(self.values))
-        return Loaded(
+        register(_find_secret_values(self.values))
+        return LoadedSettings(
             settings=settings,
             origins=self.origins,
-            notices=(*self.notices, *self._left_out(), *_told_changes(where.trusted, changed)),
+            notices=(
+                *self.notices,
+                *self._describe_untrusted(),
+                *_describe_changed_files(where.trusted, changed),
+            ),
             places=where.places,
             changed=changed,
             borrowed=frozenset(k for k, where in self.origins.items() if where in self.theirs),
@@ -202,17 +226,19 @@ class _Stack:
             files=tuple(dict.fromkeys(self.files)),
         )
 
-    def _plug(self) -> tuple[Plugin, ...]:
+    def _add_plugins(self) -> tuple[Plugin, ...]:
         """Add the hooks of plugins and note what workspace skills ask for; return the plugins."""
         root, keeps = self.where.root, str(self.where.home.path / "plugin-data")
         wishes = wished(self.values, keeps=keeps)
         more, missing = installed(self.installed, wishes.enabled, root)
-        found, notices = plugins(words(self.values["plugins"]), root, more=more, wishes=wishes)
+        found, notices = plugins(
+            as_text_list(self.values["plugins"]), root, more=more, wishes=wishes
+        )
         self.notices += (*missing, *notices)
         for plugin in found:
             level = "project" if inside(plugin.folder, self.where.root) else "user"
             for path, tree in plugin.hooks:
-                self.lay(Layer(path, {}, level=level, hooks=tree))
+                self.add_layer(SettingsLayer(path, {}, level=level, hooks=tree))
         fresh = skill_files.wishes(self.where.root, self.where.cwd, found)
         fresh = (
             *fresh,
@@ -222,15 +248,15 @@ class _Stack:
         self.wanted += (text for text in fresh if text not in self.wanted)
         return found
 
-    def _running(self) -> list[tuple[Level, str, Json]]:
+    def _list_enabled_hooks(self) -> list[tuple[SettingsLevel, str, Json]]:
         """Return the enabled hooks; an administrator's are disabled only by the same file."""
         if not self.values["disableAllHooks"]:
             return self.hooks
         by = self.origins["disableAllHooks"]
         return [hook for hook in self.hooks if hook[0] == "managed" and hook[1] != by]
 
-    def _left_out(self) -> Iterator[str]:
-        fresh = [text for text in self.wanted if trust.digest(text) not in self.agreed]
+    def _describe_untrusted(self) -> Iterator[str]:
+        fresh = [text for text in self.wanted if trust.digest_request(text) not in self.agreed]
         if fresh:
             kinds = ", ".join(dict.fromkeys(text.partition(":")[0] for text in fresh))
             yield (
@@ -238,7 +264,7 @@ class _Stack:
                 f"which are ignored ({kinds}); review them with `travois trust`"
             )
 
-    def _forbid(self, switch: str, name: Mode) -> None:
+    def _disable_mode(self, switch: str, name: Mode) -> None:
         """Leave a permission mode that was disabled."""
         mode, by = "permissions.defaultMode", self.origins[switch]
         if (
@@ -246,20 +272,20 @@ class _Stack:
             or ALIASES.get(str(self.values[mode]), self.values[mode]) != name
         ):
             return
-        if self.origins[mode] == FLAGS:
+        if self.origins[mode] == COMMAND_LINE:
             raise UserError(f"Mode {name} is disabled", why=f"{switch} in {by}")
         self.notices.append(f"{self.origins[mode]}: mode {name} is disabled by {by}")
-        self._set(mode, "default", where=by)
+        self._set_value(mode, "default", where=by)
 
 
-def _variables(layer: Layer) -> dict[str, str]:
+def _layer_variables(layer: SettingsLayer) -> dict[str, str]:
     """Return the variables that a layer sets, without TRAVOIS_ ones."""
     keys = (key for key in layer.values if key.startswith("env."))
     named = {key.removeprefix("env."): str(layer.values[key]) for key in keys}
-    return {name: value for name, value in named.items() if not name.startswith(PREFIX)}
+    return {name: value for name, value in named.items() if not name.startswith(VARIABLE_PREFIX)}
 
 
-def _told_changes(root: str, changed: dict[str, tuple[str, ...]]) -> Iterator[str]:
+def _describe_changed_files(root: str, changed: dict[str, tuple[str, ...]]) -> Iterator[str]:
     """Yield one line about changed files behind trusted commands."""
     files = list(dict.fromkeys(file for each in changed.values() for file in each))
     if files:
@@ -271,12 +297,12 @@ def _told_changes(root: str, changed: dict[str, tuple[str, ...]]) -> Iterator[st
         )
 
 
-def _secret_leaves(tree: Json) -> Iterator[tuple[str, str]]:
+def _find_secret_values(tree: Json) -> Iterator[tuple[str, str]]:
     """Yield the texts in settings that are secrets by name or place."""
     for key, value in tree.items():
-        if is_tree(value):
+        if is_settings_tree(value):
             below = {f"{key}.{name}": each for name, each in value.items()}
-            yield from _secret_leaves(below)
+            yield from _find_secret_values(below)
         elif (
             isinstance(value, str)
             and not key.startswith("env.")
@@ -285,14 +311,14 @@ def _secret_leaves(tree: Json) -> Iterator[tuple[str, str]]:
             yield key.rpartition(".")[2], value
 
 
-def _stray(layer: Layer, key: str) -> str:
+def _describe_unknown_key(layer: SettingsLayer, key: str) -> str:
     if why := unlike(key):
-        return f"{layer.at(key)} has no effect: {why}"
-    near = nearest(key, DEFAULTS)
-    return f"{layer.at(key)} is not a setting" + (f"; did you mean {near}?" if near else "")
+        return f"{layer.locate_key(key)} has no effect: {why}"
+    near = find_nearest_word(key, DEFAULT_VALUES)
+    return f"{layer.locate_key(key)} is not a setting" + (f"; did you mean {near}?" if near else "")
 
 
-def _astray(rule: Rule) -> str:
+def _describe_misplaced_path(rule: Rule) -> str:
     """Return why a deny or ask rule probably misses its target: `/etc` counts from its base."""
     top = rule.what.strip("/").partition("/")[0]
     there = os.path.exists(os.path.join("/", top)) and "*" not in top

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from travois.context.layers import Idle, Layers, NotesKept
+from travois.context.layers import ContextLayers, IdlePolicy, NotesMode
 from travois.core.models import Effort
 from travois.memory.memory import Consent
 from travois.permissions.decide import ALIASES, MODES, Mode
@@ -22,7 +22,7 @@ Percent = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Quantity = Annotated[float, msgspec.Meta(ge=0)]
 
 
-class Part(msgspec.Struct, frozen=True, rename="camel"):
+class SettingsGroup(msgspec.Struct, frozen=True, rename="camel"):
     """A group of settings, with the camelCase keys that other agents use."""
 
 
@@ -43,7 +43,7 @@ ModeName = Literal[
 ]
 
 
-class Permissions(Part, frozen=True):
+class PermissionSettings(SettingsGroup, frozen=True):
     """Permission rules and the permission mode."""
 
     allow: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Permissions(Part, frozen=True):
         return ALIASES[self.default_mode]
 
 
-class Network(Part, frozen=True):
+class SandboxNetworkSettings(SettingsGroup, frozen=True):
     """Network access of commands in the sandbox."""
 
     mode: Literal["", "off", "listed", "on"] = ""
@@ -79,7 +79,7 @@ class Network(Part, frozen=True):
     denied_domains: tuple[str, ...] = ()
 
 
-class Filesystem(Part, frozen=True):
+class SandboxFilesystemSettings(SettingsGroup, frozen=True):
     """Files that commands in the sandbox may read and write besides the workspace."""
 
     allow_write: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class Filesystem(Part, frozen=True):
     """Exceptions that may be read: in the home, which is hidden, and inside `deny_read`."""
 
 
-class Sandbox(Part, frozen=True):
+class SandboxSettings(SettingsGroup, frozen=True):
     """The sandbox around commands."""
 
     enabled: bool = True
@@ -108,14 +108,14 @@ class Sandbox(Part, frozen=True):
     """Run MCP servers that are programs in the sandbox unless their entry says otherwise."""
     hidden_tool_chains: tuple[ToolChainName, ...] = ()
     """Families of programs whose files in the home are hidden like all others there."""
-    network: Network = Network()
-    filesystem: Filesystem = Filesystem()
+    network: SandboxNetworkSettings = SandboxNetworkSettings()
+    filesystem: SandboxFilesystemSettings = SandboxFilesystemSettings()
 
 
 # Settings about how models are used, and what they leave behind.
 
 
-class Manner(Part, frozen=True):
+class ModelSettings(SettingsGroup, frozen=True):
     """Settings for one model."""
 
     effort_level: Effort = ""
@@ -123,7 +123,7 @@ class Manner(Part, frozen=True):
     auto_compact_window: Count = 0
 
 
-class Pricing(msgspec.Struct, frozen=True, rename="camel"):
+class PricingSettings(msgspec.Struct, frozen=True, rename="camel"):
     """Model prices that differ from the catalogue."""
 
     multiplier: Quantity = 1.0
@@ -132,26 +132,26 @@ class Pricing(msgspec.Struct, frozen=True, rename="camel"):
     """Dollars per million, by id: `input`, `output`, `cacheRead`, `cacheWrite`."""
 
 
-class Attribution(Part, frozen=True):
+class AttributionSettings(SettingsGroup, frozen=True):
     """Text added to commits and pull requests; empty for none."""
 
     commit: str = ""
     pr: str = ""
 
 
-class Worktrees(Part, frozen=True):
+class WorktreeSettings(SettingsGroup, frozen=True):
     """Contents of an agent's git worktree besides the files of its commit."""
 
     symlink_directories: tuple[str, ...] = ()
     """Folders of the repository that it shares, such as `node_modules`."""
 
 
-Status = Literal["trusted", "changed", "unknown", "refused"]
+TrustStatus = Literal["trusted", "changed", "unknown", "refused"]
 """The trust in what a folder asks for; only `trusted` lets any of it happen."""
 Json = dict[str, object]
 
 
-class Timeouts(Part, frozen=True):
+class TimeoutSettings(SettingsGroup, frozen=True):
     """Timeouts for providers, in seconds."""
 
     connect: Seconds = 10.0
@@ -163,14 +163,14 @@ class Timeouts(Part, frozen=True):
     a value of `idle` that you set holds there, too."""
 
 
-class Retry(Part, frozen=True):
+class RetrySettings(SettingsGroup, frozen=True):
     """The number of retries, and the longest pause before one."""
 
     attempts: Count = 10
     max_wait: Seconds = 60.0
 
 
-class Context(Part, frozen=True):
+class ContextSettings(SettingsGroup, frozen=True):
     """Switches and limits of the context layers; numbers are tokens."""
 
     offload: bool = True
@@ -183,7 +183,7 @@ class Context(Part, frozen=True):
     """Compact automatically."""
     draft: bool = True
     """Let the model add its own text to the ledger."""
-    notes: NotesKept = Layers().notes
+    notes: NotesMode = ContextLayers().notes
     """Let the model keep notes while it works; `auto` if they cost less than summaries."""
     notes_template: str = ""
     notes_prompt: str = ""
@@ -206,48 +206,48 @@ class Context(Part, frozen=True):
     """The size beyond which nothing is sent; 0 for 3,000 tokens before the end of the window."""
     window: Count = 0
     """The most of the model's window that is to be used; zero means all of it."""
-    result_tokens: Count = Layers().result
+    result_tokens: Count = ContextLayers().result
     """The most of one tool result that is shown, as far as there is free room; 0 for no cap."""
     tool_tokens: dict[str, Count] = msgspec.field(default_factory=dict[str, int])
     """The same for single tools, by name; `mcp__*` is for all tools of servers."""
-    reply_tokens: Count = Layers().reply
+    reply_tokens: Count = ContextLayers().reply
     """The most of all results of one reply together."""
-    tail_tokens: Count = Layers().tail
-    ledger_tokens: Count = Layers().ledger
-    idle: Idle = Layers().idle
+    tail_tokens: Count = ContextLayers().tail
+    ledger_tokens: Count = ContextLayers().ledger
+    idle: IdlePolicy = ContextLayers().idle
     """The pause that clears old results: `normal`, `cheap` (as soon as the cache is gone),
     `off`."""
-    idle_minutes: Count = round(Layers().idle_seconds / 60)
+    idle_minutes: Count = round(ContextLayers().idle_seconds / 60)
     """The pause after which `normal` clears them, however few tokens are in use."""
-    cold_tokens: Count = Layers().cold
+    cold_tokens: Count = ContextLayers().cold
     """With `cheap`: a conversation beyond this is compacted when the cache is gone."""
-    keep_results: Count = Layers().kept
-    clear_at_least: Count = Layers().cleared
+    keep_results: Count = ContextLayers().kept
+    clear_at_least: Count = ContextLayers().cleared
     """After a pause: the number of newest results that stay, and the fewest tokens worth
     clearing."""
-    clear_pressure: bool = Layers().pressure
+    clear_pressure: bool = ContextLayers().pressure
     """Clear old results when the window is nearly full, where that pays off."""
-    pressure_results: Count = Layers().pressed_kept
-    pressure_tokens: Count = Layers().pressed_tokens
-    pressure_at_least: Count = Layers().pressed_cleared
+    pressure_results: Count = ContextLayers().pressed_kept
+    pressure_tokens: Count = ContextLayers().pressed_tokens
+    pressure_at_least: Count = ContextLayers().pressed_cleared
     """Under pressure: the results and tokens that stay, and the fewest tokens worth clearing."""
-    clear_server: bool = Layers().server
+    clear_server: bool = ContextLayers().server
     """Let the provider clear for us where it can, which keeps thinking valid."""
-    clear_inputs: bool = Layers().inputs
+    clear_inputs: bool = ContextLayers().inputs
     """Also clear long arguments of old calls that wrote files."""
-    clear_thinking: bool = Layers().thinking
+    clear_thinking: bool = ContextLayers().thinking
     """Keep only the last turn's thinking after an hour's pause."""
-    collapse: bool = Layers().collapse
+    collapse: bool = ContextLayers().collapse
     """Fold old calls into one line each, if that is enough to avoid a compaction."""
-    snip: bool = Layers().snip
+    snip: bool = ContextLayers().snip
     """Let folding drop the oldest of these lines."""
 
     @property
-    def layers(self) -> Layers:
+    def layers(self) -> ContextLayers:
         """The same values as the engine's context layers."""
-        same = {name: getattr(self, name) for name in SAME_NAMES}
-        others = {ours: getattr(self, name) for name, ours in LAYER_NAMES.items()}
-        return Layers(
+        same = {name: getattr(self, name) for name in SHARED_LAYER_FIELDS}
+        others = {ours: getattr(self, name) for name, ours in RENAMED_LAYER_FIELDS.items()}
+        return ContextLayers(
             **same,
             **others,
             compact=self.compact and self.auto_compact,
@@ -257,8 +257,10 @@ class Context(Part, frozen=True):
         )
 
 
-SAME_NAMES = {*Layers.__struct_fields__} & {*Context.__struct_fields__} - {"compact"}
-LAYER_NAMES = {
+SHARED_LAYER_FIELDS = {*ContextLayers.__struct_fields__} & {*ContextSettings.__struct_fields__} - {
+    "compact"
+}
+RENAMED_LAYER_FIELDS = {
     "signed_summary": "signed",
     "threshold_percent": "percent",
     "result_tokens": "result",
@@ -280,7 +282,7 @@ LAYER_NAMES = {
 """Settings that the engine knows by another name."""
 
 
-class Mail(Part, frozen=True):
+class MailSettings(SettingsGroup, frozen=True):
     """Mail between sessions."""
 
     address: str = ""
@@ -289,7 +291,7 @@ class Mail(Part, frozen=True):
     """Wake the session when mail arrives; always on in a team."""
 
 
-class Consents(Part, frozen=True):
+class MemoryConsentSettings(SettingsGroup, frozen=True):
     """Consent to new memories, by scope."""
 
     project: Consent = "auto"
@@ -297,7 +299,7 @@ class Consents(Part, frozen=True):
     team: Consent = "ask"
 
 
-class Dreaming(Part, frozen=True):
+class DreamingSettings(SettingsGroup, frozen=True):
     """Consolidation of memories between sessions."""
 
     enabled: bool = True
@@ -307,30 +309,30 @@ class Dreaming(Part, frozen=True):
     """The number of active sessions since then."""
 
 
-class Remembering(Part, frozen=True):
+class MemorySettings(SettingsGroup, frozen=True):
     """Memory across sessions."""
 
     enabled: bool = True
     extract: Literal["model", "rules", "off"] = "model"
     """The extraction of memories: by the model, by rules, or off."""
-    consent: Consents = Consents()
+    consent: MemoryConsentSettings = MemoryConsentSettings()
     recall: bool = True
     """Show memories with the prompts that they fit."""
     choose: bool = True
     """Let a cheaper model choose among many that fit."""
-    dream: Dreaming = Dreaming()
+    dream: DreamingSettings = DreamingSettings()
     directory: str = ""
     """The folder of the project's memories; empty for the usual one."""
 
 
-class Search(Part, frozen=True):
+class SearchSettings(SettingsGroup, frozen=True):
     """The scope of `travois search`."""
 
     agents: bool = True
     """Include sessions that other agents recorded on this machine."""
 
 
-class WebSearch(Part, frozen=True):
+class WebSearchSettings(SettingsGroup, frozen=True):
     """Web search: off, by the model's provider, or by an endpoint of the user's."""
 
     use: Literal["off", "provider", "endpoint"] = "off"
@@ -352,7 +354,7 @@ class WebSearch(Part, frozen=True):
     date: str = ""
 
 
-class Browser(Part, frozen=True):
+class BrowserSettings(SettingsGroup, frozen=True):
     """A browser that the model may use."""
 
     enabled: bool = False
@@ -362,7 +364,7 @@ class Browser(Part, frozen=True):
     """Show the browser window."""
 
 
-class Local(Part, frozen=True):
+class LocalModelSettings(SettingsGroup, frozen=True):
     """Models that run on this machine."""
 
     fallback: bool = True
@@ -371,7 +373,7 @@ class Local(Part, frozen=True):
     """The number of threads; on a busy machine, more than one wait for each other."""
 
 
-class Tui(Part, frozen=True):
+class TuiSettings(SettingsGroup, frozen=True):
     """The terminal interface."""
 
     theme: Literal["auto", "dark", "light", "none"] = "auto"
@@ -381,7 +383,7 @@ class Tui(Part, frozen=True):
     """Print plain lines only, for screen readers."""
 
 
-class StatusLine(Part, frozen=True):
+class StatusLineSettings(SettingsGroup, frozen=True):
     """A user's program whose output is shown below the prompt."""
 
     type: str = "command"
@@ -404,16 +406,16 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     """The only models that may answer, and those that may not: names, ids, or words of ids."""
     model_overrides: dict[str, str] = {}
     """A provider's own names for models, by our id."""
-    model_pricing: Pricing = Pricing()
+    model_pricing: PricingSettings = PricingSettings()
     max_effort_level: Effort = ""
     """More is not asked of any model."""
-    model_settings: dict[str, Manner] = {}
+    model_settings: dict[str, ModelSettings] = {}
     """Effort, maximum effort and window of single models, by id."""
     api_key_helper: str = ""
     """A command that prints the key for Anthropic's API."""
     language: str = ""
     """The language to answer in."""
-    attribution: Attribution = Attribution()
+    attribution: AttributionSettings = AttributionSettings()
     providers: dict[str, Json] = {}
     """Providers by name, in the format of `catalog.toml`, added to the catalogue."""
     models: dict[str, Json] = {}
@@ -430,23 +432,23 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     max_output_tokens: Count = 0
     max_mcp_output_tokens: Count = 25_000
     """The most tokens of an MCP tool result that are shown; the rest is in a file."""
-    permissions: Permissions = Permissions()
+    permissions: PermissionSettings = PermissionSettings()
     env: dict[str, str] = {}
     """Variables for the programs that tools start."""
     env_passthrough: tuple[str, ...] = ()
     """Names of our own variables that those programs may see besides the harmless ones."""
-    timeouts: Timeouts = Timeouts()
-    retry: Retry = Retry()
-    sandbox: Sandbox = Sandbox()
-    context: Context = Context()
-    mail: Mail = Mail()
-    memory: Remembering = Remembering()
-    tui: Tui = Tui()
-    status_line: StatusLine = StatusLine()
-    search: Search = Search()
-    local: Local = Local()
-    web_search: WebSearch = WebSearch()
-    browser: Browser = Browser()
+    timeouts: TimeoutSettings = TimeoutSettings()
+    retry: RetrySettings = RetrySettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    context: ContextSettings = ContextSettings()
+    mail: MailSettings = MailSettings()
+    memory: MemorySettings = MemorySettings()
+    tui: TuiSettings = TuiSettings()
+    status_line: StatusLineSettings = StatusLineSettings()
+    search: SearchSettings = SearchSettings()
+    local: LocalModelSettings = LocalModelSettings()
+    web_search: WebSearchSettings = WebSearchSettings()
+    browser: BrowserSettings = BrowserSettings()
     agent: str = ""
     """The kind of agent that the person talks to; empty for ours."""
     output_style: str = ""
@@ -480,7 +482,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     allowed_mcp_servers: tuple[str, ...] = ()
     denied_mcp_servers: tuple[str, ...] = ()
     """The only servers that may be used, and those that may not, each as JSON."""
-    worktree: Worktrees = Worktrees()
+    worktree: WorktreeSettings = WorktreeSettings()
     cleanup_period_days: Count = 0
     """Sessions that nobody touched for so long are thrown away when one starts."""
     file_checkpointing_enabled: bool = True
@@ -521,7 +523,7 @@ class Plugin(msgspec.Struct, frozen=True):
     """The kind of agent that a person talks to where nothing else is asked for."""
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedSettings(msgspec.Struct, frozen=True):
     """The settings in force, the origin of each, and notices for the user."""
 
     settings: Settings
@@ -542,7 +544,7 @@ class Loaded(msgspec.Struct, frozen=True):
     """Changed files that trusted hooks and servers reach, by the approved line."""
     scripts: tuple[str, ...] = ()
     """Files of the workspace that those hooks run: to change one is to change the hook."""
-    trust: Status = "unknown"
+    trust: TrustStatus = "unknown"
     root: str = ""
     """The folder that trust is about."""
     plugins: tuple[Plugin, ...] = ()

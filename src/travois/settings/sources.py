@@ -11,13 +11,20 @@ import msgspec
 from travois.compat import config_files
 from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import UserError
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings import trust
-from travois.settings.validate import DEFAULTS, UNITED, Layer, Level, nearest, parsed
+from travois.settings.validate import (
+    DEFAULT_VALUES,
+    MERGED_LISTS,
+    SettingsLayer,
+    SettingsLevel,
+    find_nearest_word,
+    parse_settings,
+)
 from travois.skills.plugins import within
 
-PREFIX = "TRAVOIS_"
-THEIRS = {
+VARIABLE_PREFIX = "TRAVOIS_"
+FOREIGN_VARIABLES = {
     "ANTHROPIC_MODEL": "model",
     "CLAUDE_CODE_MAX_OUTPUT_TOKENS": "maxOutputTokens",
     "MAX_MCP_OUTPUT_TOKENS": "maxMcpOutputTokens",
@@ -27,32 +34,32 @@ THEIRS = {
     "CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE": "context.hardLimit",
 }
 """Variables of other agents that mean a setting of ours."""
-SPOKEN_FOR = frozenset(("TRAVOIS_HOME", "TRAVOIS_JOB"))
+RESERVED_VARIABLES = frozenset(("TRAVOIS_HOME", "TRAVOIS_JOB"))
 """Variables of ours that are no settings."""
-SOURCES: tuple[Level, ...] = ("user", "project", "local")
-SWITCHES = {
+FILE_LEVELS: tuple[SettingsLevel, ...] = ("user", "project", "local")
+FOREIGN_SWITCHES = {
     "DISABLE_COMPACT": "context.compact",
     "DISABLE_AUTO_COMPACT": "context.autoCompact",
     "DISABLE_MICROCOMPACT": "context.clear",
 }
 """Variables that other agents know, and what each of them switches off."""
-SPOKEN = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+BOOLEAN_WORDS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 """Words for yes and no in variables."""
-ANSWERS = "your answers in this folder"
-KEPT: dict[trust.Kept, str] = {
+ANSWERS_SOURCE = "your answers in this folder"
+ANSWER_KEYS: dict[trust.AnswerKind, str] = {
     "allow": "permissions.allow",
     "ask": "permissions.ask",
     "deny": "permissions.deny",
     "folders": "permissions.additionalDirectories",
 }
 """The setting that each kind of answer adds to."""
-UNASKED_COMMANDS = "sandbox.autoAllowBashIfSandboxed"
+AUTO_ALLOW_BASH_KEY = "sandbox.autoAllowBashIfSandboxed"
 
 
-class Where(msgspec.Struct, frozen=True):
+class SettingsPlaces(msgspec.Struct, frozen=True):
     """The places that a session's settings come from."""
 
-    home: Home
+    home: TravoisHome
     root: str
     cwd: str
     trusted: str
@@ -64,18 +71,20 @@ class Where(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys((self.root, self.cwd)))
 
 
-def levels(named: str) -> tuple[Level, ...]:
+def parse_setting_sources(named: str) -> tuple[SettingsLevel, ...]:
     """Return the file levels that count, weakest first: all for an empty text, none for `none`."""
     if named == "none":
         return ()
     picked = [word.strip() for word in named.split(",") if word.strip()]
-    if strange := [word for word in picked if word not in SOURCES]:
+    if strange := [word for word in picked if word not in FILE_LEVELS]:
         fix = "Use user, project and local, separated by commas."
         raise UserError(f"--setting-sources does not know {strange[0]!r}", fix=fix)
-    return tuple(level for level in SOURCES if level in picked or not picked)
+    return tuple(level for level in FILE_LEVELS if level in picked or not picked)
 
 
-def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[Layer]:
+def read_level_files(
+    where: SettingsPlaces, level: SettingsLevel, environ: Mapping[str, str]
+) -> Iterator[SettingsLayer]:
     """Yield the files of a level: the other agent's, then our own."""
     home = CLAUDE.home(environ)
     theirs = home / "settings.json" if home else None
@@ -84,35 +93,38 @@ def files(where: Where, level: Level, environ: Mapping[str, str]) -> Iterator[La
         yield from config_files.files(person, environ, level=level)
     if level == "user":
         if theirs is not None:
-            yield from read(theirs, level=level, own=False, base=str(theirs.parent))
-        yield from read(where.home.settings, level=level, base=str(where.home.path))
-        yield from _plugged(where.home.path / "plugins", level)
+            yield from read_settings_file(theirs, level=level, own=False, base=str(theirs.parent))
+        yield from read_settings_file(where.home.settings, level=level, base=str(where.home.path))
+        yield from _plugin_layer(where.home.path / "plugins", level)
         kept = (
-            (key, trust.remembered(where.home, where.trusted, under=u)) for u, key in KEPT.items()
+            (key, trust.list_answers(where.home, where.trusted, under=u))
+            for u, key in ANSWER_KEYS.items()
         )
         answers: dict[str, object] = {key: items for key, items in kept if items}
         if trust.is_sandboxed(where.home, where.trusted):
-            answers[UNASKED_COMMANDS] = True
+            answers[AUTO_ALLOW_BASH_KEY] = True
         if answers:
-            yield Layer(ANSWERS, answers, level=level, base=where.trusted)
+            yield SettingsLayer(ANSWERS_SOURCE, answers, level=level, base=where.trusted)
         return
     if level == "project":
-        yield from _plugged(Path(where.root, ".agents", "plugins"), level)
+        yield from _plugin_layer(Path(where.root, ".agents", "plugins"), level)
     name = "settings.json" if level == "project" else "settings.local.json"
     path = Path(where.cwd if level == "project" else where.trusted, CLAUDE.folder, name)
     if theirs is None or os.path.realpath(path) != os.path.realpath(theirs):
-        yield from read(path, level=level, own=False, base=where.cwd)
+        yield from read_settings_file(path, level=level, own=False, base=where.cwd)
     base = where.root if level == "project" else where.cwd
-    yield from read(Path(where.root, ".travois", name), level=level, base=base)
+    yield from read_settings_file(Path(where.root, ".travois", name), level=level, base=base)
 
 
-def _plugged(folder: Path, level: Level) -> Iterator[Layer]:
+def _plugin_layer(folder: Path, level: SettingsLevel) -> Iterator[SettingsLayer]:
     """Yield the plugins in a folder, as if its settings named them."""
     if found := within(str(folder)):
-        yield Layer(str(folder), {"plugins": found}, level=level)
+        yield SettingsLayer(str(folder), {"plugins": found}, level=level)
 
 
-def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Iterator[Layer]:
+def read_settings_file(
+    path: Path, *, level: SettingsLevel, own: bool = True, base: str = ""
+) -> Iterator[SettingsLayer]:
     """Yield the layer of a file, if the file exists."""
     try:
         if not path.exists():
@@ -122,25 +134,25 @@ def read(path: Path, *, level: Level, own: bool = True, base: str = "") -> Itera
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"Settings cannot be read: {path}", why=str(error.strerror)) from error
-    layer = parsed(data, where=str(path), level=level, foreign=not own, base=base)
+    layer = parse_settings(data, where=str(path), level=level, foreign=not own, base=base)
     table = layer.values.pop("permission", None) if own else None
     yield layer if table is None else config_files.ordered(layer, table)
 
 
-def run(
-    where: Where, given: str, environ: Mapping[str, str], *, notices: list[str]
-) -> Iterator[Layer]:
+def read_run_settings(
+    where: SettingsPlaces, given: str, environ: Mapping[str, str], *, notices: list[str]
+) -> Iterator[SettingsLayer]:
     """Yield the settings of this run: --settings and environment variables."""
     if given.lstrip().startswith("{"):
-        yield parsed(given.encode(errors="replace"), where="--settings", base=where.cwd)
+        yield parse_settings(given.encode(errors="replace"), where="--settings", base=where.cwd)
     elif given:
-        yield _given(Path(given).expanduser(), given)
-    yield from _environment(environ, notices)
+        yield _read_given_file(Path(given).expanduser(), given)
+    yield from _layers_from_environment(environ, notices)
 
 
-def _given(path: Path, text: str) -> Layer:
+def _read_given_file(path: Path, text: str) -> SettingsLayer:
     try:
-        return parsed(path.read_bytes(), where=text, base=str(path.absolute().parent))
+        return parse_settings(path.read_bytes(), where=text, base=str(path.absolute().parent))
     except OSError as error:
         raise UserError(
             f"--settings {text} cannot be read",
@@ -149,30 +161,38 @@ def _given(path: Path, text: str) -> Layer:
         ) from error
 
 
-def _environment(environ: Mapping[str, str], notices: list[str]) -> Iterator[Layer]:
+def _layers_from_environment(
+    environ: Mapping[str, str], notices: list[str]
+) -> Iterator[SettingsLayer]:
     """Yield layers from variables such as TRAVOIS_TIMEOUTS_IDLE, one for each single value."""
-    names = {_variable(key): key for key in DEFAULTS if key not in UNITED} | THEIRS
-    for name, text in sorted(environ.items(), key=lambda each: each[0].startswith(PREFIX)):
-        if (switch := SWITCHES.get(name)) and text.lower() not in ("", "0", "false", "no"):
-            yield Layer(name, {switch: False})
+    names = {
+        _variable_name(key): key for key in DEFAULT_VALUES if key not in MERGED_LISTS
+    } | FOREIGN_VARIABLES
+    for name, text in sorted(environ.items(), key=lambda each: each[0].startswith(VARIABLE_PREFIX)):
+        if (switch := FOREIGN_SWITCHES.get(name)) and text.lower() not in ("", "0", "false", "no"):
+            yield SettingsLayer(name, {switch: False})
         elif key := names.get(name):
-            yield Layer(name, {key: _typed(text, key=key)}, foreign=name in THEIRS)
-        elif name.startswith(PREFIX) and name not in SPOKEN_FOR:
-            near = nearest(name.removeprefix(PREFIX), (n.removeprefix(PREFIX) for n in names))
+            yield SettingsLayer(
+                name, {key: _parse_variable(text, key=key)}, foreign=name in FOREIGN_VARIABLES
+            )
+        elif name.startswith(VARIABLE_PREFIX) and name not in RESERVED_VARIABLES:
+            near = find_nearest_word(
+                name.removeprefix(VARIABLE_PREFIX), (n.removeprefix(VARIABLE_PREFIX) for n in names)
+            )
             if near:
-                notices.append(f"{name} is not a setting; did you mean {PREFIX}{near}?")
+                notices.append(f"{name} is not a setting; did you mean {VARIABLE_PREFIX}{near}?")
 
 
-def _variable(key: str) -> str:
+def _variable_name(key: str) -> str:
     spaced = "".join(f"_{c}" if c.isupper() else c for c in key)
-    return PREFIX + spaced.replace(".", "_").upper()
+    return VARIABLE_PREFIX + spaced.replace(".", "_").upper()
 
 
-def _typed(text: str, *, key: str) -> object:
-    if isinstance(DEFAULTS[key], str):
+def _parse_variable(text: str, *, key: str) -> object:
+    if isinstance(DEFAULT_VALUES[key], str):
         return text
-    if isinstance(DEFAULTS[key], bool):
-        return SPOKEN.get(text.strip().lower(), text)
+    if isinstance(DEFAULT_VALUES[key], bool):
+        return BOOLEAN_WORDS.get(text.strip().lower(), text)
     try:
         return msgspec.json.decode(text)
     except ValueError:

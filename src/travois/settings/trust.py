@@ -20,39 +20,50 @@ from msgspec.structs import replace
 from travois.permissions.paths import inside
 from travois.permissions.updates import SANDBOX_MODE, Update
 from travois.sessions import blobs
-from travois.sessions.home import Home
-from travois.settings.schema import Json, Permissions, Status
-from travois.settings.validate import PROJECT_DIR, UNITED, Layer, is_list, words
+from travois.sessions.home import TravoisHome
+from travois.settings.schema import Json, PermissionSettings, TrustStatus
+from travois.settings.validate import (
+    MERGED_LISTS,
+    PROJECT_DIR_VARIABLE,
+    SettingsLayer,
+    as_text_list,
+    is_json_array,
+)
 
 # Which files of a workspace a trusted command reaches, beyond the programs that it names.
 
 
-FILES = 400
+MAX_REACHED_FILES = 400
 """The most files that are followed for one command."""
-BYTES = 8 << 20
+MAX_REACHED_BYTES = 8 << 20
 """The most bytes of all these files together."""
-LONGEST = 1 << 20
+MAX_SCRIPT_BYTES = 1 << 20
 """The most bytes that are read of one file."""
-SCANNED = 1 << 17
+MAX_SCANNED_CHARS = 1 << 17
 """The most characters of a file that are searched for names of other files."""
-WORDS = 3000
+MAX_SCANNED_WORDS = 3000
 """The most words of a file that are tried as file names."""
-SEPARATORS = r"[\s\"',\\\]\[]+"
-WORD = re.compile(r"[^\s'\"=;|&()<>{},\\`\[\]]+")
-HOLDER = re.compile(r"^(?:\$\{?\w+\}?|\.)/+")
-MODULE = re.compile(rf"(?:^|[\s\"'])-m{SEPARATORS}([A-Za-z_][\w.]*)")
-PYTHON = re.compile(
+MODULE_SEPARATORS = r"[\s\"',\\\]\[]+"
+COMMAND_WORD = re.compile(r"[^\s'\"=;|&()<>{},\\`\[\]]+")
+FOLDER_VARIABLE = re.compile(r"^(?:\$\{?\w+\}?|\.)/+")
+PYTHON_MODULE_OPTION = re.compile(rf"(?:^|[\s\"'])-m{MODULE_SEPARATORS}([A-Za-z_][\w.]*)")
+PYTHON_IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+([\w*, \t()]+)|import[ \t]+([\w., \t]+))",
     re.MULTILINE,
 )
-SCRIPTED = re.compile(r"""\b(?:from|import|require)\b\s*\(?\s*['"](\.{1,2}/[^'"]+)""")
-JAVASCRIPT = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx")
-ENDINGS = ("", *JAVASCRIPT, ".json", *(f"/index{end}" for end in JAVASCRIPT))
-CODE = (
-    *JAVASCRIPT,
+JAVASCRIPT_IMPORT = re.compile(r"""\b(?:from|import|require)\b\s*\(?\s*['"](\.{1,2}/[^'"]+)""")
+JAVASCRIPT_SUFFIXES = (".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".tsx", ".jsx")
+IMPORT_SUFFIXES = (
+    "",
+    *JAVASCRIPT_SUFFIXES,
+    ".json",
+    *(f"/index{end}" for end in JAVASCRIPT_SUFFIXES),
+)
+CODE_SUFFIXES = (
+    *JAVASCRIPT_SUFFIXES,
     *(".py", ".sh", ".bash", ".zsh", ".rb", ".pl", ".php", ".lua", ".mk", ".just", ".awk", ".sed"),
 )
-SCRIPT_RUNNERS: dict[str, tuple[str, ...]] = {
+RUNNER_FILES: dict[str, tuple[str, ...]] = {
     "make": ("GNUmakefile", "makefile", "Makefile"),
     "gmake": ("GNUmakefile", "makefile", "Makefile"),
     "npm": ("package.json", ".npmrc"),
@@ -80,19 +91,19 @@ SCRIPT_RUNNERS: dict[str, tuple[str, ...]] = {
     "prettier": (".prettierrc", "prettier.config.js"),
 }
 """Programs, and the files of a project that say what they run."""
-Words = Literal["all", "paths"]
-SHIMS = os.path.join("node_modules", ".bin")
+WordChoice = Literal["all", "paths"]
+NODE_BIN = os.path.join("node_modules", ".bin")
 
 
-def reached(line: str, places: tuple[str, ...]) -> dict[str, str]:
+def find_reached_files(line: str, places: tuple[str, ...]) -> dict[str, str]:
     """Return the workspace files that a command reaches, by path, each with its digest.
 
     `line` is a command line, or the JSON that holds one; `places` are the folders that its words
     may count from, the workspace first.
     """
     found: dict[str, str] = {}
-    waiting, size = list(_named(line, places, bases=places, words="all")), 0
-    while waiting and len(found) < FILES and size < BYTES:
+    waiting, size = list(_files_named_in(line, places, bases=places, words="all")), 0
+    while waiting and len(found) < MAX_REACHED_FILES and size < MAX_REACHED_BYTES:
         path = os.path.realpath(waiting.pop(0))
         if path in found or not any(inside(path, place) for place in places):
             continue
@@ -100,13 +111,13 @@ def reached(line: str, places: tuple[str, ...]) -> dict[str, str]:
         if text is None:
             continue
         size += len(text)
-        found[path] = _digest(path, text)
+        found[path] = _digest_script(path, text)
         if f"{os.sep}node_modules{os.sep}" not in path:
-            waiting += _leading_to(path, text.decode(errors="replace"), places)
+            waiting += _files_named_by_file(path, text.decode(errors="replace"), places)
     return {os.path.relpath(path, places[0]): told for path, told in sorted(found.items())}
 
 
-def compare(before: dict[str, str], now: dict[str, str]) -> tuple[str, ...]:
+def compare_reached_files(before: dict[str, str], now: dict[str, str]) -> tuple[str, ...]:
     """Describe how the files that a command reaches have changed, one line each."""
     fates = {
         **{path: "changed" for path in before if now.get(path, before[path]) != before[path]},
@@ -116,77 +127,81 @@ def compare(before: dict[str, str], now: dict[str, str]) -> tuple[str, ...]:
     return tuple(f"{path} {fate}" for path, fate in sorted(fates.items()))
 
 
-def _leading_to(path: str, text: str, places: tuple[str, ...]) -> Iterator[str]:
+def _files_named_by_file(path: str, text: str, places: tuple[str, ...]) -> Iterator[str]:
     """Yield the files that one file leads to."""
     folder = os.path.dirname(path)
     if path.endswith(".py"):
-        yield from _imported(text, folder, places)
-    if path.endswith(JAVASCRIPT):
-        for word in SCRIPTED.findall(text):
-            yield from _existing(os.path.join(folder, word), ENDINGS)
+        yield from _python_imports(text, folder, places)
+    if path.endswith(JAVASCRIPT_SUFFIXES):
+        for word in JAVASCRIPT_IMPORT.findall(text):
+            yield from _filter_existing(os.path.join(folder, word), IMPORT_SUFFIXES)
     if os.path.basename(path) == "package.json":
-        text = _scripts(text)
+        text = _package_scripts(text)
     # Words of a program are seldom commands; its paths often are files that it runs.
-    words = "paths" if path.endswith((".py", *JAVASCRIPT)) else "all"
-    yield from _named(text, places, bases=(folder, *places), words=words)
+    words = "paths" if path.endswith((".py", *JAVASCRIPT_SUFFIXES)) else "all"
+    yield from _files_named_in(text, places, bases=(folder, *places), words=words)
 
 
-def _named(
-    text: str, places: tuple[str, ...], *, bases: tuple[str, ...], words: Words
+def _files_named_in(
+    text: str, places: tuple[str, ...], *, bases: tuple[str, ...], words: WordChoice
 ) -> Iterator[str]:
     """Yield the programs, modules and recipes in the workspace that a text names."""
-    for module in MODULE.findall(text):
-        yield from _modules(module, (*bases, *(os.path.join(place, "src") for place in places)))
-    named = dict.fromkeys(WORD.findall(PROJECT_DIR.sub("./", text[:SCANNED])))
-    chosen = [word for word in named if words == "all" or "/" in word][:WORDS]
+    for module in PYTHON_MODULE_OPTION.findall(text):
+        yield from _module_files(
+            module, (*bases, *(os.path.join(place, "src") for place in places))
+        )
+    named = dict.fromkeys(
+        COMMAND_WORD.findall(PROJECT_DIR_VARIABLE.sub("./", text[:MAX_SCANNED_CHARS]))
+    )
+    chosen = [word for word in named if words == "all" or "/" in word][:MAX_SCANNED_WORDS]
     for base in dict.fromkeys(bases):
         for word in chosen:
-            yield from _meant(HOLDER.sub("", word), base, places)
+            yield from _files_of_word(FOLDER_VARIABLE.sub("", word), base, places)
 
 
-def _meant(word: str, base: str, places: tuple[str, ...]) -> Iterator[str]:
+def _files_of_word(word: str, base: str, places: tuple[str, ...]) -> Iterator[str]:
     """Yield the files that one word of a command means, if it were run in this folder."""
-    for recipe in SCRIPT_RUNNERS.get(word, ()):
-        yield from _existing(os.path.join(base, recipe))
+    for recipe in RUNNER_FILES.get(word, ()):
+        yield from _filter_existing(os.path.join(base, recipe))
     if "/" not in word:
-        yield from _existing(os.path.join(base, SHIMS, word))
+        yield from _filter_existing(os.path.join(base, NODE_BIN, word))
     if word.startswith("/") and not any(inside(word, place) for place in places):
         word = word.lstrip("/")  # what stood before it is computed: "$(dirname "$0")"/lib.sh
     path = os.path.join(base, word)
-    if (word.endswith(CODE) or os.access(path, os.X_OK)) and os.path.isfile(path):
+    if (word.endswith(CODE_SUFFIXES) or os.access(path, os.X_OK)) and os.path.isfile(path):
         yield path
 
 
-def _imported(text: str, folder: str, places: tuple[str, ...]) -> Iterator[str]:
+def _python_imports(text: str, folder: str, places: tuple[str, ...]) -> Iterator[str]:
     """Yield the modules in the workspace that a Python file imports."""
     roots = (folder, *places, *(os.path.join(place, "src") for place in places))
-    for source, names, plain in PYTHON.findall(text):
+    for source, names, plain in PYTHON_IMPORT.findall(text):
         for module in re.findall(r"[\w.]+", plain):
-            yield from _modules(module, roots)
+            yield from _module_files(module, roots)
         dots = len(source) - len(source.lstrip("."))
         base = os.path.normpath(os.path.join(folder, *[".."] * (dots - 1))) if dots else ""
         within = (base,) if dots else roots
-        yield from _modules(source.lstrip("."), within)
+        yield from _module_files(source.lstrip("."), within)
         for name in re.findall(r"\w+", names):
-            yield from _modules(f"{source.lstrip('.')}.{name}".lstrip("."), within)
+            yield from _module_files(f"{source.lstrip('.')}.{name}".lstrip("."), within)
 
 
-def _modules(name: str, roots: tuple[str, ...]) -> Iterator[str]:
+def _module_files(name: str, roots: tuple[str, ...]) -> Iterator[str]:
     """Yield the files that a dotted name may mean below these folders, with its packages."""
     parts = [part for part in name.split(".") if part]
     for root in dict.fromkeys(roots):
         for count in range(1, len(parts) + 1):
             path = os.path.join(root, *parts[:count])
-            yield from _existing(path, (".py", "/__init__.py"))
+            yield from _filter_existing(path, (".py", "/__init__.py"))
         if parts:
-            yield from _existing(os.path.join(root, *parts), ("/__main__.py",))
+            yield from _filter_existing(os.path.join(root, *parts), ("/__main__.py",))
 
 
-def _existing(path: str, endings: tuple[str, ...] = ("",)) -> Iterator[str]:
+def _filter_existing(path: str, endings: tuple[str, ...] = ("",)) -> Iterator[str]:
     yield from (path + end for end in endings if os.path.isfile(path + end))
 
 
-def _scripts(text: str) -> str:
+def _package_scripts(text: str) -> str:
     """Return the `scripts` of package.json."""
     try:
         tree = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
@@ -195,29 +210,29 @@ def _scripts(text: str) -> str:
         return text
 
 
-def _digest(path: str, data: bytes) -> str:
+def _digest_script(path: str, data: bytes) -> str:
     """Return the digest of what a file runs: versions in package.json may change without effect."""
     if os.path.basename(path) == "package.json":
-        data = _scripts(data.decode(errors="replace")).encode()
+        data = _package_scripts(data.decode(errors="replace")).encode()
     return sha256(data).hexdigest()
 
 
 def _read_script(path: str) -> bytes | None:
     try:
         with open(path, "rb") as file:
-            return file.read(LONGEST)
+            return file.read(MAX_SCRIPT_BYTES)
     except OSError:
         return None
 
 
-Kept = Literal["allow", "ask", "deny", "folders"]
-RUNNING = ("hook ", "hooks: ", "mcp server ", "statusLine.command")
+AnswerKind = Literal["allow", "ask", "deny", "folders"]
+COMMAND_REQUESTS = ("hook ", "hooks: ", "mcp server ", "statusLine.command")
 """Beginnings of request lines that run a command."""
-MOST = 1000
+MAX_DIGESTS = 1000
 """The most digests that are kept for a folder; the oldest are dropped."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class FolderTrust(msgspec.Struct, frozen=True):
     """The user's decisions about one folder."""
 
     path: str
@@ -237,7 +252,7 @@ class Said(msgspec.Struct, frozen=True):
     sandboxed: bool = False
     """True if sandboxed commands run there without asking."""
 
-    def kept(self, under: Kept) -> tuple[str, ...]:
+    def answers(self, under: AnswerKind) -> tuple[str, ...]:
         """Return their answers of one kind."""
         match under:
             case "allow":
@@ -250,7 +265,7 @@ class Said(msgspec.Struct, frozen=True):
                 return self.folders
 
 
-def root(folder: str) -> str:
+def trust_root(folder: str) -> str:
     """Return the folder that trust in this one is about: its repository, if it is in one.
 
     A worktree is part of its main checkout if that one knows of it: a folder's own claims may be
@@ -262,12 +277,12 @@ def root(folder: str) -> str:
         if parent == top:
             return here
         top = parent
-    return _checkout(top) or top
+    return _main_checkout(top) or top
 
 
-def status(home: Home, root: str, wanted: Iterable[str]) -> Status:
+def trust_status(home: TravoisHome, root: str, wanted: Iterable[str]) -> TrustStatus:
     """Return whether the user trusts everything that a folder asks for."""
-    said, asked = _read(home, root), set(map(digest, wanted))
+    said, asked = _load_folder_trust(home, root), set(map(digest_request, wanted))
     if said.trusted and asked <= set(said.agreed):
         return "trusted"
     if asked and asked <= {*said.agreed, *said.refused}:
@@ -275,135 +290,146 @@ def status(home: Home, root: str, wanted: Iterable[str]) -> Status:
     return "changed" if said.trusted else "unknown"
 
 
-def agreed(home: Home, root: str) -> frozenset[str]:
+def list_agreed_digests(home: TravoisHome, root: str) -> frozenset[str]:
     """Return the digests of all requests approved in a trusted folder."""
-    said = _read(home, root)
+    said = _load_folder_trust(home, root)
     return frozenset(said.agreed) if said.trusted else frozenset()
 
 
-def trust(home: Home, root: str, wanted: Iterable[str], *, places: tuple[str, ...] = ()) -> None:
+def trust_folder(
+    home: TravoisHome, root: str, wanted: Iterable[str], *, places: tuple[str, ...] = ()
+) -> None:
     """Trust a folder with its requests, and with the files that they reach at this moment.
 
     `places` are the folders that its commands run in.
     """
     lines = tuple(wanted)
-    asked, reached = tuple(map(digest, lines)), _reached(lines, places)
-    with _changing(home, root) as (said, save):
+    asked, reached = tuple(map(digest_request, lines)), _trace_commands(lines, places)
+    with _edit_folder_trust(home, root) as (said, save):
         left = tuple(each for each in said.refused if each not in asked)
-        agreed = _joined(said.agreed, asked)
+        agreed = _append_unique(said.agreed, asked)
         kept = {key: files for key, files in said.reached.items() if key in agreed}
         save(replace(said, trusted=True, agreed=agreed, refused=left, reached={**kept, **reached}))
 
 
-def changes(
-    home: Home, root: str, wanted: Iterable[str], *, places: tuple[str, ...]
+def find_changed_files(
+    home: TravoisHome, root: str, wanted: Iterable[str], *, places: tuple[str, ...]
 ) -> dict[str, tuple[str, ...]]:
     """Return the changed files that trusted commands reach, by the approved line."""
-    said = _read(home, root)
-    lines = [line for line in wanted if digest(line) in said.reached] if said.trusted else []
+    said = _load_folder_trust(home, root)
+    lines = (
+        [line for line in wanted if digest_request(line) in said.reached] if said.trusted else []
+    )
     if not lines:
         return {}
 
-    found = {line: compare(said.reached[digest(line)], reached(line, places)) for line in lines}
+    found = {
+        line: compare_reached_files(
+            said.reached[digest_request(line)], find_reached_files(line, places)
+        )
+        for line in lines
+    }
     return {line: files for line, files in found.items() if files}
 
 
-def _reached(lines: tuple[str, ...], places: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    running = [line for line in lines if line.startswith(RUNNING)] if places else []
+def _trace_commands(lines: tuple[str, ...], places: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    running = [line for line in lines if line.startswith(COMMAND_REQUESTS)] if places else []
     if not running:
         return {}
 
-    return {digest(line): reached(line, places) for line in running}
+    return {digest_request(line): find_reached_files(line, places) for line in running}
 
 
-def refuse(home: Home, root: str, wanted: Iterable[str]) -> None:
+def refuse_requests(home: TravoisHome, root: str, wanted: Iterable[str]) -> None:
     """Record that the user refuses these requests, so that they are not asked again."""
-    asked = tuple(map(digest, wanted))
-    with _changing(home, root) as (said, save):
+    asked = tuple(map(digest_request, wanted))
+    with _edit_folder_trust(home, root) as (said, save):
         fresh = tuple(each for each in asked if each not in said.agreed)
-        save(replace(said, refused=_joined(said.refused, fresh)))
+        save(replace(said, refused=_append_unique(said.refused, fresh)))
 
 
-def revoke(home: Home, root: str) -> bool:
+def revoke_trust(home: TravoisHome, root: str) -> bool:
     """Remove all trust in a folder; return whether there was any."""
-    with _changing(home, root) as (said, save):
+    with _edit_folder_trust(home, root) as (said, save):
         save(replace(said, trusted=False, agreed=(), refused=(), reached={}))
         return said.trusted
 
 
-def known(home: Home) -> tuple[Said, ...]:
+def list_folder_trust(home: TravoisHome) -> tuple[FolderTrust, ...]:
     """Return the decisions about all folders."""
     folder = home.path / "trust"
     files = folder.glob("*.json") if folder.is_dir() else ()
-    said = (_decoded(file.read_bytes()) for file in files)
+    said = (_decode_folder_trust(file.read_bytes()) for file in files)
     return tuple(sorted((each for each in said if each.path), key=lambda each: each.path))
 
 
-def remember(home: Home, root: str, item: str, *, under: Kept = "allow") -> None:
+def remember_answer(
+    home: TravoisHome, root: str, item: str, *, under: AnswerKind = "allow"
+) -> None:
     """Record a rule for a folder, or an additional folder."""
-    with _changing(home, root) as (said, save):
-        save(replace(said, **{under: _joined(said.kept(under), (item,))}))
+    with _edit_folder_trust(home, root) as (said, save):
+        save(replace(said, **{under: _append_unique(said.answers(under), (item,))}))
 
 
-def keep(home: Home, root: str, update: Update) -> None:
+def save_permission_update(home: TravoisHome, root: str, update: Update) -> None:
     """Save what an answer changed, for later sessions."""
     if update.type == "setMode" and update.mode == SANDBOX_MODE:
         set_sandboxed(home, root, allowed=True)
-    change = forget if update.type.startswith("remove") else remember
+    change = forget_answer if update.type.startswith("remove") else remember_answer
     for spec in update.rules:
         change(home, root, spec.text, under=update.behavior)
     for folder in update.directories:
         change(home, root, folder, under="folders")
 
 
-def forget(home: Home, root: str, item: str, *, under: Kept = "allow") -> bool:
+def forget_answer(home: TravoisHome, root: str, item: str, *, under: AnswerKind = "allow") -> bool:
     """Remove an answer; return whether it was there."""
-    with _changing(home, root) as (said, save):
-        left = tuple(each for each in said.kept(under) if each != item)
+    with _edit_folder_trust(home, root) as (said, save):
+        left = tuple(each for each in said.answers(under) if each != item)
         save(replace(said, **{under: left}))
-        return item in said.kept(under)
+        return item in said.answers(under)
 
 
-def remembered(home: Home, root: str, *, under: Kept = "allow") -> tuple[str, ...]:
+def list_answers(home: TravoisHome, root: str, *, under: AnswerKind = "allow") -> tuple[str, ...]:
     """Return the answers of one kind for a folder."""
-    return _read(home, root).kept(under)
+    return _load_folder_trust(home, root).answers(under)
 
 
-def set_sandboxed(home: Home, root: str, *, allowed: bool) -> bool:
+def set_sandboxed(home: TravoisHome, root: str, *, allowed: bool) -> bool:
     """Allow sandboxed commands without asking, or stop that; return the earlier setting."""
-    with _changing(home, root) as (said, save):
+    with _edit_folder_trust(home, root) as (said, save):
         save(replace(said, sandboxed=allowed))
         return said.sandboxed
 
 
-def is_sandboxed(home: Home, root: str) -> bool:
+def is_sandboxed(home: TravoisHome, root: str) -> bool:
     """Return whether sandboxed commands run without asking in a folder."""
-    return _read(home, root).sandboxed
+    return _load_folder_trust(home, root).sandboxed
 
 
-def digest(text: str) -> str:
+def digest_request(text: str) -> str:
     """Return the digest by which a request is remembered."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=20).hexdigest()
 
 
-def _checkout(top: str) -> str:
+def _main_checkout(top: str) -> str:
     """Return the main checkout of a worktree; empty if it is not one, or not known there."""
     git = os.path.join(top, ".git")
-    where = _text(git).removeprefix("gitdir:").strip()
+    where = _read_git_file(git).removeprefix("gitdir:").strip()
     if not where:
         return ""
     own = os.path.realpath(os.path.join(top, where))
     trees = os.path.dirname(own)
-    back = os.path.join(own, _text(os.path.join(own, "gitdir")).strip())
+    back = os.path.join(own, _read_git_file(os.path.join(own, "gitdir")).strip())
     known_there = os.path.basename(trees) == "worktrees" and os.path.realpath(back) == git
-    return _holder(os.path.dirname(trees)) if known_there else ""
+    return _checkout_of_git_folder(os.path.dirname(trees)) if known_there else ""
 
 
-def _holder(common: str) -> str:
+def _checkout_of_git_folder(common: str) -> str:
     return os.path.dirname(common) if os.path.basename(common) == ".git" else common
 
 
-def _text(path: str) -> str:
+def _read_git_file(path: str) -> str:
     if not os.path.isfile(path) or os.path.islink(path):
         return ""
     try:
@@ -413,50 +439,57 @@ def _text(path: str) -> str:
         return ""
 
 
-def _joined(old: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*old, *more)))[-MOST:]
+def _append_unique(old: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*old, *more)))[-MAX_DIGESTS:]
 
 
-def _read(home: Home, root: str) -> Said:
+def _load_folder_trust(home: TravoisHome, root: str) -> FolderTrust:
     path = root.encode("utf-8", "backslashreplace").decode()
     try:
-        found = _decoded((home.path / "trust" / f"{digest(root)}.json").read_bytes())
+        found = _decode_folder_trust(
+            (home.path / "trust" / f"{digest_request(root)}.json").read_bytes()
+        )
     except OSError:
-        return Said(path)
-    return found if found.path == path else Said(path)
+        return FolderTrust(path)
+    return found if found.path == path else FolderTrust(path)
 
 
-def _decoded(data: bytes) -> Said:
+def _decode_folder_trust(data: bytes) -> FolderTrust:
     """Decode a trust file; one that cannot be decoded grants nothing."""
     try:
-        return msgspec.json.decode(data, type=Said)
+        return msgspec.json.decode(data, type=FolderTrust)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Said("")
+        return FolderTrust("")
 
 
 @contextmanager
-def _changing(home: Home, root: str) -> Generator[tuple[Said, Callable[[Said], None]]]:
+def _edit_folder_trust(
+    home: TravoisHome, root: str
+) -> Generator[tuple[FolderTrust, Callable[[FolderTrust], None]]]:
     """Yield the decisions about a folder, and a function to replace them, under a lock."""
     folder = home.path / "trust"
-    path = folder / f"{digest(root)}.json"
+    path = folder / f"{digest_request(root)}.json"
     try:
         blobs.make_folders(folder)
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield _read(home, root), lambda said: blobs.replace(path, msgspec.json.encode(said))
+            yield (
+                _load_folder_trust(home, root),
+                lambda said: blobs.replace_file(path, msgspec.json.encode(said)),
+            )
         finally:
             os.close(lock)
     except OSError as error:
-        raise blobs.fault("Your answer cannot be saved", error, path=folder) from error
+        raise blobs.make_storage_error("Your answer cannot be saved", error, path=folder) from error
 
 
 # What comes with a workspace: it may tighten at once; anything else only by the user's trust.
 
 
-STRICT = ("plan", "dont-ask", "default", "accept-edits", "auto", "bypass")
+MODES_BY_STRICTNESS = ("plan", "dont-ask", "default", "accept-edits", "auto", "bypass")
 """Modes, the strictest first."""
-TIGHT = frozenset(
+TIGHTENING_KEYS = frozenset(
     (
         "permissions.deny",
         "permissions.ask",
@@ -473,7 +506,7 @@ TIGHT = frozenset(
         "sandbox.hiddenToolChains",
     )
 )
-SAFE: Json = {
+TIGHTENING_VALUES: Json = {
     "permissions.blockReadsOutsideWorkingDirectories": True,
     "permissions.blockWritesOutsideWorkingDirectories": True,
     "permissions.denyInsteadOfPrompting": True,
@@ -485,7 +518,7 @@ SAFE: Json = {
     "sandbox.allowUnsandboxedCommands": False,
     "sandbox.network.mode": "off",
 }
-LIMITS = frozenset(
+LIMIT_KEYS = frozenset(
     (
         "maxTurns",
         "maxBudgetUsd",
@@ -496,32 +529,50 @@ LIMITS = frozenset(
         "maxOutputTokens",
     )
 )
-NEVER = frozenset(
+FORBIDDEN_KEYS = frozenset(
     (
-        *(*LIMITS, *SAFE, "envPassthrough", "disableAllHooks", "httpHookAllowedEnvVars"),
+        *(
+            *LIMIT_KEYS,
+            *TIGHTENING_VALUES,
+            "envPassthrough",
+            "disableAllHooks",
+            "httpHookAllowedEnvVars",
+        ),
         *("claudeMd", "agentProgressSeconds"),
         *("cleanupPeriodDays", "fileCheckpointingEnabled", "allowedMcpServers"),
         *("enableAllProjectMcpServers", "enabledMcpjsonServers"),
     )
 )
-STEERING = (
+STEERING_KEYS = (
     r"(?is)env\.(.*_proxy|.*_base_url|anthropic_.*|openai_.*|claude_.*|travois_.*)"
     r"|(providers|models|webSearch|browser|telemetry|otelHeadersHelper)(\..*)?"
     r"|apiKeyHelper|(modelOverrides|modelPricing)(\..*)?"
 )
 """Settings that decide where requests go, with whose key, or what Travois itself does."""
-SCRIPTS = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php", ".lua")
-RUN = "statusLine.command"
-RUNNERS = {
+SCRIPT_SUFFIXES = (
+    ".sh",
+    ".bash",
+    ".py",
+    ".js",
+    ".mjs",
+    ".cjs",
+    ".ts",
+    ".rb",
+    ".pl",
+    ".php",
+    ".lua",
+)
+STATUS_LINE_KEY = "statusLine.command"
+RECIPE_FILES = {
     "make": ("GNUmakefile", "makefile", "Makefile"),
     "just": ("justfile", "Justfile", ".justfile"),
     "task": ("Taskfile.yml", "Taskfile.yaml"),
 }
 """Programs that run what a file in the workspace says, and the files."""
-COMMANDS = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
+HOOK_COMMAND_WORD = re.compile(r"[^\s'\"=;|&()<>{},\\]+")
 
 
-class Sifted(msgspec.Struct):
+class RestrictedLayer(msgspec.Struct):
     """A workspace's layer: what holds, what needs trust, and what no trust can give."""
 
     values: Json
@@ -530,96 +581,104 @@ class Sifted(msgspec.Struct):
     never: list[str]
 
 
-def sift(layer: Layer, held: Json, *, agreed: frozenset[str], places: tuple[str, ...]) -> Sifted:
+def restrict_workspace_layer(
+    layer: SettingsLayer, held: Json, *, agreed: frozenset[str], places: tuple[str, ...]
+) -> RestrictedLayer:
     """Split a workspace's layer by what it may set; `held` are the user's own values."""
-    found = Sifted({}, {}, [], [])
+    found = RestrictedLayer({}, {}, [], [])
     for key, value in layer.values.items():
-        if _mode(key, value) == "bypass":
+        if _mode_of_value(key, value) == "bypass":
             found.never.append(key)
-        elif tightens(key, value, held.get(key)):
+        elif tightens_setting(key, value, held.get(key)):
             found.values[key] = value
-        elif key in NEVER or re.fullmatch(STEERING, key):
+        elif key in FORBIDDEN_KEYS or re.fullmatch(STEERING_KEYS, key):
             found.never.append(key)
-        elif key in UNITED:
-            found.values[key] = [w for w in words(value) if _wish(found, f"{key}: {w}", agreed)]
-        elif _wish(found, _setting(key, value, places), agreed):
+        elif key in MERGED_LISTS:
+            found.values[key] = [
+                w for w in as_text_list(value) if _record_request(found, f"{key}: {w}", agreed)
+            ]
+        elif _record_request(found, _describe_setting(key, value, places), agreed):
             found.values[key] = value
-    for event, group in _groups(layer.hooks):
-        if _wish(found, _told(event, group, places), agreed):
+    for event, group in _hook_groups(layer.hooks):
+        if _record_request(found, _describe_hook_group(event, group, places), agreed):
             kept = found.hooks.get(event, [])
-            found.hooks[event] = [*(kept if is_list(kept) else ()), group]
+            found.hooks[event] = [*(kept if is_json_array(kept) else ()), group]
     return found
 
 
-def tightens(key: str, value: object, held: object) -> bool:
+def tightens_setting(key: str, value: object, held: object) -> bool:
     """Return whether a value gives no right that was not there before."""
-    if key in TIGHT or value == held or (key.startswith("enabledPlugins.") and not value):
+    if key in TIGHTENING_KEYS or value == held or (key.startswith("enabledPlugins.") and not value):
         return True
-    if mode := _mode(key, value):
-        return STRICT.index(mode) <= STRICT.index(_mode(key, held) or "default")
-    if key in LIMITS and isinstance(value, int | float) and isinstance(held, int | float):
+    if mode := _mode_of_value(key, value):
+        return MODES_BY_STRICTNESS.index(mode) <= MODES_BY_STRICTNESS.index(
+            _mode_of_value(key, held) or "default"
+        )
+    if key in LIMIT_KEYS and isinstance(value, int | float) and isinstance(held, int | float):
         return 0 < value < (held or float("inf"))
-    return key in SAFE and value == SAFE[key]
+    return key in TIGHTENING_VALUES and value == TIGHTENING_VALUES[key]
 
 
-def scripts(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
+def script_paths(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
     """Yield the workspace programs that hooks name: changing one changes the hook."""
-    text = PROJECT_DIR.sub("./", msgspec.json.encode(hooks).decode())
-    for word in COMMANDS.findall(text):
+    text = PROJECT_DIR_VARIABLE.sub("./", msgspec.json.encode(hooks).decode())
+    for word in HOOK_COMMAND_WORD.findall(text):
         for place in places:
             path = os.path.realpath(os.path.join(place, word))
-            if inside(path, place) and os.path.isfile(path) and _runs(path):
+            if inside(path, place) and os.path.isfile(path) and _is_runnable_script(path):
                 yield path
-        for name in RUNNERS.get(word, ()):
+        for name in RECIPE_FILES.get(word, ()):
             yield from filter(os.path.isfile, (os.path.join(place, name) for place in places))
 
 
-def _runs(path: str) -> bool:
+def _is_runnable_script(path: str) -> bool:
     """Return whether a file is a program, not one that a program writes to."""
-    return path.endswith(SCRIPTS) or os.access(path, os.X_OK)
+    return path.endswith(SCRIPT_SUFFIXES) or os.access(path, os.X_OK)
 
 
-def _wish(found: Sifted, text: str, agreed: frozenset[str]) -> bool:
+def _record_request(found: RestrictedLayer, text: str, agreed: frozenset[str]) -> bool:
     found.wanted.append(text)
-    return digest(text) in agreed
+    return digest_request(text) in agreed
 
 
-def _mode(key: str, value: object) -> str:
+def _mode_of_value(key: str, value: object) -> str:
     """Return the permission mode that a value of this key names; empty for other keys."""
     if key != "permissions.defaultMode":
         return ""
-    return msgspec.convert({"defaultMode": value}, Permissions).mode
+    return msgspec.convert({"defaultMode": value}, PermissionSettings).mode
 
 
-def _groups(hooks: Json) -> Iterator[tuple[str, object]]:
+def _hook_groups(hooks: Json) -> Iterator[tuple[str, object]]:
     for event, groups in hooks.items():
-        yield from ((event, group) for group in (groups if is_list(groups) else (groups,)))
+        yield from ((event, group) for group in (groups if is_json_array(groups) else (groups,)))
 
 
-def _told(event: str, group: object, places: tuple[str, ...]) -> str:
+def _describe_hook_group(event: str, group: object, places: tuple[str, ...]) -> str:
     """Describe a group of hooks as it is written, with the digests of the files that it runs."""
-    return f"hook {event}: {msgspec.json.encode(group).decode()}{programs({event: group}, places)}"
+    return (
+        f"hook {event}: {msgspec.json.encode(group).decode()}{hash_scripts({event: group}, places)}"
+    )
 
 
-def listens(origin: str, hooks: Json, places: tuple[str, ...]) -> str:
+def describe_hook_request(origin: str, hooks: Json, places: tuple[str, ...]) -> str:
     """Describe the hooks that a skill or agent file asks for."""
     path, text = os.path.relpath(origin, places[0]), msgspec.json.encode(hooks).decode()
-    return f"hooks: {path} listens with {text}{programs(hooks, places)}"
+    return f"hooks: {path} listens with {text}{hash_scripts(hooks, places)}"
 
 
-def _setting(key: str, value: object, places: tuple[str, ...]) -> str:
+def _describe_setting(key: str, value: object, places: tuple[str, ...]) -> str:
     """Describe a setting as it is written, with the digests of the files that it runs."""
-    files = programs({key: value}, places) if key == RUN else ""
+    files = hash_scripts({key: value}, places) if key == STATUS_LINE_KEY else ""
     return f"{key}: {msgspec.json.encode(value).decode()}{files}"
 
 
-def programs(named: Json, places: tuple[str, ...]) -> str:
+def hash_scripts(named: Json, places: tuple[str, ...]) -> str:
     """List the workspace programs that something names, each with the digest of its content."""
-    files = dict.fromkeys(scripts(named, places))
-    return "".join(f" [{os.path.relpath(path, places[0])} is {_content(path)}]" for path in files)
+    files = dict.fromkeys(script_paths(named, places))
+    return "".join(f" [{os.path.relpath(path, places[0])} is {_hash_file(path)}]" for path in files)
 
 
-def _content(path: str) -> str:
+def _hash_file(path: str) -> str:
     try:
         with open(path, "rb") as file:
             return file_digest(file, "sha256").hexdigest()

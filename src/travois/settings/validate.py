@@ -14,34 +14,34 @@ from travois.core.errors import UserError
 from travois.permissions import rules
 from travois.permissions.rules import EFFECTS, Effect, Rule, flaw
 from travois.sessions import blobs
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings.schema import Json, Settings
 
-Level = Literal["user", "project", "local", "run", "managed"]
-NAMED = (
+SettingsLevel = Literal["user", "project", "local", "run", "managed"]
+NAME_KEYED_GROUPS = (
     *("env.", "providers.", "models.", "modelOverrides.", "modelPricing.overrides."),
     *("enabledPlugins.", "pluginConfigs.", "skillOverrides.", "modelSettings."),
     "context.toolTokens.",
 )
 """Groups whose keys are names that the user gives."""
-HOLDING = ("permissions", "sandbox", "available", "allowed", "denied", "disable")
+RESTRICTIVE_PREFIXES = ("permissions", "sandbox", "available", "allowed", "denied", "disable")
 """Beginnings of restrictive keys: an invalid value of one stops the start."""
-UNLIKE = frozenset("*?[")
+PATTERN_CHARACTERS = frozenset("*?[")
 """Characters that make a path a pattern, which the sandbox cannot enforce."""
-PROJECT_DIR = re.compile(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
+PROJECT_DIR_VARIABLE = re.compile(r"\$\{?(?:CLAUDE|GEMINI)_PROJECT_DIR\}?(\\?[\"'])?/")
 """The variable by which hook commands name the top of the workspace."""
-WALLS = tuple(
+SANDBOX_PATH_KEYS = tuple(
     f"sandbox.filesystem.{name}" for name in ("allowWrite", "allowRead", "denyWrite", "denyRead")
 )
 
 
-class Layer(msgspec.Struct, frozen=True):
+class SettingsLayer(msgspec.Struct, frozen=True):
     """The settings of one source, by key; `text` is the source as written."""
 
     where: str
     values: Json
     text: str = ""
-    level: Level = "run"
+    level: SettingsLevel = "run"
     foreign: bool = False
     """True if it was written for another agent, which knows keys that we do not."""
     base: str = ""
@@ -52,19 +52,19 @@ class Layer(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
 
     @property
-    def ours(self) -> bool:
+    def is_from_user(self) -> bool:
         """Return whether the user wrote it, not the author of the workspace."""
         return self.level not in ("project", "local")
 
-    def at(self, key: str, item: str = "") -> str:
+    def locate_key(self, key: str, item: str = "") -> str:
         """Return a key of this source for messages: file, key and line."""
-        line = _line(self.text, key, item)
+        line = _find_key_line(self.text, key, item)
         return f"{self.where}: {key}" + (f" (line {line})" if line else "")
 
 
-def parsed(
-    data: bytes, *, where: str, level: Level = "run", foreign: bool = False, base: str = ""
-) -> Layer:
+def parse_settings(
+    data: bytes, *, where: str, level: SettingsLevel = "run", foreign: bool = False, base: str = ""
+) -> SettingsLayer:
     """Parse the text of a settings source into a layer."""
     text = data.decode("utf-8-sig", errors="replace")
     try:
@@ -72,81 +72,83 @@ def parsed(
     except (msgspec.DecodeError, RecursionError) as error:
         raise UserError(
             f"{where} is not valid JSON",
-            why=_broken(text) or str(error),
+            why=_explain_json_error(text) or str(error),
             fix="Settings are one JSON object, without comments or trailing commas.",
         ) from None
-    if not is_tree(tree):
+    if not is_settings_tree(tree):
         raise UserError(
             f"{where} is not a JSON object", fix='It should look like {"model": "..."}.'
         )
     hooks = tree.pop("hooks", {})
-    layer = Layer(where, translated(flat(tree)), text, level, foreign, base)
-    if not is_tree(hooks):
+    layer = SettingsLayer(where, translated(flatten_tree(tree)), text, level, foreign, base)
+    if not is_settings_tree(hooks):
         why, fix = "it is not an object", 'It should look like {"PreToolUse": [...]}.'
-        raise UserError(f"{layer.at('hooks')} is invalid", why=why, fix=fix)
+        raise UserError(f"{layer.locate_key('hooks')} is invalid", why=why, fix=fix)
     if "\\u0000" in text:
         _refuse_nul({**layer.values, "hooks": hooks}, layer)
     return replace(layer, hooks=hooks)
 
 
-def _refuse_nul(values: Json, layer: Layer) -> None:
+def _refuse_nul(values: Json, layer: SettingsLayer) -> None:
     """Refuse a NUL in any value: no path, variable or command can hold one."""
     for key, value in values.items():
         if "\\u0000" in msgspec.json.encode(value).decode().replace("\\\\", ""):
             why = "it contains a NUL character, which paths, variables and commands cannot contain"
-            raise UserError(f"{layer.at(key)} is invalid", why=why)
+            raise UserError(f"{layer.locate_key(key)} is invalid", why=why)
 
 
-def checked(layer: Layer) -> Layer:
+def validate_layer(layer: SettingsLayer) -> SettingsLayer:
     """Return the layer once every value has the type of its key.
 
     Values that another agent's file grants in words that we do not understand are dropped.
     """
-    fine = {key: value for key, value in layer.values.items() if known(key)}
+    fine = {key: value for key, value in layer.values.items() if is_known_key(key)}
     try:
-        settings = msgspec.convert(nested(fine), Settings)
+        settings = msgspec.convert(nest_keys(fine), Settings)
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`").partition("[")[0]
-        if layer.foreign and key and not key.startswith(HOLDING):
-            return checked(_lacking(layer, key, problem))
-        fix = _choices(key) if problem.startswith("Invalid enum") else ""
-        raise UserError(f"{layer.at(key or 'a key')} is invalid", why=problem, fix=fix) from None
-    layer = _with_rules(layer, settings)
-    for key in WALLS:
-        layer = _with_walls(layer, key)
+        if layer.foreign and key and not key.startswith(RESTRICTIVE_PREFIXES):
+            return validate_layer(_drop_value(layer, key, problem))
+        fix = _describe_choices(key) if problem.startswith("Invalid enum") else ""
+        raise UserError(
+            f"{layer.locate_key(key or 'a key')} is invalid", why=problem, fix=fix
+        ) from None
+    layer = _check_rules(layer, settings)
+    for key in SANDBOX_PATH_KEYS:
+        layer = _check_sandbox_paths(layer, key)
     if settings.permissions.examples:
         _check_examples(layer, settings)
     return layer
 
 
-def _lacking(layer: Layer, key: str, problem: str) -> Layer:
+def _drop_value(layer: SettingsLayer, key: str, problem: str) -> SettingsLayer:
     """Drop a value that another agent may understand and we do not."""
     left = {k: v for k, v in layer.values.items() if k != key and not k.startswith(f"{key}.")}
-    notice = f"{layer.at(key)} is ignored: {problem}"
+    notice = f"{layer.locate_key(key)} is ignored: {problem}"
     return replace(layer, values=left, notices=(*layer.notices, notice))
 
 
-def parsed_rules(layer: Layer, effect: Effect) -> tuple[Rule, ...]:
+def parse_layer_rules(layer: SettingsLayer, effect: Effect) -> tuple[Rule, ...]:
     """Parse the permission rules of a validated layer."""
-    texts = words(layer.values.get(f"permissions.{effect}", ()))
+    texts = as_text_list(layer.values.get(f"permissions.{effect}", ()))
     return tuple(rules.parse(t, effect, origin=layer.where, base=layer.base) for t in texts)
 
 
-def _with_rules(layer: Layer, settings: Settings) -> Layer:
+def _check_rules(layer: SettingsLayer, settings: Settings) -> SettingsLayer:
     rights = settings.permissions
     for effect in EFFECTS:
         key, texts = f"permissions.{effect}", {"deny": rights.deny, "ask": rights.ask}
         for text in texts.get(effect, rights.allow):
-            verdict, why = _sense(text, effect)
+            verdict, why = _find_rule_flaw(text, effect)
             if why:
-                what = f"{layer.at(key, text)} has a rule that cannot be {verdict}"
+                what = f"{layer.locate_key(key, text)} has a rule that cannot be {verdict}"
                 fix = "Rules look like Bash, Bash(git diff:*) or Read(~/.ssh/**)."
-                layer = _without(layer, key, text, fault=UserError(what, why=why, fix=fix))
+                layer = _drop_item(layer, key, text, fault=UserError(what, why=why, fix=fix))
     return layer
 
 
-def _sense(text: str, effect: Effect) -> tuple[str, str]:
+def _find_rule_flaw(text: str, effect: Effect) -> tuple[str, str]:
     """Return what is not possible with a rule, and why."""
     try:
         why = flaw(rules.parse(text, effect))
@@ -155,43 +157,43 @@ def _sense(text: str, effect: Effect) -> tuple[str, str]:
     return "enforced", f"{text!r}: {why}" if why else ""
 
 
-def _with_walls(layer: Layer, key: str) -> Layer:
+def _check_sandbox_paths(layer: SettingsLayer, key: str) -> SettingsLayer:
     """Check that the sandbox can enforce these paths; a folder may end in `/**`."""
-    paths = [path.removesuffix("/**") for path in words(layer.values.get(key, ()))]
+    paths = [path.removesuffix("/**") for path in as_text_list(layer.values.get(key, ()))]
     if not paths:
         return layer
-    plain = [path for path in paths if not UNLIKE.intersection(path)]
+    plain = [path for path in paths if not PATTERN_CHARACTERS.intersection(path)]
     layer = replace(layer, values={**layer.values, key: plain})
     for path in paths:
         if path not in plain:
-            what = f"{layer.at(key, path)} has a pattern that cannot be enforced"
+            what = f"{layer.locate_key(key, path)} has a pattern that cannot be enforced"
             fix = "Name a file or a folder; a rule such as Read(**/*.pem) may have patterns."
-            layer = _without(layer, key, path, fault=UserError(what, why=repr(path), fix=fix))
+            layer = _drop_item(layer, key, path, fault=UserError(what, why=repr(path), fix=fix))
     return layer
 
 
-def _without(layer: Layer, key: str, item: str, *, fault: UserError) -> Layer:
+def _drop_item(layer: SettingsLayer, key: str, item: str, *, fault: UserError) -> SettingsLayer:
     """Drop a right granted in another agent's words; raise the error for anything else."""
-    if not layer.foreign or key not in ("permissions.allow", *WALLS[:2]):
+    if not layer.foreign or key not in ("permissions.allow", *SANDBOX_PATH_KEYS[:2]):
         raise fault
-    left = [word for word in words(layer.values[key]) if word != item]
+    left = [word for word in as_text_list(layer.values[key]) if word != item]
     notice = f"{fault.what}: {fault.why}; it is ignored"
     values = {**layer.values, key: left}
     return replace(layer, values=values, notices=(*layer.notices, notice))
 
 
-def _check_examples(layer: Layer, settings: Settings) -> None:
+def _check_examples(layer: SettingsLayer, settings: Settings) -> None:
     """Check that the rules of this layer agree with their examples."""
     from travois.permissions.rule_examples import wrong
 
-    found = tuple(rule for effect in EFFECTS for rule in parsed_rules(layer, effect))
+    found = tuple(rule for effect in EFFECTS for rule in parse_layer_rules(layer, effect))
     for example in settings.permissions.examples:
         if why := wrong(example, tuple(replace(rule, base="") for rule in found)):
             fix = "Change the rule or the example; `travois permissions why` explains decisions."
-            raise UserError(layer.at("permissions.examples", example), why=why, fix=fix)
+            raise UserError(layer.locate_key("permissions.examples", example), why=why, fix=fix)
 
 
-def _broken(text: str) -> str:
+def _explain_json_error(text: str) -> str:
     """Explain where a text stops being JSON."""
     from json import JSONDecodeError, loads
 
@@ -204,7 +206,7 @@ def _broken(text: str) -> str:
     return ""
 
 
-def _line(text: str, key: str, item: str) -> int:
+def _find_key_line(text: str, key: str, item: str) -> int:
     """Return the line of a key, or of one item of its list, found by searching; 0 if unknown."""
     from json import dumps
 
@@ -217,53 +219,53 @@ def _line(text: str, key: str, item: str) -> int:
     return text.count("\n", 0, found) + 1 if found >= 0 else 0
 
 
-def flat(tree: Json, shape: Json | None = None) -> Json:
+def flatten_tree(tree: Json, shape: Json | None = None) -> Json:
     """Flatten a tree to dotted keys, such as `timeouts.idle`."""
-    shape, found = _SHAPE if shape is None else shape, Json()
+    shape, found = _SETTINGS_SHAPE if shape is None else shape, Json()
     for name, value in tree.items():
         inner = shape.get(name)
-        if is_tree(inner) and is_tree(value):
-            found |= {f"{name}.{key}": each for key, each in flat(value, inner).items()}
+        if is_settings_tree(inner) and is_settings_tree(value):
+            found |= {f"{name}.{key}": each for key, each in flatten_tree(value, inner).items()}
         else:
             found[f'"{name}"' if shape and "." in name else name] = value
     return found
 
 
-def nested(values: Json) -> Json:
+def nest_keys(values: Json) -> Json:
     """Build the tree of these dotted keys."""
     tree: Json = {}
     for key, value in values.items():
-        branch, names = tree, _names(key)
+        branch, names = tree, _split_key(key)
         for name in names[:-1]:
             inner = branch.setdefault(name, {})
-            assert is_tree(inner)
+            assert is_settings_tree(inner)
             branch = inner
         branch[names[-1]] = value
     return tree
 
 
-def _names(key: str) -> list[str]:
+def _split_key(key: str) -> list[str]:
     """Split a key into its names; the name of a variable or a model may contain dots."""
-    group = next((name for name in NAMED if key.startswith(name)), "")
+    group = next((name for name in NAME_KEYED_GROUPS if key.startswith(name)), "")
     return [*group.split(".")[:-1], key.removeprefix(group)] if group else key.split(".")
 
 
-def flatten(settings: Settings) -> Json:
+def flatten_settings(settings: Settings) -> Json:
     """Return all settings by dotted key."""
-    return flat(msgspec.to_builtins(settings))
+    return flatten_tree(msgspec.to_builtins(settings))
 
 
-def is_tree(value: object) -> TypeGuard[Json]:
+def is_settings_tree(value: object) -> TypeGuard[Json]:
     """Return whether this is a JSON object."""
     return isinstance(value, dict)
 
 
-def is_list(value: object) -> TypeGuard[list[object]]:
+def is_json_array(value: object) -> TypeGuard[list[object]]:
     """Return whether this is a JSON array."""
     return isinstance(value, list)
 
 
-def _choices(key: str) -> str:
+def _describe_choices(key: str) -> str:
     """Return a hint that lists the values a setting accepts."""
     from msgspec.inspect import LiteralType, StructType, type_info
 
@@ -275,52 +277,60 @@ def _choices(key: str) -> str:
     return f"Use one of: {', '.join(str(word) for word in given if word)}." if given else ""
 
 
-def words(value: object) -> tuple[str, ...]:
+def as_text_list(value: object) -> tuple[str, ...]:
     """Convert a value to a tuple of texts."""
     return msgspec.convert(value, tuple[str, ...])
 
 
-def known(key: str) -> bool:
+def is_known_key(key: str) -> bool:
     """Return whether there is such a setting, or a group of settings."""
-    group = any(name.startswith(f"{key}.") for name in DEFAULTS)
-    return key in DEFAULTS or group or f"{key}." in NAMED or key.startswith(NAMED)
+    group = any(name.startswith(f"{key}.") for name in DEFAULT_VALUES)
+    return (
+        key in DEFAULT_VALUES
+        or group
+        or f"{key}." in NAME_KEYED_GROUPS
+        or key.startswith(NAME_KEYED_GROUPS)
+    )
 
 
-def nearest(word: str, among: Iterable[str]) -> str:
+def find_nearest_word(word: str, among: Iterable[str]) -> str:
     """Return the word that was probably meant; empty if none is similar."""
     from difflib import get_close_matches
 
     return next(iter(get_close_matches(word, list(among), n=1, cutoff=0.75)), "")
 
 
-_SHAPE: Json = msgspec.to_builtins(Settings())
-DEFAULTS = flatten(Settings())
-WHOLE = frozenset(("fallbackModels", "availableModels"))
-UNITED = frozenset(key for key, value in DEFAULTS.items() if isinstance(value, tuple)) - WHOLE
+_SETTINGS_SHAPE: Json = msgspec.to_builtins(Settings())
+DEFAULT_VALUES = flatten_settings(Settings())
+REPLACED_LISTS = frozenset(("fallbackModels", "availableModels"))
+MERGED_LISTS = (
+    frozenset(key for key, value in DEFAULT_VALUES.items() if isinstance(value, tuple))
+    - REPLACED_LISTS
+)
 """Lists to which every layer adds; anything else is taken whole from the last layer that has it."""
 
 
 # What the user chose at the prompt, kept in their own settings for the sessions to come.
 
 
-def keep(home: Home, key: str, value: str) -> None:
+def save_user_setting(home: TravoisHome, key: str, value: str) -> None:
     """Change one setting in the user's file; everything else in it stays, in its order."""
     path = home.settings.resolve()  # a link to where they collect such files stays one
     try:
-        text = parsed(path.read_bytes() if path.exists() else b"", where=str(path)).text
+        text = parse_settings(path.read_bytes() if path.exists() else b"", where=str(path)).text
         tree = msgspec.json.decode(text.strip() or "{}", type=Json)
-        _put(tree, key, value)
+        _set_in_tree(tree, key, value)
         data = msgspec.json.format(msgspec.json.encode(tree), indent=2)
-        blobs.replace(path, data + b"\n")
+        blobs.replace_file(path, data + b"\n")
     except OSError as error:
-        raise blobs.fault("Your choice cannot be saved", error, path=path) from error
+        raise blobs.make_storage_error("Your choice cannot be saved", error, path=path) from error
 
 
-def _put(tree: Json, key: str, value: str) -> None:
+def _set_in_tree(tree: Json, key: str, value: str) -> None:
     *groups, name = key.split(".")
     for group in groups:
         inner = tree.setdefault(group, {})
-        if not is_tree(inner):
+        if not is_settings_tree(inner):
             raise UserError(
                 f"Your choice cannot be saved: {group} in your settings is not an object"
             )

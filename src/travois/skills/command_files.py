@@ -14,9 +14,9 @@ from travois.compat.config_files import loose
 from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import chain, exactly, plain_text
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings.schema import Json, Plugin
-from travois.settings.validate import is_tree
+from travois.settings.validate import is_settings_tree
 from travois.skills.command_text import Custom, Whose, parse, parse_table
 
 WHOSE: dict[Whose, re.Pattern[str]] = {
@@ -30,7 +30,7 @@ LONGEST = 100_000
 
 
 def commands(
-    home: Home,
+    home: TravoisHome,
     root: str,
     cwd: str,
     *,
@@ -68,7 +68,7 @@ def _project(root: str, cwd: str) -> Iterator[tuple[str, str]]:
             yield from ((path, root) for path in agent.within_project(folder, *agent.commands))
 
 
-def _user(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
+def _user(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
     yield str(home.path / "commands")
     for agent in (CLAUDE, OPENCODE, CODEX):
         yield from agent.within_home(environ, *agent.commands)
@@ -85,8 +85,8 @@ def _tabled(root: str, notices: list[str]) -> Iterator[Custom]:
         except (OSError, ValueError) as error:
             notices.append(f"{path}: its commands are ignored: {error}")
             continue
-        for name, said in table.items() if is_tree(table) else ():
-            if is_tree(said) and isinstance(body := said.get("template"), str):
+        for name, said in table.items() if is_settings_tree(table) else ():
+            if is_settings_tree(said) and isinstance(body := said.get("template"), str):
                 text = f"---\n{_front(said)}\n---\n{body}"
                 yield parse(name, text, origin=path, whose="opencode")
 

@@ -161,7 +161,7 @@ def lapse(agent: Agent) -> None:
 
 
 def _id(agent: Agent) -> str:
-    opened = (e.fact.session for e in agent.session.record() if isinstance(e.fact, Opened))
+    opened = (e.fact.session for e in agent.session.all_entries() if isinstance(e.fact, Opened))
     return list(opened)[-1]
 
 

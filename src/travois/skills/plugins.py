@@ -12,7 +12,7 @@ import msgspec
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import exactly, plain_text
 from travois.settings.schema import Json, Plugin
-from travois.settings.validate import is_list, is_tree
+from travois.settings.validate import is_json_array, is_settings_tree
 
 # Where plugins are offered: folders that list several, and those that Claude Code installed.
 
@@ -45,7 +45,7 @@ def installed(
         listed = folder / "installed_plugins.json"
         try:
             copies = table(listed).get("plugins") if listed.is_file() else None
-            copy = _fitting(copies.get(id) if is_tree(copies) else None, root)
+            copy = _fitting(copies.get(id) if is_settings_tree(copies) else None, root)
             if not copy:
                 raise ValueError("it is enabled, but Claude Code has not installed it")
             found.append(Offer(copy, _described(folder, id)))
@@ -60,15 +60,15 @@ def table(path: Path | str) -> Json:
         tree: object = msgspec.json.decode(plain_text(os.path.realpath(path), opener=exactly))
     except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not valid JSON: {error}") from None
-    if not is_tree(tree):
+    if not is_settings_tree(tree):
         raise ValueError(f"{path} is not a JSON object")
     return tree
 
 
 def _fitting(copies: object, root: str) -> str:
     """Return the folder of an installed copy for all projects or for this one."""
-    for copy in copies if is_list(copies) else [copies]:
-        if is_tree(copy) and isinstance(path := copy.get("installPath"), str):
+    for copy in copies if is_json_array(copies) else [copies]:
+        if is_settings_tree(copy) and isinstance(path := copy.get("installPath"), str):
             project = copy.get("projectPath")
             if not isinstance(project, str) or inside(root, project):
                 return path
@@ -80,14 +80,16 @@ def _described(folder: Path, id: str) -> Json:
     name, _, market = id.partition("@")
     known = folder / "known_marketplaces.json"
     place = table(known).get(market) if known.is_file() else None
-    at = str(place.get("installLocation")) if is_tree(place) else ""
+    at = str(place.get("installLocation")) if is_settings_tree(place) else ""
     offers = offered(at) if at else ()
     return next((offer.entry for offer in offers if offer.entry.get("name") == name), Json())
 
 
 def _entries(path: str) -> Iterator[Json]:
     listed = table(path).get("plugins")
-    yield from (entry for entry in (listed if is_list(listed) else ()) if is_tree(entry))
+    yield from (
+        entry for entry in (listed if is_json_array(listed) else ()) if is_settings_tree(entry)
+    )
 
 
 MANIFESTS = (".claude-plugin/plugin.json", "plugin.json", ".codex-plugin/plugin.json")
@@ -130,8 +132,8 @@ def wished(values: Json, *, keeps: str) -> Wishes:
         if group == "enabledPlugins" and id:
             switches[name] = bool(value) or switches.get(name, False)
             enabled += [id] if value and "@" in id else []
-        elif group == "pluginConfigs" and is_tree(value):
-            options[name] = inner if is_tree(inner := value.get("options")) else {}
+        elif group == "pluginConfigs" and is_settings_tree(value):
+            options[name] = inner if is_settings_tree(inner := value.get("options")) else {}
     return Wishes(tuple(enabled), switches, options, keeps)
 
 
@@ -225,7 +227,7 @@ def _lead(folder: str, name: str) -> str:
 def _idle(folder: str, tree: Json, key: str, usual: str) -> bool:
     """Return whether a plugin has a part of this unsupported kind."""
     inner = tree.get("experimental")
-    said = key in tree or (is_tree(inner) and key in inner)
+    said = key in tree or (is_settings_tree(inner) and key in inner)
     return said or bool(usual and os.path.exists(os.path.join(folder, usual)))
 
 
@@ -241,7 +243,7 @@ def _paths(folder: str, tree: Json, key: str, *, usual: str = "") -> tuple[str, 
 
 def _listed(tree: Json, key: str) -> list[object]:
     named = tree.get(key)
-    return named if is_list(named) else [] if named is None else [named]
+    return named if is_json_array(named) else [] if named is None else [named]
 
 
 def _trees(
@@ -257,9 +259,9 @@ def _trees(
         if path.startswith(f"{folder}/") and os.path.isfile(path)
     ]
     own = os.path.join(folder, _manifest(folder) or MANIFESTS[0])
-    read += ((own, one) for one in named if is_tree(one))
+    read += ((own, one) for one in named if is_settings_tree(one))
     inner = ((path, one.get(key, one)) for path, one in read)
-    return tuple((path, _filled(one, filled)) for path, one in inner if is_tree(one))
+    return tuple((path, _filled(one, filled)) for path, one in inner if is_settings_tree(one))
 
 
 def _places(folder: str, keeps: str) -> dict[str, str]:
@@ -271,8 +273,8 @@ def _options(tree: Json, given: Json) -> Json:
     asked = tree.get("userConfig")
     usual: Json = {
         key: one.get("default", None if one.get("required") is True else "")
-        for key, one in (asked.items() if is_tree(asked) else ())
-        if is_tree(one)
+        for key, one in (asked.items() if is_settings_tree(asked) else ())
+        if is_settings_tree(one)
     }
     return usual | given
 

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN, find_folder
 from travois.permissions.paths import inside
 from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 from travois.settings.schema import Plugin
-from travois.settings.trust import digest, listens
+from travois.settings.trust import describe_hook_request, digest_request
 from travois.skills.command_files import commands
 from travois.skills.command_text import Custom
 from travois.skills.skill_text import SHARE, Known, parse
@@ -56,7 +56,7 @@ class Shelf(msgspec.Struct, frozen=True):
 class Places(msgspec.Struct, frozen=True):
     """The folders and settings that decide which skills a session has."""
 
-    home: Home
+    home: TravoisHome
     root: str
     cwd: str
     trusted: bool = False
@@ -180,8 +180,11 @@ class DiskSkills:
         if shelf.ours:
             return skill
         here = self._places
-        allowed = skill.allowed if digest(_wish(skill, here.root)) in here.agreed else ""
-        heard = digest(listens(skill.origin, skill.hooks, (here.root,))) in here.agreed
+        allowed = skill.allowed if digest_request(_wish(skill, here.root)) in here.agreed else ""
+        heard = (
+            digest_request(describe_hook_request(skill.origin, skill.hooks, (here.root,)))
+            in here.agreed
+        )
         hooks = skill.hooks if heard else {}
         return replace(skill, allowed=allowed, hooks=hooks, trusted=here.trusted)
 
@@ -195,14 +198,14 @@ def wishes(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]
             if skill.allowed:
                 yield _wish(skill, root)
             if skill.hooks:
-                yield listens(skill.origin, skill.hooks, (root,))
+                yield describe_hook_request(skill.origin, skill.hooks, (root,))
 
 
 def _wish(skill: Custom, root: str) -> str:
     return f"skill: {os.path.relpath(skill.origin, root)} allows itself {skill.allowed}"
 
 
-def personal_folders(home: Home, environ: Mapping[str, str]) -> Iterator[str]:
+def personal_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield where the user's own skills may lie."""
     yield str(home.path / "skills")
     yield from CLAUDE.within_home(environ, "skills")

@@ -179,8 +179,8 @@ class Objects:
             return
         for folder in ("objects/pack", "refs"):
             blobs.make_folders(self._git / folder)
-        blobs.replace(self._git / "config", CONFIG.encode(), sync="whenever")
-        blobs.replace(self._git / "HEAD", b"ref: refs/heads/none\n", sync="whenever")
+        blobs.replace_file(self._git / "config", CONFIG.encode(), sync="whenever")
+        blobs.replace_file(self._git / "HEAD", b"ref: refs/heads/none\n", sync="whenever")
 
     def _run(
         self, form: str, asked: IO[bytes] | int, told: IO[bytes] | int, *, within: str = ""

@@ -20,7 +20,7 @@ from travois.core.content import extract_text
 from travois.core.facts import Changed, Ended, Entry, User
 from travois.core.view import keep_live_entries
 from travois.ports.world import SnapshotTaken
-from travois.sessions.home import verified_repository
+from travois.sessions.home import find_verified_repository
 from travois.snapshots.before_call import ENDED
 from travois.snapshots.tree import Change, Node, Snapshot, State, changes, within
 
@@ -228,7 +228,7 @@ def _outermost(folders: Iterable[str]) -> Iterator[bytes]:
     """Yield the folders that lie in no other one, with their repositories."""
     found: dict[bytes, None] = {}
     for folder in map(os.path.realpath, folders):
-        top, git = verified_repository(folder)
+        top, git = find_verified_repository(folder)
         found |= dict.fromkeys(os.fsencode(path) for path in (folder, top, git) if path)
     for path in found:
         if not any(within(path, other) for other in found):

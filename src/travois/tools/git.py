@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from travois.context.tool_results import measure, most_that_fits
+from travois.context.tool_results import count_fitting_parts, estimate_text_tokens
 from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import Cage
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
@@ -371,8 +371,10 @@ def _bounded(env: Env, call: str, text: str, *, hint: str) -> str:
     """Return the beginning of a long text, with a copy of the whole for Read."""
     lines = text.removesuffix("\n").split("\n")
     clipped = list(map(_clipped, lines))
-    count = most_that_fits(
-        len(lines), lambda n: measure("\n".join(clipped[:n])), tokens=env.room.tokens - AROUND
+    count = count_fitting_parts(
+        len(lines),
+        lambda n: estimate_text_tokens("\n".join(clipped[:n])),
+        tokens=env.room.tokens - AROUND,
     )
     if clipped[:count] == lines:
         return "\n".join(lines)

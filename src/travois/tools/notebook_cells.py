@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from travois.context.tool_results import Room
+from travois.context.tool_results import ResultRoom
 from travois.ports.world import content_digest
 from travois.tools.match import indent_of
 from travois.tools.text import Place, Splice, fit_parts, shown
@@ -71,7 +71,7 @@ def joined(words: Words) -> str:
     return words if isinstance(words, str) else "".join(words)
 
 
-def show(text: str, start: Place, limit: int, *, room: Room) -> str:
+def show(text: str, start: Place, limit: int, *, room: ResultRoom) -> str:
     """Return the cells from a place on with shortened outputs; empty if this is no notebook."""
     notebook = parse(text)
     if notebook is None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.tool_results import clip_ends, left_out, measure
+from travois.context.tool_results import clip_ends, describe_omission, estimate_text_tokens
 from travois.ports.world import CapturedOutput
 from travois.tools.text import decode, shown
 
@@ -56,7 +56,7 @@ def readable(output: CapturedOutput, *, tokens: int = TOKENS, keep: Keep | None 
     part = None
     if output.total <= 2 * LOOK and not output.missing_bytes:
         part = _part(output.head_and_tail())
-        if part.text is not None and measure(part.text) <= tokens:
+        if part.text is not None and estimate_text_tokens(part.text) <= tokens:
             return Readable(part.text, _remarks(part), output.line_count)
     front, back = (part, part) if part is not None else _ends(output)
     if front.text is None or back.text is None:
@@ -70,8 +70,8 @@ def readable(output: CapturedOutput, *, tokens: int = TOKENS, keep: Keep | None 
     if part is None:  # the middle is not at hand as text: what is shown is counted as it was
         ends = len((clipped.head + clipped.tail).encode(errors="surrogatepass"))
         clipped = replace(clipped, characters=max(0, total - ends))
-    missing = left_out(clipped, total=total, lines=output.line_count, unit=unit)
-    gap = f"[{missing}. {_kept(output, keep, line=clipped.next)}".rstrip() + "]\n"
+    missing = describe_omission(clipped, total=total, lines=output.line_count, unit=unit)
+    gap = f"[{missing}. {_kept(output, keep, line=clipped.next_line)}".rstrip() + "]\n"
     head = clipped.head if clipped.head.endswith("\n") else f"{clipped.head}\n"
     return Readable(head + gap + clipped.tail, _remarks(front, back), output.line_count)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from anyio import to_thread
 
-from travois.context.tool_results import Room
+from travois.context.tool_results import ResultRoom
 from travois.core.content import Media, Text
 from travois.core.facts import Changed
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
@@ -95,7 +95,7 @@ BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeErro
 """Errors that a malformed document can make a parser raise."""
 
 
-def pages_of(data: bytes, wanted: str, *, column: int, room: Room) -> str:
+def pages_of(data: bytes, wanted: str, *, column: int, room: ResultRoom) -> str:
     """Return the pages named like `3` or `1-5`, each under a heading; all by default."""
     import logging
 
@@ -176,7 +176,7 @@ async def _read(args: ReadArgs, env: Env, call: str) -> ToolOutcome:
     )
 
 
-async def _pages(data: bytes, args: ReadArgs, *, size: int, room: Room) -> ToolOutcome:
+async def _pages(data: bytes, args: ReadArgs, *, size: int, room: ResultRoom) -> ToolOutcome:
 
     if size > len(data):
         raise ToolError(f"This PDF ({size:,} bytes) is too large; use Bash with pdftotext -f -l.")
@@ -195,7 +195,7 @@ def _image(data: bytes, mime: str, stat: FileStat, *, path: str, env: Env) -> To
     return ToolOutcome((Text(f"{name}: {mime}, {len(data):,} bytes"), image))
 
 
-def _text(data: bytes, args: ReadArgs, name: str, *, room: Room) -> ToolOutcome:
+def _text(data: bytes, args: ReadArgs, name: str, *, room: ResultRoom) -> ToolOutcome:
     source = decode(data)
     if source is None or _garbled(source.encoding, data):
         raise ToolError(_binary(name, data, len(data)))
@@ -205,13 +205,13 @@ def _text(data: bytes, args: ReadArgs, name: str, *, room: Room) -> ToolOutcome:
     return text_outcome(cells) if cells else _lines(source, args, room)
 
 
-def _cells(source: Decoded, args: ReadArgs, room: Room) -> str:
+def _cells(source: Decoded, args: ReadArgs, room: ResultRoom) -> str:
     from travois.tools.notebook_cells import show
 
     return show(source.text, Place(args.offset, args.column), args.limit, room=room)
 
 
-def _lines(source: Decoded, args: ReadArgs, room: Room) -> ToolOutcome:
+def _lines(source: Decoded, args: ReadArgs, room: ResultRoom) -> ToolOutcome:
     feed = "\n" if "\n" in source.text else "\r"
     page = _page(args, room, feed)
     page.add(source.text)
@@ -226,7 +226,7 @@ def _lines(source: Decoded, args: ReadArgs, room: Room) -> ToolOutcome:
     return text_outcome(fitted.text + "".join(f"\n[{note}]" for note in notes), lines=fitted.lines)
 
 
-def _page(args: ReadArgs, room: Room, feed: str) -> Page:
+def _page(args: ReadArgs, room: ResultRoom, feed: str) -> Page:
     first = Place(max(args.offset, 1), max(args.column, 1))
     return Page(first, max(args.limit, 1), room=room, feed=feed)
 

@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from travois.context.tool_results import MOST_CHARS, Room, measure, most_that_fits
+from travois.context.tool_results import (
+    MAX_CHARS_PER_TOKEN,
+    ResultRoom,
+    count_fitting_parts,
+    estimate_text_tokens,
+)
 from travois.core.tokens import estimate_tokens
 
 BOMS = (
@@ -253,7 +258,7 @@ class Fitted(NamedTuple):
     lines: int
 
 
-def fit_parts(parts: Iterable[str], *, column: int, room: Room) -> tuple[list[str], int]:
+def fit_parts(parts: Iterable[str], *, column: int, room: ResultRoom) -> tuple[list[str], int]:
     """Return the parts that fit whole; of one that alone has no room, what fits of it.
 
     The first part begins at a column. With them comes the column at which the last of them goes
@@ -262,7 +267,7 @@ def fit_parts(parts: Iterable[str], *, column: int, room: Room) -> tuple[list[st
     fitting, left = list[str](), max(LEAST, min(room.cap, room.share) - AROUND)
     for part in parts:
         text = part if fitting else part[column - 1 :]
-        if (size := measure(text)) > left:
+        if (size := estimate_text_tokens(text)) > left:
             return (fitting, 0) if fitting else _fit_beginning(text, column=column, tokens=left)
         fitting.append(text)
         left -= size
@@ -271,7 +276,12 @@ def fit_parts(parts: Iterable[str], *, column: int, room: Room) -> tuple[list[st
 
 def _fit_beginning(text: str, *, column: int, tokens: int) -> tuple[list[str], int]:
     """Return as much of a text as fits, to the end of a line if one ends there."""
-    size = max(1, most_that_fits(len(text), lambda size: measure(text[:size]), tokens=tokens))
+    size = max(
+        1,
+        count_fitting_parts(
+            len(text), lambda size: estimate_text_tokens(text[:size]), tokens=tokens
+        ),
+    )
     size = text.rfind("\n", 0, size) + 1 or size
     return [text[:size]], column + size
 
@@ -282,7 +292,7 @@ class Page:
     Once there is more than could ever be shown, `full` is set and no more is taken.
     """
 
-    def __init__(self, first: Place, limit: int, *, room: Room, feed: str = "\n") -> None:
+    def __init__(self, first: Place, limit: int, *, room: ResultRoom, feed: str = "\n") -> None:
         self.first = first
         self.lines: list[str] = []
         self.number = 1
@@ -293,7 +303,7 @@ class Page:
         self._limit = limit
         self._room = room
         self._feed = feed
-        self._left = MOST_CHARS * max(LEAST, room.share)
+        self._left = MAX_CHARS_PER_TOKEN * max(LEAST, room.share)
         self._line = ""
         self._begun = False
         self._skip_chars = first.column - 1
@@ -322,12 +332,14 @@ class Page:
     def fit(self) -> Fitted:
         """Return as many whole lines as there is room for; a part of the first if it has none."""
         whole = self.lines[:-1] if self.open else self.lines
-        count = most_that_fits(len(whole), self._size, tokens=self._tokens)
+        count = count_fitting_parts(len(whole), self._size, tokens=self._tokens)
         if count:
             return Fitted(self._numbered(count), Place(self.first.line + count), count)
         line, number = self.lines[0], self.first.line
         most = min(self._tokens, self._room.cap)
-        size = most_that_fits(len(line), lambda size: measure(shown(line[:size])), tokens=most)
+        size = count_fitting_parts(
+            len(line), lambda size: estimate_text_tokens(shown(line[:size])), tokens=most
+        )
         ended = size == len(line) and not self.open
         onward = Place(number + 1) if ended else Place(number, self.first.column + max(1, size))
         return Fitted(f"{number}\t{shown(line[: max(1, size)])}", onward, 1)
@@ -346,7 +358,7 @@ class Page:
         The cap counts the file's own text, as nobody who asks for a file asks for numbers.
         """
         text = self._numbered(count)
-        size = measure(text)
+        size = estimate_text_tokens(text)
         first = self.first.line
         numbers = estimate_tokens("\t".join(map(str, range(first, first + count))))
         own = (size - numbers) * self._tokens / self._room.cap

@@ -13,7 +13,7 @@ from travois.commands import trust_prompt
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK_SESSION, Options
 from travois.compose.session import load_workspace
-from travois.context.keep_warm import keep_warm
+from travois.context.keep_warm import keep_cache_warm
 from travois.core.content import Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.core.facts import Asked, Assistant, Ended, Entry, Result, User
@@ -21,7 +21,7 @@ from travois.hooks.fire import notify, remind
 from travois.ports.world import AgentProgress
 from travois.process.run import LocalProcesses
 from travois.sdk import Session
-from travois.settings.schema import Tui
+from travois.settings.schema import TuiSettings
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.tui import keys, shell_command, start
 from travois.tui.agent_progress import watch_agents
@@ -59,14 +59,14 @@ class Guide:
 ALONE = Guide()
 
 
-def talk(first: str, options: Options, taste: Tui, *, guide: Guide = ALONE) -> int:
+def talk(first: str, options: Options, taste: TuiSettings, *, guide: Guide = ALONE) -> int:
     """Run the terminal app until the user exits; return the exit code."""
     keys.teach()
     start.unpaint()
     return anyio.run(_talk, first, options, taste, guide)
 
 
-async def _talk(first: str, options: Options, taste: Tui, guide: Guide) -> int:
+async def _talk(first: str, options: Options, taste: TuiSettings, guide: Guide) -> int:
     """Run sessions and the screen side by side until the user exits."""
     place, loaded = load_workspace(options)
     history = str(place.home.path / "history" / place.project.key)
@@ -302,7 +302,7 @@ class Talking:
         if not desk.waiting and not desk.over:
             desk.stirred = anyio.Event()
             async with anyio.create_task_group() as group:
-                group.start_soon(keep_warm, crew.agent)
+                group.start_soon(keep_cache_warm, crew.agent)
                 group.start_soon(remind, crew.agent)
                 group.start_soon(self._guide.lead, desk)
                 group.start_soon(self._wake, group.cancel_scope)

@@ -18,8 +18,8 @@ from travois.core.content import TextOrMedia, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import User
 from travois.sdk import Session
-from travois.sessions.catalog import Summary
-from travois.settings.schema import Tui
+from travois.sessions.catalog import SessionSummary
+from travois.settings.schema import TuiSettings
 from travois.tui import footer, keys, markdown, slash
 from travois.tui.dialogs import Dialogs, Picker
 from travois.tui.footer import Asking, Standing, standing
@@ -37,7 +37,7 @@ FIGURES = "123456789abcdefghijklmnopqrstuvwxyz"
 class Desk:
     """The state of the terminal app: the screen, its session and the queued input."""
 
-    def __init__(self, options: Options, taste: Tui, *, history: str) -> None:
+    def __init__(self, options: Options, taste: TuiSettings, *, history: str) -> None:
         self.options = options
         self.pastes = keys.Pastes()
         self.waiting: deque[str] = deque()
@@ -178,7 +178,7 @@ class Desk:
         """The width available for an answer."""
         return self.screen.columns - 3
 
-    async def browse(self, shelf: SessionPicker) -> Summary | None:
+    async def browse(self, shelf: SessionPicker) -> SessionSummary | None:
         """Let the user choose a session."""
         picker = Picker(shelf, lambda: self.screen.rows)
         await self.screen.choose(picker)

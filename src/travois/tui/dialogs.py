@@ -17,7 +17,7 @@ from travois.ports.world import (
     PermissionQuestion,
     PersonAnswer,
 )
-from travois.sessions.catalog import Summary
+from travois.sessions.catalog import SessionSummary
 from travois.terminal.tables import ago
 from travois.tui import transcript
 from travois.tui.markdown import Theme, clean, cut, folded, width, worded
@@ -149,7 +149,7 @@ class Picker(Menu):
         self._found = shelf.search("", everywhere=False)
 
     @property
-    def chosen(self) -> Summary | None:
+    def chosen(self) -> SessionSummary | None:
         """The chosen session."""
         return self._found[self.answer[0]] if self.answer else None
 
@@ -200,7 +200,7 @@ class Picker(Menu):
         keys = f"Enter open · Tab {other} · Esc cancel"
         return [*shown, f"  {theme.mark(cut(keys, columns - 2), 'quiet')}"]
 
-    def _row(self, theme: Theme, columns: int, *, number: int, one: Summary) -> str:
+    def _row(self, theme: Theme, columns: int, *, number: int, one: SessionSummary) -> str:
         here = number == self.at
         age = ago(time.time() - one.updated) if one.updated else "?"
         folder = f"  {_tail(clean(one.cwd), columns // 3)}" if self._everywhere else ""

@@ -16,7 +16,7 @@ import msgspec
 
 from travois.compose.agents import MAIN_AGENT_STATE
 from travois.compose.worktree import WORKTREES_FOLDER
-from travois.context.window import threshold
+from travois.context.window import threshold_for_model
 from travois.core.content import Opaque
 from travois.core.facts import Assistant, Entry
 from travois.core.models import Usage
@@ -26,7 +26,7 @@ from travois.core.view import THINKING_KINDS
 from travois.ports.world import Command, Processes
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.sdk import Session
-from travois.settings.schema import Json, StatusLine
+from travois.settings.schema import Json, StatusLineSettings
 from travois.tools.diff import Patch
 from travois.tui.agent_progress import running_agents
 from travois.tui.markdown import OURS, RESET, Role, Theme, clean, folded, width
@@ -107,7 +107,7 @@ def _tasks(count: int) -> str:
 def standing(session: Session) -> Standing:
     """Read the footer's values from the session."""
     agent, model = session.crew.agent, session.crew.model
-    limit = threshold(model, agent.context.layers)
+    limit = threshold_for_model(model, agent.context.layers)
     listed = read_tasks(agent.session.state.get(TODOS_STATE, ""))
     return Standing(
         model=model.name,
@@ -214,7 +214,7 @@ class Asking:
     """The user's status line command, and its last output."""
 
     def __init__(
-        self, chosen: StatusLine, processes: Processes, tell: Callable[[str], None]
+        self, chosen: StatusLineSettings, processes: Processes, tell: Callable[[str], None]
     ) -> None:
         self._chosen, self._processes, self._tell = chosen, processes, tell
         self._stirred = anyio.Event()

@@ -24,7 +24,7 @@ from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK_SESSION, Options
 from travois.compose.session import load_workspace
 from travois.compose.session_picker import SessionPicker
-from travois.context.keep_warm import keep_warm
+from travois.context.keep_warm import keep_cache_warm
 from travois.core.content import Text, TextOrMedia, extract_text
 from travois.core.display_text import clean_for_terminal, escape_invisible
 from travois.core.errors import UserError
@@ -44,7 +44,7 @@ from travois.ports.world import (
 from travois.presentation.items import NoticeItem, note_event
 from travois.providers.replies import Grew
 from travois.sdk import Session
-from travois.sessions.catalog import Summary
+from travois.sessions.catalog import SessionSummary
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.terminal.tables import ago, clean
 from travois.tui import shell_command, slash
@@ -59,7 +59,7 @@ SHOWN = 20
 """Sessions listed at once."""
 
 
-async def browse(reader: Reader, shelf: SessionPicker) -> Summary | None:
+async def browse(reader: Reader, shelf: SessionPicker) -> SessionSummary | None:
     """Ask for a session by number or search words."""
     text, everywhere = "", False
     while True:
@@ -77,7 +77,7 @@ async def browse(reader: Reader, shelf: SessionPicker) -> Summary | None:
         text = typed.lstrip("* ")
 
 
-def _when(one: Summary) -> str:
+def _when(one: SessionSummary) -> str:
     return f"({ago(time.time() - one.updated)}, {clean(one.cwd, lines='show')})"
 
 
@@ -109,7 +109,7 @@ class Lines:
         """The width available for an answer."""
         return get_terminal_size().columns
 
-    async def browse(self, shelf: SessionPicker) -> Summary | None:
+    async def browse(self, shelf: SessionPicker) -> SessionSummary | None:
         """Ask for a session."""
         return await browse(self._reader, shelf)
 
@@ -219,7 +219,7 @@ async def _typed(session: Session, terminal: Terminal) -> str | None:
     """
     text: str | None = ""
     async with anyio.create_task_group() as group:
-        group.start_soon(keep_warm, session.crew.agent)
+        group.start_soon(keep_cache_warm, session.crew.agent)
         group.start_soon(_wake, session, group.cancel_scope)
         group.start_soon(_heed, session, group.cancel_scope)
         group.start_soon(_remember, session, terminal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from travois.context.window import call_room
+from travois.context.window import result_room_for_call
 from travois.core.content import Call, Text
 from travois.core.facts import User
 from travois.engine.agent import Agent
@@ -26,7 +26,7 @@ async def run(agent: Agent, line: str) -> tuple[str, tuple[User, ...]]:
         done = await agent.world.processes.run(Command((shell, "-c", line), cwd), timeout=LONGEST)
     except OSError as error:
         return str(error), ()
-    room = call_room(agent, Call("", "Bash", ""))
+    room = result_room_for_call(agent, Call("", "Bash", ""))
     text = readable(done.output, tokens=room.tokens).text.rstrip()
     ending = f"exit {done.status}" if done.status else ""
     told = "\n".join(part for part in (text, ending) if part)

@@ -15,13 +15,13 @@ from travois.compose.options import Options
 from travois.core.content import Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.sdk import Session
-from travois.settings.validate import nearest
+from travois.settings.validate import find_nearest_word
 from travois.skills.command_text import TYPED, Custom
 from travois.terminal.tables import clean, overheard
 
 if TYPE_CHECKING:
     from travois.compose.session_picker import SessionPicker
-    from travois.sessions.catalog import Summary
+    from travois.sessions.catalog import SessionSummary
 
 
 NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
@@ -55,7 +55,7 @@ class Desk(Protocol):
         """Let the user choose one of the options, each with a note; None if they cancel."""
         ...
 
-    async def browse(self, shelf: SessionPicker) -> Summary | None:
+    async def browse(self, shelf: SessionPicker) -> SessionSummary | None:
         """Let the user choose a session; None if they cancel."""
         ...
 
@@ -107,7 +107,7 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
     if known is None and found[1].startswith("mcp__"):
         return await _lent(desk, line.strip())
     if known is None:
-        near = nearest(found[1], desk.commands)
+        near = find_nearest_word(found[1], desk.commands)
         meant = f"did you mean /{near}?" if near else "/help lists the commands."
         return f"There is no command /{found[1]}; {meant}"
     try:

@@ -39,9 +39,9 @@ from travois.prompt.style_text import DEFAULT
 from travois.providers.options import LEVELS
 from travois.sdk import Session
 from travois.sessions import home
-from travois.sessions.catalog import Summary, find
-from travois.settings.sources import ANSWERS
-from travois.settings.validate import keep
+from travois.sessions.catalog import SessionSummary, find_session
+from travois.settings.sources import ANSWERS_SOURCE
+from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots, Turn, turns
 from travois.terminal.tables import clean, overheard, table
@@ -367,7 +367,7 @@ async def _forget(desk: Desk, rule: str) -> str:
     agent = desk.session.crew.agent
     if rule == SANDBOXED_COMMANDS and agent.permissions.sandbox is not None:
         agent.permissions.sandbox = replace(agent.permissions.sandbox, free=False, offered=True)
-    answers = {(rule, origin) for origin in (ANSWERS, "your answer")}
+    answers = {(rule, origin) for origin in (ANSWERS_SOURCE, "your answer")}
     left = (one for one in agent.permissions.guard.rules if (one.text, one.origin) not in answers)
     agent.permissions.guard = replace(agent.permissions.guard, rules=tuple(left))
     return f"{rule} is no longer allowed by your answer."
@@ -396,7 +396,7 @@ PERMISSION_COMMANDS = {
 # Sessions: /resume, /fork, /rename and /inspect.
 
 
-Browse = Callable[[SessionPicker], Awaitable[Summary | None]]
+Browse = Callable[[SessionPicker], Awaitable[SessionSummary | None]]
 PATIENCE = 20.0
 _pages: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
 """The address of each session's inspector."""
@@ -415,7 +415,7 @@ async def _resume(desk: Desk, name: str) -> str:
         chosen = await pick_up(desk.browse, desk.options, but=desk.session.id)
     else:
         place, _ = load_workspace(desk.options)
-        found = find(place.home, name, project=place.project)
+        found = find_session(place.home, name, project=place.project)
         if found.id == desk.session.id:
             return "You are already in this session."
         chosen = SessionPicker(place.home, place.project).resume_options(found, desk.options)
@@ -523,7 +523,7 @@ async def _todos(desk: Desk, _: str) -> str:
 async def _rewind(desk: Desk, number: str) -> str:
     """Let the user pick a turn, and rewind the conversation with or without files."""
     agent = desk.session.crew.agent
-    entries = agent.session.record()
+    entries = agent.session.all_entries()
     said = turns(entries)
     if desk.session.running:
         raise UserError("A turn is running", fix="Stop it with Esc first.")
@@ -590,7 +590,7 @@ async def _theme(desk: Desk, name: str) -> str:
     if not name:
         return ""
     desk.dress(name)
-    keep(home.locate(os.environ), "tui.theme", name)
+    save_user_setting(home.locate_home(os.environ), "tui.theme", name)
     return f"The theme is {name}, also in new sessions."
 
 
@@ -656,7 +656,7 @@ CHOSEN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.DOTALL)
 
 async def _compact(desk: Desk, typed: str) -> str:
     """Compact everything, or the messages on one side of a named or picked one."""
-    from travois.context.compaction.compact import receipt
+    from travois.context.compaction.compact import describe_compaction
 
     if typed == PICK_MESSAGE:
         part = await desk.pick("Compact what?", COMPACT_PARTS)
@@ -665,12 +665,12 @@ async def _compact(desk: Desk, typed: str) -> str:
         typed = ("", FROM, UP_TO)[part]
     chosen = CHOSEN.fullmatch(typed)
     if chosen is None:
-        return receipt(await desk.session.compact(typed))
+        return describe_compaction(await desk.session.compact(typed))
     entry = int(chosen[2]) if chosen[2] else await _picked(desk, chosen[1])
     if entry is None:
         return ""
     first, last = (entry, 0) if chosen[1] == FROM else (0, entry)
-    return receipt(await desk.session.compact(chosen[3] or "", first=first, last=last))
+    return describe_compaction(await desk.session.compact(chosen[3] or "", first=first, last=last))
 
 
 async def _picked(desk: Desk, side: str) -> int | None:
@@ -700,13 +700,13 @@ async def _context(desk: Desk, _: str) -> str:
 async def _notes(desk: Desk, _: str) -> str:
     from travois.commands.context import told, versions
 
-    return told(versions(desk.session.crew.agent.session.record()))
+    return told(versions(desk.session.crew.agent.session.all_entries()))
 
 
 async def _cost(desk: Desk, _: str) -> str:
     from travois.commands.context import bill, render_bill
 
-    return render_bill(bill(desk.session.crew.agent.session.record()), time.time())
+    return render_bill(bill(desk.session.crew.agent.session.all_entries()), time.time())
 
 
 WINDOW_COMMANDS = {

@@ -10,7 +10,7 @@ from travois.compat.sessions.format import Recorded, Spoken
 from travois.compat.sessions.own import find
 from travois.core.content import Call, Text
 from travois.core.facts import AnyFact, Assistant, Changed, Compacted, Result, Rewound, User
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 
 TALK: list[AnyFact] = [
     EPOCH,
@@ -33,7 +33,7 @@ def said(recorded: Recorded) -> list[str]:
 
 
 def test_a_session_is_what_was_said_in_it(tmp_path: Path) -> None:
-    folder = Home(tmp_path).session("dir-1", "s1")
+    folder = TravoisHome(tmp_path).session_folder("dir-1", "s1")
     write(folder, then=[*TALK, Changed("name", "goodbye redis")])
     at = 1_700_000_000.0
     turns = (
@@ -55,7 +55,7 @@ def test_compacted_words_are_there_and_rewound_ones_are_not(tmp_path: Path) -> N
         Rewound(7),
         User((Text("use postgres"),)),
     ]
-    write(Home(tmp_path).session("dir-1", "s1"), then=then)
+    write(TravoisHome(tmp_path).session_folder("dir-1", "s1"), then=then)
     recorded = only(tmp_path)
     assert said(recorded)[0] == "why did we drop redis"
     assert said(recorded)[-1] == "use postgres"
@@ -63,10 +63,10 @@ def test_compacted_words_are_there_and_rewound_ones_are_not(tmp_path: Path) -> N
 
 
 def test_a_fork_has_only_its_own_words(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    write(home.session("dir-1", "s1"), then=TALK)
+    home = TravoisHome(tmp_path)
+    write(home.session_folder("dir-1", "s1"), then=TALK)
     first = opened("s2", parent="s1", at=6)
-    write(home.session("dir-1", "s2"), first=first, then=[User((Text("another way"),))])
+    write(home.session_folder("dir-1", "s2"), first=first, then=[User((Text("another way"),))])
     texts = {one.path.parent.name: read(one) for one in find({"TRAVOIS_HOME": str(tmp_path)})}
     fork = texts["s2"]
     assert fork is not None
@@ -74,7 +74,7 @@ def test_a_fork_has_only_its_own_words(tmp_path: Path) -> None:
 
 
 def test_a_torn_end_and_an_unreadable_file_do_no_harm(tmp_path: Path) -> None:
-    folder = Home(tmp_path).session("dir-1", "s1")
+    folder = TravoisHome(tmp_path).session_folder("dir-1", "s1")
     write(folder, then=TALK)
     whole = said(only(tmp_path))
     with (folder / "log.jsonl").open("ab") as file:

@@ -19,10 +19,10 @@ from travois.core.facts import (
     User,
 )
 from travois.core.view import keep_live_entries
-from travois.sessions.catalog import folders
-from travois.sessions.home import locate
-from travois.sessions.log_file import NAME as LOG
-from travois.sessions.log_file import entries
+from travois.sessions.catalog import list_session_folders
+from travois.sessions.home import locate_home
+from travois.sessions.log_file import LOG_FILE_NAME as LOG
+from travois.sessions.log_file import read_entries
 
 NAME, RESUME = "travois", "travois --resume {id}"
 BARE = Noted("said", "")
@@ -31,7 +31,7 @@ BARE = Noted("said", "")
 
 def find(environ: Mapping[str, str]) -> Iterator[Found]:
     """Yield all sessions, in no order."""
-    for folder in folders(locate(environ)):
+    for folder in list_session_folders(locate_home(environ)):
         if found := stamped(NAME, folder / LOG):
             yield found
 
@@ -41,7 +41,7 @@ def read(path: Path, *, longest: int = WHOLE) -> Recorded:
     cwd = name = ""
     bare: list[Entry] = []
     said: dict[int, Spoken] = {}
-    for entry in entries(path, []):
+    for entry in read_entries(path, []):
         match entry.fact:
             case Opened(cwd=where):
                 cwd = where

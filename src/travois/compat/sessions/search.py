@@ -27,7 +27,7 @@ from travois.search.database import Candidate, Document, Query
 from travois.search.index import Index
 from travois.search.rank import WIDE
 from travois.sessions import blobs
-from travois.sessions.home import Home
+from travois.sessions.home import TravoisHome
 
 # What of a session can be found: prompts, replies, errors, to-do lists, and files touched.
 
@@ -167,7 +167,7 @@ class SessionIndex:
     """The index of a home; `agents` are those whose sessions are in it."""
 
     def __init__(
-        self, home: Home, environ: Mapping[str, str], *, agents: Iterable[str] = AGENTS
+        self, home: TravoisHome, environ: Mapping[str, str], *, agents: Iterable[str] = AGENTS
     ) -> None:
         self.folder = home.path / "index"
         self._environ = environ

@@ -17,98 +17,98 @@ from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import fact_tokens
 from travois.core.view import View, ViewItem
 
-TEXTS = 5
+MIN_TEXT_MESSAGES = 5
 """The fewest messages with words that stay where notes replace what came before."""
-Trigger = Literal["auto", "cold", "manual", "overflow", "switch"]
-SET_ASIDE = "Earlier parts of this conversation were set aside to keep it within the window."
-GO_ON = (
+CompactionTrigger = Literal["auto", "cold", "manual", "overflow", "switch"]
+SUMMARY_MARK = "Earlier parts of this conversation were set aside to keep it within the window."
+CONTINUE_INSTRUCTION = (
     "Go on with the work where it stands: do not greet, recap or ask whether to go on, and do not "
     "redo what is listed as done. Anything that was set aside can be read again in the files named "
     "below, or found with Recall."
 )
-OPENING = (
-    f"{SET_ASIDE} The summary below stands in their place; the newest messages come after it "
-    f"unchanged. {GO_ON}"
+SUMMARY_OPENING = (
+    f"{SUMMARY_MARK} The summary below stands in their place; the newest messages come after it "
+    f"unchanged. {CONTINUE_INSTRUCTION}"
 )
-LATER_OPENING = (
-    f"{SET_ASIDE} They stood here, after the messages above, which are unchanged; the summary "
-    f"below stands in their place. {GO_ON}"
+LATER_PART_OPENING = (
+    f"{SUMMARY_MARK} They stood here, after the messages above, which are unchanged; the summary "
+    f"below stands in their place. {CONTINUE_INSTRUCTION}"
 )
 """The opening where the later part is replaced and what stands before it stays."""
-ALONE = (
+UNATTENDED_INSTRUCTION = (
     "Nobody is there to answer questions: take the next step at once, settle open points by the "
     "request and the rules below, and stop only when the work is done or cannot continue."
 )
 
-CHILD_OPENING = (
-    f"{SET_ASIDE} You are a sub-agent. Your task stands below, and nothing else is your task. "
+SUBAGENT_OPENING = (
+    f"{SUMMARY_MARK} You are a sub-agent. Your task stands below, and nothing else is your task. "
     "The summary below stands in their place; the newest messages come after it unchanged. Go "
     "on with your task where it stands: do not greet, recap or ask whether to go on, and do not "
     "redo what is listed as done. Your last message is your report to the agent that started you. "
     "Anything that was set aside can be read again in the files named below, or found with Recall."
 )
 FORK_OPENING = (
-    f"{CHILD_OPENING} You are a fork: what was said before your task was said to the agent that "
+    f"{SUBAGENT_OPENING} You are a fork: what was said before your task was said to the agent that "
     "you are a copy of. It tells you what is known, not what to do."
 )
 
 
-class Cut(msgspec.Struct, frozen=True):
+class ConversationCut(msgspec.Struct, frozen=True):
     """A cut of a conversation: the items to replace and those that stay."""
 
     dropped: tuple[ViewItem, ...]
     kept: tuple[ViewItem, ...]
 
     @property
-    def fresh(self) -> tuple[ViewItem, ...]:
+    def fresh_items(self) -> tuple[ViewItem, ...]:
         """The items replaced for the first time: an earlier summary is written again, not kept."""
         return tuple(item for item in self.dropped if not is_summary(item))
 
     @property
-    def first(self) -> int:
+    def first_seq(self) -> int:
         """The entry number of the first item to replace."""
         return self.dropped[0].seq
 
     @property
-    def last(self) -> int:
+    def last_seq(self) -> int:
         """The entry number of the last item to replace."""
         return self.dropped[-1].seq
 
 
-def cut(view: View, *, tail: int) -> Cut | None:
+def cut_keeping_tail(view: View, *, tail: int) -> ConversationCut | None:
     """Keep the newest items of about `tail` tokens; None if nothing could be replaced."""
     items = view.items
     size, index = 0, len(items)
-    limit = _newest(items)
+    limit = _find_unanswered_start(items)
     while index > 0 and (index > limit or size < tail):
         index -= 1
         size += fact_tokens(items[index].fact)
     if size > tail and index < limit:
         index += 1
-    while 0 < index < limit and not is_whole(items, index):
+    while 0 < index < limit and not is_clean_cut(items, index):
         index += 1
     if index <= 0 or (index == 1 and is_summary(items[0])):
         return None
-    return Cut(tuple(items[:index]), tuple(items[index:]))
+    return ConversationCut(tuple(items[:index]), tuple(items[index:]))
 
 
-def cut_after(view: View, seq: int, *, least: int, most: int) -> Cut | None:
+def cut_after_entry(view: View, seq: int, *, least: int, most: int) -> ConversationCut | None:
     """Keep what came after an entry, and before it until `least` tokens and a few texts are kept.
 
     None if that is more than `most`: the summary at hand would then not cover all that is replaced.
     """
     items = view.items
     first = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
-    index = min(first, _newest(items))
-    while index > 0 and not is_whole(items, index):
+    index = min(first, _find_unanswered_start(items))
+    while index > 0 and not is_clean_cut(items, index):
         index -= 1
     size = sum(fact_tokens(item.fact) for item in items[index:])
     texts = sum(map(_has_text, items[index:]))
     if size > most:
         return None
-    while index > 1 and (size < least or texts < TEXTS):
+    while index > 1 and (size < least or texts < MIN_TEXT_MESSAGES):
         before = index - 1
-        while before > 0 and not is_whole(items, before):
+        while before > 0 and not is_clean_cut(items, before):
             before -= 1
         more = sum(fact_tokens(item.fact) for item in items[before:index])
         if is_summary(items[before]) or before == 0 or size + more > most:
@@ -117,7 +117,7 @@ def cut_after(view: View, seq: int, *, least: int, most: int) -> Cut | None:
         index, size = before, size + more
     if index <= 0 or (index == 1 and is_summary(items[0])):
         return None
-    return Cut(tuple(items[:index]), tuple(items[index:]))
+    return ConversationCut(tuple(items[:index]), tuple(items[index:]))
 
 
 def _has_text(item: ViewItem) -> bool:
@@ -125,25 +125,27 @@ def _has_text(item: ViewItem) -> bool:
     return not isinstance(item.fact, Result) and bool(extract_text(item.fact.content).strip())
 
 
-def up_to(view: View, seq: int) -> Cut | None:
+def cut_up_to_entry(view: View, seq: int) -> ConversationCut | None:
     """Replace everything up to an entry, keeping calls and their results together."""
     items = view.items
     index = next((i for i, item in enumerate(items) if item.seq > seq), len(items))
-    while index > 0 and not is_whole(items, index):
+    while index > 0 and not is_clean_cut(items, index):
         index -= 1
-    return Cut(tuple(items[:index]), tuple(items[index:])) if index > 0 else None
+    return ConversationCut(tuple(items[:index]), tuple(items[index:])) if index > 0 else None
 
 
-def starting(view: View, seq: int) -> Cut | None:
+def cut_from_entry(view: View, seq: int) -> ConversationCut | None:
     """Replace everything from an entry on; what stands before it stays, and so does its cache."""
     items = view.items
     index = next((i for i, item in enumerate(items) if item.seq >= seq), len(items))
-    while index < len(items) and not is_whole(items, index):
+    while index < len(items) and not is_clean_cut(items, index):
         index += 1
-    return Cut(tuple(items[index:]), tuple(items[:index])) if index < len(items) else None
+    return (
+        ConversationCut(tuple(items[index:]), tuple(items[:index])) if index < len(items) else None
+    )
 
 
-def _newest(items: Sequence[ViewItem]) -> int:
+def _find_unanswered_start(items: Sequence[ViewItem]) -> int:
     """Find the first item that the model has yet to answer: a prompt, or calls with results."""
     index = len(items)
     while index > 0 and isinstance(items[index - 1].fact, User):
@@ -155,7 +157,7 @@ def _newest(items: Sequence[ViewItem]) -> int:
     return max(index, 0)
 
 
-def is_whole(items: Sequence[ViewItem], index: int) -> bool:
+def is_clean_cut(items: Sequence[ViewItem], index: int) -> bool:
     """Return whether a cut before this item separates no call from its result."""
     if index >= len(items):
         return True
@@ -168,4 +170,4 @@ def is_whole(items: Sequence[ViewItem], index: int) -> bool:
 def is_summary(item: ViewItem) -> bool:
     """Return whether an item is the summary of an earlier compaction."""
     fact = item.fact
-    return isinstance(fact, User) and fact.origin == "note" and SET_ASIDE in str(fact.content)
+    return isinstance(fact, User) and fact.origin == "note" and SUMMARY_MARK in str(fact.content)

@@ -13,26 +13,28 @@ from math import log2
 
 import msgspec
 
-from travois.context.ledger.extractors import Act, decoded, kind_of
-from travois.context.ledger.render import nearest_folder
+from travois.context.ledger.extractors import ToolAction, classify_tool, decode_arguments
+from travois.context.ledger.render import choose_base_folder
 from travois.core.content import Call, Text, extract_text
 from travois.core.facts import Assistant, Result
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 
-TITLE = "## Declarations seen, by file"
-ABOUT = "Line numbers are from when each was last seen{base}; later edits may have moved them."
-LONGEST = 110
-LONGEST_LINE = 400
+DECLARATIONS_TITLE = "## Declarations seen, by file"
+LINE_NUMBERS_NOTE = (
+    "Line numbers are from when each was last seen{base}; later edits may have moved them."
+)
+MAX_DECLARATION_CHARS = 110
+MAX_CODE_LINE_CHARS = 400
 """A longer line is squeezed code, of which a declaration tells nothing."""
-NUMBERED = re.compile(r"^\s*(\d{1,6})(?:→|\t|[:|]\s?)(.*)$")
-FOUND = re.compile(r"^(?P<path>[\w./@+\-]+\.\w{1,6})[:\-](?P<line>\d{1,6})[:\-](?P<text>.*)$")
-MODIFIERS = (
+NUMBERED_LINE = re.compile(r"^\s*(\d{1,6})(?:→|\t|[:|]\s?)(.*)$")
+SEARCH_HIT = re.compile(r"^(?P<path>[\w./@+\-]+\.\w{1,6})[:\-](?P<line>\d{1,6})[:\-](?P<text>.*)$")
+DECLARATION_MODIFIERS = (
     r"(?:(?:export|default|public|private|protected|internal|static|async|abstract|final|override|"
     r"virtual|readonly|unsafe|inline|declare|pub(?:\([a-z ]+\))?)\s+)*"
 )
-DECLARES = re.compile(
-    rf"^\s*{MODIFIERS}(?:"
+DECLARATION_LINE = re.compile(
+    rf"^\s*{DECLARATION_MODIFIERS}(?:"
     r"(?:def|class|fn|function\*?|interface|struct|enum|trait|module|namespace|protocol|object)"
     r"\s+(?P<name>[A-Za-z_$][\w$]*)"
     r"|func\s+(?:\([^)]*\)\s*)?(?P<func>[A-Za-z_]\w*)"
@@ -40,17 +42,17 @@ DECLARES = re.compile(
     r"|impl(?:<[^>]*>)?\s+(?P<impl>[A-Za-z_]\w*)"
     r")"
 )
-CONSTANT = re.compile(
+NAMED_VALUE_LINE = re.compile(
     r"^(?:export\s+)?(?:const|let|var|static|pub const|final)\s+(?P<name>[A-Za-z_$][\w$]*)\s*[:=]"
     r"|^(?P<upper>[A-Z][A-Z0-9_]{2,})\s*(?::[^=]+)?=\s*\S"
     r"|^\s+(?P<literal>[A-Za-z_]\w{4,})\s+(?::?=)\s*(?:[\"'`][^\"'`]{1,60}[\"'`]|[\d.]+),?\s*$"
 )
 """Names with a value; inside a block only where that is a short literal."""
-NAME = re.compile(r"[A-Za-z_$][\w$]*")
-FILE = re.compile(r"(?<![\w/])[\w./@+\-]*[\w\-]\.[A-Za-z]\w{0,5}\b")
+IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*")
+FILE_NAME = re.compile(r"(?<![\w/])[\w./@+\-]*[\w\-]\.[A-Za-z]\w{0,5}\b")
 
 
-class Declared(msgspec.Struct):
+class Declaration(msgspec.Struct):
     """A declaration as it was last seen."""
 
     file: str
@@ -62,14 +64,14 @@ class Declared(msgspec.Struct):
     uses: int = 0
 
 
-def listing(items: Sequence[ViewItem], *, budget: int, skip: str, cwd: str) -> str:
+def list_declarations(items: Sequence[ViewItem], *, budget: int, skip: str, cwd: str) -> str:
     """List the declarations that `skip` does not show, in at most `budget` tokens."""
-    found = _declared(items)
+    found = _collect_declarations(items)
     _count_uses(items, found)
     hidden = [one for one in found.values() if one.text not in skip]
-    ranked = sorted(hidden, key=lambda one: _worth(one, len(items)), reverse=True)
-    chosen: list[Declared] = []
-    room = budget - estimate_tokens(f"{TITLE}\n{ABOUT}") - 20
+    ranked = sorted(hidden, key=lambda one: _score_declaration(one, len(items)), reverse=True)
+    chosen: list[Declaration] = []
+    room = budget - estimate_tokens(f"{DECLARATIONS_TITLE}\n{LINE_NUMBERS_NOTE}") - 20
     files: set[str] = set()
     for one in ranked:
         room -= estimate_tokens(f"  {one.line}: {one.text}\n") + (0 if one.file in files else 12)
@@ -77,20 +79,20 @@ def listing(items: Sequence[ViewItem], *, budget: int, skip: str, cwd: str) -> s
             break
         files.add(one.file)
         chosen.append(one)
-    text = _written(chosen, cwd)
+    text = _format_declarations(chosen, cwd)
     while (size := estimate_tokens(text)) > budget:  # long paths that no folder makes shorter
         chosen = chosen[: len(chosen) * budget // size]
-        text = _written(chosen, cwd)
+        text = _format_declarations(chosen, cwd)
     return text
 
 
-def _written(chosen: Sequence[Declared], cwd: str) -> str:
+def _format_declarations(chosen: Sequence[Declaration], cwd: str) -> str:
     if not chosen:
         return ""
-    base = nearest_folder([one.file for one in chosen], cwd)
+    base = choose_base_folder([one.file for one in chosen], cwd)
     where = f" (paths relative to {base})" if base else ""
-    lines = [TITLE, ABOUT.format(base=where)]
-    groups: dict[str, list[Declared]] = {}
+    lines = [DECLARATIONS_TITLE, LINE_NUMBERS_NOTE.format(base=where)]
+    groups: dict[str, list[Declaration]] = {}
     for one in chosen:
         groups.setdefault(one.file, []).append(one)
     for file, members in groups.items():
@@ -100,19 +102,19 @@ def _written(chosen: Sequence[Declared], cwd: str) -> str:
     return "\n".join(lines)
 
 
-def _declared(items: Sequence[ViewItem]) -> dict[tuple[str, str], Declared]:
-    found: dict[tuple[str, str], Declared] = {}
+def _collect_declarations(items: Sequence[ViewItem]) -> dict[tuple[str, str], Declaration]:
+    found: dict[tuple[str, str], Declaration] = {}
     homes: dict[str, str] = {}
     whole: dict[str, str] = {}
     for at, item in enumerate(items):
-        for place, line, text in _lines(item, homes):
-            if name := declared_name(text):
-                file = _known(place, whole)
-                found[file, name] = Declared(file, name, _short(text), line, at)
+        for place, line, text in _code_lines_of(item, homes):
+            if name := find_declared_name(text):
+                file = _resolve_known_path(place, whole)
+                found[file, name] = Declaration(file, name, _shorten_declaration(text), line, at)
     return found
 
 
-def _known(place: str, whole: dict[str, str]) -> str:
+def _resolve_known_path(place: str, whole: dict[str, str]) -> str:
     """Return the name of a file that is already known by its whole path, if it is."""
     file = " ".join(place.split()).removeprefix("./")
     if not file.startswith("/"):
@@ -123,59 +125,59 @@ def _known(place: str, whole: dict[str, str]) -> str:
     return file
 
 
-def _lines(item: ViewItem, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
+def _code_lines_of(item: ViewItem, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
     """Yield each line of code that a message shows, with its file and line number."""
     fact = item.fact
     if isinstance(fact, Assistant):
         for block in fact.content:
             if isinstance(block, Call):
-                yield from _called(block, homes)
+                yield from _code_lines_of_call(block, homes)
     elif isinstance(fact, Result) and not fact.error:
         home = homes.get(fact.call, "")
         for raw in extract_text(fact.content).splitlines():
-            if hit := FOUND.match(raw):
+            if hit := SEARCH_HIT.match(raw):
                 yield hit["path"], int(hit["line"]), hit["text"]
             elif home:
-                number = NUMBERED.match(raw)
+                number = NUMBERED_LINE.match(raw)
                 yield (home, int(number[1]), number[2]) if number else (home, 0, raw)
 
 
-def _called(call: Call, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
+def _code_lines_of_call(call: Call, homes: dict[str, str]) -> Iterator[tuple[str, int, str]]:
     """Yield the lines that a call writes, and note the file that its result will show."""
-    args = decoded(call.args)
-    act = Act(0, kind_of(call.name, args), call.name, args, "")
-    named = set(FILE.findall(act.command)) if act.kind == "shell" else set[str]()
+    args = decode_arguments(call.args)
+    act = ToolAction(0, classify_tool(call.name, args), call.name, args, "")
+    named = set(FILE_NAME.findall(act.command)) if act.kind == "shell" else set[str]()
     homes[call.id] = act.path if "." in act.path else named.pop() if len(named) == 1 else ""
     if act.kind in ("edit", "write") and act.path:
         text = act.arg("new_string", "content", "new_str", "file_text", "insert_text")
         yield from ((act.path, 0, line) for line in text.splitlines())
 
 
-def declared_name(text: str) -> str:
+def find_declared_name(text: str) -> str:
     """Return the name that a line declares; empty if it declares none."""
-    if len(text) > LONGEST_LINE:
+    if len(text) > MAX_CODE_LINE_CHARS:
         return ""
-    match = DECLARES.match(text) or CONSTANT.match(text)
+    match = DECLARATION_LINE.match(text) or NAMED_VALUE_LINE.match(text)
     return next((name for name in match.groups() if name), "") if match else ""
 
 
-def _short(text: str) -> str:
+def _shorten_declaration(text: str) -> str:
     flat = " ".join(text.split()).rstrip("{ ").rstrip()
-    return flat if len(flat) <= LONGEST else f"{flat[: LONGEST - 1]}…"
+    return flat if len(flat) <= MAX_DECLARATION_CHARS else f"{flat[: MAX_DECLARATION_CHARS - 1]}…"
 
 
-def _count_uses(items: Sequence[ViewItem], found: dict[tuple[str, str], Declared]) -> None:
+def _count_uses(items: Sequence[ViewItem], found: dict[tuple[str, str], Declaration]) -> None:
     """Count in how many of the model's own messages each name stands."""
-    names: dict[str, list[Declared]] = {}
+    names: dict[str, list[Declaration]] = {}
     for (_, name), one in found.items():
         names.setdefault(name, []).append(one)
     own = (item.fact.content for item in items if isinstance(item.fact, Assistant))
-    said = (name for content in own for name in set(NAME.findall(_said(content))))
+    said = (name for content in own for name in set(IDENTIFIER.findall(_text_by_model(content))))
     for one in (one for name in said for one in names.get(name, ())):
         one.uses += 1
 
 
-def _said(content: Iterable[object]) -> str:
+def _text_by_model(content: Iterable[object]) -> str:
     return "\n".join(
         block.text if isinstance(block, Text) else block.args
         for block in content
@@ -183,6 +185,6 @@ def _said(content: Iterable[object]) -> str:
     )
 
 
-def _worth(one: Declared, count: int) -> float:
+def _score_declaration(one: Declaration, count: int) -> float:
     """Score how likely a declaration is needed again: named by the model often, and recently."""
     return (1 + log2(1 + one.uses)) * (0.5 + one.last / max(1, count))

@@ -13,29 +13,29 @@ from math import log2
 
 import msgspec
 
-from travois.context.compaction.declarations import FILE, NAME, declared_name
-from travois.context.ledger.extractors import decoded, kind_of
+from travois.context.compaction.declarations import FILE_NAME, IDENTIFIER, find_declared_name
+from travois.context.ledger.extractors import classify_tool, decode_arguments
 from travois.core.content import AnyBlock, Call, Text
 from travois.core.facts import Assistant, Entry, User
 from travois.core.tokens import estimate_tokens
 from travois.core.view import ViewItem
 from travois.prompt.instruction_text import beginning
 
-LONG = 25
+LONG_PASSAGE_LINES = 25
 """The lines after which a declaration is cut at the next blank line."""
 PASSAGE_MARGIN_TOKENS = 60
 """The tokens of the marks around a passage."""
 MIN_PASSAGE_TOKENS = 150
 """The least room in which another passage is started."""
-CHANGED = 4.0
+CHANGED_WORTH = 4.0
 """The weight of a change: as much as a name mentioned 15 times."""
-INDENTED = 4
+MAX_OUTER_INDENT = 4
 """A declaration further in belongs to the one around it."""
-WRITERS = ("write", "edit", "patch")
-COMMENTS = ("//", "#", "/*", "*", "@", "--", '"""', "'''")
+WRITING_KINDS = ("write", "edit", "patch")
+COMMENT_STARTS = ("//", "#", "/*", "*", "@", "--", '"""', "'''")
 """Beginnings of lines that belong to the declaration after them."""
 
-Lines = tuple[int, int]
+LineRange = tuple[int, int]
 """Lines of a file by index: the first, and the one after the last."""
 
 
@@ -47,12 +47,12 @@ class Passage(msgspec.Struct, frozen=True):
     worth: float
 
 
-def spoken_names(entries: Iterable[Entry | ViewItem]) -> dict[str, float]:
+def weigh_spoken_names(entries: Iterable[Entry | ViewItem]) -> dict[str, float]:
     """Weigh each name in messages and calls by how often and how recently it appears.
 
     What a call writes does not count: it names everything in it, and is done.
     """
-    said = [names for entry in entries if (names := _names(entry))]
+    said = [names for entry in entries if (names := _names_in_entry(entry))]
     weights: dict[str, float] = {}
     for at, names in enumerate(said, 1):
         for name in names:
@@ -71,49 +71,51 @@ def file_name(path: str) -> str:
     return path.replace("\\", "/").rpartition("/")[2]
 
 
-def _names(entry: Entry | ViewItem) -> set[str]:
+def _names_in_entry(entry: Entry | ViewItem) -> set[str]:
     match entry.fact:
         case User(origin="human" | "task", content=content) | Assistant(content=content):
-            text = "\n".join(map(_said, content))
-            return {*NAME.findall(text), *map(file_name, FILE.findall(text))}
+            text = "\n".join(map(_text_of_block, content))
+            return {*IDENTIFIER.findall(text), *map(file_name, FILE_NAME.findall(text))}
         case _:
             return set()
 
 
-def _said(block: AnyBlock) -> str:
+def _text_of_block(block: AnyBlock) -> str:
     match block:
         case Text(text=text):
             return text
-        case Call(name=name, args=args) if kind_of(name, decoded(args)) not in WRITERS:
+        case Call(name=name, args=args) if (
+            classify_tool(name, decode_arguments(args)) not in WRITING_KINDS
+        ):
             return args
         case _:
             return ""
 
 
-def choose(
+def choose_passages(
     lines: Sequence[str],
     *,
-    among: Iterable[Lines],
+    among: Iterable[LineRange],
     names: Mapping[str, float],
     changed: Collection[int] = (),
     tokens: int,
-) -> list[Lines]:
+) -> list[LineRange]:
     """Choose the lines to show of those that may be: the best passages that fit, in order."""
-    parts = [part for lines_of in among for part in _passages(lines, lines_of)]
-    found = _weigh(lines, parts, names, changed=changed)
-    chosen: list[Lines] = []
+    parts = [part for lines_of in among for part in _split_passages(lines, lines_of)]
+    found = _weigh_passages(lines, parts, names, changed=changed)
+    chosen: list[LineRange] = []
     for one in sorted(found, key=lambda one: -one.worth):
         if chosen and tokens < MIN_PASSAGE_TOKENS:
             break
-        room = tokens - (0 if _is_next(one, chosen) else PASSAGE_MARGIN_TOKENS)
-        count, size = _fitting(lines[one.first : one.end], room)
+        room = tokens - (0 if _is_adjacent(one, chosen) else PASSAGE_MARGIN_TOKENS)
+        count, size = _count_fitting_lines(lines[one.first : one.end], room)
         if count:
             chosen.append((one.first, one.first + count))
             tokens = room - size
-    return list(_joined(sorted(chosen)))
+    return list(_merge_ranges(sorted(chosen)))
 
 
-def _fitting(lines: Sequence[str], tokens: int) -> tuple[int, int]:
+def _count_fitting_lines(lines: Sequence[str], tokens: int) -> tuple[int, int]:
     """Return how many of these lines fit, and their tokens; together they may have more."""
     count: int = beginning(lines, tokens)
     size = estimate_tokens("".join(lines[:count]))
@@ -123,40 +125,42 @@ def _fitting(lines: Sequence[str], tokens: int) -> tuple[int, int]:
     return count, size
 
 
-def _weigh(
+def _weigh_passages(
     lines: Sequence[str],
-    parts: Sequence[Lines],
+    parts: Sequence[LineRange],
     names: Mapping[str, float],
     *,
     changed: Collection[int],
 ) -> list[Passage]:
     """Weigh each passage: it was changed, or it has mentioned names that other passages lack."""
-    held = [set(NAME.findall("".join(lines[first:end]))) & names.keys() for first, end in parts]
+    held = [
+        set(IDENTIFIER.findall("".join(lines[first:end]))) & names.keys() for first, end in parts
+    ]
     common = Counter(name for each in held for name in each)
     return [
         Passage(
             first,
             end,
-            CHANGED * any(first <= line < end for line in changed)
+            CHANGED_WORTH * any(first <= line < end for line in changed)
             + sum(log2(1 + names[name]) / common[name] for name in each),
         )
         for (first, end), each in zip(parts, held, strict=True)
     ]
 
 
-def _is_next(one: Passage, chosen: Iterable[Lines]) -> bool:
+def _is_adjacent(one: Passage, chosen: Iterable[LineRange]) -> bool:
     return any(end == one.first or first == one.end for first, end in chosen)
 
 
-def _passages(lines: Sequence[str], part: Lines) -> Iterator[Lines]:
+def _split_passages(lines: Sequence[str], part: LineRange) -> Iterator[LineRange]:
     """Cut lines before each outer declaration and its comment, and long ones at blank lines."""
     start, end = part
     for index in range(start + 1, end):
         cut = index
         if _is_outer_declaration(lines[index]):
-            while cut - 1 > start and lines[cut - 1].lstrip().startswith(COMMENTS):
+            while cut - 1 > start and lines[cut - 1].lstrip().startswith(COMMENT_STARTS):
                 cut -= 1
-        elif index - start < LONG or lines[index - 1].strip():
+        elif index - start < LONG_PASSAGE_LINES or lines[index - 1].strip():
             continue
         if cut > start:
             yield start, cut
@@ -167,10 +171,10 @@ def _passages(lines: Sequence[str], part: Lines) -> Iterator[Lines]:
 
 def _is_outer_declaration(line: str) -> bool:
     indent = len(line) - len(line.lstrip(" \t"))
-    return indent <= INDENTED and bool(declared_name(line))
+    return indent <= MAX_OUTER_INDENT and bool(find_declared_name(line))
 
 
-def _joined(chosen: Iterable[Lines]) -> Iterator[Lines]:
+def _merge_ranges(chosen: Iterable[LineRange]) -> Iterator[LineRange]:
     """Merge adjacent line ranges."""
     first, end = -1, -1
     for start, stop in chosen:

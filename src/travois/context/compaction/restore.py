@@ -6,11 +6,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from travois.context.compaction.in_sight import continued_at, edited_paths, is_in_sight, notes_shown
-from travois.context.compaction.passages import Lines, choose, spoken_names, weigh_file
-from travois.context.ledger.extractors import Act, acts
-from travois.context.ledger.received import allot
-from travois.context.window import beside_head, limit
+from travois.context.compaction.in_sight import (
+    find_next_page_line,
+    is_file_in_sight,
+    list_edited_paths,
+    list_note_texts,
+)
+from travois.context.compaction.passages import (
+    LineRange,
+    choose_passages,
+    weigh_file,
+    weigh_spoken_names,
+)
+from travois.context.ledger.extractors import ToolAction, extract_actions
+from travois.context.ledger.received import share_budget
+from travois.context.window import compaction_threshold, room_beside_head
 from travois.core.content import Text
 from travois.core.facts import Changed, Cleared, Entry, Result, User
 from travois.core.tokens import context_tokens, estimate_tokens, token_ratio
@@ -28,42 +38,42 @@ from travois.prompt.environment import plain
 from travois.prompt.instruction_text import beginning
 from travois.skills.skills import USED
 
-SEEN = "seen:"
-FILES = 12
-READ = 32
+SEEN_STATE_PREFIX = "seen:"
+MAX_RESTORED_FILES = 12
+MAX_FILES_READ = 32
 """The most files to read, as some of them may not need to come back."""
-EACH = 5_000
-AROUND = 100
+MAX_FILE_TOKENS = 5_000
+FILE_MARK_TOKENS = 100
 """More tokens than the marks around a file take."""
-LEAST = 100
+MIN_FILE_TOKENS = 100
 """Fewer tokens of a file than this are not worth their place."""
-SHARE = 0.12
+RESTORED_SHARE = 0.12
 """The share of the window that restored files may take together."""
-LARGEST = 1 << 20
-ENDLESS = 1 << 40
+MAX_FILE_BYTES = 1 << 20
+LAST_LINE = 1 << 40
 """Stands for the last line of a file that was read to its end."""
-EDITS = 3
+RECENT_EDITS = 3
 """The number of last edits of a file that show where the work goes on."""
-SKILL = 5_000
-SKILLS = 25_000
+MAX_SKILL_TOKENS = 5_000
+MAX_ALL_SKILLS_TOKENS = 25_000
 """The most tokens of all skills together."""
-AGAIN = 0.12
+EDITED_FILES_SHARE = 0.12
 """The share of the room between head and threshold that edited files may take."""
-MOST_AGAIN = 8_000
-LEAST_AGAIN = 500
-INTRO = (
+MAX_EDITED_TOKENS = 8_000
+MIN_EDITED_TOKENS = 500
+RESTORED_FILES_INTRO = (
     "Files that you worked with last, as they are on disk now: you need not read them again. "
     "Read omitted parts of a file with offset."
 )
 
 
-class Held(msgspec.Struct, frozen=True):
+class RecentFile(msgspec.Struct, frozen=True):
     """A recently used file, and the lines of it that results showed, by entry."""
 
     path: str
     text: str
-    seen: dict[int, Lines] = {}
-    asked: tuple[Lines, ...] = ()
+    seen: dict[int, LineRange] = {}
+    asked: tuple[LineRange, ...] = ()
     """The lines that were asked for, whether or not there was room for all of them."""
     edits: tuple[str, ...] = ()
     """Texts that edits put there, the newest last."""
@@ -73,62 +83,64 @@ class Held(msgspec.Struct, frozen=True):
     """The index of the line from which on it was read last."""
 
 
-class Lack(msgspec.Struct, frozen=True):
+class MissingLines(msgspec.Struct, frozen=True):
     """The lines of a file to show again."""
 
-    held: Held
+    held: RecentFile
     lines: list[str]
-    parts: tuple[Lines, ...]
+    parts: tuple[LineRange, ...]
 
     @property
-    def size(self) -> int:
+    def tokens(self) -> int:
         """The approximate tokens of these lines, with the marks around them."""
         shown = ("".join(self.lines[first:end]) for first, end in self.parts)
-        return sum(estimate_tokens(text) + AROUND for text in shown)
+        return sum(estimate_tokens(text) + FILE_MARK_TOKENS for text in shown)
 
 
-class Work(msgspec.Struct):
+class RecentFileHistory(msgspec.Struct):
     """The reads and edits of a file on record."""
 
     known: str = ""
-    seen: dict[int, Lines] = msgspec.field(default_factory=dict[int, Lines])
-    asked: list[Lines] = msgspec.field(default_factory=list[Lines])
+    seen: dict[int, LineRange] = msgspec.field(default_factory=dict[int, LineRange])
+    asked: list[LineRange] = msgspec.field(default_factory=list[LineRange])
     edits: list[str] = msgspec.field(default_factory=list[str])
     first: int = 0
 
 
-async def recent(
+async def read_recent_files(
     agent: Agent, entries: Sequence[Entry], *, only: Collection[str] | None = None
-) -> tuple[Held, ...]:
+) -> tuple[RecentFile, ...]:
     """Return the recently used files that may be shown, last one first; with `only`, just those."""
     if not agent.context.layers.restore:
         return ()
     instructing = set(nested(agent))
     if agent.prompt.instructions is not None:
         instructing |= {file.path for file in agent.prompt.instructions.load_always().files}
-    found: list[Held] = []
-    for path, work in _worked(entries).items():
+    found: list[RecentFile] = []
+    for path, work in _collect_file_history(entries).items():
         if only is not None and path not in only:
             continue
-        data = await _content(agent, path) if path not in instructing else b""
+        data = await _read_if_allowed(agent, path) if path not in instructing else b""
         if data and b"\0" not in data:
             text = agent.session.secrets.redacted(data.decode("utf-8", errors="replace"))
             same = content_digest(data) == work.known
             found.append(
-                Held(path, text, work.seen, tuple(work.asked), tuple(work.edits), same, work.first)
+                RecentFile(
+                    path, text, work.seen, tuple(work.asked), tuple(work.edits), same, work.first
+                )
             )
-        if len(found) == READ:
+        if len(found) == MAX_FILES_READ:
             break
     return tuple(found)
 
 
-def restored(
-    held: Iterable[Held],
+def restore_files(
+    held: Iterable[RecentFile],
     kept: Iterable[ViewItem],
     *,
     budget: int,
     names: Mapping[str, float],
-    each: int = EACH,
+    each: int = MAX_FILE_TOKENS,
 ) -> tuple[Text, ...]:
     """Return a text with as much of these files as fits, without what is still in sight.
 
@@ -136,30 +148,32 @@ def restored(
     `each` is the limit for one file.
     """
     visible = {item.seq for item in kept}
-    missing = [lack for one in held if (lack := _lacking(one, visible))]
+    missing = [lack for one in held if (lack := _find_missing_lines(one, visible))]
     spoken = sorted(missing, key=lambda one: -weigh_file(one.held.path, names))
-    best = {one.held.path for one in spoken[:FILES]}
+    best = {one.held.path for one in spoken[:MAX_RESTORED_FILES]}
     chosen = [one for one in missing if one.held.path in best]
-    rooms = _rooms(chosen, budget, each=each)
-    shown = (_shown(one, room, names) for one, room in zip(chosen, rooms, strict=True))
+    rooms = _share_file_room(chosen, budget, each=each)
+    shown = (
+        _render_missing_lines(one, room, names) for one, room in zip(chosen, rooms, strict=True)
+    )
     parts = [part for part in shown if part]
     body = "\n".join(reversed(parts))
-    return (Text(f"<files>\n{INTRO}\n{body}\n</files>"),) if parts else ()
+    return (Text(f"<files>\n{RESTORED_FILES_INTRO}\n{body}\n</files>"),) if parts else ()
 
 
-def _lacking(one: Held, visible: Collection[int]) -> Lack | None:
+def _find_missing_lines(one: RecentFile, visible: Collection[int]) -> MissingLines | None:
     """Return the lines of a file that the model has seen but no longer sees, if any."""
     lines = one.text.splitlines(keepends=True)
-    ever = one.asked if one.same and one.asked else ((0, ENDLESS),)
+    ever = one.asked if one.same and one.asked else ((0, LAST_LINE),)
     left = {at for first, end in ever for at in range(first, min(end, len(lines)))}
     for seq, (first, end) in one.seen.items() if one.same else ():
         if seq in visible:
             left.difference_update(range(first, min(end, len(lines))))
-    parts = tuple(_runs(sorted(left)))
-    return Lack(one, lines, parts) if parts else None
+    parts = tuple(_group_runs(sorted(left)))
+    return MissingLines(one, lines, parts) if parts else None
 
 
-def _runs(indexes: Sequence[int]) -> Iterator[Lines]:
+def _group_runs(indexes: Sequence[int]) -> Iterator[LineRange]:
     """Yield ranges of consecutive indexes."""
     start = 0
     for at in range(1, len(indexes) + 1):
@@ -168,14 +182,14 @@ def _runs(indexes: Sequence[int]) -> Iterator[Lines]:
             start = at
 
 
-def _rooms(files: Sequence[Lack], budget: int, *, each: int) -> list[int]:
+def _share_file_room(files: Sequence[MissingLines], budget: int, *, each: int) -> list[int]:
     """Share the room out evenly: work often goes on with files read before the last few.
 
     Short files leave the rest of their share to the others; a share of a few lines helps nobody.
     """
-    count = min(len(files), budget // LEAST)
-    sizes = [min(each, one.size) for one in files[:count]]
-    return [*allot(sizes, budget), *([0] * (len(files) - count))]
+    count = min(len(files), budget // MIN_FILE_TOKENS)
+    sizes = [min(each, one.tokens) for one in files[:count]]
+    return [*share_budget(sizes, budget), *([0] * (len(files) - count))]
 
 
 async def show_edited_files(agent: Agent) -> None:
@@ -185,30 +199,42 @@ async def show_edited_files(agent: Agent) -> None:
     it moves no prefix, and it only takes free room: it never leads to a compaction.
     """
     view = agent.session.view
-    edited = edited_paths(view) if agent.context.layers.restore else []
-    lacking = [path for path in edited if not is_in_sight(view, path)]
+    edited = list_edited_paths(view) if agent.context.layers.restore else []
+    lacking = [path for path in edited if not is_file_in_sight(view, path)]
     if not lacking:
         return
-    free = limit(agent) - context_tokens(view)
-    budget = round(min(MOST_AGAIN, AGAIN * beside_head(agent), free) / token_ratio(view))
-    told = "\n".join(notes_shown(view))
-    places = [p for path in lacking for p in _places(agent, path) if _file_mark(p) not in told]
-    if not places or budget < LEAST_AGAIN:
+    free = compaction_threshold(agent) - context_tokens(view)
+    budget = round(
+        min(MAX_EDITED_TOKENS, EDITED_FILES_SHARE * room_beside_head(agent), free)
+        / token_ratio(view)
+    )
+    told = "\n".join(list_note_texts(view))
+    places = [
+        p
+        for path in lacking
+        for p in _match_seen_paths(agent, path)
+        if _open_file_mark(p) not in told
+    ]
+    if not places or budget < MIN_EDITED_TOKENS:
         return
-    held = await recent(agent, agent.session.history(), only=places)
-    names = spoken_names(view.items)
-    if texts := restored(held, view.items, budget=budget, names=names, each=budget):
+    held = await read_recent_files(agent, agent.session.history(), only=places)
+    names = weigh_spoken_names(view.items)
+    if texts := restore_files(held, view.items, budget=budget, names=names, each=budget):
         agent.session.append(User(texts, origin="note"))
 
 
-def _places(agent: Agent, path: str) -> list[str]:
+def _match_seen_paths(agent: Agent, path: str) -> list[str]:
     """Return the files known to the session that a call means by this path."""
-    known = [what.removeprefix(SEEN) for what in agent.session.state if what.startswith(SEEN)]
+    known = [
+        what.removeprefix(SEEN_STATE_PREFIX)
+        for what in agent.session.state
+        if what.startswith(SEEN_STATE_PREFIX)
+    ]
     below = f"/{path.removeprefix('./')}"
     return [place for place in known if place == path or place.endswith(below)]
 
 
-def practised(
+def restore_skills(
     entries: Iterable[Entry], kept: Sequence[ViewItem], *, budget: int
 ) -> tuple[Text, ...]:
     """Return the text of skills as they were last used, without those still shown."""
@@ -222,7 +248,7 @@ def practised(
         if kept and kept[0].seq < seq:
             continue
         lines = text.splitlines(keepends=True)
-        count = beginning(lines, min(SKILL, budget))
+        count = beginning(lines, min(MAX_SKILL_TOKENS, budget))
         cut = "" if count == len(lines) else "[The rest is omitted: use the skill again.]\n</skill>"
         part = "".join(lines[:count]) + cut
         budget -= estimate_tokens(part)
@@ -231,11 +257,11 @@ def practised(
     return (Text(f"Skills that you used, with the text they had then:\n{body}"),) if parts else ()
 
 
-def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
+def _collect_file_history(entries: Iterable[Entry]) -> dict[str, RecentFileHistory]:
     """Return all files that were read or changed as a whole, by path, last one first."""
-    done = {act.seq: act for act in acts(entries)}
-    found: dict[str, Work] = {}
-    act: Act | None = None
+    done = {act.seq: act for act in extract_actions(entries)}
+    found: dict[str, RecentFileHistory] = {}
+    act: ToolAction | None = None
     results: dict[str, int] = {}
     hidden: set[int] = set()
     for entry in entries:
@@ -243,41 +269,41 @@ def _worked(entries: Iterable[Entry]) -> dict[str, Work]:
             case Result(call=call):
                 results[call] = entry.seq
                 act = done.get(entry.seq)
-            case Changed(what=what, value=value) if what.startswith(SEEN):
-                work = found.pop(what, Work())
+            case Changed(what=what, value=value) if what.startswith(SEEN_STATE_PREFIX):
+                work = found.pop(what, RecentFileHistory())
                 work.known = value
                 found[what] = work
                 if act is not None:
-                    _show(work, act)
+                    _note_shown_lines(work, act)
             case Cleared(calls=gone, what="results"):
                 hidden |= {seq for call in gone if (seq := results.get(call))}
             case _:
                 pass
     for work in found.values():
         work.seen = {seq: lines for seq, lines in work.seen.items() if seq not in hidden}
-    return {what.removeprefix(SEEN): found[what] for what in reversed(found)}
+    return {what.removeprefix(SEEN_STATE_PREFIX): found[what] for what in reversed(found)}
 
 
-def _show(work: Work, act: Act) -> None:
+def _note_shown_lines(work: RecentFileHistory, act: ToolAction) -> None:
     """Note what a read, a write or an edit showed of a file."""
     if act.kind == "edit":
         work.edits += [new for new in (act.arg("new_string", "new_str", "insert_text"),) if new]
     if act.kind not in ("read", "write"):
         return
-    first, limit = _number(act, "offset"), _number(act, "limit")
+    first, limit = _positive_argument(act, "offset"), _positive_argument(act, "limit")
     work.first = max(0, first - 1)
-    stopped = continued_at(act.text) - 1 if continued_at(act.text) else ENDLESS
-    asked = work.first + limit if limit else ENDLESS
+    stopped = find_next_page_line(act.text) - 1 if find_next_page_line(act.text) else LAST_LINE
+    asked = work.first + limit if limit else LAST_LINE
     work.seen[act.seq] = work.first, min(stopped, asked)
     work.asked.append((work.first, asked))
 
 
-def _number(act: Act, name: str) -> int:
+def _positive_argument(act: ToolAction, name: str) -> int:
     value = act.args.get(name)
     return value if isinstance(value, int) and value > 0 else 0
 
 
-async def _content(agent: Agent, path: str) -> bytes:
+async def _read_if_allowed(agent: Agent, path: str) -> bytes:
     """Return the content of a file that may be read without asking; empty if it may not."""
     try:
         place = real(path)
@@ -286,40 +312,42 @@ async def _content(agent: Agent, path: str) -> bytes:
         if not free or judge(agent.permissions.guard, use).effect != "allow":
             return b""
         found = await agent.world.files.stat(place)
-        if found is None or found.kind != "file" or found.size > LARGEST:
+        if found is None or found.kind != "file" or found.size > MAX_FILE_BYTES:
             return b""
         return await agent.world.files.read(place)
     except (OSError, ToolError):
         return b""
 
 
-def _shown(lack: Lack, tokens: int, names: Mapping[str, float]) -> str:
+def _render_missing_lines(lack: MissingLines, tokens: int, names: Mapping[str, float]) -> str:
     """Render the missing lines of a file, or the best passages of it that fit."""
     one, parts = lack.held, lack.parts
-    if lack.size > tokens:
-        changed = _changed_lines(one)
-        chosen = choose(lack.lines, among=parts, names=names, changed=changed, tokens=tokens)
+    if lack.tokens > tokens:
+        changed = _find_changed_lines(one)
+        chosen = choose_passages(
+            lack.lines, among=parts, names=names, changed=changed, tokens=tokens
+        )
         parts = tuple(chosen)
-    marked = (_marked(one, lack.lines, start=a, count=b - a) for a, b in parts)
+    marked = (_wrap_file_lines(one, lack.lines, start=a, count=b - a) for a, b in parts)
     return "\n".join(marked)
 
 
-def _changed_lines(one: Held) -> list[int]:
+def _find_changed_lines(one: RecentFile) -> list[int]:
     """Return the lines of the last edits of a file, and the line from which it was read last."""
-    places = (one.text.find(new) for new in one.edits[-EDITS:])
+    places = (one.text.find(new) for new in one.edits[-RECENT_EDITS:])
     found = [one.text.count("\n", 0, place) for place in places if place >= 0]
     return [*found, one.first] if one.first else found
 
 
-def _file_mark(path: str) -> str:
+def _open_file_mark(path: str) -> str:
     """Return the beginning of the mark before some lines of a file."""
     name = plain(path).replace('"', "\\x22")
     return f'<file path="{name}"'
 
 
-def _marked(one: Held, lines: list[str], *, start: int, count: int) -> str:
+def _wrap_file_lines(one: RecentFile, lines: list[str], *, start: int, count: int) -> str:
     """Put lines of a file between marks that say which lines they are."""
     mark = content_digest(one.text.encode(errors="replace"))[:16]
     where = f"{start + 1}-{start + count} of {len(lines)}"
     body = "".join(lines[start : start + count]).removesuffix("\n")
-    return f'{_file_mark(one.path)} lines="{where}" mark="{mark}">\n{body}\n</file {mark}>'
+    return f'{_open_file_mark(one.path)} lines="{where}" mark="{mark}">\n{body}\n</file {mark}>'

@@ -13,7 +13,7 @@ from posixpath import basename, dirname
 
 import msgspec
 
-from travois.context.ledger.extractors import Act, decoded, kind_of
+from travois.context.ledger.extractors import ToolAction, classify_tool, decode_arguments
 from travois.core.content import AnyBlock, Call, Media, Opaque, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import estimate_tokens
@@ -21,97 +21,101 @@ from travois.core.view import ViewItem
 
 CHARS_PER_TOKEN = 2.75
 """The ratio of the model families that count most tokens for a text."""
-AIM = int(6_000 * CHARS_PER_TOKEN)
-FULL = int(2_000 * CHARS_PER_TOKEN)
+TARGET_SPAN_CHARS = int(6_000 * CHARS_PER_TOKEN)
+FULL_SPAN_CHARS = int(2_000 * CHARS_PER_TOKEN)
 """The size from which on a user's message begins another span."""
-TITLE = 100
-LISTED = 60
+MAX_TITLE_CHARS = 100
+MAX_LISTED_SPANS = 60
 """The number of newest spans with a line of their own; older ones share lines."""
-FEW = 3
+MIN_LISTED_SPANS = 3
 """The fewest spans with a line of their own, however small the budget."""
-MANY = 1 << 20
-TOGETHER = 8
+UNLIMITED_TOKENS = 1 << 20
+SPANS_PER_LINE = 8
 """The number of older spans that share a line."""
-LINES = 20
+MAX_SHARED_LINES = 20
 """The most lines of shared spans; still older spans are listed as one range."""
-CONTINUED = "(continued)\n"
-MORE = re.compile(r" \(continued, \d+\)$")
-LISTED_IN = "The files are in"
-LISTED_BY = "The files are these"
-ABOUT = (
+CONTINUED_MARK = "(continued)\n"
+CONTINUED_TITLE = re.compile(r" \(continued, \d+\)$")
+FILES_IN_FOLDER = "The files are in"
+FILES_BY_PATH = "The files are these"
+SPANS_NOTE = (
     "each holds a part of the conversation, the oldest first, word for word. Read one when you "
     "need its exact text."
 )
 
 
-class Span(msgspec.Struct, frozen=True):
+class ConversationSpan(msgspec.Struct, frozen=True):
     """A part of the conversation as text, with a one-line title."""
 
     title: str
     text: str
 
 
-def split(items: Sequence[ViewItem]) -> tuple[Span, ...]:
+def split_into_spans(items: Sequence[ViewItem]) -> tuple[ConversationSpan, ...]:
     """Split items into spans, in order and without loss, cut before a message or a reply."""
-    doings = {call.id: _did(call) for item in items for call in _calls(item)}
-    spans: list[Span] = []
+    doings = {call.id: _describe_call(call) for item in items for call in _calls_of_item(item)}
+    spans: list[ConversationSpan] = []
     held: list[ViewItem] = []
     size = 0
-    for group in _units(items):
-        added = sum(len(told(item.fact)) + 1 for item in group)
+    for group in _split_long_groups(items):
+        added = sum(len(format_message(item.fact)) + 1 for item in group)
         human = isinstance(group[0].fact, User) and group[0].fact.origin == "human"
-        if held and (size + added > AIM or (human and size >= FULL)):
-            spans += _spans(held, doings)
+        if held and (size + added > TARGET_SPAN_CHARS or (human and size >= FULL_SPAN_CHARS)):
+            spans += _make_spans(held, doings)
             held, size = [], 0
         held += group
         size += added
-    return (*spans, *_spans(held, doings)) if held else tuple(spans)
+    return (*spans, *_make_spans(held, doings)) if held else tuple(spans)
 
 
-def contents(titles: Sequence[str], paths: Sequence[str], *, budget: int = MANY) -> str:
+def list_spans(
+    titles: Sequence[str], paths: Sequence[str], *, budget: int = UNLIMITED_TOKENS
+) -> str:
     """List spans with their file names; older ones of many share lines."""
     if not paths:
         return ""
     folders = {dirname(path) for path in paths}
     one = folders.pop() if len(folders) == 1 else ""
     names = [basename(path) for path in paths] if one else paths
-    pairs = _continued(list(zip(titles, names, strict=True)))
-    where = f"{LISTED_IN} {one}" if one else LISTED_BY
-    listed, lines = LISTED, LINES
-    text = _listing(pairs, listed, lines)
-    while listed > FEW and estimate_tokens(text) > budget:
+    pairs = _merge_continued(list(zip(titles, names, strict=True)))
+    where = f"{FILES_IN_FOLDER} {one}" if one else FILES_BY_PATH
+    listed, lines = MAX_LISTED_SPANS, MAX_SHARED_LINES
+    text = _format_listing(pairs, listed, lines)
+    while listed > MIN_LISTED_SPANS and estimate_tokens(text) > budget:
         listed, lines = listed // 2, lines // 2
-        text = _listing(pairs, listed, lines)
-    return f"{where}: {ABOUT}\n{text}"
+        text = _format_listing(pairs, listed, lines)
+    return f"{where}: {SPANS_NOTE}\n{text}"
 
 
-def _continued(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
+def _merge_continued(pairs: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """Let the files of one long message share a line."""
     found: list[tuple[str, list[str]]] = []
     for title, name in pairs:
-        if found and MORE.search(title):
+        if found and CONTINUED_TITLE.search(title):
             found[-1][1].append(name)
         else:
             found.append((title, [name]))
-    return [(title, _range(names)) for title, names in found]
+    return [(title, _format_range(names)) for title, names in found]
 
 
-def _range(names: list[str]) -> str:
+def _format_range(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
-def _listing(pairs: list[tuple[str, str]], listed: int, lines: int) -> str:
+def _format_listing(pairs: list[tuple[str, str]], listed: int, lines: int) -> str:
     older, newer = pairs[:-listed], pairs[-listed:]
-    shared = older[max(0, len(older) - TOGETHER * lines) :]
+    shared = older[max(0, len(older) - SPANS_PER_LINE * lines) :]
     oldest = older[: len(older) - len(shared)]
-    told = [f"- {oldest[0][1]} to {oldest[-1][1]}: {_ends(oldest)}"] if oldest else []
-    for at in range(0, len(shared), TOGETHER):
-        group = shared[at : at + TOGETHER]
-        told.append(f"- {', '.join(path for _, path in group)}: {_ends(group)}")
+    told = (
+        [f"- {oldest[0][1]} to {oldest[-1][1]}: {_first_and_last_title(oldest)}"] if oldest else []
+    )
+    for at in range(0, len(shared), SPANS_PER_LINE):
+        group = shared[at : at + SPANS_PER_LINE]
+        told.append(f"- {', '.join(path for _, path in group)}: {_first_and_last_title(group)}")
     return "\n".join(told + [f"- {path}: {title}" for title, path in newer])
 
 
-def told(fact: User | Assistant | Result) -> str:
+def format_message(fact: User | Assistant | Result) -> str:
     """Format one message as text: its sender, then everything said, called or answered."""
     match fact:
         case User(origin="human"):
@@ -122,10 +126,10 @@ def told(fact: User | Assistant | Result) -> str:
             who = "[model]"
         case Result(call=call, error=error):
             who = f"[result of {call}{', an error' if error else ''}]"
-    return "\n".join((who, *(_block(block) for block in fact.content)))
+    return "\n".join((who, *(_format_block(block) for block in fact.content)))
 
 
-def _block(block: AnyBlock) -> str:
+def _format_block(block: AnyBlock) -> str:
     match block:
         case Text(text=text):
             return text
@@ -137,16 +141,16 @@ def _block(block: AnyBlock) -> str:
             return f"[{kind}] {text}" if text else f"[{kind}]"
 
 
-def _units(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
+def _split_long_groups(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
     """Yield groups to keep together: a reply with its results, or each item if that is too long."""
-    for group in _groups(items):
-        if sum(len(told(item.fact)) for item in group) <= AIM:
+    for group in _group_by_reply(items):
+        if sum(len(format_message(item.fact)) for item in group) <= TARGET_SPAN_CHARS:
             yield group
         else:
             yield from ([item] for item in group)
 
 
-def _groups(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
+def _group_by_reply(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
     group: list[ViewItem] = []
     for item in items:
         if group and not isinstance(item.fact, Result):
@@ -157,18 +161,23 @@ def _groups(items: Sequence[ViewItem]) -> Iterator[list[ViewItem]]:
         yield group
 
 
-def _spans(items: list[ViewItem], doings: dict[str, str]) -> Iterator[Span]:
+def _make_spans(items: list[ViewItem], doings: dict[str, str]) -> Iterator[ConversationSpan]:
     title = _span_title(items, doings)
-    for number, text in enumerate(_pieces("\n".join(told(item.fact) for item in items))):
-        more = f"{title[: TITLE - 18]} (continued, {number})" if number else title
-        yield Span(more, CONTINUED + text if number else text)
+    for number, text in enumerate(
+        _split_text("\n".join(format_message(item.fact) for item in items))
+    ):
+        more = f"{title[: MAX_TITLE_CHARS - 18]} (continued, {number})" if number else title
+        yield ConversationSpan(more, CONTINUED_MARK + text if number else text)
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _split_text(text: str) -> Iterator[str]:
     """Yield pieces of a text up to the target size, cut at line breaks where there are any."""
     at = 0
-    while len(text) - at > AIM:
-        cut = text.rfind("\n", at + AIM // 2, at + AIM) + 1 or at + AIM
+    while len(text) - at > TARGET_SPAN_CHARS:
+        cut = (
+            text.rfind("\n", at + TARGET_SPAN_CHARS // 2, at + TARGET_SPAN_CHARS) + 1
+            or at + TARGET_SPAN_CHARS
+        )
         yield text[at:cut]
         at = cut
     yield text[at:]
@@ -179,30 +188,30 @@ def _span_title(items: list[ViewItem], doings: dict[str, str]) -> str:
     facts = [item.fact for item in items]
     human = [extract_text(f.content) for f in facts if isinstance(f, User) and f.origin == "human"]
     spoken = " ".join(" ".join(human).split())
-    quote = f"“{_short(spoken, 60)}” " if spoken else ""
-    called = [doings[call.id] for item in items for call in _calls(item)]
+    quote = f"“{_shorten_title(spoken, 60)}” " if spoken else ""
+    called = [doings[call.id] for item in items for call in _calls_of_item(item)]
     answered = [doings.get(f.call, "") for f in facts if isinstance(f, Result)]
     line = quote + ", ".join(dict.fromkeys(called or answered))
     plain = line if line.strip() else " ".join(extract_text(f.content) for f in facts)
-    return _short(" ".join(plain.split()), TITLE) or "(nothing said)"
+    return _shorten_title(" ".join(plain.split()), MAX_TITLE_CHARS) or "(nothing said)"
 
 
-def _calls(item: ViewItem) -> tuple[Call, ...]:
+def _calls_of_item(item: ViewItem) -> tuple[Call, ...]:
     return extract_calls(item.fact.content) if isinstance(item.fact, Assistant) else ()
 
 
-def _did(call: Call) -> str:
-    args = decoded(call.args)
-    act = Act(0, kind_of(call.name, args), call.name, args, "")
+def _describe_call(call: Call) -> str:
+    args = decode_arguments(call.args)
+    act = ToolAction(0, classify_tool(call.name, args), call.name, args, "")
     where = act.path.rpartition("/")[2] or " ".join(act.command.split()[:4])
     sought = " ".join(act.arg("pattern", "query", "url", "description").split())
-    where = f"“{_short(sought, 40)}” {where}" if sought and not act.command else where
+    where = f"“{_shorten_title(sought, 40)}” {where}" if sought and not act.command else where
     return f"{call.name.rpartition('__')[2]} {where}".strip()
 
 
-def _short(text: str, limit: int) -> str:
+def _shorten_title(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
 
 
-def _ends(pairs: list[tuple[str, str]]) -> str:
-    return f"{_short(pairs[0][0], 60)} … {_short(pairs[-1][0], 60)}"
+def _first_and_last_title(pairs: list[tuple[str, str]]) -> str:
+    return f"{_shorten_title(pairs[0][0], 60)} … {_shorten_title(pairs[-1][0], 60)}"

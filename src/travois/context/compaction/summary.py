@@ -11,98 +11,113 @@ from msgspec.structs import replace
 from travois.context import ledger
 from travois.context.compaction import declarations, spans
 from travois.context.compaction.cut import (
-    ALONE,
-    CHILD_OPENING,
     FORK_OPENING,
-    LATER_OPENING,
-    OPENING,
-    Cut,
-    Trigger,
+    LATER_PART_OPENING,
+    SUBAGENT_OPENING,
+    SUMMARY_OPENING,
+    UNATTENDED_INSTRUCTION,
+    CompactionTrigger,
+    ConversationCut,
     is_summary,
 )
 from travois.context.compaction.outline import (
-    AGENT,
-    FILES,
-    MESSAGES,
-    OWN,
-    REQUEST,
-    place,
-    sort_text,
+    FILES_PART,
+    MESSAGES_PART,
+    REQUEST_PART,
+    SUBAGENT_OUTLINE,
+    UNSORTED_TITLE,
+    map_part_title,
+    sort_into_parts,
 )
-from travois.context.compaction.summary_call import Wish, Written, parts_of
-from travois.context.layers import Layers
+from travois.context.compaction.summary_call import ModelSummary, SummaryRequest, summary_outline
+from travois.context.layers import ContextLayers
 from travois.context.ledger import Ledger, received
-from travois.context.ledger.received import Received, allot, fenced
-from travois.context.tool_results import preview
-from travois.context.window import beside_head, model
+from travois.context.ledger.received import ReceivedMessage, fence_text, share_budget
+from travois.context.tool_results import render_preview
+from travois.context.window import current_model, room_beside_head
 from travois.core.content import Text
 from travois.core.facts import Cleared, Compacted, Entry
 from travois.core.tokens import estimate_tokens, fact_tokens, head_tokens, token_ratio
 from travois.core.view import ViewItem, project_view
 from travois.engine.agent import Agent
 
-YOUR_TASK = "## Your task, word for word"
-LONG_TASK = "## Your task, too long to show in full: read the rest in its file when you need it"
-CUT_TASK = 0.4
+TASK_TITLE = "## Your task, word for word"
+LONG_TASK_TITLE = (
+    "## Your task, too long to show in full: read the rest in its file when you need it"
+)
+CUT_TASK_SHARE = 0.4
 """The part of its room that a task takes which is cut anyway: the rest is for the work."""
-TITLE = "# Summary of what was set aside"
-AUTHORS = (
+SUMMARY_TITLE = "# Summary of what was set aside"
+AUTHORS_NOTE = (
     "Text that stands directly under a numbered or plain heading was written by the model "
     "({model}){covers}. What stands under a ### heading was copied from the log by the program."
 )
-LEDGER_ALONE = (
+LEDGER_ONLY_NOTE = (
     "No model took part in it{why}: everything below was copied from the log by the program, so "
     "reasons, findings and the next step are only in the messages and files that it names."
 )
-NOT_REPEATED = "Messages that are still in the conversation are not repeated here."
-HOOKS = "## What PreCompact hooks asked to keep"
-WHOLE_RECORD = "## All of these lists and messages, unshortened, are in this file"
-WHERE = "## Where what was set aside can be read"
-YOUR_TASKS = "## The tasks that you were given, word for word, the newest last"
+NOT_REPEATED_NOTE = "Messages that are still in the conversation are not repeated here."
+HOOKS_TITLE = "## What PreCompact hooks asked to keep"
+FULL_RECORD_TITLE = "## All of these lists and messages, unshortened, are in this file"
+SPANS_TITLE = "## Where what was set aside can be read"
+TASKS_TITLE = "## The tasks that you were given, word for word, the newest last"
 
 
-class Paper(msgspec.Struct, frozen=True):
+class SummarySources(msgspec.Struct, frozen=True):
     """The sources of a summary besides the log."""
 
-    wish: Wish
-    written: Written = Written()
+    wish: SummaryRequest
+    written: ModelSummary = ModelSummary()
     restored: tuple[Text, ...] = ()
     """Files and skills that are shown again."""
 
 
-def summarise(
-    agent: Agent, parted: Cut, entries: list[Entry], *, layers: Layers, paper: Paper
+def build_compaction(
+    agent: Agent,
+    parted: ConversationCut,
+    entries: list[Entry],
+    *,
+    layers: ContextLayers,
+    paper: SummarySources,
 ) -> Compacted:
     """Build the compaction fact: the summary document and the files with the replaced spans."""
-    ever = _ever(entries)
-    pieces = spans.split([ever.get(item.seq, item) for item in parted.fresh])
+    ever = _items_before_compaction(entries)
+    pieces = spans.split_into_spans([ever.get(item.seq, item) for item in parted.fresh_items])
     files = tuple(
-        agent.world.spill(f"span-{parted.last}-{number}", span.text.encode(errors="replace"))
+        agent.world.spill(f"span-{parted.last_seq}-{number}", span.text.encode(errors="replace"))
         for number, span in enumerate(pieces, 1)
     )
     titles = tuple(span.title for span in pieces)
-    record = _gone(ledger.fold(entries), parted.kept)
-    task = given_task(agent, record, parted.kept, budget=layers.task)
-    layers = layers.fitted(beside_head(agent) - estimate_tokens(task)) if task else layers
+    record = _drop_visible_messages(ledger.build_ledger(entries), parted.kept)
+    task = repeat_task(agent, record, parted.kept, budget=layers.task)
+    layers = (
+        layers.scale_to_room(room_beside_head(agent) - estimate_tokens(task)) if task else layers
+    )
     past = [entry.fact for entry in entries if isinstance(entry.fact, Compacted)]
-    listing = spans.contents(
+    listing = spans.list_spans(
         [*(title for fact in past for title in fact.titles), *titles],
         [*(path for fact in past for path in fact.files), *files],
         budget=layers.contents,
     )
-    sections = _sections(agent, record, parted, layers=layers, seen=_until(ever, parted.last))
-    sections += [(REQUEST.title, task)] if task else []
-    text = _document(agent, parted, record, sections=sections, paper=paper)
-    parts = (text, _headed(WHERE, listing), _unlisted(agent.session.view.omitted))
+    sections = _gather_sections(
+        agent, record, parted, layers=layers, seen=_items_up_to(ever, parted.last_seq)
+    )
+    sections += [(REQUEST_PART.title, task)] if task else []
+    text = _write_document(agent, parted, record, sections=sections, paper=paper)
+    parts = (
+        text,
+        _with_heading(SPANS_TITLE, listing),
+        _describe_omitted(agent.session.view.omitted),
+    )
     written = paper.written
     told = (*agent.prompt.restate(agent), *agent.tools.restate_mcp())
     blocks = (*told, Text("\n\n".join(filter(None, parts))), *paper.restored)
     return Compacted(
-        parted.first,
-        parted.last,
+        parted.first_seq,
+        parted.last_seq,
         blocks,
         "model" if written.text else "ledger",
-        after=_size(agent, blocks, parted.kept),
+        after=_estimate_next_request(agent, blocks, parted.kept),
         files=files,
         titles=titles,
         source=written.source,
@@ -110,52 +125,69 @@ def summarise(
     )
 
 
-Sections = list[tuple[str, str]]
+SummarySections = list[tuple[str, str]]
 """Text from the ledger, each beside the title of the section that it belongs to."""
 
 
-def _sections(
-    agent: Agent, record: Ledger, parted: Cut, *, layers: Layers, seen: tuple[ViewItem, ...]
-) -> Sections:
-    found = _from_record(agent, record, parted, budget=layers.ledger)
-    others = _from_others(agent, record, parted, budget=layers.received)
-    found += [(MESSAGES.title, others)] if others else []
+def _gather_sections(
+    agent: Agent,
+    record: Ledger,
+    parted: ConversationCut,
+    *,
+    layers: ContextLayers,
+    seen: tuple[ViewItem, ...],
+) -> SummarySections:
+    found = _sections_from_ledger(agent, record, parted, budget=layers.ledger)
+    others = _section_from_others(agent, record, parted, budget=layers.received)
+    found += [(MESSAGES_PART.title, others)] if others else []
     kept = "\n".join(str(item.fact.content) for item in parted.kept)
-    code = declarations.listing(seen, budget=layers.code, skip=kept, cwd=record.cwd)
-    return [*found, (FILES.title, code)] if code else found
+    code = declarations.list_declarations(seen, budget=layers.code, skip=kept, cwd=record.cwd)
+    return [*found, (FILES_PART.title, code)] if code else found
 
 
-def _document(
-    agent: Agent, parted: Cut, record: Ledger, *, sections: Sections, paper: Paper
+def _write_document(
+    agent: Agent,
+    parted: ConversationCut,
+    record: Ledger,
+    *,
+    sections: SummarySections,
+    paper: SummarySources,
 ) -> str:
     """Write the document: authors and time, then its sections, each with the model's text first."""
-    parts, written = parts_of(agent, paper.wish), paper.written
-    own = sort_text(written.text, parts)
-    own.pop(place(MESSAGES.title, parts), None) if parts is not AGENT else None
+    parts, written = summary_outline(agent, paper.wish), paper.written
+    own = sort_into_parts(written.text, parts)
+    own.pop(
+        map_part_title(MESSAGES_PART.title, parts), None
+    ) if parts is not SUBAGENT_OUTLINE else None
     hooks = () if written.text else paper.wish.hooks  # else the model has heeded them
-    lines = [_opening(agent, record, parted, trigger=paper.wish.trigger)]
-    lines += [f"{TITLE}\n{_author(agent, written)}", _headed(f"## {OWN}", own.get(OWN, ""))]
+    lines = [_choose_opening(agent, record, parted, trigger=paper.wish.trigger)]
+    lines += [
+        f"{SUMMARY_TITLE}\n{_describe_authorship(agent, written)}",
+        _with_heading(f"## {UNSORTED_TITLE}", own.get(UNSORTED_TITLE, "")),
+    ]
     for number, part in enumerate(parts, 1):
-        listed = [f"#{text}" for title, text in sections if place(title, parts) == part.title]
+        listed = [
+            f"#{text}" for title, text in sections if map_part_title(title, parts) == part.title
+        ]
         body = "\n\n".join(filter(None, (own.get(part.title, ""), *listed)))
-        name = part.title if parts is AGENT else f"{number}. {part.title}"
-        lines.append(_headed(f"## {name}", body))
-    lines.append(_headed(HOOKS, "\n\n".join(hooks)))
+        name = part.title if parts is SUBAGENT_OUTLINE else f"{number}. {part.title}"
+        lines.append(_with_heading(f"## {name}", body))
+    lines.append(_with_heading(HOOKS_TITLE, "\n\n".join(hooks)))
     return "\n\n".join(filter(None, lines))
 
 
-def _author(agent: Agent, written: Written) -> str:
+def _describe_authorship(agent: Agent, written: ModelSummary) -> str:
     """State who wrote the document, and when."""
     at = datetime.fromtimestamp(agent.runtime.clock(), UTC).strftime("%Y-%m-%d %H:%M UTC")
     made = f"Made on {at}, at entry {agent.session.seq} of the session's log."
     if not written.text:
         why = f" ({written.why})" if written.why else ""
-        return f"{made} {LEDGER_ALONE.format(why=why)} {NOT_REPEATED}"
+        return f"{made} {LEDGER_ONLY_NOTE.format(why=why)} {NOT_REPEATED_NOTE}"
     covers = f", which knew the conversation up to entry {written.covers}" if written.covers else ""
-    return f"{made} {AUTHORS.format(model=model(agent).name, covers=covers)} {NOT_REPEATED}"
+    return f"{made} {AUTHORS_NOTE.format(model=current_model(agent).name, covers=covers)} {NOT_REPEATED_NOTE}"  # noqa: E501
 
 
-def _gone(record: Ledger, kept: Sequence[ViewItem]) -> Ledger:
+def _drop_visible_messages(record: Ledger, kept: Sequence[ViewItem]) -> Ledger:
     """Return the ledger without messages that are still visible in full."""
     stays = {item.seq for item in kept if not is_summary(item)}
     answers = tuple(one for one in record.answers if one.seq not in stays)
@@ -164,11 +196,11 @@ def _gone(record: Ledger, kept: Sequence[ViewItem]) -> Ledger:
     )
 
 
-def _headed(title: str, text: str) -> str:
+def _with_heading(title: str, text: str) -> str:
     return f"{title}\n{text}" if text else ""
 
 
-def given_task(agent: Agent, record: Ledger, kept: Sequence[ViewItem], *, budget: int) -> str:
+def repeat_task(agent: Agent, record: Ledger, kept: Sequence[ViewItem], *, budget: int) -> str:
     """Repeat an agent's task verbatim, unless it stands in the part that is kept.
 
     A task too large for the window is shown by its two ends, with the file that has all of it.
@@ -177,13 +209,15 @@ def given_task(agent: Agent, record: Ledger, kept: Sequence[ViewItem], *, budget
     tasks = [one for one in record.task if one.seq not in stays]
     sizes = [estimate_tokens(one.text) for one in tasks]
     if sum(sizes) > budget:
-        return _cut_task(agent, tasks, rooms=allot(sizes, round(budget * CUT_TASK)))
-    title = YOUR_TASK if len(record.task) == 1 else YOUR_TASKS
-    shown = [fenced("task", one.text) for one in tasks]
+        return _shorten_tasks(
+            agent, tasks, rooms=share_budget(sizes, round(budget * CUT_TASK_SHARE))
+        )
+    title = TASK_TITLE if len(record.task) == 1 else TASKS_TITLE
+    shown = [fence_text("task", one.text) for one in tasks]
     return "\n".join((title, *shown)) if shown else ""
 
 
-def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) -> str:
+def _shorten_tasks(agent: Agent, tasks: Sequence[ReceivedMessage], *, rooms: Sequence[int]) -> str:
     """Show the two ends of tasks that do not fit, and name the file of each."""
     shown: list[str] = []
     for one, room in zip(tasks, rooms, strict=True):
@@ -191,49 +225,59 @@ def _cut_task(agent: Agent, tasks: Sequence[Received], *, rooms: Sequence[int]) 
         if estimate_tokens(text) > room:
             path = agent.world.spill(f"task-{one.seq}", text.encode(errors="replace"))
             nonce = f"{int(agent.runtime.jitter() * 0xFFFFFF):06x}"
-            text = preview(text, path=path, tokens=room, nonce=nonce)
-        shown.append(fenced("task", text))
-    return "\n".join((LONG_TASK, *shown))
+            text = render_preview(text, path=path, tokens=room, nonce=nonce)
+        shown.append(fence_text("task", text))
+    return "\n".join((LONG_TASK_TITLE, *shown))
 
 
-def _from_record(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> Sections:
+def _sections_from_ledger(
+    agent: Agent, record: Ledger, parted: ConversationCut, *, budget: int
+) -> SummarySections:
     """Return the sections built from the ledger, and the file with what they shorten."""
-    shown = ledger.render(record, budget=budget)
+    shown = ledger.render_ledger(record, budget=budget)
     if not shown.overflow:
         return list(shown.sections)
     data = shown.overflow.encode(errors="replace")
-    path = agent.world.spill(f"record-{parted.last}", data)
-    return [*shown.sections, (MESSAGES.title, f"{WHOLE_RECORD}\n- {path}")]
+    path = agent.world.spill(f"record-{parted.last_seq}", data)
+    return [*shown.sections, (MESSAGES_PART.title, f"{FULL_RECORD_TITLE}\n- {path}")]
 
 
-def _from_others(agent: Agent, record: Ledger, parted: Cut, *, budget: int) -> str:
+def _section_from_others(
+    agent: Agent, record: Ledger, parted: ConversationCut, *, budget: int
+) -> str:
     """Return replaced messages of other agents and hooks, and the file of those that do not fit."""
     stays = {item.seq for item in parted.kept if not is_summary(item)}
     gone = [one for one in record.received if one.seq not in stays]
-    shown = received.render(gone, budget=budget)
+    shown = received.render_received(gone, budget=budget)
     if not shown.overflow:
         return shown.text
     data = shown.overflow.encode(errors="replace")
-    path = agent.world.spill(f"received-{parted.last}", data)
-    return received.render(gone, budget=budget, where=path).text
+    path = agent.world.spill(f"received-{parted.last_seq}", data)
+    return received.render_received(gone, budget=budget, where=path).text
 
 
-def _opening(agent: Agent, record: Ledger, parted: Cut, *, trigger: Trigger) -> str:
+def _choose_opening(
+    agent: Agent, record: Ledger, parted: ConversationCut, *, trigger: CompactionTrigger
+) -> str:
     if record.task:
-        return FORK_OPENING if record.fork else CHILD_OPENING
-    later = parted.kept and parted.kept[0].seq < parted.first
-    opening = LATER_OPENING if later else OPENING
-    return opening if agent.permissions.is_attended or trigger == "manual" else f"{opening} {ALONE}"
+        return FORK_OPENING if record.fork else SUBAGENT_OPENING
+    later = parted.kept and parted.kept[0].seq < parted.first_seq
+    opening = LATER_PART_OPENING if later else SUMMARY_OPENING
+    return (
+        opening
+        if agent.permissions.is_attended or trigger == "manual"
+        else f"{opening} {UNATTENDED_INSTRUCTION}"
+    )
 
 
-def _unlisted(omitted: int) -> str:
+def _describe_omitted(omitted: int) -> str:
     """Describe messages of a conversation that was too long to be saved as files."""
     if not omitted:
         return ""
     return f"{omitted:,} even older messages are only in the session log, not in the files above."
 
 
-def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[ViewItem]) -> int:
+def _estimate_next_request(agent: Agent, blocks: Sequence[Text], kept: Sequence[ViewItem]) -> int:
     """Estimate the size of the next request."""
     view = agent.session.view
     head = head_tokens(view.epoch) if view.epoch else 0
@@ -241,11 +285,11 @@ def _size(agent: Agent, blocks: Sequence[Text], kept: Sequence[ViewItem]) -> int
     return round((head + said + sum(fact_tokens(item.fact) for item in kept)) * token_ratio(view))
 
 
-def _ever(entries: list[Entry]) -> dict[int, ViewItem]:
+def _items_before_compaction(entries: list[Entry]) -> dict[int, ViewItem]:
     """Return all items as they once stood, by entry, including replaced and cleared ones."""
     whole = project_view(e for e in entries if not isinstance(e.fact, Compacted | Cleared))
     return {item.seq: item for item in whole.items}
 
 
-def _until(ever: dict[int, ViewItem], last: int) -> tuple[ViewItem, ...]:
+def _items_up_to(ever: dict[int, ViewItem], last: int) -> tuple[ViewItem, ...]:
     return tuple(item for seq, item in ever.items() if seq <= last)

@@ -11,11 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.context.compaction import outline, spans
-from travois.context.compaction.cut import Cut, Trigger, is_summary
-from travois.context.compaction.outline import Part
-from travois.context.ledger.received import FORK, forked_at
-from travois.context.session_memory.keep import ready_notes
-from travois.context.window import fitted, model
+from travois.context.compaction.cut import CompactionTrigger, ConversationCut, is_summary
+from travois.context.compaction.outline import SummaryPart
+from travois.context.ledger.received import FORK_MARK, find_fork_start
+from travois.context.session_memory.keep import prepare_notes_summary
+from travois.context.window import current_model, scaled_layers
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Entry, Epoch, Result, User
@@ -37,46 +37,48 @@ from travois.ports.world import CompactionProgress
 from travois.providers.replies import Problem, ProblemKind, Reply
 from travois.providers.request import PrefixBreak
 
-PROMPTS = Path(__file__).parent.parent / "prompts"
-SIGN_OF_LIFE = 30.0
+PROMPT_FOLDER = Path(__file__).parent.parent / "prompts"
+PROGRESS_INTERVAL_SECONDS = 30.0
 """The interval at which front ends are notified that a summary is still being written."""
-OUTPUT = 20_000
+MAX_DIRECT_OUTPUT_TOKENS = 20_000
 """The longest reply to a direct call, in tokens."""
-SHARE = 0.25
+MAX_OUTPUT_SHARE = 0.25
 """The part of a small window that such a reply may take."""
-MARGIN = 1.15
+TOKEN_COUNT_MARGIN = 1.15
 """The factor by which a provider's token count may exceed our estimate."""
-TRIES = 3
+MAX_SHORTENED_TRIES = 3
 """The number of attempts with the oldest rounds omitted before giving up on a model."""
-DROPPED = 0.2
+DROPPED_ROUNDS_SHARE = 0.2
 """The share of the rounds that is left out where nobody said by how much they are too long."""
-LONGEST_WORDS = 1_200
-SHORTEST_WORDS = 150
-SINCE_WORDS = 400
+MAX_SUMMARY_WORDS = 1_200
+MIN_SUMMARY_WORDS = 150
+UPDATE_WORDS = 400
 WORDS_PER_TOKEN = 0.5
-LONGEST_WAIT = 5.0
-HOPELESS: tuple[ProblemKind, ...] = ("auth", "billing", "quota", "forbidden", "missing")
+MAX_RETRY_WAIT_SECONDS = 5.0
+FINAL_PROBLEMS: tuple[ProblemKind, ...] = ("auth", "billing", "quota", "forbidden", "missing")
 """Problems after which asking in another way cannot help."""
-AWAY: tuple[ProblemKind, ...] = ("network", "timeout")
+UNREACHABLE_PROBLEMS: tuple[ProblemKind, ...] = ("network", "timeout")
 """Problems of which two in a row mean that the provider is unreachable."""
-SYSTEM = "You summarise conversations between a user and a coding agent. You have no tools."
-LEFT_OUT = (
+SUMMARY_SYSTEM_PROMPT = (
+    "You summarise conversations between a user and a coding agent. You have no tools."
+)
+OMITTED_ROUNDS_NOTE = (
     "[The {count} oldest rounds of this conversation are omitted here because it is too long. It "
     "began like this:]"
 )
-CAREFUL = 0.9
+ENDS_SAFETY_FACTOR = 0.9
 """The ends of a text may have more tokens for their length than its middle."""
-BEGINNING = 1_000
+BEGINNING_CHARS = 1_000
 """The characters of the first round that are shown where the oldest rounds are omitted."""
-UNATTENDED = (
+UNATTENDED_NOTE = (
     "Nobody is watching this run and nobody will answer questions: name the next step so that the "
     "work can continue from the summary at once."
 )
 
-Source = Literal[
+SummarySource = Literal[
     "notes", "draft", "draft and fork", "inherited", "fork", "direct", "cut head", "ledger"
 ]
-TOLD: dict[Source, str] = {
+SOURCE_DESCRIPTIONS: dict[SummarySource, str] = {
     "notes": "from the session notes",
     "draft": "by the model, prepared in advance",
     "draft and fork": "by the model, prepared in advance and updated",
@@ -88,13 +90,13 @@ TOLD: dict[Source, str] = {
 }
 
 
-class Wish(msgspec.Struct, frozen=True):
+class SummaryRequest(msgspec.Struct, frozen=True):
     """A request for a summary."""
 
-    trigger: Trigger
+    trigger: CompactionTrigger
     focus: str = ""
     hooks: tuple[str, ...] = ()
-    part: Cut | None = None
+    part: ConversationCut | None = None
     """The part to replace, where a person has chosen it."""
     anew: bool = False
     """True if the prepared text does not reach far enough as it is."""
@@ -102,22 +104,22 @@ class Wish(msgspec.Struct, frozen=True):
     """The token limit of the model's part; 0 for what the window allows."""
 
     @property
-    def own(self) -> bool:
+    def is_custom(self) -> bool:
         """Return whether it asks for something that nothing prepared in advance can know."""
         return bool(self.focus or self.hooks or self.part) or self.trigger == "manual"
 
 
-class Written(msgspec.Struct, frozen=True):
+class ModelSummary(msgspec.Struct, frozen=True):
     """The model's part: its text, who wrote it, and why it was not written in a better way."""
 
     text: str = ""
-    source: Source = "ledger"
+    source: SummarySource = "ledger"
     covers: int = 0
     """The last entry that it covers; 0 if it covers none."""
     why: str = ""
 
 
-class Failure(Exception):
+class SummaryFailure(Exception):
     """A failed attempt to get a summary; `final` if no other attempt can succeed."""
 
     def __init__(self, why: str, *, problem: Problem | None = None, final: bool = False) -> None:
@@ -126,92 +128,99 @@ class Failure(Exception):
         self.final = final
 
     @property
-    def away(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Return whether the provider may be unreachable."""
-        return self.problem is not None and self.problem.kind in AWAY
+        return self.problem is not None and self.problem.kind in UNREACHABLE_PROBLEMS
 
 
-async def write_model_part(agent: Agent, wish: Wish) -> Written:
+async def write_model_summary(agent: Agent, wish: SummaryRequest) -> ModelSummary:
     """Get the model's part from the first source that works: notes, draft, fork, request, cut head.
 
     If none works, the ledger stands alone, and the reason is recorded.
     """
-    if why := _unasked(agent):
-        return Written(why=why)
-    if ready := _ready(agent, wish):
+    if why := _reason_not_to_ask(agent):
+        return ModelSummary(why=why)
+    if ready := _use_prepared_part(agent, wish):
         return ready
     if wish.trigger == "cold" and agent.context.layers.idle == "cheap":
-        return Written(why="no model is asked after a pause with context.idle = cheap")
-    return await with_signs_of_life(agent, lambda: _ask(agent, wish))
+        return ModelSummary(why="no model is asked after a pause with context.idle = cheap")
+    return await report_progress_during(agent, lambda: _try_summary_sources(agent, wish))
 
 
-def _unasked(agent: Agent) -> str:
+def _reason_not_to_ask(agent: Agent) -> str:
     """Return why no model may be asked; empty if one may."""
     if not agent.context.layers.draft:
         return "context.draft is off"
-    return "this model is too small to write one" if model(agent).is_frail else ""
+    return "this model is too small to write one" if current_model(agent).is_frail else ""
 
 
-def _ready(agent: Agent, wish: Wish) -> Written | None:
+def _use_prepared_part(agent: Agent, wish: SummaryRequest) -> ModelSummary | None:
     """Return the text prepared in advance, if it fits and nothing else was asked for."""
-    if wish.own or wish.anew:
+    if wish.is_custom or wish.anew:
         return None
-    most = _most(agent, wish)
-    if (noted := ready_notes(agent)) and _is_fresh(agent, noted.text, noted.covers, most=most):
-        return Written(noted.text, "notes", noted.covers)
+    most = _max_summary_tokens(agent, wish)
+    if (noted := prepare_notes_summary(agent)) and _is_prepared_fresh(
+        agent, noted.text, noted.covers, most=most
+    ):
+        return ModelSummary(noted.text, "notes", noted.covers)
     draft, at = agent.session.draft, agent.session.drafted_at
-    if draft and _is_fresh(agent, draft, at, most=most):
-        return Written(draft, "draft", at)
+    if draft and _is_prepared_fresh(agent, draft, at, most=most):
+        return ModelSummary(draft, "draft", at)
     return None
 
 
-def _is_fresh(agent: Agent, text: str, covers: int, *, most: int) -> bool:
+def _is_prepared_fresh(agent: Agent, text: str, covers: int, *, most: int) -> bool:
     """Return whether a prepared text fits, and all that it does not cover can stay verbatim."""
-    return estimate_tokens(text) <= most and uncovered(agent, covers) <= fitted(agent).tail
+    return (
+        estimate_tokens(text) <= most
+        and count_uncovered_tokens(agent, covers) <= scaled_layers(agent).tail
+    )
 
 
-def prepared(agent: Agent) -> Written:
+def find_prepared_summary(agent: Agent) -> ModelSummary:
     """Return what needs no request: notes or a draft that are up to date, or nothing."""
-    why = _unasked(agent)
-    ready = None if why else _ready(agent, Wish("switch"))
-    return ready or Written(why=why or "no up-to-date summary was prepared")
+    why = _reason_not_to_ask(agent)
+    ready = None if why else _use_prepared_part(agent, SummaryRequest("switch"))
+    return ready or ModelSummary(why=why or "no up-to-date summary was prepared")
 
 
-def _most(agent: Agent, wish: Wish) -> int:
+def _max_summary_tokens(agent: Agent, wish: SummaryRequest) -> int:
     """Return the token limit of the model's part."""
-    return wish.most or fitted(agent).ledger
+    return wish.most or scaled_layers(agent).ledger
 
 
-def uncovered(agent: Agent, at: int, *, until: int | None = None) -> int:
+def count_uncovered_tokens(agent: Agent, at: int, *, until: int | None = None) -> int:
     """Return how many tokens came after an entry, up to another one."""
     items = (i for i in agent.session.view.items if i.seq > at and not is_summary(i))
     return sum(fact_tokens(i.fact) for i in items if until is None or i.seq <= until)
 
 
-def is_outdated(agent: Agent, written: Written, *, until: int) -> bool:
+def is_summary_outdated(agent: Agent, written: ModelSummary, *, until: int) -> bool:
     """Return whether something is replaced that a prepared text does not cover.
 
     The tail that was to stay verbatim may not have fitted.
     """
     beforehand = written.source in ("draft", "notes", "inherited")
-    return beforehand and uncovered(agent, written.covers, until=until) > 0
+    return beforehand and count_uncovered_tokens(agent, written.covers, until=until) > 0
 
 
-def told_source(source: str) -> str:
+def describe_source(source: str) -> str:
     """Describe where the model's part of a summary came from."""
-    return next((told for known, told in TOLD.items() if known == source), source)
+    return next((told for known, told in SOURCE_DESCRIPTIONS.items() if known == source), source)
 
 
-async def with_signs_of_life(agent: Agent, work: Callable[[], Awaitable[Written]]) -> Written:
+async def report_progress_during(
+    agent: Agent, work: Callable[[], Awaitable[ModelSummary]]
+) -> ModelSummary:
     """Run work that may take minutes, and report every half minute that it is still running."""
-    done: Written | UserError | OSError = Written()
+    done: ModelSummary | UserError | OSError = ModelSummary()
 
     async def tick() -> None:
         seconds = 0.0
         while True:
             agent.session.emit(CompactionProgress(seconds))
-            await anyio.sleep(SIGN_OF_LIFE)
-            seconds += SIGN_OF_LIFE
+            await anyio.sleep(PROGRESS_INTERVAL_SECONDS)
+            seconds += PROGRESS_INTERVAL_SECONDS
 
     async with anyio.create_task_group() as group:
         group.start_soon(tick)
@@ -220,64 +229,67 @@ async def with_signs_of_life(agent: Agent, work: Callable[[], Awaitable[Written]
         except (UserError, OSError) as error:  # raised below: a group would wrap it
             done = error
         group.cancel_scope.cancel()
-    if isinstance(done, Written):
+    if isinstance(done, ModelSummary):
         return done
     raise done
 
 
-async def _ask(agent: Agent, wish: Wish) -> Written:
+async def _try_summary_sources(agent: Agent, wish: SummaryRequest) -> ModelSummary:
     """Try the sources in turn until one brings a summary; record the failures before it."""
     told: list[str] = []
-    last: Failure | None = None
-    for source, rung in _rungs(agent, wish):
+    last: SummaryFailure | None = None
+    for source, rung in _list_summary_attempts(agent, wish):
         try:
             written = await rung(last.problem if last else None)
-        except Failure as failure:
+        except SummaryFailure as failure:
             told.append(f"{source}: {failure}")
-            if failure.final or (last and last.away and failure.away):
+            if failure.final or (last and last.is_unreachable and failure.is_unreachable):
                 break
-            await _wait(agent, failure.problem, attempt=len(told))
+            await _wait_before_retry(agent, failure.problem, attempt=len(told))
             last = failure
         else:
             return replace(written, why="; ".join(told))
-    return Written(why="; ".join(told))
+    return ModelSummary(why="; ".join(told))
 
 
-Rung = Callable[[Problem | None], Awaitable[Written]]
+SummaryAttempt = Callable[[Problem | None], Awaitable[ModelSummary]]
 
 
-def _rungs(agent: Agent, wish: Wish) -> Sequence[tuple[Source, Rung]]:
+def _list_summary_attempts(
+    agent: Agent, wish: SummaryRequest
+) -> Sequence[tuple[SummarySource, SummaryAttempt]]:
     """List the ways to ask, cheapest and best first."""
-    direct = Direct(agent, wish)
-    rungs: list[tuple[Source, Rung]] = []
-    if wish.trigger != "overflow" and _has_room(agent, wish):
-        fresh = agent.session.draft and not wish.own
-        if fresh and estimate_tokens(agent.session.draft) <= _most(agent, wish):
-            rungs.append(("draft and fork", lambda _: _bring_up_to_date(agent, wish)))
-        if before := inherited_view(agent, wish):
-            rungs.append(("inherited", lambda _: _fork_for_siblings(agent, wish, before)))
+    direct = DirectSummaryCall(agent, wish)
+    rungs: list[tuple[SummarySource, SummaryAttempt]] = []
+    if wish.trigger != "overflow" and _fits_summary_prompt(agent, wish):
+        fresh = agent.session.draft and not wish.is_custom
+        if fresh and estimate_tokens(agent.session.draft) <= _max_summary_tokens(agent, wish):
+            rungs.append(("draft and fork", lambda _: _update_draft(agent, wish)))
+        if before := view_before_fork(agent, wish):
+            rungs.append(("inherited", lambda _: _ask_fork_for_siblings(agent, wish, before)))
         else:
-            rungs.append(("fork", lambda _: _fork(agent, wish)))
+            rungs.append(("fork", lambda _: _ask_fork(agent, wish)))
     rungs.append(("direct", direct.ask))
-    again: tuple[Source, Rung] = ("cut head", direct.ask_again)
-    return [*rungs, *(again for _ in range(TRIES))]
+    again: tuple[SummarySource, SummaryAttempt] = ("cut head", direct.ask_again)
+    return [*rungs, *(again for _ in range(MAX_SHORTENED_TRIES))]
 
 
-def _has_room(agent: Agent, wish: Wish) -> bool:
+def _fits_summary_prompt(agent: Agent, wish: SummaryRequest) -> bool:
     """Return whether the conversation fits with the summary prompt behind it and a reply."""
-    most = _most(agent, wish)
+    most = _max_summary_tokens(agent, wish)
     asked = round(
-        estimate_tokens(instruction(agent, wish, most=most)) * family_ratio(model(agent).id)
+        estimate_tokens(build_summary_prompt(agent, wish, most=most))
+        * family_ratio(current_model(agent).id)
     )
-    return context_tokens(agent.session.view) + asked + most <= model(agent).window
+    return context_tokens(agent.session.view) + asked + most <= current_model(agent).window
 
 
-async def _wait(agent: Agent, problem: Problem | None, *, attempt: int) -> None:
+async def _wait_before_retry(agent: Agent, problem: Problem | None, *, attempt: int) -> None:
     if problem is not None and problem.retry:
         wait = retry_delay(
             problem, attempt, patience=agent.models.retry, chance=agent.runtime.jitter()
         )
-        await agent.runtime.sleep(min(wait or 0.0, LONGEST_WAIT))
+        await agent.runtime.sleep(min(wait or 0.0, MAX_RETRY_WAIT_SECONDS))
 
 
 # --- the fork: the conversation's own prefix, and the instruction behind it ----------------------
@@ -286,46 +298,50 @@ async def _wait(agent: Agent, problem: Problem | None, *, attempt: int) -> None:
 async def prepare_draft(agent: Agent) -> str:
     """Let the model write in advance what a compaction will need; empty if that fails."""
     try:
-        return (await _fork(agent, Wish("auto"), what="draft")).text
-    except Failure:
+        return (await _ask_fork(agent, SummaryRequest("auto"), what="draft")).text
+    except SummaryFailure:
         return ""
 
 
-async def _fork(agent: Agent, wish: Wish, *, what: str = "summary") -> Written:
-    asked = instruction(agent, wish, most=_most(agent, wish))
-    covers = wish.part.last if wish.part else agent.session.seq
-    text = await _from_fork(agent, asked, wish=wish, what=what)
-    return Written(text, "fork", covers)
+async def _ask_fork(agent: Agent, wish: SummaryRequest, *, what: str = "summary") -> ModelSummary:
+    asked = build_summary_prompt(agent, wish, most=_max_summary_tokens(agent, wish))
+    covers = wish.part.last_seq if wish.part else agent.session.seq
+    text = await _summary_from_fork(agent, asked, wish=wish, what=what)
+    return ModelSummary(text, "fork", covers)
 
 
-async def _bring_up_to_date(agent: Agent, wish: Wish) -> Written:
+async def _update_draft(agent: Agent, wish: SummaryRequest) -> ModelSummary:
     """Let the model add to its draft what came since; only that is written again."""
-    draft, parts = agent.session.draft, parts_of(agent, wish)
+    draft, parts = agent.session.draft, summary_outline(agent, wish)
     newest = " and ".join(f"“{part.title}”" for part in parts if part.newest)
     told = {"draft": draft, "newest": newest, "where": f"entry {agent.session.drafted_at}"}
-    asked = _filled("summary-since.md", {**told, "words": str(SINCE_WORDS)})
+    asked = _fill_prompt("summary-since.md", {**told, "words": str(UPDATE_WORDS)})
     covers = agent.session.seq
-    since = await _from_fork(agent, asked, wish=wish, what="summary")
-    before, after = (outline.sort_text(text, parts) for text in (draft, since))
-    text = outline.joined(outline.add_text(before, after, parts), parts)
-    if estimate_tokens(text) > _most(agent, wish):
-        raise Failure("too long together with the draft")
-    return Written(text, "draft and fork", covers)
+    since = await _summary_from_fork(agent, asked, wish=wish, what="summary")
+    before, after = (outline.sort_into_parts(text, parts) for text in (draft, since))
+    text = outline.join_summary_parts(outline.merge_part_texts(before, after, parts), parts)
+    if estimate_tokens(text) > _max_summary_tokens(agent, wish):
+        raise SummaryFailure("too long together with the draft")
+    return ModelSummary(text, "draft and fork", covers)
 
 
-def inherited_view(agent: Agent, wish: Wish) -> View | None:
+def view_before_fork(agent: Agent, wish: SummaryRequest) -> View | None:
     """Return the conversation before a fork began, if everything since can stay as it is.
 
     Its siblings come to the same request, so one summary serves all of them. A second compaction
     replaces what only this fork has said, and is asked for with all of it.
     """
     birth = agent.team.birth
-    if birth is None or birth.kind != FORK or wish.own or wish.anew:
+    if birth is None or birth.kind != FORK_MARK or wish.is_custom or wish.anew:
         return None
-    view, at = agent.session.view, forked_at(agent.session.history())
+    view, at = agent.session.view, find_fork_start(agent.session.history())
     items = [item for item in view.items if item.seq < at]
     is_as_it_was = all(seq < at for seq in view.summaries)
-    if not items or not is_as_it_was or uncovered(agent, at) > fitted(agent).tail:
+    if (
+        not items
+        or not is_as_it_was
+        or count_uncovered_tokens(agent, at) > scaled_layers(agent).tail
+    ):
         return None
     return View(
         epoch=view.epoch,
@@ -338,106 +354,124 @@ def inherited_view(agent: Agent, wish: Wish) -> View | None:
     )
 
 
-async def _fork_for_siblings(agent: Agent, wish: Wish, view: View) -> Written:
-    most, covers = _most(agent, wish), view.items[-1].seq
-    asked = _filled("summary-inherited.md", {"words": str(_word_limit(most))})
-    text = await _from_fork(agent, asked, wish=wish, what="summary", view=view)
-    return Written(text, "inherited", covers)
+async def _ask_fork_for_siblings(agent: Agent, wish: SummaryRequest, view: View) -> ModelSummary:
+    most, covers = _max_summary_tokens(agent, wish), view.items[-1].seq
+    asked = _fill_prompt("summary-inherited.md", {"words": str(_word_limit(most))})
+    text = await _summary_from_fork(agent, asked, wish=wish, what="summary", view=view)
+    return ModelSummary(text, "inherited", covers)
 
 
-async def _from_fork(
-    agent: Agent, asked: str, *, wish: Wish, what: str, view: View | None = None
+async def _summary_from_fork(
+    agent: Agent, asked: str, *, wish: SummaryRequest, what: str, view: View | None = None
 ) -> str:
     view = (view or agent.session.view).copy()
     told = User((Text(asked),), origin="note")
     view.add(Entry(agent.session.seq + 1, agent.runtime.clock(), told))
-    reply = await _reply(agent, view, what=what)
-    return _accepted(reply, parts_of(agent, wish), most=_most(agent, wish))
+    reply = await _request_summary_reply(agent, view, what=what)
+    return _accept_summary(
+        reply, summary_outline(agent, wish), most=_max_summary_tokens(agent, wish)
+    )
 
 
-async def _reply(agent: Agent, view: View, *, what: str) -> Reply:
+async def _request_summary_reply(agent: Agent, view: View, *, what: str) -> Reply:
     if why := find_send_blocker(view):
-        raise Failure(f"nothing could be sent: {why}")
+        raise SummaryFailure(f"nothing could be sent: {why}")
     try:
         return await send_side_request(agent, view, what=what)
     except Problem as problem:
-        final = problem.kind in HOPELESS or problem.refused
-        raise Failure(f"{problem.kind}: {problem}", problem=problem, final=final) from problem
+        final = problem.kind in FINAL_PROBLEMS or problem.refused
+        raise SummaryFailure(
+            f"{problem.kind}: {problem}", problem=problem, final=final
+        ) from problem
     except BudgetExhausted as stop:
-        raise Failure(str(stop), final=True) from stop
+        raise SummaryFailure(str(stop), final=True) from stop
     except PrefixBreak as broken:
-        raise Failure(str(broken)) from broken
+        raise SummaryFailure(str(broken)) from broken
 
 
-def _accepted(reply: Reply, parts: Sequence[Part], *, most: int) -> str:
+def _accept_summary(reply: Reply, parts: Sequence[SummaryPart], *, most: int) -> str:
     """Return the summary in a reply; raises `SummaryFailure` if there is none."""
-    text = outline.without_draft(extract_text(reply.content), parts)
+    text = outline.strip_draft(extract_text(reply.content), parts)
     if not text and any(isinstance(block, Call) for block in reply.content):
-        raise Failure("the reply called tools")
+        raise SummaryFailure("the reply called tools")
     if not text:
-        raise Failure("the reply was empty")
+        raise SummaryFailure("the reply was empty")
     if (size := estimate_tokens(text)) > most:
-        raise Failure(f"the reply was too long: about {size:,} of at most {most:,} tokens")
+        raise SummaryFailure(f"the reply was too long: about {size:,} of at most {most:,} tokens")
     return text
 
 
 # --- the direct call: the conversation as text, without tools, with a limit of its own -----------
 
 
-class Direct:
+class DirectSummaryCall:
     """A summary request of its own: the conversation as text, without tools."""
 
-    def __init__(self, agent: Agent, wish: Wish) -> None:
+    def __init__(self, agent: Agent, wish: SummaryRequest) -> None:
         self._agent, self._wish = agent, wish
         items = wish.part.dropped if wish.part else tuple(agent.session.view.items)
-        self._rounds = [_told(one) for one in rounds(items)]
+        self._rounds = [_format_round(one) for one in group_rounds(items)]
         self._first = 0
         self._covers = items[-1].seq if items else 0
 
-    async def ask(self, last: Problem | None) -> Written:
+    async def ask(self, last: Problem | None) -> ModelSummary:
         """Ask about all of it, or about as much as fits the window."""
-        self._first = self._fitting()
-        return await self._ask("cut head" if self._first else "direct")
+        self._first = self._find_first_round()
+        return await self._request_summary("cut head" if self._first else "direct")
 
-    async def ask_again(self, last: Problem | None) -> Written:
+    async def ask_again(self, last: Problem | None) -> ModelSummary:
         """Ask about less: by as much as the provider said, or by a fifth."""
-        self._first = min(self._fewer(last), len(self._rounds) - 1)
-        return await self._ask("cut head")
+        self._first = min(self._drop_rounds(last), len(self._rounds) - 1)
+        return await self._request_summary("cut head")
 
-    async def _ask(self, source: Source) -> Written:
-        agent, card = self._agent, model(self._agent)
-        head = Epoch(replace(card, output=_output(card)), SYSTEM, why="summary")
-        said, at = User(self._prompt(), origin="note"), agent.runtime.clock()
+    async def _request_summary(self, source: SummarySource) -> ModelSummary:
+        agent, card = self._agent, current_model(self._agent)
+        head = Epoch(
+            replace(card, output=_max_output_tokens(card)), SUMMARY_SYSTEM_PROMPT, why="summary"
+        )
+        said, at = User(self._build_prompt(), origin="note"), agent.runtime.clock()
         view = project_view([Entry(1, at, head), Entry(2, at, said)])
-        reply = await _reply(agent, view, what="summary")
-        text = _accepted(reply, parts_of(agent, self._wish), most=_most(agent, self._wish))
-        return Written(text, source, self._covers)
+        reply = await _request_summary_reply(agent, view, what="summary")
+        text = _accept_summary(
+            reply, summary_outline(agent, self._wish), most=_max_summary_tokens(agent, self._wish)
+        )
+        return ModelSummary(text, source, self._covers)
 
-    def _prompt(self) -> tuple[Text, ...]:
-        began = self._rounds[0][:BEGINNING]
-        cut = [LEFT_OUT.format(count=self._first), f"{began} […]"] if self._first else []
-        told = _ends("\n".join([*cut, *self._rounds[self._first :]]), self._room())
-        asked = instruction(self._agent, self._wish, most=_most(self._agent, self._wish))
+    def _build_prompt(self) -> tuple[Text, ...]:
+        began = self._rounds[0][:BEGINNING_CHARS]
+        cut = [OMITTED_ROUNDS_NOTE.format(count=self._first), f"{began} […]"] if self._first else []
+        told = _omit_middle("\n".join([*cut, *self._rounds[self._first :]]), self._tokens_left())
+        asked = build_summary_prompt(
+            self._agent, self._wish, most=_max_summary_tokens(self._agent, self._wish)
+        )
         return Text(f"<conversation>\n{told}\n</conversation>"), Text(asked)
 
-    def _room(self) -> int:
+    def _tokens_left(self) -> int:
         """Return how many tokens of the conversation fit beside the instruction."""
-        card = model(self._agent)
-        most = min(card.window - _output(card), effective_window(card))
-        asked = instruction(self._agent, self._wish, most=_most(self._agent, self._wish))
-        return round(most / MARGIN / family_ratio(card.id)) - estimate_tokens(asked) - BEGINNING
+        card = current_model(self._agent)
+        most = min(card.window - _max_output_tokens(card), effective_window(card))
+        asked = build_summary_prompt(
+            self._agent, self._wish, most=_max_summary_tokens(self._agent, self._wish)
+        )
+        return (
+            round(most / TOKEN_COUNT_MARGIN / family_ratio(card.id))
+            - estimate_tokens(asked)
+            - BEGINNING_CHARS
+        )
 
-    def _fitting(self) -> int:
+    def _find_first_round(self) -> int:
         """Return the first round from which all fit; the last one is always included."""
-        left, first = self._room(), len(self._rounds)
+        left, first = self._tokens_left(), len(self._rounds)
         while first > 0 and (left := left - estimate_tokens(self._rounds[first - 1])) >= 0:
             first -= 1
         return min(first, max(0, len(self._rounds) - 1))
 
-    def _fewer(self, last: Problem | None) -> int:
+    def _drop_rounds(self, last: Problem | None) -> int:
         gap = last.tokens - last.limit if last and last.tokens and last.limit else 0
         if gap <= 0:
-            return self._first + max(1, round(DROPPED * (len(self._rounds) - self._first)))
+            return self._first + max(
+                1, round(DROPPED_ROUNDS_SHARE * (len(self._rounds) - self._first))
+            )
         first = self._first
         while first < len(self._rounds) and gap > 0:
             gap -= estimate_tokens(self._rounds[first])
@@ -445,37 +479,37 @@ class Direct:
         return first
 
 
-def _ends(text: str, tokens: int) -> str:
+def _omit_middle(text: str, tokens: int) -> str:
     """Omit the middle of a text that is too long as a whole: one round may be."""
     size = estimate_tokens(text)
     if size <= tokens:
         return text
-    kept = max(0, round(len(text) * tokens / size * CAREFUL))
+    kept = max(0, round(len(text) * tokens / size * ENDS_SAFETY_FACTOR))
     return (
         f"{text[: kept // 3]}\n[… the middle is omitted: too long …]\n{text[-(kept - kept // 3) :]}"
     )
 
 
-def _output(card: ModelCard) -> int:
+def _max_output_tokens(card: ModelCard) -> int:
     """Return the output limit of a direct summary request to this model."""
-    return max(1, min(OUTPUT, round(SHARE * card.window), card.output))
+    return max(1, min(MAX_DIRECT_OUTPUT_TOKENS, round(MAX_OUTPUT_SHARE * card.window), card.output))
 
 
-def rounds(items: Sequence[ViewItem]) -> list[list[ViewItem]]:
+def group_rounds(items: Sequence[ViewItem]) -> list[list[ViewItem]]:
     """Group messages by request: a reply begins a round, with its results and what follows."""
     found: list[list[ViewItem]] = []
     for item in items:
-        if not found or (isinstance(item.fact, Assistant) and _answered(found[-1])):
+        if not found or (isinstance(item.fact, Assistant) and _has_reply(found[-1])):
             found.append([])
         found[-1].append(item)
     return found
 
 
-def _answered(group: list[ViewItem]) -> bool:
+def _has_reply(group: list[ViewItem]) -> bool:
     return any(isinstance(item.fact, Assistant) for item in group)
 
 
-def _told(group: Sequence[ViewItem]) -> str:
+def _format_round(group: Sequence[ViewItem]) -> str:
     """Format a round as text: no pictures, no thinking, and of our own notes only summaries."""
     lines: list[str] = []
     for item in group:
@@ -483,50 +517,56 @@ def _told(group: Sequence[ViewItem]) -> str:
         if isinstance(fact, User) and fact.origin == "note" and not is_summary(item):
             continue
         kept = tuple(b for b in fact.content if isinstance(b, Text | Call))
-        lines.append(spans.told(replace(fact, content=kept)))
+        lines.append(spans.format_message(replace(fact, content=kept)))
     return "\n".join(lines)
 
 
 # --- what is asked for ---------------------------------------------------------------------------
 
 
-def parts_of(agent: Agent, wish: Wish) -> tuple[Part, ...]:
+def summary_outline(agent: Agent, wish: SummaryRequest) -> tuple[SummaryPart, ...]:
     """Return the outline of a summary: a subagent's, or that of the side being summarised."""
     if agent.team.birth is not None:
-        return outline.AGENT
-    return outline.UP_TO if _side(agent, wish.part) == "up-to" else outline.MAIN
+        return outline.SUBAGENT_OUTLINE
+    return (
+        outline.UP_TO_OUTLINE
+        if _find_chosen_side(agent, wish.part) == "up-to"
+        else outline.MAIN_OUTLINE
+    )
 
 
-def instruction(agent: Agent, wish: Wish, *, most: int) -> str:
+def build_summary_prompt(agent: Agent, wish: SummaryRequest, *, most: int) -> str:
     """Build the summary prompt: the user's focus first, then what hooks add, in order.
 
     It says at both ends that the answer must be text alone.
     """
-    side = _side(agent, wish.part)
+    side = _find_chosen_side(agent, wish.part)
     name = "summary-agent.md" if agent.team.birth is not None else "summary.md"
     if side and agent.team.birth is None:
         name = f"summary-{side}.md"
-    values = {"words": str(_word_limit(most)), "where": _where(wish.part, side)}
-    body, _, closing = _filled(name, values).rpartition("\n\n")
+    values = {"words": str(_word_limit(most)), "where": _quote_boundary(wish.part, side)}
+    body, _, closing = _fill_prompt(name, values).rpartition("\n\n")
     parts = [body]
-    parts += [UNATTENDED] if not agent.permissions.is_attended and agent.team.birth is None else []
+    parts += (
+        [UNATTENDED_NOTE] if not agent.permissions.is_attended and agent.team.birth is None else []
+    )
     parts += [f"Give most room to: {wish.focus}"] if wish.focus else []
     parts += [f"The user's hooks add:\n{text}" for text in wish.hooks]
     return "\n\n".join((*parts, closing))
 
 
 def _word_limit(most: int) -> int:
-    return round(min(LONGEST_WORDS, max(SHORTEST_WORDS, most * WORDS_PER_TOKEN)))
+    return round(min(MAX_SUMMARY_WORDS, max(MIN_SUMMARY_WORDS, most * WORDS_PER_TOKEN)))
 
 
-def _side(agent: Agent, part: Cut | None) -> Literal["", "from", "up-to"]:
+def _find_chosen_side(agent: Agent, part: ConversationCut | None) -> Literal["", "from", "up-to"]:
     """Return which side of the kept part is summarised; empty if nobody chose."""
     if part is None or not part.kept:
         return ""
     return "from" if part.kept[0].seq < part.dropped[0].seq else "up-to"
 
 
-def _where(part: Cut | None, side: str) -> str:
+def _quote_boundary(part: ConversationCut | None, side: str) -> str:
     """Quote the message at which the chosen part begins or ends."""
     if part is None or not side:
         return ""
@@ -539,9 +579,9 @@ def _where(part: Cut | None, side: str) -> str:
     return f"{who} “{said[:120]}{'…' if len(said) > 120 else ''}”"
 
 
-def _filled(name: str, values: dict[str, str]) -> str:
+def _fill_prompt(name: str, values: dict[str, str]) -> str:
     """Read a prompt file and fill in its placeholders."""
-    text = (PROMPTS / name).read_text("utf-8").strip()
+    text = (PROMPT_FOLDER / name).read_text("utf-8").strip()
     for key, value in values.items():
         text = text.replace(f"{{{key}}}", value)
     return text

@@ -12,13 +12,13 @@ import anyio
 
 from travois.sessions import blobs
 
-MOST = 200
+MAX_STORED_SUMMARIES = 200
 """The most summaries that are kept; the oldest go first."""
-LARGEST = 200_000
+MAX_SUMMARY_BYTES = 200_000
 """A file of more bytes is none of ours."""
 
 
-class FolderSummaries:
+class SummaryFolder:
     """A folder with one file for each summary, named by the digest of what it covers."""
 
     def __init__(self, folder: Path) -> None:
@@ -34,7 +34,7 @@ class FolderSummaries:
         """Return the summary of this key; empty if there is none."""
         path = self._folder / f"{key}.md"
         try:
-            if path.is_symlink() or path.stat().st_size > LARGEST:
+            if path.is_symlink() or path.stat().st_size > MAX_SUMMARY_BYTES:
                 return ""
             return path.read_text("utf-8")
         except (OSError, UnicodeDecodeError):
@@ -45,7 +45,7 @@ class FolderSummaries:
         with suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             data = text.encode(errors="replace")
-            blobs.replace(self._folder / f"{key}.md", data, sync="whenever")
+            blobs.replace_file(self._folder / f"{key}.md", data, sync="whenever")
             kept = sorted(self._folder.glob("*.md"), key=lambda path: path.stat().st_mtime)
-            for path in kept[:-MOST]:
+            for path in kept[:-MAX_STORED_SUMMARIES]:
                 path.unlink(missing_ok=True)

@@ -6,6 +6,6 @@ Cache: moves nothing itself; a compaction that carries it does.
 """
 
 from travois.context.ledger.fold import Ledger as Ledger
-from travois.context.ledger.fold import fold as fold
-from travois.context.ledger.render import Rendered as Rendered
-from travois.context.ledger.render import render as render
+from travois.context.ledger.fold import build_ledger as build_ledger
+from travois.context.ledger.render import RenderedLedger as RenderedLedger
+from travois.context.ledger.render import render_ledger as render_ledger

@@ -13,11 +13,11 @@ from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Decided, Entry, Finished, Result, Spawned, User
 from travois.core.tasks import TODOS_STATE, open_blockers, read_tasks
 
-Kind = Literal[
+ActionKind = Literal[
     "shell", "edit", "write", "read", "delete", "patch", "list", "task", "retask", "ask", "plan",
     "make", "other",
 ]  # fmt: skip
-FAMILIES: dict[Kind, str] = {
+TOOL_FAMILIES: dict[ActionKind, str] = {
     "shell": "bash shell powershell execcommand localshell localshellcall runcommand terminal "
     "runterminalcmd runinterminal executecommand runshellcommand containerexec",
     "edit": "edit multiedit notebookedit strreplace strreplaceeditor strreplacebasededittool "
@@ -34,18 +34,22 @@ FAMILIES: dict[Kind, str] = {
     "make": "createissue createpullrequest createpr createmergerequest",
 }
 """Agents and servers name the same tools differently: the last part of a name, in small letters."""
-KINDS: dict[str, Kind] = {name: kind for kind, names in FAMILIES.items() for name in names.split()}
-SUBCOMMANDS: dict[str, Kind] = {"view": "read", "create": "write"}
-HUMAN: tuple[Kind, ...] = ("ask", "plan")
+KIND_BY_TOOL: dict[str, ActionKind] = {
+    name: kind for kind, names in TOOL_FAMILIES.items() for name in names.split()
+}
+EDITOR_COMMANDS: dict[str, ActionKind] = {"view": "read", "create": "write"}
+HUMAN_KINDS: tuple[ActionKind, ...] = ("ask", "plan")
 """Kinds that an MCP tool cannot have, whatever its name: it must not speak for the user."""
-REFUSED = re.compile(r"The user (?:doesn't|does not) want to |(?:Rejected|Denied) by the user")
+REFUSED_RESULT = re.compile(
+    r"The user (?:doesn't|does not) want to |(?:Rejected|Denied) by the user"
+)
 
 
-class Act(msgspec.Struct, frozen=True):
+class ToolAction(msgspec.Struct, frozen=True):
     """A finished tool call."""
 
     seq: int
-    kind: Kind
+    kind: ActionKind
     name: str
     args: dict[str, object]
     text: str
@@ -73,7 +77,7 @@ class Act(msgspec.Struct, frozen=True):
         return given if isinstance(given, str) else ""
 
 
-def acts(entries: Iterable[Entry]) -> Iterator[Act]:
+def extract_actions(entries: Iterable[Entry]) -> Iterator[ToolAction]:
     """Yield every call that has a result, in the order of the results."""
     asked: dict[str, Call] = {}
     ruled: dict[str, str | None] = {}
@@ -84,22 +88,22 @@ def acts(entries: Iterable[Entry]) -> Iterator[Act]:
             case Decided(call=call, verdict=verdict, because=because, by=by):
                 ruled[call] = because if (verdict, by) == ("deny", "person") else None
             case Result() as result if result.call in asked:
-                refused = ruled[result.call] if result.call in ruled else _refused(result)
-                yield _act(asked.pop(result.call), result, seq=entry.seq, refused=refused)
+                refused = ruled[result.call] if result.call in ruled else _find_refusal(result)
+                yield _make_action(asked.pop(result.call), result, seq=entry.seq, refused=refused)
             case _:
                 pass
 
 
-def kind_of(name: str, args: dict[str, object]) -> Kind:
+def classify_tool(name: str, args: dict[str, object]) -> ActionKind:
     """Return the kind of action that a tool of this name performs."""
     plain = re.sub(r"[^a-z0-9]", "", name.rpartition("__")[2].lower())
-    kind = KINDS.get(plain, "other")
+    kind = KIND_BY_TOOL.get(plain, "other")
     if kind == "edit":
-        return SUBCOMMANDS.get(str(args.get("command")), kind)
-    return "other" if kind in HUMAN and name.startswith("mcp__") else kind
+        return EDITOR_COMMANDS.get(str(args.get("command")), kind)
+    return "other" if kind in HUMAN_KINDS and name.startswith("mcp__") else kind
 
 
-def decoded(args: str) -> dict[str, object]:
+def decode_arguments(args: str) -> dict[str, object]:
     """Return the arguments of a call; empty if its text is not a JSON object."""
     try:
         value: object = msgspec.json.decode(args)
@@ -118,16 +122,16 @@ def is_list(value: object) -> TypeGuard[list[object]]:
     return isinstance(value, list)
 
 
-def _act(call: Call, result: Result, *, seq: int, refused: str | None) -> Act:
-    args, text = decoded(call.args), extract_text(result.content)
-    kind = kind_of(call.name, args)
-    return Act(seq, kind, call.name, args, text, result.error, result.detail, refused)
+def _make_action(call: Call, result: Result, *, seq: int, refused: str | None) -> ToolAction:
+    args, text = decode_arguments(call.args), extract_text(result.content)
+    kind = classify_tool(call.name, args)
+    return ToolAction(seq, kind, call.name, args, text, result.error, result.detail, refused)
 
 
-def _refused(result: Result) -> str | None:
+def _find_refusal(result: Result) -> str | None:
     """Return the user's words in logs of agents that record a refusal only as a result."""
     text = extract_text(result.content)
-    if not result.error or not REFUSED.match(text):
+    if not result.error or not REFUSED_RESULT.match(text):
         return None
     return text.partition("the user said:")[2].partition("\nNote: The user")[0].strip()
 
@@ -135,11 +139,11 @@ def _refused(result: Result) -> str | None:
 # What the human decided: answers to questions, and plans they approved.
 
 
-PAIR = re.compile(r'"([^"\n]{4,})"="([^"\n]+)"')
-APPROVED = re.compile(r"Approved Plan:?\s*\n(.+)", re.DOTALL)
+ANSWER_PAIR = re.compile(r'"([^"\n]{4,})"="([^"\n]+)"')
+APPROVED_PLAN = re.compile(r"Approved Plan:?\s*\n(.+)", re.DOTALL)
 
 
-class Decision(msgspec.Struct, frozen=True):
+class UserDecision(msgspec.Struct, frozen=True):
     """An answer to a question, or with no question a plan that was approved."""
 
     seq: int
@@ -147,28 +151,28 @@ class Decision(msgspec.Struct, frozen=True):
     question: str = ""
 
 
-def decisions(acts: Iterable[Act]) -> tuple[Decision, ...]:
+def extract_decisions(acts: Iterable[ToolAction]) -> tuple[UserDecision, ...]:
     """Return all decisions of the user, oldest first."""
-    return tuple(decision for act in acts for decision in _decided(act))
+    return tuple(decision for act in acts for decision in _decisions_of_action(act))
 
 
-def _decided(act: Act) -> Iterator[Decision]:
+def _decisions_of_action(act: ToolAction) -> Iterator[UserDecision]:
     if act.error or act.refused is not None:
         return
     if act.kind == "plan":
-        saved = APPROVED.search(act.text)
+        saved = APPROVED_PLAN.search(act.text)
         plan = act.arg("plan") or (saved[1] if saved else "")
         if plan:
-            yield Decision(act.seq, plan.strip())
+            yield UserDecision(act.seq, plan.strip())
     elif act.kind == "ask":
-        pairs = PAIR.findall(act.text)
+        pairs = ANSWER_PAIR.findall(act.text)
         for question, answer in pairs:
-            yield Decision(act.seq, answer, question)
+            yield UserDecision(act.seq, answer, question)
         if not pairs:
-            yield Decision(act.seq, act.text.strip(), _question(act))
+            yield UserDecision(act.seq, act.text.strip(), _question_of_action(act))
 
 
-def _question(act: Act) -> str:
+def _question_of_action(act: ToolAction) -> str:
     listed = act.args.get("questions")
     items = [item for item in listed if is_object(item)] if is_list(listed) else []
     asked = [str(item.get("question", "")) for item in items]
@@ -178,14 +182,14 @@ def _question(act: Act) -> str:
 # What runs beside the conversation, and how it stands.
 
 
-STARTED = re.compile(r"(?i)background (?:as|with id:?|\(id:?)\s*([\w\-]+)")
+JOB_STARTED = re.compile(r"(?i)background (?:as|with id:?|\(id:?)\s*([\w\-]+)")
 
-DETACHED = re.compile(r"goes on in the background as ([\w\-]+)\. You are told")
-ENDED = re.compile(r"\[[\w\-]+: ([^\]\n]+)\]")
+JOB_DETACHED = re.compile(r"goes on in the background as ([\w\-]+)\. You are told")
+JOB_ENDED = re.compile(r"\[[\w\-]+: ([^\]\n]+)\]")
 """The beginning of the report that a job has ended."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class BackgroundJob(msgspec.Struct, frozen=True):
     """A background command or a child agent."""
 
     id: str
@@ -193,7 +197,7 @@ class Job(msgspec.Struct, frozen=True):
     state: str = "running"
 
 
-def jobs(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Job, ...]:
+def extract_jobs(entries: Iterable[Entry], acts: Iterable[ToolAction]) -> tuple[BackgroundJob, ...]:
     """Return all background jobs, newest first."""
     states: dict[str, str] = {}
     names: dict[str, str] = {}
@@ -204,7 +208,7 @@ def jobs(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Job, ...]:
             case Spawned(id=id, what=what, kind=kind) if kind != "fork":
                 states[id], names[id] = "running", what
             case User(mail=letter, content=content) if letter.startswith("job:"):
-                told = ENDED.match(extract_text(content))
+                told = JOB_ENDED.match(extract_text(content))
                 states[letter.removeprefix("job:")] = told[1] if told else "ended"
             case Finished(id=id, outcome=outcome) if id in states:
                 states[id] = outcome
@@ -212,33 +216,37 @@ def jobs(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Job, ...]:
                 pass
     for act in acts:
         asked = act.args.get("run_in_background")
-        started = STARTED.search(act.text[:500]) if asked else DETACHED.search(act.text[-500:])
+        started = (
+            JOB_STARTED.search(act.text[:500]) if asked else JOB_DETACHED.search(act.text[-500:])
+        )
         if started:
             names[started[1]] = act.command or act.arg("description")
             states.setdefault(started[1], "started, end not seen")
-    return tuple(Job(id, names.get(id, ""), state) for id, state in reversed(states.items()))
+    return tuple(
+        BackgroundJob(id, names.get(id, ""), state) for id, state in reversed(states.items())
+    )
 
 
 # What the session brought into the world under a name of its own: commits, requests, issues.
 
 
-MAKES = re.compile(
+CREATING_COMMAND = re.compile(
     r"\bgit\b[^\n;&|]{0,200}?\b(?:commit|cherry-pick|revert|push|merge)\b"
     r"|\bgh (?:pr|issue) create|\bglab "
 )
-COMMIT = re.compile(
+COMMIT_LINE = re.compile(
     r"^\[([^\]\n]*?) ?(?:\(root-commit\) )?\b([0-9a-f]{7,40})\] ?(.*)$", re.MULTILINE
 )
-LINK = re.compile(r"https?://[\w.\-]+/[\w.\-/]+?/(pull|issues|merge_requests)/(\d+)")
-TICKET = re.compile(r'"(?:identifier|key|id)":\s*"([A-Z][A-Z0-9]+-\d+)"')
-BRANCH = re.compile(
+FORGE_LINK = re.compile(r"https?://[\w.\-]+/[\w.\-/]+?/(pull|issues|merge_requests)/(\d+)")
+TICKET_ID = re.compile(r'"(?:identifier|key|id)":\s*"([A-Z][A-Z0-9]+-\d+)"')
+BRANCH_LINE = re.compile(
     r"^(?:On branch |Switched to (?:a new )?branch ')([\w./\-]+)|^## ([\w./\-]+?)\.\.\.",
     re.MULTILINE,
 )
 FORGE_PAGES = {"pull": "pull request", "issues": "issue", "merge_requests": "merge request"}
 
 
-class Made(msgspec.Struct, frozen=True):
+class CreatedItem(msgspec.Struct, frozen=True):
     """A created commit, pull request or issue, by the id that it is known under."""
 
     kind: str
@@ -246,50 +254,50 @@ class Made(msgspec.Struct, frozen=True):
     about: str = ""
 
 
-class Git(msgspec.Struct, frozen=True):
+class GitState(msgspec.Struct, frozen=True):
     """The repository as it was last seen."""
 
     branch: str = ""
     commit: str = ""
 
 
-def made(acts: Iterable[Act]) -> tuple[Made, ...]:
+def extract_created_items(acts: Iterable[ToolAction]) -> tuple[CreatedItem, ...]:
     """Return everything that was created, newest first."""
-    found: dict[str, Made] = {}
+    found: dict[str, CreatedItem] = {}
     for act in acts:
         if act.refused is None:
-            for thing in _makings(act):
+            for thing in _items_created_by(act):
                 found.setdefault(thing.id, thing)
     return tuple(reversed(found.values()))
 
 
-def git(acts: Iterable[Act]) -> Git:
+def extract_git_state(acts: Iterable[ToolAction]) -> GitState:
     """Return the branch and the commit that were last seen."""
     branch = commit = ""
     for act in acts:
         if act.kind == "shell" and "git" in act.command:
-            told = BRANCH.search(act.text)
-            done = list(COMMIT.finditer(act.text)) if "commit" in act.command else []
+            told = BRANCH_LINE.search(act.text)
+            done = list(COMMIT_LINE.finditer(act.text)) if "commit" in act.command else []
             branch = (told[1] or told[2]) if told else branch
             if done:
                 branch, commit = done[-1][1].split(" ")[0] or branch, done[-1][2]
-    return Git(branch, commit)
+    return GitState(branch, commit)
 
 
-def _makings(act: Act) -> Iterator[Made]:
-    if act.kind == "shell" and MAKES.search(act.command):
-        for commit in COMMIT.finditer(act.text):
-            yield Made("commit", commit[2], commit[3].strip())
+def _items_created_by(act: ToolAction) -> Iterator[CreatedItem]:
+    if act.kind == "shell" and CREATING_COMMAND.search(act.command):
+        for commit in COMMIT_LINE.finditer(act.text):
+            yield CreatedItem("commit", commit[2], commit[3].strip())
     elif act.kind != "make" or act.error:
         return
-    about = act.arg("title") or _titled(act.command)
-    for link in LINK.finditer(act.text):
-        yield Made(FORGE_PAGES[link[1]], link[0], about)
-    for ticket in TICKET.finditer(act.text[:4_000]) if act.kind == "make" else ():
-        yield Made("issue", ticket[1], about)
+    about = act.arg("title") or _find_title_option(act.command)
+    for link in FORGE_LINK.finditer(act.text):
+        yield CreatedItem(FORGE_PAGES[link[1]], link[0], about)
+    for ticket in TICKET_ID.finditer(act.text[:4_000]) if act.kind == "make" else ():
+        yield CreatedItem("issue", ticket[1], about)
 
 
-def _titled(command: str) -> str:
+def _find_title_option(command: str) -> str:
     found = re.search(r"""--title[ =](?:"([^"]*)"|'([^']*)')""", command)
     return (found[1] or found[2]) if found else ""
 
@@ -297,11 +305,11 @@ def _titled(command: str) -> str:
 # The task list as it stands.
 
 
-SUBJECT = ("content", "step", "subject", "title", "text", "task", "description")
-CLOSED = re.compile(r"(?i)complete|done|cancel|skip|finish|closed|resolved|abandon|dropped")
+SUBJECT_KEYS = ("content", "step", "subject", "title", "text", "task", "description")
+CLOSED_STATUS = re.compile(r"(?i)complete|done|cancel|skip|finish|closed|resolved|abandon|dropped")
 
 
-class Task(msgspec.Struct, frozen=True):
+class LedgerTask(msgspec.Struct, frozen=True):
     """One thing to do, with the status that was last given to it."""
 
     subject: str
@@ -312,12 +320,12 @@ class Task(msgspec.Struct, frozen=True):
     """The open tasks that must be completed before it."""
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Return whether it is still to be done."""
-        return not CLOSED.search(self.status)
+        return not CLOSED_STATUS.search(self.status)
 
 
-def listed(entries: Iterable[Entry]) -> tuple[Task, ...]:
+def extract_todo_list(entries: Iterable[Entry]) -> tuple[LedgerTask, ...]:
     """Return the task list in the log; empty for other agents' logs, which only hold the calls."""
     facts = (entry.fact for entry in entries)
     values = [
@@ -325,40 +333,40 @@ def listed(entries: Iterable[Entry]) -> tuple[Task, ...]:
     ]
     found = read_tasks(values[-1]) if values else ()
     return tuple(
-        Task(task.content, task.status, task.id, task.owner, open_blockers(found, task))
+        LedgerTask(task.content, task.status, task.id, task.owner, open_blockers(found, task))
         for task in found
     )
 
 
-def tasks(acts: Iterable[Act]) -> tuple[Task, ...]:
+def extract_tasks(acts: Iterable[ToolAction]) -> tuple[LedgerTask, ...]:
     """Return the last whole list, and the tasks that were created one by one and not deleted."""
-    whole: tuple[Task, ...] = ()
-    single: dict[str, Task] = {}
+    whole: tuple[LedgerTask, ...] = ()
+    single: dict[str, LedgerTask] = {}
     for act in acts:
         if act.error:
             continue
         if act.kind == "list":
-            whole = tuple(_listed(act))
-        elif act.kind == "task" and (subject := act.arg(*SUBJECT[2:])):
+            whole = tuple(_tasks_in_list(act))
+        elif act.kind == "task" and (subject := act.arg(*SUBJECT_KEYS[2:])):
             number = re.search(r"#(\d+)", act.text)
-            single[number[1] if number else f"call {act.seq}"] = Task(
+            single[number[1] if number else f"call {act.seq}"] = LedgerTask(
                 subject, id=number[1] if number else ""
             )
         elif act.kind == "retask":
-            _change(single, act)
+            _update_task(single, act)
     return whole + tuple(single.values())
 
 
-def _listed(act: Act) -> Iterator[Task]:
+def _tasks_in_list(act: ToolAction) -> Iterator[LedgerTask]:
     lists = [value for value in act.args.values() if is_list(value)]
     for item in lists[0] if lists else ():
         if is_object(item):
-            subject = next((str(item[key]) for key in SUBJECT if item.get(key)), "")
+            subject = next((str(item[key]) for key in SUBJECT_KEYS if item.get(key)), "")
             if subject:
-                yield Task(subject, str(item.get("status") or "pending"))
+                yield LedgerTask(subject, str(item.get("status") or "pending"))
 
 
-def _change(single: dict[str, Task], act: Act) -> None:
+def _update_task(single: dict[str, LedgerTask], act: ToolAction) -> None:
     id = str(act.args.get("taskId") or act.args.get("task_id") or act.args.get("id") or "")
     task = single.get(id)
     if task is None:
@@ -378,18 +386,18 @@ MAX_COMMAND_CHARS = 20_000
 HEREDOC = re.compile(
     r"<<-?[ \t]*(['\"]?)(\w+)\1([^\n]{0,400})\n.*?(?:\n[ \t]*\2[ \t]*(?=\n|\)|$)|\Z)", re.DOTALL
 )
-TOKEN = re.compile(
+SHELL_TOKEN = re.compile(
     r"(?P<into>(?:\d|&)?>{1,2}(?:&\d|[ \t]*[^\s;|&<>()]+))"
     r"""|(?P<word>(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\;|&<>()]|(?<=\$)\()+)"""
     r"|(?P<end>&&|\|\||[;\n&()])|(?P<pipe>\|)|.",
     re.DOTALL,
 )
-PREFIX = re.compile(
+COMMAND_PREFIX = re.compile(
     r"^(?:(?:[A-Za-z_]\w*=\S*|time|nice|sudo|env|command|exec|then|do|timeout(?: -\S+)* \S+)\s+)+"
 )
 
 
-class Part(msgspec.Struct, frozen=True, gc=False):
+class SimpleCommand(msgspec.Struct, frozen=True, gc=False):
     """One simple command of a line, without its redirections, variables and the pipe after it."""
 
     text: str
@@ -397,12 +405,12 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     piped: bool = False
 
 
-def parts(command: str) -> Iterator[Part]:
+def split_command_line(command: str) -> Iterator[SimpleCommand]:
     """Yield the simple commands of a line that stand first in their pipes."""
     words: list[str] = []
     writes: list[str] = []
     piped = False
-    for token in TOKEN.finditer(HEREDOC.sub(r"\3\n", command[:MAX_COMMAND_CHARS])):
+    for token in SHELL_TOKEN.finditer(HEREDOC.sub(r"\3\n", command[:MAX_COMMAND_CHARS])):
         match token.lastgroup:
             case "word" if not piped:
                 words.append(token[0])
@@ -411,17 +419,19 @@ def parts(command: str) -> Iterator[Part]:
             case "pipe":
                 piped = True
             case "end":
-                yield from _part(words, writes, piped=piped)
+                yield from _make_simple_command(words, writes, piped=piped)
                 words, writes, piped = [], [], False
             case _:
                 pass
-    yield from _part(words, writes, piped=piped)
+    yield from _make_simple_command(words, writes, piped=piped)
 
 
-def _part(words: list[str], writes: list[str], *, piped: bool) -> Iterator[Part]:
+def _make_simple_command(
+    words: list[str], writes: list[str], *, piped: bool
+) -> Iterator[SimpleCommand]:
     if words or writes:
         files = tuple(name for name in writes if name and not name.startswith("/dev/"))
-        yield Part(PREFIX.sub("", " ".join(words)), files, piped)
+        yield SimpleCommand(COMMAND_PREFIX.sub("", " ".join(words)), files, piped)
 
 
 # Commands that verified something, and how they ended.
@@ -429,20 +439,20 @@ def _part(words: list[str], writes: list[str], *, piped: bool) -> Iterator[Part]
 
 MAX_CHECKS = 15
 MAX_CHECK_CHARS = 200
-NO_CHECK = re.compile(
+NON_CHECK_COMMAND = re.compile(
     r"(?:echo|printf|grep|rg|cat|ls|find|sed|awk|head|tail|wc|nl|jq|git|gh|cd|export|which|type|test|"
     r"mkdir|rm|cp|mv|ln|chmod|sleep|for|if|while|touch|open|code|tree|stat|file|diff|env)\b|\["
 )
 """Programs that verify nothing, whatever their arguments mention."""
-MANAGES = (
+PACKAGE_COMMANDS = (
     "view|info|show|pack|install|i|add|remove|rm|uninstall|init|config|ls|list|outdated|why|publish|"
     "cache|login|whoami|search|link|update|upgrade|create|pip|sync|lock|python|tool|venv"
 )
 """Subcommands with which package managers do not run anything."""
-VERIFIES = re.compile(
+CHECK_COMMAND = re.compile(
     rf"(?:(?:rtk|poetry run|pdm run|hatch run|pipenv run|bundle exec) )?(?:[\w.~-]*/)*(?:"
     rf"go (?:test|build|vet|run|generate)|py\.?test\b|tox|nox|"
-    rf"(?:npm|pnpm|yarn|bun|deno|uvx?|cargo) (?!(?:{MANAGES})\b)|npx |bunx |"
+    rf"(?:npm|pnpm|yarn|bun|deno|uvx?|cargo) (?!(?:{PACKAGE_COMMANDS})\b)|npx |bunx |"
     r"make\b|just |task |mise |rake\b|bundle |"
     r"gradlew?\b|mvnw?\b|sbt |bazel |cmake |ctest|ninja\b|tsc\b|vue-tsc|eslint|biome|prettier|"
     r"ruff|black |flake8|mypy|(?:based)?pyright|golangci-lint|staticcheck|gofmt|shellcheck|nx |"
@@ -450,8 +460,8 @@ VERIFIES = re.compile(
     r"jest|vitest|playwright|cypress|python[\d.]* -m |dotnet |phpunit|composer |rspec|swift |"
     r"xcodebuild|flutter |mix |zig |terraform |hugo\b|docker |pre-commit)"
 )
-CODE = re.compile(r"(?i)\bexit(?:ed with)?(?: code| status)?:? (\d+)")
-FAILS = re.compile(
+EXIT_CODE = re.compile(r"(?i)\bexit(?:ed with)?(?: code| status)?:? (\d+)")
+FAILURE_OUTPUT = re.compile(
     r"(?m)^(?:FAIL\b|FAILED\b|--- FAIL|make: \*\*\*|error(?:\[|:)|ERROR\b|Traceback \(|panic: |"
     r"fatal: |(?:\w+\.)*\w*(?:Error|Exception): |\[[\w:.-]+\] ERROR\b|"
     r"(?:[\w.-]+: )?[^\s:]+\.\w{1,5}:\d+:\d+: |"
@@ -459,85 +469,91 @@ FAILS = re.compile(
     r"|\b[1-9]\d* (?:failed|errors?)\b"
 )
 
-Outcome = Literal["passed", "failed", "started"]
+CheckOutcome = Literal["passed", "failed", "started"]
 
 
-class Check(msgspec.Struct, frozen=True):
+class CheckRun(msgspec.Struct, frozen=True):
     """A test, build or lint command as it went the last time."""
 
     command: str
-    outcome: Outcome
+    outcome: CheckOutcome
     code: int | None = None
     seq: int = 0
 
 
-def checks(acts: Iterable[Act]) -> tuple[Check, ...]:
+def extract_checks(acts: Iterable[ToolAction]) -> tuple[CheckRun, ...]:
     """Return the last distinct checks, newest first."""
-    found: dict[str, Check] = {}
+    found: dict[str, CheckRun] = {}
     for act in acts:
         if act.kind != "shell" or act.refused is not None:
             continue
-        ran = [part for part in parts(act.command) if verifies(part)]
+        ran = [part for part in split_command_line(act.command) if is_check_command(part)]
         if ran:
-            check = _check(" && ".join(part.text for part in ran), act, ran[-1])
+            check = _make_check_run(" && ".join(part.text for part in ran), act, ran[-1])
             found.pop(check.command, None)
             found[check.command] = check
     return tuple(reversed(found.values()))[:MAX_CHECKS]
 
 
-def verifies(part: Part) -> bool:
+def is_check_command(part: SimpleCommand) -> bool:
     """Return whether a command tests, builds or lints."""
     text = part.text
-    return len(text) <= MAX_CHECK_CHARS and not NO_CHECK.match(text) and bool(VERIFIES.match(text))
+    return (
+        len(text) <= MAX_CHECK_CHARS
+        and not NON_CHECK_COMMAND.match(text)
+        and bool(CHECK_COMMAND.match(text))
+    )
 
 
-def hides_status(command: str) -> bool:
+def hides_exit_code(command: str) -> bool:
     """Return whether the exit code of a line may be another command's than the one that matters."""
-    return "||" in command or ";" in command or any(part.piped for part in parts(command))
+    return (
+        "||" in command or ";" in command or any(part.piped for part in split_command_line(command))
+    )
 
 
-def exit_code(act: Act) -> int | None:
+def find_exit_code(act: ToolAction) -> int | None:
     """Return the exit code from the result's detail or its first or last lines."""
     if act.detail:
         told = re.search(r'"exit_?[cC]ode":\s*(\d+)', act.detail)
         if told:
             return int(told[1])
-    found = CODE.search(act.text[:300]) or CODE.search(act.text[-200:])
+    found = EXIT_CODE.search(act.text[:300]) or EXIT_CODE.search(act.text[-200:])
     return int(found[1]) if found else None
 
 
-def _check(command: str, act: Act, last: Part) -> Check:
+def _make_check_run(command: str, act: ToolAction, last: SimpleCommand) -> CheckRun:
     if act.args.get("run_in_background"):
-        return Check(command, "started", None, act.seq)
-    code = exit_code(act)
+        return CheckRun(command, "started", None, act.seq)
+    code = find_exit_code(act)
     failed = act.error or bool(code)
     hidden = last.piped or "||" in act.command or ";" in act.command
     if not failed and hidden:
-        failed = bool(FAILS.search(act.text))
-    return Check(command, "failed" if failed else "passed", code, act.seq)
+        failed = bool(FAILURE_OUTPUT.search(act.text))
+    return CheckRun(command, "failed" if failed else "passed", code, act.seq)
 
 
 # The last distinct errors, each by its headline.
 
 
-LAST = 15
+MAX_ERRORS = 15
 MAX_ERROR_CHARS = 160
-ERROR = re.compile(
+ERROR_MENTION = re.compile(
     r"(?i)\b(?:panic:|fatal\b|fail(?:ed|ure)?\b|cannot |undefined\b|not found\b|no such file|"
     r"denied\b|exit code [1-9]|\w*(?:error|exception)\b)"
 )
-FINE = re.compile(
+SUCCESS_LINE = re.compile(
     r"(?i)\W*(?:\(pass\)|pass(?:ed)?\b|ok\b|✓|✔|√)|.*\b(?:0|no) (?:fail(?:ed|ures?)?|errors?)\b"
 )
 """Lines that mention errors because there were none."""
-NUMBERS = re.compile(r"[\d:.]+")
-WRAPPER = re.compile(
+VARYING_NUMBERS = re.compile(r"[\d:.]+")
+OUTPUT_PREAMBLE = re.compile(
     r"\A(?:[A-Z][a-z]+(?: [A-Za-z]+){0,4}: ?[^\n]{0,80}\n|Process [^\n]{0,80}\n){1,6}?Output:\n"
 )
 """Lines that other agents put before what a command printed: its id, its time, its exit code."""
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class ErrorRecord(msgspec.Struct, frozen=True):
     """An error: the first line that explains it, and what was being done."""
 
     headline: str
@@ -545,20 +561,20 @@ class Trouble(msgspec.Struct, frozen=True):
     seq: int = 0
 
 
-def errors(acts: Iterable[Act]) -> tuple[Trouble, ...]:
+def extract_errors(acts: Iterable[ToolAction]) -> tuple[ErrorRecord, ...]:
     """Return the last distinct errors, newest first."""
-    found: dict[str, Trouble] = {}
+    found: dict[str, ErrorRecord] = {}
     for act in acts:
         if act.refused is not None or not has_failed(act):
             continue
-        if line := headline(printed(act.text)) or _otherwise(act):
-            key = NUMBERS.sub("#", line)[:80]
+        if line := find_error_line(strip_preamble(act.text)) or _describe_unexplained_failure(act):
+            key = VARYING_NUMBERS.sub("#", line)[:80]
             found.pop(key, None)
-            found[key] = Trouble(line[:MAX_ERROR_CHARS], _during(act), act.seq)
-    return tuple(reversed(found.values()))[:LAST]
+            found[key] = ErrorRecord(line[:MAX_ERROR_CHARS], _describe_action(act), act.seq)
+    return tuple(reversed(found.values()))[:MAX_ERRORS]
 
 
-def has_failed(act: Act) -> bool:
+def has_failed(act: ToolAction) -> bool:
     """Return whether a call failed.
 
     The output of a command decides only where its exit code cannot: words such as `error` stand in
@@ -566,111 +582,116 @@ def has_failed(act: Act) -> bool:
     """
     if act.error or act.kind != "shell":
         return act.error
-    code = exit_code(act)
-    if code or (code == 0 and not hides_status(act.command)):
+    code = find_exit_code(act)
+    if code or (code == 0 and not hides_exit_code(act.command)):
         return bool(code)
-    looks = all(NO_CHECK.match(part.text) for part in parts(act.command))
-    return not looks and bool(FAILS.search(act.text))
+    looks = all(NON_CHECK_COMMAND.match(part.text) for part in split_command_line(act.command))
+    return not looks and bool(FAILURE_OUTPUT.search(act.text))
 
 
-def headline(text: str) -> str:
+def find_error_line(text: str) -> str:
     """Return the first line that reports an error; empty if none does."""
     at = 0
-    while found := ERROR.search(text, at):
+    while found := ERROR_MENTION.search(text, at):
         start = text.rfind("\n", 0, found.start()) + 1
         end = text.find("\n", found.end())
         line = " ".join(text[start : end if end >= 0 else len(text)].split())
-        if len(line) >= 15 and not FINE.match(line):
+        if len(line) >= 15 and not SUCCESS_LINE.match(line):
             return line
         at = end if end >= 0 else len(text)
     return ""
 
 
-def printed(text: str) -> str:
+def strip_preamble(text: str) -> str:
     """Return the output of a command without the lines that a harness put before it."""
-    return WRAPPER.sub("", text, count=1)
+    return OUTPUT_PREAMBLE.sub("", text, count=1)
 
 
-def _otherwise(act: Act) -> str:
+def _describe_unexplained_failure(act: ToolAction) -> str:
     """Describe a failure that no line explains; empty if the exit code was an answer."""
-    lines = [" ".join(line.split()) for line in printed(act.text)[-2_000:].splitlines()]
+    lines = [" ".join(line.split()) for line in strip_preamble(act.text)[-2_000:].splitlines()]
     last = next((line for line in reversed(lines) if len(line) >= 15), "")
     if act.kind != "shell":
         return last
-    if all(NO_CHECK.match(part.text) for part in parts(act.command)):
+    if all(NON_CHECK_COMMAND.match(part.text) for part in split_command_line(act.command)):
         return ""  # `grep` found nothing, `diff` found something
-    code = exit_code(act)
+    code = find_exit_code(act)
     return f"exit code {code}: {last}".removesuffix(": ") if code else last
 
 
-def _during(act: Act) -> str:
+def _describe_action(act: ToolAction) -> str:
     if act.kind != "shell":
         return f"{act.name} {act.path}".strip()
-    ran = [part.text for part in parts(act.command) if not part.text.startswith("cd ")]
+    ran = [part.text for part in split_command_line(act.command) if not part.text.startswith("cd ")]
     return ran[0] if ran else act.name
 
 
 # Files that were touched, and what last happened to them.
 
 
-PATCHED = re.compile(r"^\*\*\* (Update|Add|Delete|Move) (?:File|to): (.+?)\s*$", re.MULTILINE)
-State = Literal["edited", "written", "deleted", "read"]
-PATCH: dict[str, State] = {
+PATCH_HEADER = re.compile(r"^\*\*\* (Update|Add|Delete|Move) (?:File|to): (.+?)\s*$", re.MULTILINE)
+FileState = Literal["edited", "written", "deleted", "read"]
+PATCH_STATES: dict[str, FileState] = {
     "Update": "edited", "Add": "written", "Delete": "deleted", "Move": "written",
 }  # fmt: skip
-DONE: dict[str, State] = {"edit": "edited", "write": "written", "read": "read", "delete": "deleted"}
+KIND_STATES: dict[str, FileState] = {
+    "edit": "edited",
+    "write": "written",
+    "read": "read",
+    "delete": "deleted",
+}
 
 
-class File(msgspec.Struct, frozen=True):
+class TouchedFile(msgspec.Struct, frozen=True):
     """One file: its state, how often it was changed, and when last."""
 
     path: str
-    state: State
+    state: FileState
     changes: int
     seq: int
 
 
-def files(acts: Iterable[Act]) -> tuple[File, ...]:
+def extract_files(acts: Iterable[ToolAction]) -> tuple[TouchedFile, ...]:
     """Return all files, last touched first."""
-    found: dict[str, File] = {}
+    found: dict[str, TouchedFile] = {}
     for act in acts:
         if act.error or act.refused is not None:
             continue
-        for path, state in _touched(act):
+        for path, state in _files_touched_by(act):
             old = found.pop(path, None)
             changes = (old.changes if old else 0) + (state != "read")
             stays = old.state if old and state == "read" else state
-            found[path] = File(path, stays, changes, act.seq)
+            found[path] = TouchedFile(path, stays, changes, act.seq)
     return tuple(reversed(found.values()))
 
 
-def _touched(act: Act) -> Iterator[tuple[str, State]]:
-    if act.kind in DONE and act.path:
-        yield act.path, DONE[act.kind]
+def _files_touched_by(act: ToolAction) -> Iterator[tuple[str, FileState]]:
+    if act.kind in KIND_STATES and act.path:
+        yield act.path, KIND_STATES[act.kind]
     elif act.kind in ("patch", "shell"):
         patch = act.arg("input", "patch", "command", "cmd")
         if "*** Begin Patch" in patch:
-            for verb, path in PATCHED.findall(patch):
-                yield path, PATCH[verb]
+            for verb, path in PATCH_HEADER.findall(patch):
+                yield path, PATCH_STATES[verb]
         elif act.kind == "shell":
-            for part in parts(act.command):
-                yield from _moved(part)
+            for part in split_command_line(act.command):
+                yield from _files_changed_by_command(part)
 
 
-def _moved(part: Part) -> Iterator[tuple[str, State]]:
+def _files_changed_by_command(part: SimpleCommand) -> Iterator[tuple[str, FileState]]:
     """Yield the files that a simple command plainly writes, removes or moves."""
-    for path in filter(_plain, part.writes):
+    for path in filter(_is_literal_path, part.writes):
         yield path, "written"
     verb, *rest = part.text.removeprefix("git ").split(" ")
     names = [word.strip("'\"") for word in rest if not word.startswith("-")]
-    for path in filter(_plain, names if verb == "rm" else ()):
+    for path in filter(_is_literal_path, names if verb == "rm" else ()):
         yield path, "deleted"
-    if verb == "mv" and len(names) == 2 and all(map(_plain, names)):
+    if verb == "mv" and len(names) == 2 and all(map(_is_literal_path, names)):
         yield names[0], "deleted"
         yield names[1], "written"
 
 
-def _plain(path: str) -> bool:
+def _is_literal_path(path: str) -> bool:
     return bool(path) and not re.search(r"[$*?{}`\[\]]", path)
 
 
@@ -681,29 +702,35 @@ MAX_COMMANDS = 40
 LOOKING_PROGRAMS = frozenset(
     ("cd", "cat", "ls", "pwd", "echo", "printf", "head", "tail", "wc", "sed", "nl")
 )
-WORDS = frozenset(("for", "do", "done", "if", "then", "else", "fi", "while", "case", "esac"))
-SILENT = frozenset(("true", "false", "exit", "test", "[", "sleep"))
+SHELL_KEYWORDS = frozenset(
+    ("for", "do", "done", "if", "then", "else", "fi", "while", "case", "esac")
+)
+SILENT_PROGRAMS = frozenset(("true", "false", "exit", "test", "[", "sleep"))
 """Programs that only show files or text, and words of the shell that tell nothing alone."""
 
 
-class Command(msgspec.Struct, frozen=True):
+class CommandRun(msgspec.Struct, frozen=True):
     """One command line, without what it was combined with, and whether it failed last."""
 
     text: str
     failed: bool = False
 
 
-def commands(acts: Iterable[Act]) -> tuple[Command, ...]:
+def extract_commands(acts: Iterable[ToolAction]) -> tuple[CommandRun, ...]:
     """Return the last distinct commands, newest first, without checks."""
-    found: dict[str, Command] = {}
+    found: dict[str, CommandRun] = {}
     for act in acts:
         if act.kind != "shell" or act.refused is not None:
             continue
-        for part in parts(act.command):
+        for part in split_command_line(act.command):
             text = " ".join(part.text.split())
             if not text or text.startswith("-"):  # an option that a substitution left over
                 continue
-            if text.split(" ")[0] not in LOOKING_PROGRAMS | WORDS | SILENT and not verifies(part):
+            if text.split(" ")[
+                0
+            ] not in LOOKING_PROGRAMS | SHELL_KEYWORDS | SILENT_PROGRAMS and not is_check_command(
+                part
+            ):
                 found.pop(text, None)
-                found[text] = Command(text, act.error)
+                found[text] = CommandRun(text, act.error)
     return tuple(reversed(found.values()))[:MAX_COMMANDS]

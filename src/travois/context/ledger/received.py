@@ -12,24 +12,24 @@ from typing import Literal
 
 import msgspec
 
-from travois.context.ledger.extractors import Act
+from travois.context.ledger.extractors import ToolAction
 from travois.core.content import extract_text
 from travois.core.facts import Changed, Entry, User
 from travois.core.tokens import estimate_tokens
 from travois.core.tool_names import canonical_name
 
 ReceivedKind = Literal["task", "mail", "report", "hook"]
-FORK = "fork"
+FORK_MARK = "fork"
 """The state that a fork's log sets where its own part begins."""
-JOB = "job:"
+JOB_MAIL_PREFIX = "job:"
 """Before the id of a background command, in the letter that tells of its end."""
-EXCERPT = 240
+EXCERPT_CHARS = 240
 """The characters shown of a message that does not fit."""
-TITLE = "## What other agents and hooks told you, the newest last"
-INHERITED = "before the fork, to the original"
+RECEIVED_TITLE = "## What other agents and hooks told you, the newest last"
+INHERITED_LABEL = "before the fork, to the original"
 
 
-class Received(msgspec.Struct, frozen=True):
+class ReceivedMessage(msgspec.Struct, frozen=True):
     """One message; `inherited` if a fork's original got it, before the fork began."""
 
     seq: int
@@ -38,38 +38,44 @@ class Received(msgspec.Struct, frozen=True):
     inherited: bool = False
 
 
-class Shown(msgspec.Struct, frozen=True):
+class RenderedMessages(msgspec.Struct, frozen=True):
     """The messages that fit, and in full all that are not shown in full."""
 
     text: str = ""
     overflow: str = ""
 
 
-def forked_at(entries: Iterable[Entry]) -> int:
+def find_fork_start(entries: Iterable[Entry]) -> int:
     """Return the entry with which a fork's own part begins; 0 if this is not a fork."""
-    states = (e for e in entries if isinstance(e.fact, Changed) and e.fact.what == FORK)
+    states = (e for e in entries if isinstance(e.fact, Changed) and e.fact.what == FORK_MARK)
     return max((entry.seq for entry in states), default=0)
 
 
-def received(entries: Iterable[Entry], acts: Iterable[Act], *, fork: int) -> tuple[Received, ...]:
+def extract_received(
+    entries: Iterable[Entry], acts: Iterable[ToolAction], *, fork: int
+) -> tuple[ReceivedMessage, ...]:
     """List messages from others in order; of repeated ones only the last.
 
     The tasks of a fork's original are not included: they are not the fork's to do.
     """
     told = [
-        Received(entry.seq, kind, text, inherited=entry.seq < fork)
+        ReceivedMessage(entry.seq, kind, text, inherited=entry.seq < fork)
         for entry in entries
         if isinstance(entry.fact, User)
-        and (kind := _kind(entry.fact)) is not None
+        and (kind := _classify_sender(entry.fact)) is not None
         and (text := extract_text(entry.fact.content)).strip()
         and (kind != "task" or entry.seq >= fork)
     ]
-    told += (Received(a.seq, "report", a.text, inherited=a.seq < fork) for a in acts if _reports(a))
+    told += (
+        ReceivedMessage(a.seq, "report", a.text, inherited=a.seq < fork)
+        for a in acts
+        if _is_agent_report(a)
+    )
     last = {(one.kind, one.text): one for one in sorted(told, key=lambda one: one.seq)}
     return tuple(sorted(last.values(), key=lambda one: one.seq))
 
 
-def allot(sizes: Sequence[int], budget: int) -> list[int]:
+def share_budget(sizes: Sequence[int], budget: int) -> list[int]:
     """Share out a budget: items that need less than an even share leave the rest to the others."""
     shares = [0] * len(sizes)
     order = sorted(range(len(sizes)), key=lambda index: sizes[index])
@@ -79,22 +85,24 @@ def allot(sizes: Sequence[int], budget: int) -> list[int]:
     return shares
 
 
-def fenced(tag: str, text: str) -> str:
+def fence_text(tag: str, text: str) -> str:
     """Put a text, unchanged, between marks that it cannot contain itself."""
     mark = sha256(text.encode(errors="replace")).hexdigest()[:8]
     return f'<{tag} mark="{mark}">\n{text}\n</{tag} {mark}>'
 
 
-def render(messages: Sequence[Received], *, budget: int, where: str = "") -> Shown:
+def render_received(
+    messages: Sequence[ReceivedMessage], *, budget: int, where: str = ""
+) -> RenderedMessages:
     """Render mail, reports and hook notes: the newest in full, older ones by their beginning.
 
     `where` is the file with the full text of those not shown in full.
     """
     shown: dict[int, str] = {}
-    used, cut = estimate_tokens(TITLE), list[Received]()
+    used, cut = estimate_tokens(RECEIVED_TITLE), list[ReceivedMessage]()
     for one in sorted(messages, key=lambda one: -one.seq):
-        whole = f"{_label(one)}\n{fenced(one.kind, one.text)}"
-        brief = f"{_label(one)} {_excerpt(one.text)}"
+        whole = f"{_label_message(one)}\n{fence_text(one.kind, one.text)}"
+        brief = f"{_label_message(one)} {_excerpt_message(one.text)}"
         text = whole if used + estimate_tokens(whole) <= budget else brief
         cut += [one] if text is brief else []
         if used + estimate_tokens(text) <= budget:
@@ -104,11 +112,11 @@ def render(messages: Sequence[Received], *, budget: int, where: str = "") -> Sho
     if cut:
         there = where or "the files named below"
         lines.insert(0, f"- ({len(cut)} messages are shortened or omitted here; in full: {there}.)")
-    whole = "\n\n".join(f"{_label(one)}\n{one.text}" for one in reversed(cut))
-    return Shown("\n".join((TITLE, *lines)) if messages else "", whole)
+    whole = "\n\n".join(f"{_label_message(one)}\n{one.text}" for one in reversed(cut))
+    return RenderedMessages("\n".join((RECEIVED_TITLE, *lines)) if messages else "", whole)
 
 
-def _kind(fact: User) -> ReceivedKind | None:
+def _classify_sender(fact: User) -> ReceivedKind | None:
     match fact:
         case User(origin="mail"):
             return "mail"
@@ -116,23 +124,23 @@ def _kind(fact: User) -> ReceivedKind | None:
             return "hook"
         case User(origin="task", mail=""):
             return "task"
-        case User(origin="task", mail=letter) if not letter.startswith(JOB):
+        case User(origin="task", mail=letter) if not letter.startswith(JOB_MAIL_PREFIX):
             return "report"
         case _:
             return None
 
 
-def _reports(act: Act) -> bool:
+def _is_agent_report(act: ToolAction) -> bool:
     """Return whether a call brought the report of an agent, not only the start of one."""
     apart = act.args.get("run_in_background")
     return canonical_name(act.name) == "Agent" and not apart and act.refused is None
 
 
-def _label(one: Received) -> str:
-    before = f", {INHERITED}" if one.inherited else ""
+def _label_message(one: ReceivedMessage) -> str:
+    before = f", {INHERITED_LABEL}" if one.inherited else ""
     return f"- {one.kind} (entry {one.seq}{before}):"
 
 
-def _excerpt(text: str) -> str:
+def _excerpt_message(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= EXCERPT else f"{flat[:EXCERPT].rstrip()} […]"
+    return flat if len(flat) <= EXCERPT_CHARS else f"{flat[:EXCERPT_CHARS].rstrip()} […]"

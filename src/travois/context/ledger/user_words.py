@@ -7,29 +7,29 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from travois.context.ledger.extractors import Act
+from travois.context.ledger.extractors import ToolAction
 from travois.core.content import Media, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, User
 
-PIECES = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
-LONGEST_PIECE = 400
-LOG_LINES = 6
-ANSWERS = 12
+SENTENCE_BREAK = re.compile(r"(?<=[.!?;])(?=\s)|(?<=\n)")
+MAX_SENTENCE_CHARS = 400
+MAX_LOG_LINES = 6
+MAX_ANSWERS = 12
 """The number of the model's last answers and findings that are kept."""
-FINDING = 160
+MIN_FINDING_CHARS = 160
 """The length from which on a remark beside a call is more than an announcement of it."""
-RULE = re.compile(
+RULE_SENTENCE = re.compile(
     r"(?i)\b(?:never|always|must(?:n't)?|(?:do not|don't|dont)|from now on|make sure|be sure to|"
     r"only (?:use|edit|change|touch|run)|no longer|under no circumstances|at all times|"
     r"remember (?:to|that)|should(?:n't| not)|(?:is|are) not allowed|forbidden)\b"
     r"|^(?:avoid|prefer)\b"
 )
-NO_RULE = re.compile(
+NOT_A_RULE = re.compile(
     r"(?i)\?\s*$|^(?://|/\*|\|)|\b(?:i|we|you|they|it|that|which|why|who) (?:do not|don't|dont)\b"
 )
 
 
-class Said(msgspec.Struct, frozen=True):
+class SpokenMessage(msgspec.Struct, frozen=True):
     """A message of the user or the model; `about` is the call that the user refused with it."""
 
     seq: int
@@ -37,66 +37,74 @@ class Said(msgspec.Struct, frozen=True):
     about: str = ""
 
 
-def said(entries: Iterable[Entry], acts: Iterable[Act]) -> tuple[Said, ...]:
+def extract_user_messages(
+    entries: Iterable[Entry], acts: Iterable[ToolAction]
+) -> tuple[SpokenMessage, ...]:
     """Return the user's messages in order, including the reasons of refusals."""
     typed = (
-        Said(entry.seq, _spoken(entry.fact))
+        SpokenMessage(entry.seq, _text_of_message(entry.fact))
         for entry in entries
         if isinstance(entry.fact, User) and entry.fact.origin == "human"
     )
-    refusals = (Said(act.seq, act.refused, _about(act)) for act in acts if act.refused is not None)
+    refusals = (
+        SpokenMessage(act.seq, act.refused, _describe_refused_call(act))
+        for act in acts
+        if act.refused is not None
+    )
     told = [*(message for message in typed if message.text), *refusals]
     return tuple(sorted(told, key=lambda message: message.seq))
 
 
-def answers(entries: Iterable[Entry], *, since: int = 0) -> tuple[Said, ...]:
+def extract_answers(entries: Iterable[Entry], *, since: int = 0) -> tuple[SpokenMessage, ...]:
     """Return the model's last answers and findings, in order.
 
     A remark beside a call counts if it is long enough to state something.
     """
     found = [
-        Said(entry.seq, text)
+        SpokenMessage(entry.seq, text)
         for entry in entries
         if isinstance(entry.fact, Assistant) and entry.seq >= since
         if (text := extract_text(entry.fact.content).strip())
-        and (not extract_calls(entry.fact.content) or len(text) >= FINDING)
+        and (not extract_calls(entry.fact.content) or len(text) >= MIN_FINDING_CHARS)
     ]
-    return tuple(found[-ANSWERS:])
+    return tuple(found[-MAX_ANSWERS:])
 
 
-def rules(told: Iterable[Said]) -> tuple[str, ...]:
+def extract_rules(told: Iterable[SpokenMessage]) -> tuple[str, ...]:
     """Return the sentences that state a standing rule or a constraint, oldest first."""
     found: dict[str, str] = {}
     for message in told:
-        for sentence in sentences(without_logs(message.text)):
+        for sentence in split_sentences(cut_pasted_logs(message.text)):
             if (
-                RULE.search(sentence)
-                and not NO_RULE.search(sentence)
-                and len(sentence) <= LONGEST_PIECE
+                RULE_SENTENCE.search(sentence)
+                and not NOT_A_RULE.search(sentence)
+                and len(sentence) <= MAX_SENTENCE_CHARS
             ):
                 found.setdefault(sentence.lower(), sentence)
     return tuple(found.values())
 
 
-def sentences(text: str) -> Iterator[str]:
+def split_sentences(text: str) -> Iterator[str]:
     """Yield each sentence or line, without list markers before it."""
-    for piece in PIECES.split(text):
+    for piece in SENTENCE_BREAK.split(text):
         sentence = re.sub(r"^[\s>#*+\-]+|^\s*\d+[.)]\s+", "", piece).strip()
         if len(sentence) >= 8:
             yield sentence
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten_message(text: str, limit: int) -> str:
     """Shorten a text to about `limit` characters: its first and its last sentences."""
     if len(text) <= limit:
         return text
-    text = without_logs(text)
+    text = cut_pasted_logs(text)
     if len(text) <= limit:
         return text
-    longest = min(LONGEST_PIECE, limit // 2)
-    pieces = [_clipped(piece, longest) for piece in PIECES.split(text)]
-    head = _fitting(pieces, limit * 2 // 3)
-    tail = _fitting(pieces[: head - 1 : -1] if head else pieces[::-1], limit - limit * 2 // 3)
+    longest = min(MAX_SENTENCE_CHARS, limit // 2)
+    pieces = [_clip_sentence(piece, longest) for piece in SENTENCE_BREAK.split(text)]
+    head = _count_fitting_sentences(pieces, limit * 2 // 3)
+    tail = _count_fitting_sentences(
+        pieces[: head - 1 : -1] if head else pieces[::-1], limit - limit * 2 // 3
+    )
     left = len(pieces) - head - tail
     if left <= 0:
         return "".join(pieces)
@@ -104,15 +112,15 @@ def shortened(text: str, limit: int) -> str:
     return f"{''.join(pieces[:head]).rstrip()}\n[… {left} more …]\n{end}".rstrip()
 
 
-def beginning(text: str, limit: int) -> str:
+def take_first_sentences(text: str, limit: int) -> str:
     """Return the first whole sentences that fit in `limit` characters; empty if none fits."""
-    pieces = [piece for piece in PIECES.split(without_logs(text)) if piece.strip()]
-    count = _fitting(pieces, limit)
+    pieces = [piece for piece in SENTENCE_BREAK.split(cut_pasted_logs(text)) if piece.strip()]
+    count = _count_fitting_sentences(pieces, limit)
     more = " […]" if count < len(pieces) else ""
     return f"{''.join(pieces[:count]).rstrip()}{more}" if count else ""
 
 
-def without_logs(text: str) -> str:
+def cut_pasted_logs(text: str) -> str:
     """Cut pasted logs and code in a text to their first and last lines."""
     kept: list[str] = []
     block: list[str] = []
@@ -123,13 +131,13 @@ def without_logs(text: str) -> str:
         if fenced or fence or not _is_prose(line):
             block.append(line)
             continue
-        kept += _cut(block)
+        kept += _cut_log_block(block)
         kept.append(line)
         block = []
-    return "\n".join(kept + _cut(block))
+    return "\n".join(kept + _cut_log_block(block))
 
 
-def _spoken(fact: User) -> str:
+def _text_of_message(fact: User) -> str:
     shown = [block for block in fact.content if isinstance(block, Media)]
     return "\n".join(
         [extract_text(fact.content).strip(), *(f"[{m.kind} {m.name}]" for m in shown)]
@@ -141,18 +149,18 @@ def _is_prose(line: str) -> bool:
     return plain >= 0.75 * len(line) and bool(line.strip())
 
 
-def _cut(block: list[str]) -> list[str]:
-    if len(block) <= LOG_LINES + 1:
+def _cut_log_block(block: list[str]) -> list[str]:
+    if len(block) <= MAX_LOG_LINES + 1:
         return block
-    head, tail = block[: LOG_LINES - 2], block[-2:]
-    return [*head, f"[… {len(block) - LOG_LINES} lines left out …]", *tail]
+    head, tail = block[: MAX_LOG_LINES - 2], block[-2:]
+    return [*head, f"[… {len(block) - MAX_LOG_LINES} lines left out …]", *tail]
 
 
-def _clipped(piece: str, longest: int) -> str:
+def _clip_sentence(piece: str, longest: int) -> str:
     return piece if len(piece) <= longest else f"{piece[:longest].rstrip()} […]"
 
 
-def _fitting(pieces: list[str], room: int) -> int:
+def _count_fitting_sentences(pieces: list[str], room: int) -> int:
     """Return how many of these pieces fit."""
     used = 0
     for count, piece in enumerate(pieces):
@@ -162,5 +170,5 @@ def _fitting(pieces: list[str], room: int) -> int:
     return len(pieces)
 
 
-def _about(act: Act) -> str:
+def _describe_refused_call(act: ToolAction) -> str:
     return f"{act.name} {act.path or act.command}".strip()

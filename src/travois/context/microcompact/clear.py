@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from travois.context.window import cold, fitted, idled, limit, model, paused
+from travois.context.window import (
+    cache_is_cold,
+    compaction_threshold,
+    current_model,
+    scaled_layers,
+    seconds_since_request,
+    should_clear_after_pause,
+)
 from travois.core.content import extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Cleared, Offloaded, Result
 from travois.core.tokens import context_tokens, format_tokens, token_ratio, warn_threshold
@@ -16,104 +23,107 @@ from travois.providers.anthropic_extras import left_out
 from travois.providers.replies import Reply
 
 if TYPE_CHECKING:
-    from travois.context.microcompact.plan import Clearing
+    from travois.context.microcompact.plan import ClearingPlan
 
-MARKER = f"{CLEARED_RESULT} Its whole text is in {{path}}.]"
-INPUT_MARKER = "[This text was cleared. The whole input of the call is in {path}.]"
-NOTE = (
+CLEARED_RESULT_MARKER = f"{CLEARED_RESULT} Its whole text is in {{path}}.]"
+CLEARED_INPUT_MARKER = "[This text was cleared. The whole input of the call is in {path}.]"
+CLEARED_RESULTS_NOTE = (
     "Results of older calls to {tools} were cleared to save room. Each is in a file in "
     "{folder} named by the id of its call, and Recall searches them. The newest:"
 )
-MAKING_ROOM = "to make room"
-LISTED = 12
+MAKE_ROOM_REASON = "to make room"
+MAX_LISTED_RESULTS = 12
 """The most cleared results that a note names; the others are found by searching."""
 
 
-def clear(agent: Agent) -> bool:
+def clear_old_results(agent: Agent) -> bool:
     """Clear old results where that costs nothing or pays off; return whether any were cleared."""
-    view, card, size = agent.session.view, model(agent), context_tokens(agent.session.view)
-    rested = idled(agent)
+    view, card, size = agent.session.view, current_model(agent), context_tokens(agent.session.view)
+    rested = should_clear_after_pause(agent)
     if not rested and size < warn_threshold(card):
         return False
-    from travois.context.microcompact.plan import Now, clearing
+    from travois.context.microcompact.plan import ClearingConditions, plan_clearing
 
     plain = card.price.input or 1.0
-    now = Now(
+    now = ClearingConditions(
         cold=rested,
         early=rested
         and agent.context.layers.idle == "normal"
-        and paused(agent) < agent.context.layers.idle_seconds,
+        and seconds_since_request(agent) < agent.context.layers.idle_seconds,
         server=card.has_context_editing and agent.context.layers.server,
         size=size,
         warn=warn_threshold(card),
-        limit=limit(agent),
+        limit=compaction_threshold(agent),
         read=card.price.read / plain or 0.1,
         write=card.price.write / plain or 1.25,
     )
-    forgotten = rested and _forget_thinking(agent)
-    found = clearing(view, agent.context.layers, now=now)
+    forgotten = rested and _clear_old_thinking(agent)
+    found = plan_clearing(view, agent.context.layers, now=now)
     if found is None:
         return forgotten
-    after = f"after a {round(paused(agent) / 60)}-minute pause"
-    _apply(agent, found, why=after if rested else MAKING_ROOM)
+    after = f"after a {round(seconds_since_request(agent) / 60)}-minute pause"
+    _apply_clearing(agent, found, why=after if rested else MAKE_ROOM_REASON)
     return True
 
 
-def clear_instead(agent: Agent) -> bool:
+def clear_instead_of_compacting(agent: Agent) -> bool:
     """Clear old results in place of a compaction that is due; return whether that made enough room.
 
     If the cache is gone anyway, a compaction costs no more and frees more.
     """
-    if not agent.context.layers.clear or cold(agent):
+    if not agent.context.layers.clear or cache_is_cold(agent):
         return False
-    from travois.context.compaction.passages import spoken_names
-    from travois.context.microcompact.clear_instead import clearing_instead
-    from travois.context.microcompact.plan import Now
+    from travois.context.compaction.passages import weigh_spoken_names
+    from travois.context.microcompact.clear_instead import plan_clearing_instead
+    from travois.context.microcompact.plan import ClearingConditions
 
     view, factor = agent.session.view, token_ratio(agent.session.view)
-    now = Now(
-        server=model(agent).has_context_editing and agent.context.layers.server,
+    now = ClearingConditions(
+        server=current_model(agent).has_context_editing and agent.context.layers.server,
         size=round(context_tokens(view) / factor),  # results are measured as we estimate
-        limit=round(limit(agent) / factor),
+        limit=round(compaction_threshold(agent) / factor),
     )
-    names = spoken_names(view.items)
-    found = clearing_instead(view, fitted(agent), now=now, names=names)
+    names = weigh_spoken_names(view.items)
+    found = plan_clearing_instead(view, scaled_layers(agent), now=now, names=names)
     if found is None:
         return False
-    _apply(agent, found, why=MAKING_ROOM)
+    _apply_clearing(agent, found, why=MAKE_ROOM_REASON)
     return True
 
 
-def _apply(agent: Agent, found: Clearing, *, why: str) -> None:
+def _apply_clearing(agent: Agent, found: ClearingPlan, *, why: str) -> None:
     """Store what is cleared, append the clearing to the log, and report it in one line."""
     view = agent.session.view
     size, freed = context_tokens(view), round(found.freed * token_ratio(view))
     fresh = {*found.calls, *found.inputs} - {*view.cleared, *view.cleared_inputs}
-    paths = _kept(agent, found.calls)
+    paths = _store_results(agent, found.calls)
     if found.where == "server":
-        _leave_out(agent, paths, inputs=found.inputs)
+        _clear_on_server(agent, paths, inputs=found.inputs)
     else:
-        _show(agent, paths)
-        _shorten_inputs(agent, found.inputs)
+        _clear_locally(agent, paths)
+        _clear_inputs(agent, found.inputs)
     many = f"{len(fresh)} old tool {'result' if found.calls else 'input'}"
     many += "" if len(fresh) == 1 else "s"
     sizes = f"{format_tokens(size)} → {format_tokens(max(0, size - freed))} tokens"
     agent.session.emit(UserWarned(f"Cleared {many} {why}: {sizes}. The full text is kept on disk."))
 
 
-def _forget_thinking(agent: Agent) -> bool:
+def _clear_old_thinking(agent: Agent) -> bool:
     """Keep only the last turn's thinking after an hour's pause; return whether there was more."""
-    if not agent.context.layers.thinking or paused(agent) < agent.context.layers.idle_seconds:
+    if (
+        not agent.context.layers.thinking
+        or seconds_since_request(agent) < agent.context.layers.idle_seconds
+    ):
         return False
-    from travois.context.microcompact.plan import old_thinking
+    from travois.context.microcompact.plan import find_old_thinking
 
-    until = old_thinking(agent.session.view)
+    until = find_old_thinking(agent.session.view)
     if until:
         agent.session.append(Cleared((), "", what="thinking", until=until))
     return bool(until)
 
 
-def check(agent: Agent, reply: Reply) -> None:
+def check_provider_clearing(agent: Agent, reply: Reply) -> None:
     """Warn once if the provider did not clear exactly what it was asked to."""
     wanted = left_out(agent.session.view)
     if wanted == reply.left_out or agent.session.state.get("left-out"):
@@ -123,7 +133,7 @@ def check(agent: Agent, reply: Reply) -> None:
     agent.session.emit(UserWarned(f"{told}: the prompt cache may be lost with every request"))
 
 
-def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
+def _store_results(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
     """Store the results that are not on disk yet, and return the path of each."""
     shown = [item.fact for item in agent.session.view.items]
     facts = [*shown, *(entry.fact for entry in agent.session.history())]
@@ -136,7 +146,7 @@ def _kept(agent: Agent, cleared: tuple[str, ...]) -> dict[str, str]:
     return {call: paths[call] for call in cleared}
 
 
-def _shorten_inputs(agent: Agent, written: tuple[str, ...]) -> None:
+def _clear_inputs(agent: Agent, written: tuple[str, ...]) -> None:
     """Store the arguments of these calls, and put their path in place of the long ones."""
     replies = (i.fact for i in agent.session.view.items if isinstance(i.fact, Assistant))
     made = (
@@ -146,24 +156,24 @@ def _shorten_inputs(agent: Agent, written: tuple[str, ...]) -> None:
         call.id: agent.world.spill(f"{call.id}-input", call.args.encode(errors="replace"))
         for call in made
     }
-    for template, those in _alike(paths).items():
-        text = INPUT_MARKER.replace("{path}", template)
+    for template, those in _group_by_template(paths).items():
+        text = CLEARED_INPUT_MARKER.replace("{path}", template)
         agent.session.append(Cleared(those, text, what="inputs"))
 
 
-def _show(agent: Agent, paths: dict[str, str]) -> None:
+def _clear_locally(agent: Agent, paths: dict[str, str]) -> None:
     """Put the path in place of each result; pictures as old go too, unless the cache is gone."""
     if not paths:
         return
     items = agent.session.view.items
     last = max(i.seq for i in items if isinstance(i.fact, Result) and i.fact.call in paths)
-    for template, those in _alike(paths).items():
-        agent.session.append(Cleared(those, MARKER.replace("{path}", template)))
-    if not cold(agent):
+    for template, those in _group_by_template(paths).items():
+        agent.session.append(Cleared(those, CLEARED_RESULT_MARKER.replace("{path}", template)))
+    if not cache_is_cold(agent):
         drop_media(agent, "it is old, and the window is nearly full", until=last)
 
 
-def _alike(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
+def _group_by_template(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
     """Group calls by the common part of their paths, so that one fact can cover many."""
     groups: dict[str, tuple[str, ...]] = {}
     for call, path in paths.items():
@@ -172,7 +182,7 @@ def _alike(paths: dict[str, str]) -> dict[str, tuple[str, ...]]:
     return groups
 
 
-def _leave_out(agent: Agent, paths: dict[str, str], *, inputs: tuple[str, ...]) -> None:
+def _clear_on_server(agent: Agent, paths: dict[str, str], *, inputs: tuple[str, ...]) -> None:
     """Let the provider clear them; its own text names no file, so ours does, at the tail."""
     asked = {
         call.id: call
@@ -181,10 +191,12 @@ def _leave_out(agent: Agent, paths: dict[str, str], *, inputs: tuple[str, ...]) 
         for call in extract_calls(item.fact.content)
     }
     tools = ", ".join(sorted({asked[call].name for call in paths}))
-    newest = [call for call in paths if call not in agent.session.view.cleared][-LISTED:]
+    newest = [call for call in paths if call not in agent.session.view.cleared][
+        -MAX_LISTED_RESULTS:
+    ]
     briefs = {call: " ".join(asked[call].args.split())[:80] for call in newest}
     lines = [f"- {asked[call].name} {briefs[call]}: {paths[call]}" for call in newest]
-    told = NOTE.format(tools=tools, folder=agent.world.kept)
+    told = CLEARED_RESULTS_NOTE.format(tools=tools, folder=agent.world.kept)
     text = "\n".join((told, *lines))
     if inputs:
         agent.session.append(Cleared(inputs, "", where="server", what="inputs"))

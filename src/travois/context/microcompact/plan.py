@@ -14,36 +14,42 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.context.compaction.cut import Cut, is_summary, is_whole
-from travois.context.layers import Layers
-from travois.context.ledger.extractors import FAMILIES, Act, Kind, decoded, kind_of
+from travois.context.compaction.cut import ConversationCut, is_clean_cut, is_summary
+from travois.context.layers import ContextLayers
+from travois.context.ledger.extractors import (
+    TOOL_FAMILIES,
+    ActionKind,
+    ToolAction,
+    classify_tool,
+    decode_arguments,
+)
 from travois.core.content import Call, Opaque, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Result, User
 from travois.core.tokens import block_tokens, estimate_tokens, fact_tokens
 from travois.core.view import THINKING_KINDS, View, ViewItem, has_thinking, shorten_arguments
 
-KINDS: tuple[Kind, ...] = ("shell", "read", "edit", "write", "delete", "patch")
-SEARCHES = (
+CLEARABLE_KINDS: tuple[ActionKind, ...] = ("shell", "read", "edit", "write", "delete", "patch")
+SEARCH_TOOLS = (
     "grep glob ls list search findfiles websearch webfetch fetch bashoutput recall "
     "gitstatus gitdiff gitlog gitshow gitblame"
 )
-CLEARABLE = frozenset(" ".join((*(FAMILIES[kind] for kind in KINDS), SEARCHES)).split()) - {
-    "notebookedit"
-}
+CLEARABLE_TOOLS = frozenset(
+    " ".join((*(TOOL_FAMILIES[kind] for kind in CLEARABLE_KINDS), SEARCH_TOOLS)).split()
+) - {"notebookedit"}
 """Tools whose results can be had again, by the last part of their name in small letters."""
-SMALL = 300
+MIN_CLEARED_TOKENS = 300
 """A result below this costs less than the line that would take its place is worth."""
-WRITERS: tuple[Kind, ...] = ("edit", "write", "patch")
+INPUT_CLEARED_KINDS: tuple[ActionKind, ...] = ("edit", "write", "patch")
 """Tools whose arguments are what is long, not their results."""
-LONG = 400
+MIN_INPUT_TOKENS = 400
 """The tokens from which on arguments are worth clearing."""
-THOUGHT = 500
+MIN_THINKING_TOKENS = 500
 """Thinking of fewer tokens is not worth clearing."""
-LINE = 40
+CLEARED_LINE_TOKENS = 40
 """The tokens of what takes the place of a result."""
 
 
-class Now(msgspec.Struct, frozen=True):
+class ClearingConditions(msgspec.Struct, frozen=True):
     """The conditions that clearing depends on besides the view."""
 
     cold: bool = False
@@ -61,7 +67,7 @@ class Now(msgspec.Struct, frozen=True):
     """Prices of cached and of written tokens, for one of plain input."""
 
 
-class Clearing(msgspec.Struct, frozen=True):
+class ClearingPlan(msgspec.Struct, frozen=True):
     """A plan: the results to clear, who clears them, and how many tokens that frees."""
 
     calls: tuple[str, ...]
@@ -71,65 +77,69 @@ class Clearing(msgspec.Struct, frozen=True):
     """Calls whose long arguments give way."""
 
 
-def clearing(view: View, layers: Layers, *, now: Now) -> Clearing | None:
+def plan_clearing(
+    view: View, layers: ContextLayers, *, now: ClearingConditions
+) -> ClearingPlan | None:
     """Plan what to clear before the next request; None if nothing should be."""
     bound = has_thinking(view)
     if bound and not now.server:
         return None
-    old = _old(view, layers, now)
+    old = _clearable_results(view, layers, now)
     if not old:
         return None
-    found = choose_server(view, old, layers) if bound else choose_local(view, old)
+    found = plan_server_clearing(view, old, layers) if bound else plan_local_clearing(view, old)
     if not bound and layers.inputs:
-        written, freed = _written(view, old)
+        written, freed = _long_inputs(view, old)
         found = replace(found, inputs=written, freed=found.freed + freed)
     if now.cold:
         return found if found.freed >= layers.cleared else None
     enough = found.freed >= layers.pressed_cleared
-    return found if enough and pays(view, found, now=now) else None
+    return found if enough and clearing_pays(view, found, now=now) else None
 
 
-def old_thinking(view: View, *, least: int = THOUGHT) -> int:
+def find_old_thinking(view: View, *, least: int = MIN_THINKING_TOKENS) -> int:
     """Return the last entry whose thinking can go as a later turn has some; 0 if there is none."""
     facts = [item.fact for item in view.items]
-    last = max((i for i, fact in enumerate(facts) if _thoughts(fact)), default=0)
+    last = max((i for i, fact in enumerate(facts) if _thinking_blocks(fact)), default=0)
     while last > 0 and not isinstance(facts[last - 1], User):
         last -= 1
-    gone = sum(map(_thought_tokens, facts[:last]))
+    gone = sum(map(_count_thinking_tokens, facts[:last]))
     return view.items[last - 1].seq if gone >= least else 0
 
 
-def _thoughts(fact: User | Assistant | Result) -> list[Opaque]:
+def _thinking_blocks(fact: User | Assistant | Result) -> list[Opaque]:
     blocks = fact.content if isinstance(fact, Assistant) else ()
     return [b for b in blocks if isinstance(b, Opaque) and b.kind in THINKING_KINDS]
 
 
-def _thought_tokens(fact: User | Assistant | Result) -> int:
+def _count_thinking_tokens(fact: User | Assistant | Result) -> int:
     """Estimate the tokens of a reply's thinking: its text may be hidden, but it is paid for."""
-    thoughts = _thoughts(fact)
+    thoughts = _thinking_blocks(fact)
     if not thoughts or not isinstance(fact, Assistant):
         return 0
     others = sum(block_tokens(block) for block in fact.content if block not in thoughts)
     return max(sum(estimate_tokens(b.raw) for b in thoughts), fact.usage.output - others)
 
 
-def _old(view: View, layers: Layers, now: Now) -> list[ViewItem]:
+def _clearable_results(
+    view: View, layers: ContextLayers, now: ClearingConditions
+) -> list[ViewItem]:
     """Return the results that may be cleared at this moment."""
     if now.cold:
         held = min(layers.pressed_tokens, now.limit // 4) if now.early else 0
-        return oldest_results(view, kept=max(1, layers.kept), protected=held)
+        return list_oldest_results(view, kept=max(1, layers.kept), protected=held)
     if not layers.pressure or not now.warn <= now.size < now.limit:
         return []
-    return oldest_results(view, kept=layers.pressed_kept, protected=layers.pressed_tokens)
+    return list_oldest_results(view, kept=layers.pressed_kept, protected=layers.pressed_tokens)
 
 
-def clearable(name: str) -> bool:
+def is_clearable_tool(name: str) -> bool:
     """Return whether a tool of this name can be called again for the same result."""
     plain = re.sub(r"[^a-z0-9]", "", name.lower())
-    return plain in CLEARABLE and not name.startswith("mcp__")
+    return plain in CLEARABLE_TOOLS and not name.startswith("mcp__")
 
 
-def pays(view: View, found: Clearing, *, now: Now) -> bool:
+def clearing_pays(view: View, found: ClearingPlan, *, now: ClearingConditions) -> bool:
     """Return whether rewriting the cache after the first cleared result pays off in time.
 
     A session is assumed to last as long again as it has lasted; the compaction that would come
@@ -138,17 +148,17 @@ def pays(view: View, found: Clearing, *, now: Now) -> bool:
     replies = sum(isinstance(item.fact, Assistant) for item in view.items)
     growth = max(1.0, now.size / max(1, replies))
     left = min(replies, (now.limit - now.size) / growth)
-    tail = _after(view.items, {*found.calls, *found.inputs}) - found.freed
+    tail = _tokens_after(view.items, {*found.calls, *found.inputs}) - found.freed
     return left >= (now.write - now.read) * tail / (now.read * found.freed)
 
 
-def _after(items: Sequence[ViewItem], gone: set[str]) -> int:
+def _tokens_after(items: Sequence[ViewItem], gone: set[str]) -> int:
     """Return the tokens from the first result of these calls on."""
     results = [isinstance(item.fact, Result) and item.fact.call in gone for item in items]
     return sum(fact_tokens(item.fact) for item in items[results.index(True) :])
 
 
-def oldest_results(view: View, *, kept: int, protected: int) -> list[ViewItem]:
+def list_oldest_results(view: View, *, kept: int, protected: int) -> list[ViewItem]:
     """Return the results that were sent, without the newest ones and so many tokens."""
     results = [item for item in view.items[: view.seen] if isinstance(item.fact, Result)]
     end, size = max(0, len(results) - kept), 0
@@ -159,21 +169,23 @@ def oldest_results(view: View, *, kept: int, protected: int) -> list[ViewItem]:
     return results[:end]
 
 
-def choose_local(view: View, old: Sequence[ViewItem]) -> Clearing:
+def plan_local_clearing(view: View, old: Sequence[ViewItem]) -> ClearingPlan:
     """Plan to clear the large results of tools that can be called again."""
-    names = dict(_named(view))
+    names = dict(_pair_calls_with_tools(view))
     sizes = {
         fact.call: size
         for item in old
         if isinstance(fact := item.fact, Result)
-        and clearable(names.get(fact.call, ""))
+        and is_clearable_tool(names.get(fact.call, ""))
         and all(isinstance(block, Text) for block in fact.content)
-        and (size := fact_tokens(fact)) >= SMALL
+        and (size := fact_tokens(fact)) >= MIN_CLEARED_TOKENS
     }
-    return Clearing(tuple(sizes), "local", sum(sizes.values()) - LINE * len(sizes))
+    return ClearingPlan(
+        tuple(sizes), "local", sum(sizes.values()) - CLEARED_LINE_TOKENS * len(sizes)
+    )
 
 
-def _written(view: View, old: Sequence[ViewItem]) -> tuple[tuple[str, ...], int]:
+def _long_inputs(view: View, old: Sequence[ViewItem]) -> tuple[tuple[str, ...], int]:
     """Return the calls with long arguments whose results are old, and what clearing them frees."""
     done = {item.fact.call for item in old if isinstance(item.fact, Result)}
     replies = (item.fact for item in view.items if isinstance(item.fact, Assistant))
@@ -181,33 +193,46 @@ def _written(view: View, old: Sequence[ViewItem]) -> tuple[tuple[str, ...], int]
     sizes = {
         call.id: size - estimate_tokens(shorten_arguments(call.args, ""))
         for call in made
-        if kind_of(call.name, {}) in WRITERS and (size := estimate_tokens(call.args)) >= LONG
+        if classify_tool(call.name, {}) in INPUT_CLEARED_KINDS
+        and (size := estimate_tokens(call.args)) >= MIN_INPUT_TOKENS
     }
-    sizes = {call: size - LINE for call, size in sizes.items() if size > LINE}
+    sizes = {
+        call: size - CLEARED_LINE_TOKENS
+        for call, size in sizes.items()
+        if size > CLEARED_LINE_TOKENS
+    }
     return tuple(sizes), sum(sizes.values())
 
 
-def choose_server(view: View, old: Sequence[ViewItem], layers: Layers) -> Clearing:
+def plan_server_clearing(
+    view: View, old: Sequence[ViewItem], layers: ContextLayers
+) -> ClearingPlan:
     """Plan to clear all calls of such tools up to a point: a provider accepts no other set."""
-    names = dict(_named(view))
+    names = dict(_pair_calls_with_tools(view))
     sizes = {
         fact.call: fact_tokens(fact)
         for item in old
-        if isinstance(fact := item.fact, Result) and clearable(names.get(fact.call, ""))
+        if isinstance(fact := item.fact, Result) and is_clearable_tool(names.get(fact.call, ""))
     }
-    freed = sum(max(0, size - LINE) for call, size in sizes.items() if call not in view.cleared)
+    freed = sum(
+        max(0, size - CLEARED_LINE_TOKENS)
+        for call, size in sizes.items()
+        if call not in view.cleared
+    )
     if not layers.inputs:
-        return Clearing(tuple(sizes), "server", freed)
-    written, more = _written(view, [item for item in old if _call(item) not in view.cleared_inputs])
+        return ClearingPlan(tuple(sizes), "server", freed)
+    written, more = _long_inputs(
+        view, [item for item in old if _call_id_of(item) not in view.cleared_inputs]
+    )
     inputs = tuple(call for call in written if call in sizes)
-    return Clearing(tuple(sizes), "server", freed + more, inputs)
+    return ClearingPlan(tuple(sizes), "server", freed + more, inputs)
 
 
-def _call(item: ViewItem) -> str:
+def _call_id_of(item: ViewItem) -> str:
     return item.fact.call if isinstance(item.fact, Result) else ""
 
 
-def _named(view: View) -> Iterator[tuple[str, str]]:
+def _pair_calls_with_tools(view: View) -> Iterator[tuple[str, str]]:
     for item in view.items:
         if isinstance(item.fact, Assistant):
             yield from ((call.id, call.name) for call in extract_calls(item.fact.content))
@@ -216,24 +241,24 @@ def _named(view: View) -> Iterator[tuple[str, str]]:
 # L2.6: where the prefix moves anyway, old calls fold into a line each that keeps the outcome.
 
 
-FOLDED = "Earlier steps of this conversation are folded here."
-OPENING = (
-    f"{FOLDED} What the user and you said stands word for word (further lines indented), each of "
+FOLDED_MARK = "Earlier steps of this conversation are folded here."
+FOLDED_OPENING = (
+    f"{FOLDED_MARK} What the user and you said stands word for word (further lines indented), each of "  # noqa: E501
     "your calls as one line with its outcome. The newest messages follow unchanged. The calls with "
     "their results can be read in these files, oldest first:"
 )
-SNIPPED = "(The {count} oldest steps are left out here; they are in the files above.)"
-LISTED = 12
+SNIPPED_NOTE = "(The {count} oldest steps are left out here; they are in the files above.)"
+MAX_LISTED_FILES = 12
 """The number of files with a line of their own."""
-USER = "The user: "
-OUTCOME = 120
+USER_PREFIX = "The user: "
+MAX_OUTCOME_CHARS = 120
 """The characters shown of an outcome."""
-SUBJECT = 100
-REMARK = 1_200
+MAX_SUBJECT_CHARS = 100
+MAX_NOTE_CHARS = 1_200
 """The characters shown of a harness note."""
 
 
-class Line(msgspec.Struct, frozen=True):
+class FoldedLine(msgspec.Struct, frozen=True):
     """A step of the folded part."""
 
     text: str
@@ -241,7 +266,7 @@ class Line(msgspec.Struct, frozen=True):
     """True for the user's words, which are never dropped."""
 
 
-def middle(view: View, *, tail: int) -> Cut | None:
+def find_foldable_part(view: View, *, tail: int) -> ConversationCut | None:
     """Return the foldable part between first words and newest tokens; None if it is small."""
     items = view.items
     begins = (i for i, one in enumerate(items) if isinstance(one.fact, Assistant) or is_folded(one))
@@ -250,18 +275,18 @@ def middle(view: View, *, tail: int) -> Cut | None:
     while end > start and size < tail:
         end -= 1
         size += fact_tokens(items[end].fact)
-    while end > start and not is_whole(items, end):
+    while end > start and not is_clean_cut(items, end):
         end -= 1
     gone = tuple(items[start:end])
     if not any(isinstance(item.fact, Result) for item in gone):
         return None
-    return Cut(gone, (*items[:start], *items[end:]))
+    return ConversationCut(gone, (*items[:start], *items[end:]))
 
 
-def folded(items: Sequence[ViewItem], paths: Sequence[str], *, budget: int, snip: bool) -> str:
+def fold_items(items: Sequence[ViewItem], paths: Sequence[str], *, budget: int, snip: bool) -> str:
     """Return the text that replaces these items; empty if it would exceed its budget."""
-    lines = list(_lines(items))
-    head = "\n".join((OPENING, *(f"- {line}" for line in _listed(paths))))
+    lines = list(_fold_lines(items))
+    head = "\n".join((FOLDED_OPENING, *(f"- {line}" for line in _list_paths(paths))))
     sizes = [estimate_tokens(f"{line.text}\n") for line in lines]
     over = estimate_tokens(head) + sum(sizes) - budget
     if over > 0 and not snip:
@@ -275,14 +300,14 @@ def folded(items: Sequence[ViewItem], paths: Sequence[str], *, budget: int, snip
             over -= sizes[number]
     if over > 0:
         return ""
-    told = (SNIPPED.format(count=len(gone)),) if gone else ()
+    told = (SNIPPED_NOTE.format(count=len(gone)),) if gone else ()
     kept = (line.text for number, line in enumerate(lines) if number not in gone)
     return "\n".join((head, "", *told, *kept))
 
 
-def _listed(paths: Sequence[str]) -> Iterator[str]:
+def _list_paths(paths: Sequence[str]) -> Iterator[str]:
     """Yield the newest paths, and the older ones as a range."""
-    older, newer = paths[:-LISTED], paths[-LISTED:]
+    older, newer = paths[:-MAX_LISTED_FILES], paths[-MAX_LISTED_FILES:]
     if older:
         yield f"{older[0]} to {older[-1]} ({len(older)} files)"
     yield from newer
@@ -294,75 +319,79 @@ def is_folded(item: ViewItem) -> bool:
     return (
         isinstance(fact, User)
         and fact.origin == "note"
-        and extract_text(fact.content).startswith(FOLDED)
+        and extract_text(fact.content).startswith(FOLDED_MARK)
     )
 
 
-def _lines(items: Sequence[ViewItem]) -> Iterator[Line]:
+def _fold_lines(items: Sequence[ViewItem]) -> Iterator[FoldedLine]:
     results = {item.fact.call: item.fact for item in items if isinstance(item.fact, Result)}
     for item in items:
         fact = item.fact
         match fact:
             case User():
-                yield from _said(item)
+                yield from _fold_user_item(item)
             case Assistant():
                 if said := extract_text(fact.content).strip():
-                    yield Line(_indented(f"You: {said}"))
+                    yield FoldedLine(_indent_lines(f"You: {said}"))
                 for call in extract_calls(fact.content):
-                    yield Line(f"- {_did(call)}: {_outcome(call, results.get(call.id))}")
+                    yield FoldedLine(
+                        f"- {_summarise_call(call)}: {_summarise_result(call, results.get(call.id))}"  # noqa: E501
+                    )
             case Result():
                 pass
 
 
-def _said(item: ViewItem) -> Iterator[Line]:
+def _fold_user_item(item: ViewItem) -> Iterator[FoldedLine]:
     """Yield lines for a message to the model; for an earlier folding, its own lines."""
     assert isinstance(item.fact, User)
     text = extract_text(item.fact.content).strip()
     if is_folded(item):
-        yield from _unfolded(text.partition("\n\n")[2])
+        yield from _split_folded_text(text.partition("\n\n")[2])
     elif item.fact.origin == "human" or is_summary(item):
-        yield Line(_indented(f"{USER}{text}"), lasting=True)
+        yield FoldedLine(_indent_lines(f"{USER_PREFIX}{text}"), lasting=True)
     else:
-        yield Line(_indented(f"[{item.fact.origin}] {_short(text, REMARK)}"))
+        yield FoldedLine(
+            _indent_lines(f"[{item.fact.origin}] {_shorten_text(text, MAX_NOTE_CHARS)}")
+        )
 
 
-def _unfolded(text: str) -> Iterator[Line]:
+def _split_folded_text(text: str) -> Iterator[FoldedLine]:
     """Yield the steps of an earlier folding: an indented line belongs to the one before it."""
     for step in re.split(r"\n(?!  |\n)", text):
         if not step.startswith("("):
-            yield Line(step, lasting=step.startswith(USER))
+            yield FoldedLine(step, lasting=step.startswith(USER_PREFIX))
 
 
-def _indented(text: str) -> str:
+def _indent_lines(text: str) -> str:
     return text.replace("\n", "\n  ")
 
 
-def _did(call: Call) -> str:
+def _summarise_call(call: Call) -> str:
     """Describe a call: the tool, and its file, command or pattern."""
-    args = decoded(call.args)
-    act = Act(0, kind_of(call.name, args), call.name, args, "")
+    args = decode_arguments(call.args)
+    act = ToolAction(0, classify_tool(call.name, args), call.name, args, "")
     other = act.arg("pattern", "query", "url", "description", "prompt", "name")
     subject = act.path or act.command or other
-    return f"{call.name} {_short(' '.join(subject.split()), SUBJECT)}".strip()
+    return f"{call.name} {_shorten_text(' '.join(subject.split()), MAX_SUBJECT_CHARS)}".strip()
 
 
-def _outcome(call: Call, result: Result | None) -> str:
+def _summarise_result(call: Call, result: Result | None) -> str:
     """Describe the result of a call in one line."""
     if result is None:
         return "no result"
     lines = [line.strip() for line in extract_text(result.content).splitlines() if line.strip()]
     if not lines:
         return "failed without output" if result.error else "done without output"
-    kind = kind_of(call.name, decoded(call.args))
+    kind = classify_tool(call.name, decode_arguments(call.args))
     if result.error:
-        return f"failed: {_short(lines[-1] if kind == 'shell' else lines[0], OUTCOME)}"
+        return f"failed: {_shorten_text(lines[-1] if kind == 'shell' else lines[0], MAX_OUTCOME_CHARS)}"  # noqa: E501
     if kind == "read":
         return f"{len(lines)} lines"
     if kind == "shell":
         more = f" ({len(lines)} lines)" if len(lines) > 1 else ""
-        return f"{_short(lines[-1], OUTCOME)}{more}"
-    return _short(lines[0], OUTCOME)
+        return f"{_shorten_text(lines[-1], MAX_OUTCOME_CHARS)}{more}"
+    return _shorten_text(lines[0], MAX_OUTCOME_CHARS)
 
 
-def _short(text: str, limit: int) -> str:
+def _shorten_text(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"

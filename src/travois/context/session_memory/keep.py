@@ -9,27 +9,34 @@ import anyio
 import msgspec
 
 from travois.context import window
-from travois.context.compaction.cut import Cut, cut_after
-from travois.context.session_memory.plan import Budget, Pace, Progress, due, fitted, is_worthwhile
-from travois.context.window import beside_head, limit, model
+from travois.context.compaction.cut import ConversationCut, cut_after_entry
+from travois.context.session_memory.plan import (
+    NotesBudget,
+    NotesProgress,
+    UpdatePace,
+    are_notes_worthwhile,
+    fit_notes,
+    is_update_due,
+)
+from travois.context.window import compaction_threshold, current_model, room_beside_head
 from travois.core.content import extract_calls
 from travois.core.facts import Assistant, Noted
 from travois.core.tokens import context_tokens, fact_tokens, token_ratio
 from travois.core.view import View
 from travois.engine.agent import Agent, NotesUpdate
 
-FILE = "notes.md"
-PATIENCE = 60.0
+NOTES_FILE = "notes.md"
+UPDATE_WAIT_SECONDS = 60.0
 """The longest time, in seconds, that a compaction waits for a running update."""
-KEEP_LEAST = 10_000
-KEEP_MOST = 40_000
+MIN_KEPT_TOKENS = 10_000
+MAX_KEPT_TOKENS = 40_000
 """The least and the most tokens that stay verbatim when notes become the summary."""
-LEAST_SHARE = 0.07
-MOST_SHARE = 0.3
+MIN_KEPT_SHARE = 0.07
+MAX_KEPT_SHARE = 0.3
 """The same bounds as shares of the room between head and threshold, for small windows."""
 
 
-class Notes(msgspec.Struct, frozen=True):
+class SessionNotes(msgspec.Struct, frozen=True):
     """The notes, the size of the conversation then, and the last entry that they cover."""
 
     size: int = 0
@@ -37,18 +44,18 @@ class Notes(msgspec.Struct, frozen=True):
     covers: int = 0
 
 
-class Offer(msgspec.Struct, frozen=True):
+class NotesSummary(msgspec.Struct, frozen=True):
     """Notes that can replace the older conversation, and the cut that goes with them."""
 
     text: str
-    cut: Cut
+    cut: ConversationCut
     covers: int
     """The last entry that they cover."""
 
 
-def keeps_notes(agent: Agent) -> bool:
+def should_keep_notes(agent: Agent) -> bool:
     """Return whether to keep notes on this conversation: as the user set, or if they pay off."""
-    card, wanted = model(agent), agent.context.layers.notes
+    card, wanted = current_model(agent), agent.context.layers.notes
     if (
         agent.runtime.background is None
         or card.is_frail
@@ -56,28 +63,34 @@ def keeps_notes(agent: Agent) -> bool:
         or not agent.context.layers.draft
     ):
         return False
-    if wanted != "auto" or not agent.context.layers.automatic:
+    if wanted != "auto" or not agent.context.layers.is_automatic:
         return wanted is True
-    most = limit(agent)
-    return is_worthwhile(card.price, limit=most, head=most - beside_head(agent))
+    most = compaction_threshold(agent)
+    return are_notes_worthwhile(card.price, limit=most, head=most - room_beside_head(agent))
 
 
-def keep_notes(agent: Agent) -> None:
+def update_notes_if_due(agent: Agent) -> None:
     """Start an update of the notes in the background, if one is due."""
-    if not keeps_notes(agent) or is_updating(agent):
+    if not should_keep_notes(agent) or is_updating_notes(agent):
         return
-    held, view, pace = notes(agent), agent.session.view, Pace.of(beside_head(agent))
+    held, view, pace = (
+        current_notes(agent),
+        agent.session.view,
+        UpdatePace.for_room(room_beside_head(agent)),
+    )
     if not held.text and context_tokens(view) < pace.first:
         return
     since = max(held.covers, agent.turn.notes.covers if agent.turn.notes else 0)
-    if not due(_progress(view, since, held, limit=limit(agent)), pace):
+    if not is_update_due(
+        _measure_progress(view, since, held, limit=compaction_threshold(agent)), pace
+    ):
         return
     underway = agent.turn.notes = NotesUpdate(anyio.Event(), covers=agent.session.seq)
 
     async def update() -> None:
         underway.begun = True
         try:
-            await _update(agent, held)
+            await _update_notes(agent, held)
         finally:
             underway.done.set()
 
@@ -85,92 +98,96 @@ def keep_notes(agent: Agent) -> None:
     agent.runtime.background(update)
 
 
-async def _update(agent: Agent, held: Notes) -> None:
+async def _update_notes(agent: Agent, held: SessionNotes) -> None:
     """Ask the model for edits of the notes, log the result and write the file."""
-    from travois.context.session_memory.update import edited_notes
+    from travois.context.session_memory.update import ask_for_notes_update
 
     session = agent.session
     covers, size = session.seq, context_tokens(session.view)
-    text = await edited_notes(agent, held.text, path=notes_path(agent), budget=budget(agent))
+    text = await ask_for_notes_update(
+        agent, held.text, path=notes_path(agent), budget=notes_budget(agent)
+    )
     if text:
-        session.append(Noted("notes", msgspec.json.encode(Notes(size, text, covers)).decode()))
+        session.append(
+            Noted("notes", msgspec.json.encode(SessionNotes(size, text, covers)).decode())
+        )
         write_notes(agent, text)
 
 
-def is_updating(agent: Agent) -> bool:
+def is_updating_notes(agent: Agent) -> bool:
     """Return whether an update is running."""
     return agent.turn.notes is not None and not agent.turn.notes.done.is_set()
 
 
-def notes(agent: Agent) -> Notes:
+def current_notes(agent: Agent) -> SessionNotes:
     """Return the current notes; empty if there are none."""
     return decode_notes(agent.session.notes)
 
 
-def decode_notes(text: str) -> Notes:
+def decode_notes(text: str) -> SessionNotes:
     """Decode the notes from the log."""
-    return msgspec.json.decode(text, type=Notes) if text else Notes()
+    return msgspec.json.decode(text, type=SessionNotes) if text else SessionNotes()
 
 
 def notes_path(agent: Agent) -> str:
     """Return the path of this session's notes file."""
-    return f"{agent.world.kept}/{FILE}"
+    return f"{agent.world.kept}/{NOTES_FILE}"
 
 
-def budget(agent: Agent) -> Budget:
+def notes_budget(agent: Agent) -> NotesBudget:
     """Return the size limit of the notes: no more than a summary may take."""
-    return Budget(min(Budget().whole, window.fitted(agent).ledger))
+    return NotesBudget(min(NotesBudget().whole, window.scaled_layers(agent).ledger))
 
 
 def write_notes(agent: Agent, text: str) -> str:
     """Write the notes to their file, which can be rebuilt from the log; return its path."""
-    return agent.world.spill(FILE, text.encode(errors="replace"))
+    return agent.world.spill(NOTES_FILE, text.encode(errors="replace"))
 
 
-async def offer_notes(agent: Agent) -> Offer | None:
+async def wait_for_notes_summary(agent: Agent) -> NotesSummary | None:
     """Wait for a running update, then return the notes as the model's part of a summary."""
     if not agent.context.layers.notes or not agent.context.layers.draft:
         return None
-    await settle_notes(agent)
-    return ready_notes(agent)
+    await wait_for_notes_update(agent)
+    return prepare_notes_summary(agent)
 
 
-def ready_notes(agent: Agent) -> Offer | None:
+def prepare_notes_summary(agent: Agent) -> NotesSummary | None:
     """Return the current notes for a summary.
 
     None if there are none, or if they leave more uncovered than may stay verbatim.
     """
-    cut = find_cut(agent)
+    cut = find_notes_cut(agent)
     if cut is None:
         return None
-    held = notes(agent)
-    text = fitted(held.text, path=write_notes(agent, held.text), budget=budget(agent))
-    return Offer(text, cut, held.covers) if text else None
+    held = current_notes(agent)
+    text = fit_notes(held.text, path=write_notes(agent, held.text), budget=notes_budget(agent))
+    return NotesSummary(text, cut, held.covers) if text else None
 
 
-def find_cut(agent: Agent) -> Cut | None:
+def find_notes_cut(agent: Agent) -> ConversationCut | None:
     """Return the cut with which notes can replace what comes before; None if they miss too much."""
-    held = notes(agent)
+    held = current_notes(agent)
     if not held.text or not agent.context.layers.notes or not agent.context.layers.draft:
         return None
-    free = beside_head(agent)
-    least = min(KEEP_LEAST, round(free * LEAST_SHARE))
-    most = min(KEEP_MOST, round(free * MOST_SHARE))
-    return cut_after(agent.session.view, held.covers, least=least, most=most)
+    free = room_beside_head(agent)
+    least = min(MIN_KEPT_TOKENS, round(free * MIN_KEPT_SHARE))
+    most = min(MAX_KEPT_TOKENS, round(free * MAX_KEPT_SHARE))
+    return cut_after_entry(agent.session.view, held.covers, least=least, most=most)
 
 
-async def settle_notes(agent: Agent, *, patience: float = PATIENCE) -> None:
+async def wait_for_notes_update(agent: Agent, *, patience: float = UPDATE_WAIT_SECONDS) -> None:
     """Wait for a running update, but not forever."""
     if agent.turn.notes is not None and agent.turn.notes.begun:
         with anyio.move_on_after(patience):
             await agent.turn.notes.done.wait()
 
 
-def _progress(view: View, since: int, held: Notes, *, limit: int) -> Progress:
+def _measure_progress(view: View, since: int, held: SessionNotes, *, limit: int) -> NotesProgress:
     """Measure how far the conversation has grown since an entry."""
     fresh = [item.fact for item in view.items if item.seq > since]
     replies = [fact for fact in fresh if isinstance(fact, Assistant)]
-    return Progress(
+    return NotesProgress(
         grown=round(sum(map(fact_tokens, fresh)) * token_ratio(view)),
         left=limit - context_tokens(view),
         first=not held.text,

@@ -15,46 +15,46 @@ import msgspec
 from travois.core.models import Price, Usage, compute_cost
 from travois.core.tokens import estimate_tokens
 
-WHOLE = 12_000
-SECTIONS = 6
+MAX_NOTES_TOKENS = 12_000
+SECTION_DIVISOR = 6
 """A section may take the sixth part of the whole."""
-FIRST = 0.5
+FIRST_NOTES_SHARE = 0.5
 """The share of the room between head and threshold that is in use before the first notes."""
-GROWTH = 0.25
+UPDATE_GROWTH_SHARE = 0.25
 """The share of that room by which a conversation grows before each update."""
-LAST = 0.1
+LAST_UPDATE_SHARE = 0.1
 """The share of that room left when the last update before a compaction is made."""
-CALLS = 10
+MIN_CALLS_SINCE_UPDATE = 10
 """The calls since the last update that make another one worthwhile without a pause."""
-ASKED = 700
+UPDATE_REQUEST_TOKENS = 700
 """Tokens of the instructions in a typical update request."""
-KEPT = 3_000
+UPDATE_NOTES_TOKENS = 3_000
 """Tokens of the current notes in a typical update request."""
-EDITED = 700
+UPDATE_EDIT_TOKENS = 700
 """Tokens of the edits in a typical reply."""
-LEAST_ROOM = 5_000
+MIN_NOTES_ROOM = 5_000
 """The least room between head and threshold in which notes can say anything."""
-SUMMARY = 3_000
+SUMMARY_TOKENS = 3_000
 """Tokens of the summary that an update saves, with its draft."""
-COLD = 0.4
+COLD_COMPACTION_SHARE = 0.4
 """The share of compactions that come when the provider's cache is gone (docs/decisions/0046)."""
-EARLY = 0.75
+SUMMARY_PREPARED_SHARE = 0.75
 """The share of the threshold at which a summary is prepared, to be updated at the cut."""
-HEADING = re.compile(r"^# .+$", re.MULTILINE)
+SECTION_HEADING = re.compile(r"^# .+$", re.MULTILINE)
 
 
-class Budget(msgspec.Struct, frozen=True):
+class NotesBudget(msgspec.Struct, frozen=True):
     """The token limits of the notes: all of them and each section."""
 
-    whole: int = WHOLE
+    whole: int = MAX_NOTES_TOKENS
 
     @property
-    def each(self) -> int:
+    def section_tokens(self) -> int:
         """The limit of a section."""
-        return self.whole // SECTIONS
+        return self.whole // SECTION_DIVISOR
 
 
-class Pace(msgspec.Struct, frozen=True):
+class UpdatePace(msgspec.Struct, frozen=True):
     """The thresholds for updates of the notes, in tokens."""
 
     first: int
@@ -63,12 +63,16 @@ class Pace(msgspec.Struct, frozen=True):
     """An update is also made when so much is left before a compaction, if half as much is new."""
 
     @classmethod
-    def of(cls, room: int) -> Pace:
+    def for_room(cls, room: int) -> UpdatePace:
         """Scale the thresholds to the room between head and threshold."""
-        return cls(round(room * FIRST), round(room * GROWTH), round(room * LAST))
+        return cls(
+            round(room * FIRST_NOTES_SHARE),
+            round(room * UPDATE_GROWTH_SHARE),
+            round(room * LAST_UPDATE_SHARE),
+        )
 
 
-class Progress(msgspec.Struct, frozen=True):
+class NotesProgress(msgspec.Struct, frozen=True):
     """The growth of a conversation since its notes were last updated."""
 
     grown: int
@@ -83,46 +87,62 @@ class Progress(msgspec.Struct, frozen=True):
     """True if the last reply made no calls."""
 
 
-def due(progress: Progress, pace: Pace) -> bool:
+def is_update_due(progress: NotesProgress, pace: UpdatePace) -> bool:
     """Return whether to update the notes: the conversation has grown, and the moment is good."""
     closing = progress.left <= pace.last and progress.grown >= pace.last // 2
     grown = progress.grown >= (pace.first if progress.first else pace.growth)
-    return (grown or closing) and (progress.calls >= CALLS or progress.paused or closing)
+    return (grown or closing) and (
+        progress.calls >= MIN_CALLS_SINCE_UPDATE or progress.paused or closing
+    )
 
 
-def is_worthwhile(price: Price, *, limit: int, head: int) -> bool:
+def are_notes_worthwhile(price: Price, *, limit: int, head: int) -> bool:
     """Return whether notes cost less than the summaries that they save, by the model's prices.
 
     They do not where no prices are known or the provider has no prompt cache.
     """
-    if not price.input or not price.read or limit - head < LEAST_ROOM:
+    if not price.input or not price.read or limit - head < MIN_NOTES_ROOM:
         return False
-    notes, summary = expenses(price, limit=limit, head=head)
+    notes, summary = estimate_notes_costs(price, limit=limit, head=head)
     return notes < summary
 
 
-def expenses(price: Price, *, limit: int, head: int) -> tuple[float, float]:
+def estimate_notes_costs(price: Price, *, limit: int, head: int) -> tuple[float, float]:
     """Return the dollars that updates until one compaction cost, and the cost of its summary.
 
     A summary is prepared early and updated at the cut, where the whole conversation is read again
     if the cache is gone by then.
     """
     room = limit - head
-    sizes = [limit - round(room * LAST)]
-    size = head + room * FIRST
-    while size < sizes[0] - room * LAST / 2:
+    sizes = [limit - round(room * LAST_UPDATE_SHARE)]
+    size = head + room * FIRST_NOTES_SHARE
+    while size < sizes[0] - room * LAST_UPDATE_SHARE / 2:
         sizes.append(round(size))
-        size += room * GROWTH
-    given = ASKED + min(KEPT, room // SECTIONS)
-    updates = sum(compute_cost(Usage(input=given, read=one, output=EDITED), price) for one in sizes)
-    prepared = compute_cost(Usage(input=ASKED, read=round(limit * EARLY), output=SUMMARY), price)
-    warm = compute_cost(Usage(input=ASKED, read=limit, output=EDITED), price)
-    cold = compute_cost(Usage(input=limit + ASKED, output=EDITED), price)
-    return updates, prepared + COLD * cold + (1 - COLD) * warm
+        size += room * UPDATE_GROWTH_SHARE
+    given = UPDATE_REQUEST_TOKENS + min(UPDATE_NOTES_TOKENS, room // SECTION_DIVISOR)
+    updates = sum(
+        compute_cost(Usage(input=given, read=one, output=UPDATE_EDIT_TOKENS), price)
+        for one in sizes
+    )
+    prepared = compute_cost(
+        Usage(
+            input=UPDATE_REQUEST_TOKENS,
+            read=round(limit * SUMMARY_PREPARED_SHARE),
+            output=SUMMARY_TOKENS,
+        ),
+        price,
+    )
+    warm = compute_cost(
+        Usage(input=UPDATE_REQUEST_TOKENS, read=limit, output=UPDATE_EDIT_TOKENS), price
+    )
+    cold = compute_cost(
+        Usage(input=limit + UPDATE_REQUEST_TOKENS, output=UPDATE_EDIT_TOKENS), price
+    )
+    return updates, prepared + COLD_COMPACTION_SHARE * cold + (1 - COLD_COMPACTION_SHARE) * warm
 
 
-def request(
-    notes: str, *, template: str, instructions: str, path: str, tool: str = "", budget: Budget
+def build_notes_prompt(
+    notes: str, *, template: str, instructions: str, path: str, tool: str = "", budget: NotesBudget
 ) -> str:
     """Build the update prompt: variables filled in, sections that are too long named last.
 
@@ -133,52 +153,56 @@ def request(
         instructions = f"{instructions.strip()}\n\n{{{{currentNotes}}}}"
     filled = {"currentNotes": current, "notesPath": path, "editTool": tool}
     text = re.sub(r"\{\{(\w+)\}\}", lambda m: filled.get(m[1], m[0]), instructions.strip())
-    return "\n\n".join((text, *oversize(notes, budget)))
+    return "\n\n".join((text, *describe_oversize_notes(notes, budget)))
 
 
-def oversize(notes: str, budget: Budget) -> list[str]:
+def describe_oversize_notes(notes: str, budget: NotesBudget) -> list[str]:
     """Describe to the model which notes are too long."""
-    sizes = {name: estimate_tokens(text) for name, text in sections(notes).items()}
-    over = [f"{name} ({size:,} tokens)" for name, size in sizes.items() if size > budget.each]
+    sizes = {name: estimate_tokens(text) for name, text in split_sections(notes).items()}
+    over = [
+        f"{name} ({size:,} tokens)" for name, size in sizes.items() if size > budget.section_tokens
+    ]
     told: list[str] = []
     if over:
-        told.append(f"Too long, shorten to {budget.each:,} tokens each: {', '.join(over)}.")
+        told.append(
+            f"Too long, shorten to {budget.section_tokens:,} tokens each: {', '.join(over)}."
+        )
     if (total := sum(sizes.values())) > budget.whole:
         most = f"bring them below {budget.whole:,} tokens"
         told.append(f"The notes as a whole are too long ({total:,} tokens): {most}.")
     return told
 
 
-def fitted(notes: str, *, path: str, budget: Budget) -> str:
+def fit_notes(notes: str, *, path: str, budget: NotesBudget) -> str:
     """Return the notes with each section cut to its limit, and the path of the rest.
 
     Sections that are only a hint are omitted.
     """
-    parts = [text for text in sections(notes).values() if not _is_hint(text)]
+    parts = [text for text in split_sections(notes).values() if not _is_hint(text)]
     room, shown = budget.whole, list[str]()
     for text in parts:
-        most = min(budget.each, room)
-        part = _cut(text, path=path, most=most) if most > 0 else ""
+        most = min(budget.section_tokens, room)
+        part = _cut_section(text, path=path, most=most) if most > 0 else ""
         room -= estimate_tokens(part)
         shown += [part] if part else []
     return "\n\n".join(shown).strip()
 
 
-def blank(notes: str, *, template: str) -> bool:
+def has_no_notes(notes: str, *, template: str) -> bool:
     """Return whether nothing was noted yet."""
     return not notes.strip() or notes.split() == template.split()
 
 
-def with_sections(notes: str, told: str) -> str:
+def replace_sections(notes: str, told: str) -> str:
     """Replace sections of the notes with those of a text; unknown headings are ignored."""
-    held, fresh = sections(notes), sections(told)
+    held, fresh = split_sections(notes), split_sections(told)
     kept = {name: fresh.get(name, text) for name, text in held.items()}
     return "\n\n".join(kept.values()) + "\n"
 
 
-def sections(notes: str) -> dict[str, str]:
+def split_sections(notes: str) -> dict[str, str]:
     """Return the sections by their first line, the heading; text before them comes first."""
-    starts = [found.start() for found in HEADING.finditer(notes)]
+    starts = [found.start() for found in SECTION_HEADING.finditer(notes)]
     bounds = [0, *starts, len(notes)] if not starts or starts[0] else [*starts, len(notes)]
     texts = [notes[a:b].strip() for a, b in pairwise(bounds)]
     return {text.partition("\n")[0]: text for text in texts if text}
@@ -190,7 +214,7 @@ def _is_hint(section: str) -> bool:
     return section.startswith("# ") and (not body or bool(re.fullmatch(r"\([^\n]*\)", body)))
 
 
-def _cut(text: str, *, path: str, most: int) -> str:
+def _cut_section(text: str, *, path: str, most: int) -> str:
     if estimate_tokens(text) <= most:
         return text
     kept = text[: most * 3].rpartition("\n")[0] or text[: most * 3]

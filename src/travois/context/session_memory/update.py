@@ -8,7 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from travois.context.session_memory.plan import Budget, blank, request, with_sections
+from travois.context.session_memory.plan import (
+    NotesBudget,
+    build_notes_prompt,
+    has_no_notes,
+    replace_sections,
+)
 from travois.core.content import Call, Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, Result, User
 from travois.core.tool_names import canonical_name
@@ -24,15 +29,15 @@ from travois.ports.tool import ToolError
 from travois.ports.world import FileStat, StaleFile, content_digest
 from travois.providers.replies import as_fact
 
-PROMPTS = Path(__file__).parent.parent / "prompts"
-FOREIGN = ".claude/session-memory/config"
+NOTES_PROMPT_FOLDER = Path(__file__).parent.parent / "prompts"
+CLAUDE_NOTES_CONFIG = ".claude/session-memory/config"
 """Claude Code's folder for a user's own template and prompt, below the home folder."""
-EDITORS = ("Edit", "ApplyPatch")
+EDIT_TOOLS = ("Edit", "ApplyPatch")
 """Tools with which a file is changed in part; one of them must be in the head."""
-ALLOWED = (*EDITORS, "MultiEdit")
-ROUNDS = 3
+ALLOWED_TOOLS = (*EDIT_TOOLS, "MultiEdit")
+MAX_UPDATE_ROUNDS = 3
 """The most requests of one update: another one only if an edit failed."""
-REFUSED = "Not run: this request may only make partial edits to {path} with {tool}."
+REFUSED_CALL_TEXT = "Not run: this request may only make partial edits to {path} with {tool}."
 
 
 class NotesFile:
@@ -86,26 +91,28 @@ class NotesFile:
             raise FileNotFoundError(path)
 
 
-async def edited_notes(agent: Agent, held: str, *, path: str, budget: Budget) -> str:
+async def ask_for_notes_update(agent: Agent, held: str, *, path: str, budget: NotesBudget) -> str:
     """Let the model edit the notes and return them; empty if it changed nothing."""
-    pattern = template(agent)
+    pattern = load_notes_template(agent)
     file, view = NotesFile(path, held or pattern), agent.session.view.copy()
     before = file.text
-    asked = _request(agent, held, pattern=pattern, path=path, budget=budget)
-    _say(agent, view, User((Text(asked),), origin="note"))
-    await _converse(agent, view, file)
+    asked = _build_update_request(agent, held, pattern=pattern, path=path, budget=budget)
+    _add_to_view(agent, view, User((Text(asked),), origin="note"))
+    await _run_update_rounds(agent, view, file)
     text = agent.session.secrets.redacted(file.text)
-    return "" if file.text == before or blank(text, template=pattern) else text
+    return "" if file.text == before or has_no_notes(text, template=pattern) else text
 
 
-def template(agent: Agent) -> str:
+def load_notes_template(agent: Agent) -> str:
     """Load the template of the notes: the user's own, or ours."""
-    return _own(agent.context.layers.notes_template, "template.md") or _ours("notes.md")
+    return _read_user_override(agent.context.layers.notes_template, "template.md") or _read_prompt(
+        "notes.md"
+    )
 
 
-async def _converse(agent: Agent, view: View, file: NotesFile) -> None:
+async def _run_update_rounds(agent: Agent, view: View, file: NotesFile) -> None:
     """Let the model edit, and ask again where an edit failed."""
-    for _ in range(ROUNDS):
+    for _ in range(MAX_UPDATE_ROUNDS):
         reply = await ask_quietly(agent, view, what="notes")
         if reply is None:
             return
@@ -113,27 +120,27 @@ async def _converse(agent: Agent, view: View, file: NotesFile) -> None:
         asked = extract_calls(fact.content)
         if not asked:
             told = extract_text(fact.content)
-            file.data = with_sections(file.text, told).encode() if told.strip() else file.data
+            file.data = replace_sections(file.text, told).encode() if told.strip() else file.data
             return
-        _say(agent, view, fact)
-        results = [await _edit(agent, call, file) for call in asked]
+        _add_to_view(agent, view, fact)
+        results = [await _run_notes_edit(agent, call, file) for call in asked]
         for result in results:
-            _say(agent, view, result)
+            _add_to_view(agent, view, result)
         if not any(result.error for result in results):
             return
 
 
-def _say(agent: Agent, view: View, fact: User | Assistant | Result) -> None:
+def _add_to_view(agent: Agent, view: View, fact: User | Assistant | Result) -> None:
     """Add a fact to the fork's own view; the session's log is not touched."""
     last = max((item.seq for item in view.items), default=0)
     view.add(Entry(max(last, agent.session.seq) + 1, agent.runtime.clock(), fact))
 
 
-async def _edit(agent: Agent, call: Call, file: NotesFile) -> Result:
+async def _run_notes_edit(agent: Agent, call: Call, file: NotesFile) -> Result:
     """Run one edit of the notes; any other call is refused."""
     try:
         meaning = interpret_call(call, agent.tools.by_name, agent.tools.find_mcp_tool)
-        _check_allowed(agent, meaning, file.path)
+        _check_only_notes(agent, meaning, file.path)
     except (MeaninglessCall, ToolError) as error:
         return Result(call.id, (Text(str(error)),), error=True)
     # A copy of the turn's state: an edit of the notes is no change of the workspace.
@@ -144,46 +151,52 @@ async def _edit(agent: Agent, call: Call, file: NotesFile) -> Result:
     return Result(call.id, outcome.content, outcome.error)
 
 
-def _check_allowed(agent: Agent, meaning: InterpretedCall, path: str) -> None:
+def _check_only_notes(agent: Agent, meaning: InterpretedCall, path: str) -> None:
     """Refuse everything but partial edits of the notes."""
-    why = REFUSED.format(path=path, tool=_editor(agent) or "text")
-    if meaning.tool.name not in ALLOWED:
+    why = REFUSED_CALL_TEXT.format(path=path, tool=_edit_tool_name(agent) or "text")
+    if meaning.tool.name not in ALLOWED_TOOLS:
         raise ToolError(why)
     touched = meaning.tool.access(meaning.args, locate_calls(agent))
     if any(path not in (access.target, access.spelt) for access in touched):
         raise ToolError(why)
 
 
-def _editor(agent: Agent) -> str:
+def _edit_tool_name(agent: Agent) -> str:
     """Return the model's name for the tool that edits files; empty if it has none."""
     epoch = agent.session.view.epoch
     names = [spec.name for spec in epoch.tools] if epoch else []
-    return next((name for name in names if canonical_name(name) in EDITORS), "")
+    return next((name for name in names if canonical_name(name) in EDIT_TOOLS), "")
 
 
-def _request(agent: Agent, held: str, *, pattern: str, path: str, budget: Budget) -> str:
-    tool = _editor(agent)
-    own = _own(agent.context.layers.notes_prompt, "prompt.md") if tool else ""
-    return request(
+def _build_update_request(
+    agent: Agent, held: str, *, pattern: str, path: str, budget: NotesBudget
+) -> str:
+    tool = _edit_tool_name(agent)
+    own = _read_user_override(agent.context.layers.notes_prompt, "prompt.md") if tool else ""
+    return build_notes_prompt(
         held,
         template=pattern,
-        instructions=own or _ours("notes-update.md" if tool else "notes-text.md"),
+        instructions=own or _read_prompt("notes-update.md" if tool else "notes-text.md"),
         path=path,
         tool=tool,
         budget=budget,
     )
 
 
-def _ours(name: str) -> str:
-    return (PROMPTS / name).read_text("utf-8")
+def _read_prompt(name: str) -> str:
+    return (NOTES_PROMPT_FOLDER / name).read_text("utf-8")
 
 
-def _own(path: str, name: str) -> str:
+def _read_user_override(path: str, name: str) -> str:
     """Return the user's own version of a prompt; empty if there is none."""
-    return _text(Path(path).expanduser()) if path else _text(Path(home(), FOREIGN, name))
+    return (
+        _read_text_file(Path(path).expanduser())
+        if path
+        else _read_text_file(Path(home(), CLAUDE_NOTES_CONFIG, name))
+    )
 
 
-def _text(path: Path) -> str:
+def _read_text_file(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError):

@@ -18,7 +18,7 @@ from travois.compose import models as serving
 from travois.compose import skills as skilled
 from travois.compose.hooks import fire_model_switch
 from travois.compose.session import load_workspace
-from travois.context.receipts import look
+from travois.context.receipts import break_down_window
 from travois.core.content import Call
 from travois.core.errors import UserError
 from travois.core.facts import Changed, Entry, User
@@ -42,7 +42,7 @@ from travois.providers import catalog
 from travois.providers.options import LEVELS, worth
 from travois.sdk import Session
 from travois.sessions import home
-from travois.settings.validate import keep
+from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots
 from travois.tools.paths import absolute, existing
@@ -168,7 +168,7 @@ def _kept(source: str, asked: Object) -> Object:
     if source != "userSettings" or asked.keys() != {"effortLevel"}:
         raise UserError("Only effortLevel can be saved, and only in userSettings")
     effort = msgspec.convert(asked["effortLevel"], Effort)
-    keep(home.locate(os.environ), "effortLevel", effort)
+    save_user_setting(home.locate_home(os.environ), "effortLevel", effort)
     return {}
 
 
@@ -292,9 +292,11 @@ async def _thinking(driven: Driven, request: Request) -> Object:
 async def _context(driven: Driven, request: Request) -> Object:
     """Describe the context window by category."""
     session, card = driven.session.crew.agent.session, driven.session.crew.model
-    window = look(session.view, session.history(), cache=session.cache, now=time.time())
+    window = break_down_window(
+        session.view, session.history(), cache=session.cache, now=time.time()
+    )
     rows: list[Json] = [
-        {"name": kind, "tokens": size, "color": ""} for kind, size in window.sizes.items()
+        {"name": kind, "tokens": size, "color": ""} for kind, size in window.tokens_by_kind.items()
     ]
     tools: list[Json] = [
         {"name": one.source, "serverName": one.source.split("__")[1], "tokens": one.tokens}
@@ -303,10 +305,10 @@ async def _context(driven: Driven, request: Request) -> Object:
     ]
     return {
         "categories": rows,
-        "totalTokens": window.used,
+        "totalTokens": window.total_tokens,
         "maxTokens": stop_threshold(card),
         "rawMaxTokens": card.window,
-        "percentage": round(100 * window.used / card.window, 2),
+        "percentage": round(100 * window.total_tokens / card.window, 2),
         "model": card.id,
         "isAutoCompactEnabled": True,
         "memoryFiles": [],

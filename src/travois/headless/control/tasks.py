@@ -7,7 +7,7 @@ from travois.core.content import Call, extract_calls, extract_text
 from travois.core.facts import Assistant, Changed, Entry, Finished, Result, Spawned, User
 from travois.engine.background_jobs import JOB_RUNNING
 from travois.ports.world import Event
-from travois.sessions.session import JOB
+from travois.sessions.session import JOB_STATE_PREFIX
 
 STATES = {"done": "completed", "failed": "failed"}
 """Task statuses by the outcome of an agent; any other outcome is "stopped"."""
@@ -31,11 +31,15 @@ class Tasks:
             case Entry(fact=Result(call=call)):
                 self._answered = call
                 return []
-            case Entry(seq=seq, fact=Changed(what=what, value=value)) if what.startswith(JOB):
-                return self._job(seq, what.removeprefix(JOB), value)
-            case Entry(seq=seq, fact=User(mail=what, content=content)) if what.startswith(JOB):
+            case Entry(seq=seq, fact=Changed(what=what, value=value)) if what.startswith(
+                JOB_STATE_PREFIX
+            ):
+                return self._job(seq, what.removeprefix(JOB_STATE_PREFIX), value)
+            case Entry(seq=seq, fact=User(mail=what, content=content)) if what.startswith(
+                JOB_STATE_PREFIX
+            ):
                 state = extract_text(content).partition(": ")[2].partition("]")[0]
-                return self._job(seq, what.removeprefix(JOB), state)
+                return self._job(seq, what.removeprefix(JOB_STATE_PREFIX), state)
             case Entry(seq=seq, fact=Spawned() as fact) if fact.call:
                 self._known[fact.id] = fact
                 started: Object = {"description": fact.what, "task_type": "local_agent"}
@@ -52,9 +56,9 @@ class Tasks:
         """Return the line for a background command that started or ended."""
         call = self._asked.get(self._answered)
         if state == JOB_RUNNING:
-            from travois.context.ledger.extractors import decoded
+            from travois.context.ledger.extractors import decode_arguments
 
-            args = decoded(call.args) if call else {}
+            args = decode_arguments(call.args) if call else {}
             what = str(args.get("description") or args.get("command") or "")
             fact = self._known[id] = Spawned(id, "shell", what, self._answered)
             started: Object = {"description": what, "task_type": "local_bash"}

@@ -228,7 +228,7 @@ async def _consider(
     if isinstance(agent, str):
         _tell(session, f"rules only: {agent}")
         return found, flaws
-    start = session.record()[-1].seq
+    start = session.all_entries()[-1].seq
     for number, topic in enumerate(parts, 1):
         _tell(session, f"topic {number} of {len(parts)}: {len(topic.memories)} memories")
         agent.turn.inbox.append(User((Text(told(topic)),), origin="task"))

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.sessions import blobs, lock
-from travois.sessions.lock import UNSUPPORTED, Holder
+from travois.sessions.lock import NO_LOCK_ERRORS, LockHolder
 
 NAME = ".night"
 SCANNED = ".scanned"
@@ -46,7 +46,7 @@ class Gates(msgspec.Struct, frozen=True):
 class Claim(msgspec.Struct, frozen=True):
     """The claim of a process on a consolidation."""
 
-    holder: Holder
+    holder: LockHolder
     dream: str
     """The id of its log."""
     before: int
@@ -86,7 +86,7 @@ class Seen(msgspec.Struct, frozen=True):
         if self.claim is None or not self.open:
             return False
         elsewhere = self.claim.holder.host != os.uname().nodename
-        return lock.alive(self.claim.holder) and not (elsewhere and self._age(now) > ELSEWHERE)
+        return lock.is_alive(self.claim.holder) and not (elsewhere and self._age(now) > ELSEWHERE)
 
     def fresh(self, now: float) -> bool:
         """Return whether a dead process claimed too recently for an automatic retry."""
@@ -168,7 +168,9 @@ def begin(folder: Path, dream: str, *, seen: Seen) -> Night | None:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError as error:
-        raise blobs.fault("Memories cannot be consolidated", error, path=path) from error
+        raise blobs.make_storage_error(
+            "Memories cannot be consolidated", error, path=path
+        ) from error
     night = _claimed(path, fd, dream, seen=seen)
     if night is None:
         os.close(fd)
@@ -182,12 +184,14 @@ def _claimed(path: Path, fd: int, dream: str, *, seen: Seen) -> Night | None:
     except BlockingIOError:
         return None
     except OSError as error:
-        if error.errno not in UNSUPPORTED:
-            raise blobs.fault("Memories cannot be consolidated", error, path=path) from error
+        if error.errno not in NO_LOCK_ERRORS:
+            raise blobs.make_storage_error(
+                "Memories cannot be consolidated", error, path=path
+            ) from error
         pause = SETTLING
     if (current := _read(fd)) != seen or current.running(time.time()):
         return None
-    claim = Claim(lock.myself(), dream, current.before)
+    claim = Claim(lock.describe_this_process(), dream, current.before)
     _write(fd, claim)
     time.sleep(pause)
     night = Night(path, fd, claim)

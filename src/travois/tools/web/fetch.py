@@ -9,7 +9,7 @@ import sys
 
 import msgspec
 
-from travois.context.tool_results import measure, most_that_fits
+from travois.context.tool_results import count_fitting_parts, estimate_text_tokens
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, WebPage
@@ -138,7 +138,11 @@ def framed(
 
 def _fitting(text: str, tokens: int) -> str:
     """Return as much of the beginning of a text as there is room for."""
-    return text[: most_that_fits(len(text), lambda size: measure(text[:size]), tokens=tokens)]
+    return text[
+        : count_fitting_parts(
+            len(text), lambda size: estimate_text_tokens(text[:size]), tokens=tokens
+        )
+    ]
 
 
 def canonical(url: str) -> str | None:

@@ -9,8 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from travois.commands.context import picked, render_receipt
-from travois.context.receipts import receipts
-from travois.sessions.log_file import history
+from travois.context.receipts import list_compaction_receipts
+from travois.sessions.log_file import read_history
 from travois.terminal.tables import say, styled
 from travois_lab.demo.tour import Pace
 from travois_lab.server import Api
@@ -30,7 +30,9 @@ def give(api: Api, pace: Pace | None) -> None:
     say(f"{len(usages)} requests with {sent:,} tokens; the cache read {read:,} of them")
     say(f"({read / sent:.0%}), as the lab counted.")
     _title("Receipt of the compaction")
-    found = receipts(list(history(home.session(summary.project, summary.id), [])))
+    found = list_compaction_receipts(
+        list(read_history(home.session_folder(summary.project, summary.id), []))
+    )
     say("\n".join(map(render_receipt, found)) or "Nothing was compacted.")
     _title("The page to look inside it")
     with _page(summary.id) as address:
