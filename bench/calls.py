@@ -21,7 +21,7 @@ import msgspec
 
 from travois.core.content import Call
 from travois.engine.interpret_call import MeaninglessCall, interpret_call
-from travois.mcp.tools import Lending
+from travois.mcp.tools import McpTools
 from travois.ports.tool import AnyTool
 from travois.tools.catalog import TOOLS
 
@@ -97,7 +97,7 @@ def refusal(call: Recorded, tools: dict[str, AnyTool]) -> str:
 
 def known_tools() -> dict[str, AnyTool]:
     """All tools that a session can have, with those for servers."""
-    return {tool.name: tool for tool in (*TOOLS, *Lending(()).head)}
+    return {tool.name: tool for tool in (*TOOLS, *McpTools(()).head_tools)}
 
 
 def recorded_calls(folder: Path) -> Iterator[Recorded]:

@@ -31,7 +31,7 @@ TREES = {
 
 def main() -> None:
     for title, (root, names) in TREES.items():
-        files = sum(1 for path in _files(root) if syntax.language_of(path))
+        files = sum(1 for path in _files(root) if syntax.language_of_path(path))
         print(f"{title}: {files} source files")
         for name in names:
             for what in ("definitions", "references"):

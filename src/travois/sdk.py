@@ -123,7 +123,7 @@ class Session:
             if crew.agent.hooks.active is not None and crew.agent.hooks.active.watched:
                 self._group.start_soon(hooks.watch_hook_files, crew.agent)
             for link in crew.loan.links:
-                self._group.start_soon(link.keep)
+                self._group.start_soon(link.keep_alive)
             if crew.office is not None and crew.office.listens:
                 self._group.start_soon(crew.office.listen)
             if crew.nights is not None:

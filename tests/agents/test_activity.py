@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.agents.activity import HOLDS, NAME, asked_of, doing, name_of, phrase
+from travois.agents.activity import (
+    HOLDS,
+    WORK_NAME_NOTE,
+    build_naming_prompt,
+    describe_activity,
+    describe_tool_call,
+    parse_activity_name,
+)
 from travois.core.content import Call, Text
 from travois.core.facts import (
     AnyFact,
@@ -27,7 +34,7 @@ CALL = Call("1", "Read", '{"file_path": "/w/a b/main.py"}')
 
 
 def after(*facts: AnyFact) -> str:
-    return doing(Entry(number, 0.0, fact) for number, fact in enumerate(facts, 1))
+    return describe_activity(Entry(number, 0.0, fact) for number, fact in enumerate(facts, 1))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +59,7 @@ def after(*facts: AnyFact) -> str:
     ],
 )
 def test_a_call_is_told_by_its_object(name: str, args: dict[str, object], words: str) -> None:
-    assert phrase(Call("1", name, json.dumps(args))) == words
+    assert describe_tool_call(Call("1", name, json.dumps(args))) == words
 
 
 def test_the_last_thing_that_began_is_told() -> None:
@@ -75,18 +82,20 @@ def test_the_last_thing_that_began_is_told() -> None:
     ),
 )
 def test_it_is_always_three_to_five_words_on_one_line(name: str, args: dict[str, str]) -> None:
-    words = phrase(Call("1", name, json.dumps(args)))
+    words = describe_tool_call(Call("1", name, json.dumps(args)))
     assert 3 <= len(words.split()) <= 5
     assert words.isprintable()
 
 
 def at(*facts: tuple[float, AnyFact]) -> str:
-    return doing(Entry(number, time, fact) for number, (time, fact) in enumerate(facts, 1))
+    return describe_activity(
+        Entry(number, time, fact) for number, (time, fact) in enumerate(facts, 1)
+    )
 
 
 def test_a_name_holds_for_a_while_and_then_rules_speak_again() -> None:
     asked = Assistant((CALL,), stop="calls")
-    named = Noted(NAME, "Mending the parser")
+    named = Noted(WORK_NAME_NOTE, "Mending the parser")
     assert at((0, asked), (1, named)) == "Mending the parser"
     assert at((0, asked), (1, named), (1 + HOLDS, asked)) == "Mending the parser"
     assert at((0, asked), (1, named), (2 + HOLDS, asked)) == "Reading the file main.py"
@@ -99,7 +108,10 @@ def test_the_task_that_a_list_marks_as_worked_on_is_told() -> None:
         {"content": "Read it", "status": "completed"},
         {"content": "Fix the parser", "activeForm": "Fixing the parser", "status": "in_progress"},
     ]
-    assert phrase(Call("1", "TodoWrite", json.dumps({"todos": todos}))) == "Fixing the parser"
+    assert (
+        describe_tool_call(Call("1", "TodoWrite", json.dumps({"todos": todos})))
+        == "Fixing the parser"
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,12 +129,14 @@ def test_the_task_that_a_list_marks_as_worked_on_is_told() -> None:
     ],
 )
 def test_only_a_name_counts_as_one(reply: str, name: str) -> None:
-    assert name_of(reply) == name
+    assert parse_activity_name(reply) == name
 
 
 def test_a_small_model_is_shown_the_task_and_the_last_steps_within_bounds() -> None:
     task = User((Text("Find the bug. " + "x" * 9_000),), origin="task")
     step = Assistant((Text("Now I look at it. " + "y" * 9_000), CALL), stop="calls")
-    shown = asked_of([Entry(n, 0.0, fact) for n, fact in enumerate((task, *[step] * 50))])
+    shown = build_naming_prompt(
+        [Entry(n, 0.0, fact) for n, fact in enumerate((task, *[step] * 50))]
+    )
     assert "Find the bug." in shown and "- Reading the file main.py" in shown
     assert len(shown) < 5_000

@@ -7,8 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from travois.agents.agent_files import kinds, narrowed, wishes
-from travois.agents.types import BACKGROUND, PERSONAL, Kind, usable
+from travois.agents.agent_files import (
+    limit_permission_mode,
+    list_agent_hook_requests,
+    load_agent_types,
+)
+from travois.agents.types import (
+    BACKGROUND_JOB_TOOLS,
+    MAIN_AGENT_TOOLS,
+    AgentType,
+    select_agent_tools,
+)
 from travois.core.errors import UserError
 from travois.permissions.decide import MODES, Mode
 from travois.sessions.home import TravoisHome
@@ -36,8 +45,8 @@ class Disk:
 
     def kinds(
         self, *, given: str = "", trusted: bool = True, agreed: frozenset[str] = frozenset()
-    ) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
-        return kinds(
+    ) -> tuple[tuple[AgentType, ...], tuple[str, ...]]:
+        return load_agent_types(
             TravoisHome(self.top / "state"),
             str(self.top / "code"),
             str(self.top / "code" / "web"),
@@ -48,7 +57,7 @@ class Disk:
             etc=self.top / "etc",
         )
 
-    def one(self, *, trusted: bool = True) -> Kind:
+    def one(self, *, trusted: bool = True) -> AgentType:
         found, notices = self.kinds(trusted=trusted)
         assert notices == ()
         (kind,) = (kind for kind in found if kind.origin != "built-in")
@@ -74,7 +83,7 @@ def test_a_file_says_everything_about_its_kind(disk: Disk) -> None:
         "        - {type: command, command: ./done.sh, timeout: 5}\n"
     )
     path = disk.agent("me/.claude/agents/deep/er/x.md", called="My-Tester", lines=lines)
-    assert disk.one() == Kind(
+    assert disk.one() == AgentType(
         name="My-Tester",
         description="It is me/.claude/agents/deep/er/x.md.",
         prompt="Test.",
@@ -98,7 +107,7 @@ def test_a_file_says_everything_about_its_kind(disk: Disk) -> None:
 
 def test_what_is_left_out_is_as_the_parent_has_it(disk: Disk) -> None:
     path = disk.agent("state/agents/x.md", lines='model: inherit\ntools: "*"\n')
-    assert disk.one() == Kind("tester", "It is state/agents/x.md.", "Test.", origin=str(path))
+    assert disk.one() == AgentType("tester", "It is state/agents/x.md.", "Test.", origin=str(path))
 
 
 def test_of_several_with_one_name_the_strongest_counts(disk: Disk) -> None:
@@ -238,7 +247,7 @@ def test_the_hooks_of_a_projects_file_count_once_the_user_agreed_to_exactly_thes
     lines = "hooks:\n  Stop:\n    - hooks: [{type: command, command: ./done.sh}]\n"
     disk.agent("code/.claude/agents/a.md", lines=lines)
     root, script = str(disk.top / "code"), disk.top / "code/done.sh"
-    (wish,) = wishes(root, root)
+    (wish,) = list_agent_hook_requests(root, root)
     text = '{"Stop":[{"hooks":[{"type":"command","command":"./done.sh"}]}]}'
     assert wish == f"hooks: .claude/agents/a.md listens with {text}"
 
@@ -249,7 +258,7 @@ def test_the_hooks_of_a_projects_file_count_once_the_user_agreed_to_exactly_thes
     assert (hooks(), list(hooks(wish))) == ({}, ["Stop"])
     script.write_text("exit 0")
     assert hooks(wish) == {}
-    assert list(hooks(*wishes(root, root))) == ["Stop"]
+    assert list(hooks(*list_agent_hook_requests(root, root))) == ["Stop"]
 
 
 def test_the_users_own_files_need_no_trust_even_where_the_project_is_their_home(
@@ -257,7 +266,7 @@ def test_the_users_own_files_need_no_trust_even_where_the_project_is_their_home(
 ) -> None:
     disk.agent("me/.claude/agents/a.md", lines="model: opus\n")
     me = str(disk.top / "me")
-    found, notices = kinds(
+    found, notices = load_agent_types(
         TravoisHome(disk.top / "state"), me, me, trusted=False, environ={"HOME": me}, etc=disk.top
     )
     assert [kind.model for kind in found if kind.name == "tester"] == ["opus"]
@@ -285,7 +294,7 @@ def test_agents_can_be_given_as_json(disk: Disk) -> None:
     flag = {"a": {**fields, "maxTurns": 3, "model": None}, "b": {"prompt": "p"}}
     found, notices = disk.kinds(given=json.dumps(flag), trusted=False)
     assert [kind for kind in found if kind.origin != "built-in"] == [
-        Kind("a", "d", "p", tools=("Read",), background=True, max_turns=3, origin="--agents a")
+        AgentType("a", "d", "p", tools=("Read",), background=True, max_turns=3, origin="--agents a")
     ]
     assert notices == ("--agents b: description is missing; add a line `description: …`",)
 
@@ -298,7 +307,7 @@ def test_what_is_no_object_of_agents_is_a_fault(disk: Disk, given: str) -> None:
 
 def test_no_kind_is_given_a_wider_mode_than_its_parent_has() -> None:
     def mode(own: str, parent: Mode) -> Mode:
-        return narrowed(Kind("a", "d", "p", mode=own), parent)
+        return limit_permission_mode(AgentType("a", "d", "p", mode=own), parent)
 
     for parent in MODES:
         assert mode("", parent) == parent
@@ -315,12 +324,12 @@ def test_ours_are_there_and_only_general_can_change_things(disk: Disk) -> None:
     looking = tuple(
         name
         for name in names
-        if name in ("Bash", "Read", "Grep", "Glob", "Symbols", "Recall", *BACKGROUND)
+        if name in ("Bash", "Read", "Grep", "Glob", "Symbols", "Recall", *BACKGROUND_JOB_TOOLS)
         or name.startswith("Git")
     )
-    assert [(k.name, k.mode, k.instructions, usable(k, names)) for k in found] == [
+    assert [(k.name, k.mode, k.instructions, select_agent_tools(k, names)) for k in found] == [
         ("explore", "plan", False, looking),
-        ("general", "", True, tuple(name for name in names if name not in PERSONAL)),
+        ("general", "", True, tuple(name for name in names if name not in MAIN_AGENT_TOOLS)),
         ("plan", "plan", True, looking),
     ]
 
@@ -366,8 +375,8 @@ def test_roles_of_codex_are_read_in_its_own_words(disk: Disk) -> None:
     found, notices = disk.kinds()
     mine = {kind.name: kind for kind in found if kind.origin != "built-in"}
     assert (notices, list(mine)) == ((), ["scout", "tidy"])
-    assert mine["tidy"] == Kind("tidy", "Tidies.", "Tidies.", origin=str(file))
-    assert mine["scout"] == Kind(
+    assert mine["tidy"] == AgentType("tidy", "Tidies.", "Tidies.", origin=str(file))
+    assert mine["scout"] == AgentType(
         "scout",
         "Looks.",
         "Scout.",

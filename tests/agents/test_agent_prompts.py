@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from travois.agents import types
-from travois.agents.types import Kind, listing
+from travois.agents.types import AgentType, render_agent_types
 from travois.files import front_matter as front
 
 PROMPTS = Path(types.__file__).parent / "built_in"
@@ -71,5 +71,5 @@ def test_each_kind_is_told_its_trade(name: str, words: str) -> None:
 
 def test_a_model_is_told_of_each_kind_in_a_line() -> None:
     told = (front.read(path.read_text("utf-8")).values for path in PROMPTS.glob("*.md"))
-    kinds = [Kind(str(each["name"]), str(each["description"]), "") for each in told]
-    assert listing(kinds) == LISTING
+    kinds = [AgentType(str(each["name"]), str(each["description"]), "") for each in told]
+    assert render_agent_types(kinds) == LISTING

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tests.agents.test_spawn import agent, options, own, play
 from tests.engine.fakes import begun
 from travois import Options, Session
-from travois.agents.child import branch
+from travois.agents.child import begin_fork
 from travois.compose import models as serving
 from travois.context.compaction.cut import SUMMARY_MARK
 from travois.core.content import Text
@@ -201,7 +201,7 @@ def test_what_was_prepared_for_the_original_is_not_used_by_its_fork() -> None:
     session.append(Spawned("fork-3", "fork", "draft"))
     session.append(Noted("draft", "I rewrite the billing module."))
     assert (session.draft, session.drafted) != ("", False)
-    branch(session)
+    begin_fork(session)
     assert (session.draft, session.drafted, session.notes) == ("", False, "")
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.sessions.sample import opened
 from travois.agents import mailbox as mail
-from travois.agents.mailbox import Letter, Mailbox
+from travois.agents.mailbox import Mailbox, MailMessage
 from travois.core.content import Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import User
@@ -32,14 +32,14 @@ def box(tmp_path: Path) -> Mailbox:
     return Mailbox(tmp_path / "box", clock=lambda: 1.5)
 
 
-def texts(letters: list[Letter]) -> list[str]:
+def texts(letters: list[MailMessage]) -> list[str]:
     return [letter.text for letter in letters]
 
 
 def test_letters_are_taken_once_and_in_order(box: Mailbox) -> None:
     assert box.take() == []
     sent = [box.put("a", "one"), box.put("b", 'two\nlines \ud800 {"seq":1}')]
-    assert sent[1] == Letter(sent[1].id, 1.5, "b", 'two\nlines ? {"seq":1}')
+    assert sent[1] == MailMessage(sent[1].id, 1.5, "b", 'two\nlines ? {"seq":1}')
     assert box.take() == sent
     assert box.take() == []
     late = box.put("a", "three")
@@ -49,7 +49,7 @@ def test_letters_are_taken_once_and_in_order(box: Mailbox) -> None:
 
 def test_only_the_owner_can_look_into_a_box(box: Mailbox) -> None:
     box.put("a", "one")
-    assert [oct(p.stat().st_mode & 0o777) for p in (box.folder, box.folder / mail.NAME)] == [
+    assert [oct(p.stat().st_mode & 0o777) for p in (box.folder, box.folder / mail.MAIL_FILE)] == [
         "0o700",
         "0o600",
     ]
@@ -69,26 +69,26 @@ def test_many_letters_come_in_several_lots(box: Mailbox) -> None:
 )
 def test_what_a_killed_writer_left_is_cut_off(box: Mailbox, torn: bytes) -> None:
     first = box.put("a", "one")
-    with (box.folder / mail.NAME).open("ab") as file:
+    with (box.folder / mail.MAIL_FILE).open("ab") as file:
         file.write(torn)
     assert box.take() == [first]
     assert box.take() == []
     second = box.put("b", "two")
     assert box.take() == [second]
-    assert (box.damaged, torn in (box.folder / mail.NAME).read_bytes()) == (0, torn == b"{")
+    assert (box.damaged, torn in (box.folder / mail.MAIL_FILE).read_bytes()) == (0, torn == b"{")
 
 
 def test_a_damaged_letter_is_counted_and_the_others_come(box: Mailbox) -> None:
     box.put("a", "one")
     box.put("a", "two")
-    path = box.folder / mail.NAME
+    path = box.folder / mail.MAIL_FILE
     path.write_bytes(path.read_bytes().replace(b"one", b"0ne"))
     assert texts(box.take()) == ["two"]
     assert box.damaged == 1
 
 
 def test_a_box_is_emptied_only_when_all_was_taken(box: Mailbox) -> None:
-    path = box.folder / mail.NAME
+    path = box.folder / mail.MAIL_FILE
     box.put("a", "one")
     assert not box.clear()
     box.take()
@@ -119,7 +119,7 @@ def test_a_full_disk_leaves_no_half_a_letter(box: Mailbox, monkeypatch: pytest.M
 
 def test_a_letter_that_no_one_would_read_is_refused(box: Mailbox) -> None:
     with pytest.raises(UserError, match="too long"):
-        box.put("a", "x" * (mail.LARGEST + 1))
+        box.put("a", "x" * (mail.MAX_MESSAGE_CHARS + 1))
     assert not box.folder.exists()
 
 
@@ -128,13 +128,15 @@ def test_a_letter_that_no_one_would_read_is_refused(box: Mailbox) -> None:
 
 def test_a_name_in_a_team_belongs_to_one_session_at_a_time(tmp_path: Path) -> None:
     home = TravoisHome(tmp_path).prepare()
-    folder, leave = mail.join(home, "crew:ada")
-    assert mail.locate(home, "crew:ada") == folder == tmp_path / "mail" / "crew" / "ada"
+    folder, leave = mail.join_team(home, "crew:ada")
+    assert (
+        mail.find_mailbox_folder(home, "crew:ada") == folder == tmp_path / "mail" / "crew" / "ada"
+    )
     with pytest.raises(UserError, match="Another session already uses crew:ada"):
-        mail.join(home, "crew:ada")
+        mail.join_team(home, "crew:ada")
     leave()
-    mail.join(home, "crew:ada")[1]()
-    assert (mail.teams(home), mail.members(home, "crew")) == (["crew"], ["ada"])
+    mail.join_team(home, "crew:ada")[1]()
+    assert (mail.list_teams(home), mail.list_team_members(home, "crew")) == (["crew"], ["ada"])
 
 
 @pytest.mark.parametrize(
@@ -150,12 +152,12 @@ def test_a_name_in_a_team_belongs_to_one_session_at_a_time(tmp_path: Path) -> No
 )
 def test_nobody_is_there_under_a_wrong_address(tmp_path: Path, to: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        mail.locate(TravoisHome(tmp_path).prepare(), to)
+        mail.find_mailbox_folder(TravoisHome(tmp_path).prepare(), to)
 
 
 def test_no_team_takes_the_name_of_all_sessions(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="A team cannot be called"):
-        mail.join(TravoisHome(tmp_path).prepare(), "session:ada")
+        mail.join_team(TravoisHome(tmp_path).prepare(), "session:ada")
 
 
 # --- many processes, killed at random -------------------------------------------------------------
@@ -190,8 +192,8 @@ def send(box: Path, acks: Path, *, sender: str) -> None:
 def deliver(box: Path, folder: Path, *, last: Path) -> None:
     """Take letters until the last was sent and all of them are in the log."""
     with SessionLog.open(folder, write=os.write) as log:
-        session, mailbox, letters = Session(log), Mailbox(box), list[Letter]()
-        while letters or not last.exists() or (box / mail.NAME).stat().st_size:
+        session, mailbox, letters = Session(log), Mailbox(box), list[MailMessage]()
+        while letters or not last.exists() or (box / mail.MAIL_FILE).stat().st_size:
             letters = mailbox.take()
             for letter in letters:
                 if letter.id not in session.received:

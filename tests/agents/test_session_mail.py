@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.agents.mailbox import NAME, Mailbox
+from travois.agents.mailbox import MAIL_FILE, Mailbox
 from travois.compose.mail import SessionMail
 from travois.core.content import extract_text
 from travois.core.errors import UserError
@@ -74,7 +74,7 @@ def test_a_flood_of_mail_comes_in_lots(options: Options) -> None:
 
 def test_a_box_is_emptied_when_the_log_has_all_of_it(options: Options) -> None:
     async def talk(session: Session, office: SessionMail) -> None:
-        path = office.boxes[0].folder / NAME
+        path = office.boxes[0].folder / MAIL_FILE
         box(office).put("ada", "x" * 19_000)
         box(office).put("ada", "y" * 900_000)
         waiting = list(office.collect())
@@ -109,7 +109,7 @@ def test_what_was_taken_back_does_not_come_again(options: Options) -> None:
 
 def test_a_box_that_cannot_be_read_is_told_and_ends_nothing(options: Options) -> None:
     async def talk(session: Session, office: SessionMail) -> None:
-        (office.boxes[0].folder / NAME).mkdir(parents=True)
+        (office.boxes[0].folder / MAIL_FILE).mkdir(parents=True)
         events = [event async for event in session.run("go")]
         warned = [event.text for event in events if isinstance(event, UserWarned)]
         assert warned and "The mail cannot be read" in warned[0]
@@ -122,7 +122,7 @@ def test_damaged_letters_are_told(options: Options) -> None:
     async def talk(session: Session, office: SessionMail) -> None:
         box(office).put("ada", "one")
         box(office).put("ada", "two")
-        path = office.boxes[0].folder / NAME
+        path = office.boxes[0].folder / MAIL_FILE
         path.write_bytes(path.read_bytes().replace(b"one", b"eno"))
         events = [event async for event in session.run("go")]
         warned = [event.text for event in events if isinstance(event, UserWarned)]

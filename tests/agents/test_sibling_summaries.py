@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.agents.test_child_tasks import BYTES, compactions, fill, texts
 from tests.agents.test_spawn import folder, fork, options, own, play, until
 from travois import Options, Session
-from travois.agents.child import PLACEHOLDER
+from travois.agents.child import OPEN_CALL_RESULT
 from travois.compose import models as serving
 from travois.context.compaction import shared_summaries
 from travois.context.compaction.cut import SUMMARY_MARK
@@ -145,7 +145,7 @@ def test_the_request_for_it_reads_what_the_forks_have_cached(
     run(options, family, monkeypatch)
     (asked,) = family.asked
     assert not any(f"task {name}" in text for name in NAMES for text in texts(asked)[:-1])
-    before, _, after = asked.body.rpartition(PLACEHOLDER.encode())
+    before, _, after = asked.body.rpartition(OPEN_CALL_RESULT.encode())
     assert before and MARKER in after.partition(b'"This is the harness')[0]
 
 

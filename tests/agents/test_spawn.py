@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from travois import Options, Session
-from travois.agents.child import PLACEHOLDER
+from travois.agents.child import OPEN_CALL_RESULT
 from travois.core.content import extract_text
 from travois.core.facts import Decided, Ended, Entry, Finished, Opened, Result, Sent, Spawned, User
 from travois.core.models import Usage
@@ -267,7 +267,7 @@ def test_forks_of_one_reply_differ_in_their_last_words_only(options: Options) ->
     tails = {body.rpartition(b'{"type":"text","text":"You are a fork')[0] for body in forks}
     (shared,) = tails
     assert shared.startswith(first.partition(b'],"stream"')[0].removesuffix(b"]}"))
-    assert shared.count(PLACEHOLDER.encode()) == 4
+    assert shared.count(OPEN_CALL_RESULT.encode()) == 4
     marks = [request.body.count(marker) for _, request in model.asked[1:4]]
     assert marks == [4, 4, 4], "the head, the parent's end, where forks part, their own end"
 

@@ -37,8 +37,8 @@ def listening(folder: Path, visit: Callable[[], Awaitable[object]]) -> tuple[obj
 
     async def main() -> object:
         async with anyio.create_task_group() as group:
-            group.start_soon(doorbell.listen, folder, lambda: heard.append(True))
-            while not await doorbell.ring(folder):
+            group.start_soon(doorbell.listen_for_wakeups, folder, lambda: heard.append(True))
+            while not await doorbell.send_wakeup(folder):
                 await anyio.lowlevel.checkpoint()
             heard.clear()
             found = await visit()
@@ -50,7 +50,7 @@ def listening(folder: Path, visit: Callable[[], Awaitable[object]]) -> tuple[obj
 
 def test_the_owner_hears_the_bell(folder: Path) -> None:
     async def visit() -> list[bool]:
-        return [await doorbell.ring(folder), await doorbell.ring(folder)]
+        return [await doorbell.send_wakeup(folder), await doorbell.send_wakeup(folder)]
 
     assert listening(folder, visit) == ([True, True], 2)
     assert list(folder.iterdir()) == []
@@ -65,8 +65,8 @@ def test_another_process_can_ring(folder: Path) -> None:
 
 
 def test_nobody_is_there_where_nobody_listens(folder: Path, tmp_path: Path) -> None:
-    assert not anyio.run(doorbell.ring, folder)
-    assert not anyio.run(doorbell.ring, tmp_path / "missing")
+    assert not anyio.run(doorbell.send_wakeup, folder)
+    assert not anyio.run(doorbell.send_wakeup, tmp_path / "missing")
 
 
 def test_what_a_killed_owner_left_does_not_stand_in_the_way(folder: Path) -> None:
@@ -75,17 +75,17 @@ def test_what_a_killed_owner_left_does_not_stand_in_the_way(folder: Path) -> Non
         "anyio.run(listen, Path(sys.argv[1]), print)"
     )
     with subprocess.Popen([sys.executable, "-c", script, folder]) as owner:
-        while not (folder / doorbell.BELL).exists():
+        while not (folder / doorbell.SOCKET_NAME).exists():
             assert owner.poll() is None
         owner.kill()
-    assert (folder / doorbell.BELL).exists()
-    assert not anyio.run(doorbell.ring, folder)
-    assert listening(folder, lambda: doorbell.ring(folder)) == (True, 1)
+    assert (folder / doorbell.SOCKET_NAME).exists()
+    assert not anyio.run(doorbell.send_wakeup, folder)
+    assert listening(folder, lambda: doorbell.send_wakeup(folder)) == (True, 1)
 
 
 def test_bell_and_password_are_for_the_owner_only(folder: Path) -> None:
     async def visit() -> list[str]:
-        paths = (folder / doorbell.BELL, folder / doorbell.TOKEN)
+        paths = (folder / doorbell.SOCKET_NAME, folder / doorbell.TOKEN_FILE)
         return [stat.filemode(path.stat().st_mode) for path in paths]
 
     assert listening(folder, visit) == (["srw-------", "-rw-------"], 0)
@@ -94,8 +94,8 @@ def test_bell_and_password_are_for_the_owner_only(folder: Path) -> None:
 @pytest.mark.parametrize("said", [b"\n", b"x" * 32 + b"\n", b"x" * 1_000_000])
 def test_whoever_does_not_know_the_password_is_not_heard(folder: Path, said: bytes) -> None:
     async def visit() -> bytes:
-        with doorbell._reached(folder) as at:
-            async with await anyio.connect_unix(f"{at}/{doorbell.BELL}") as stream:
+        with doorbell._short_folder_path(folder) as at:
+            async with await anyio.connect_unix(f"{at}/{doorbell.SOCKET_NAME}") as stream:
                 try:
                     await stream.send(said)
                     return await stream.receive()
@@ -109,8 +109,8 @@ def test_whoever_does_not_know_the_password_is_not_heard(folder: Path, said: byt
 def test_another_user_is_not_heard_even_with_the_password(folder: Path) -> None:
     async def visit() -> bytes:
         folder.chmod(0o755)
-        (folder / doorbell.BELL).chmod(0o777)
-        token = (folder / doorbell.TOKEN).read_bytes()
+        (folder / doorbell.SOCKET_NAME).chmod(0o777)
+        token = (folder / doorbell.TOKEN_FILE).read_bytes()
         return await anyio.to_thread.run_sync(as_nobody, folder, token)
 
     assert listening(folder, visit) == (b"not heard", 0)

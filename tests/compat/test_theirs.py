@@ -13,8 +13,8 @@ from tests.settings.test_settings import Places
 from travois.core.errors import UserError
 from travois.core.facts import Ended, Opened
 from travois.core.models import Price
-from travois.mcp.config import Admission, admission
-from travois.mcp.tools import Server
+from travois.mcp.config import McpServerPolicy, build_mcp_policy
+from travois.mcp.tools import McpServerConfig
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
 from travois.permissions.rules import Use, parse
@@ -29,8 +29,8 @@ from travois.settings.schema import (
     TuiSettings,
 )
 
-GO = Server("go", origin="/w/.mcp.json", argv=("go", "run"))
-FAR = Server("far", "http", origin="/home/mcp.json", url="https://mcp.far.example/x")
+GO = McpServerConfig("go", origin="/w/.mcp.json", argv=("go", "run"))
+FAR = McpServerConfig("far", "http", origin="/home/mcp.json", url="https://mcp.far.example/x")
 
 
 @pytest.fixture
@@ -64,7 +64,9 @@ def test_their_keys_mean_ours(places: Places) -> None:
     assert found.settings.sandbox.filesystem == SandboxFilesystemSettings(
         deny_read=("/a", "/c"), allow_read=("/a/b",)
     )
-    assert admission(found.settings) == Admission(("{}",), ('{"serverName":"x"}',), everything=True)
+    assert build_mcp_policy(found.settings) == McpServerPolicy(
+        ("{}",), ('{"serverName":"x"}',), everything=True
+    )
 
 
 def test_lists_that_are_taken_whole_come_from_the_strongest_place(places: Places) -> None:
@@ -173,32 +175,39 @@ def test_what_is_blocked_outside_is_denied_whatever_allows_it_and_silence_denies
 @pytest.mark.parametrize(
     ("said", "server", "why"),
     [
-        (Admission(), GO, ""),
-        (Admission(denied=('{"serverCommand":["go","run"]}',)), GO, "deniedMcpServers lists it"),
+        (McpServerPolicy(), GO, ""),
         (
-            Admission(denied=('{"serverUrl":"https://*.far.example/*"}',)),
+            McpServerPolicy(denied=('{"serverCommand":["go","run"]}',)),
+            GO,
+            "deniedMcpServers lists it",
+        ),
+        (
+            McpServerPolicy(denied=('{"serverUrl":"https://*.far.example/*"}',)),
             FAR,
             "deniedMcpServers lists it",
         ),
-        (Admission(allowed=("{}",)), GO, "allowedMcpServers does not list it"),
-        (Admission(allowed=('{"serverName":"go"}',)), GO, ""),
+        (McpServerPolicy(allowed=("{}",)), GO, "allowedMcpServers does not list it"),
+        (McpServerPolicy(allowed=('{"serverName":"go"}',)), GO, ""),
         (
-            Admission(allowed=('{"serverName":"go"}', '{"serverCommand":["other"]}')),
+            McpServerPolicy(allowed=('{"serverName":"go"}', '{"serverCommand":["other"]}')),
             GO,
             "allowedMcpServers does not list it",
         ),
     ],
 )
 def test_servers_are_let_through_by_name_command_or_address(
-    said: Admission, server: Server, why: str
+    said: McpServerPolicy, server: McpServerConfig, why: str
 ) -> None:
-    assert said.refusal(server) == why
+    assert said.denial_reason(server) == why
 
 
 def test_a_server_of_a_workspace_that_is_not_wanted_is_off_without_a_word() -> None:
-    said = Admission(unwanted=("go", "far"))
+    said = McpServerPolicy(unwanted=("go", "far"))
     for server, off in ((GO, True), (FAR, False)):
-        found = said.off(server.name, server.origin), said.settled(server.name, server.origin)
+        found = (
+            said.is_disabled(server.name, server.origin),
+            said.is_settled(server.name, server.origin),
+        )
         assert found == (off, off)
 
 

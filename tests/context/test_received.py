@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.context.test_ledger import folded, ran
 from tests.core.told import user
-from travois.agents.mail_text import mail
+from travois.agents.mail_text import format_mail
 from travois.context.ledger.received import ReceivedMessage, render_received, share_budget
 from travois.core.content import Text
 from travois.core.facts import Changed, User
@@ -19,7 +19,7 @@ def told(origin: str, text: str, letter: str = "") -> User:
 
 
 def test_task_mail_reports_and_hook_notes_are_kept_word_for_word_in_order() -> None:
-    letter = mail("ada", "Use the  second key.\n\nNot the first.")
+    letter = format_mail("ada", "Use the  second key.\n\nNot the first.")
     found = folded(
         told("task", "Count the\n\n  lines."),
         letter,

@@ -17,7 +17,7 @@ from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Result
 from travois.tools.web.chromium import driver_problem
-from travois.tools.web.chromium import program as browser
+from travois.tools.web.chromium import find_browser as browser
 from travois_lab import Prompt, call
 
 SETTINGS = ("--settings", json.dumps({"browser": {"enabled": True}}))

@@ -22,8 +22,8 @@ import pytest
 import travois_lab as lab
 from tests.e2e.program import Program
 from tests.mcp.test_mcp import free_port, linked, sum_of
-from travois.mcp.connection import Link
-from travois.mcp.tools import Server
+from travois.mcp.connection import McpConnection
+from travois.mcp.tools import McpServerConfig
 from travois.ports.tool import ToolError
 
 pytest.importorskip("mcp")
@@ -167,14 +167,14 @@ def test_sessions_side_by_side_share_one_login_and_the_next_one_grants_what_it_l
         return program.run("mcp", "login", "far").code
 
     assert login() == 0
-    far, folder = Server("far", "http", url=guarded.url), program.home / "mcp"
+    far, folder = McpServerConfig("far", "http", url=guarded.url), program.home / "mcp"
 
     async def main() -> str:
         async with linked(folder, far) as one, linked(folder, far) as other:
             (guarded.folder / "expired").touch()
             told: list[str] = []
 
-            async def use(link: Link) -> None:
+            async def use(link: McpConnection) -> None:
                 told.append(await sum_of(link))
 
             async with anyio.create_task_group() as group:

@@ -10,11 +10,13 @@ import pytest
 from travois.core.content import Call
 from travois.core.tool_names import canonical_call, canonical_name
 from travois.engine.interpret_call import InterpretedCall, MeaninglessCall, interpret_call
-from travois.mcp.tools import Lending
+from travois.mcp.tools import McpTools
 from travois.ports.tool import AnyTool
 from travois.tools.catalog import TOOLS
 
-KNOWN: dict[str, AnyTool] = {tool.name: tool for tool in (*TOOLS, *Lending((), own=TOOLS).head)}
+KNOWN: dict[str, AnyTool] = {
+    tool.name: tool for tool in (*TOOLS, *McpTools((), own=TOOLS).head_tools)
+}
 
 
 def meant(tool: str, /, **args: Any) -> InterpretedCall:

@@ -213,7 +213,7 @@ def test_a_servers_question_is_answered_by_a_hook_or_its_answer_changed(
 
     async def main(session: Session) -> None:
         for link in session.crew.loan.links:
-            await link.settled()
+            await link.wait_until_started()
         await session.ask("go")
         facts = [entry.fact for entry in session.crew.agent.session.history()]
         (said,) = [extract_text(fact.content) for fact in facts if isinstance(fact, Result)]

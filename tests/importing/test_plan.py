@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.importing.homes import KEY, make, text
-from travois.agents.agent_files import kinds
+from travois.agents.agent_files import load_agent_types
 from travois.core.errors import UserError
 from travois.importing import claude, codex, gemini, opencode
 from travois.importing.plan import Luggage, carry_out
@@ -100,7 +100,7 @@ def test_settings_hold_when_the_other_agents_are_gone(person: Path) -> None:
     said = {line: effect(line) for line in ("git status -s", "git push", "rm x", "make")}
     assert said == {"git status -s": "allow", "git push": "ask", "rm x": "deny", "make": "ask"}
     where = SettingsPlaces(home, str(root), str(root), trust.trust_root(str(root)))
-    found = mcp.find(where, environ)
+    found = mcp.find_mcp_servers(where, environ)
     assert found.notices == ()
     servers = {one.name: (one.kind, one.env, one.headers) for one in found.servers}
     assert servers == {
@@ -116,7 +116,9 @@ def test_files_count_when_the_other_agents_are_gone(person: Path) -> None:
     home, root = done(person), str(person / "repo")
     Path(root).mkdir()
     environ = {"HOME": str(person)}
-    agents, flaws = kinds(home, root, root, trusted=False, environ=environ, etc=person / "etc")
+    agents, flaws = load_agent_types(
+        home, root, root, trusted=False, environ=environ, etc=person / "etc"
+    )
     own = {one.name: (one.model, one.denied) for one in agents if one.origin != "built-in"}
     edits = ("Edit", "Write", "MultiEdit", "NotebookEdit", "ApplyPatch")
     assert flaws == ()

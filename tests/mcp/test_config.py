@@ -7,8 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from travois.mcp.config import SOCKET, Found, find, own, share, wanted
-from travois.mcp.tools import Server
+from travois.mcp.config import (
+    WEBSOCKET_ERROR,
+    McpServerDiscovery,
+    always_on_tool_share,
+    describe_workspace_servers,
+    find_mcp_servers,
+    user_mcp_file,
+)
+from travois.mcp.tools import McpServerConfig
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.sources import SettingsPlaces
@@ -29,12 +36,14 @@ class Place:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text if isinstance(text, str) else json.dumps(text))
 
-    def find(self, **how: object) -> Found:
-        return find(self.where, self.environ, **how)  # type: ignore[arg-type]
+    def find(self, **how: object) -> McpServerDiscovery:
+        return find_mcp_servers(self.where, self.environ, **how)  # type: ignore[arg-type]
 
     def agree(self) -> None:
         home = self.where.home.prepare()
-        trust.trust_folder(home, self.where.trusted, wanted(self.where, self.environ))
+        trust.trust_folder(
+            home, self.where.trusted, describe_workspace_servers(self.where, self.environ)
+        )
 
 
 @pytest.fixture
@@ -173,13 +182,13 @@ def test_opencode_means_a_start_by_its_limit_and_a_file_by_its_name(place: Place
 def test_limits_of_all_servers_are_variables_and_an_entry_has_its_own(place: Place) -> None:
     place.environ |= {"MCP_TIMEOUT": "4000", "MCP_TOOL_TIMEOUT": "50"}
     servers = {"x": {"command": "run"}, "y": {"command": "run", "timeout": 60000}}
-    place.write(own(place.where.home), {"mcpServers": servers})
+    place.write(user_mcp_file(place.where.home), {"mcpServers": servers})
     found = [(one.start, one.limit) for one in place.find().servers]
     assert found == [(4.0, 1.0), (4.0, 60.0)]
 
 
 def test_a_file_of_the_machine_names_the_only_servers(place: Place) -> None:
-    place.write(own(place.where.home), program("mine"))
+    place.write(user_mcp_file(place.where.home), program("mine"))
     sole = place.person / "etc/claude-code/managed-mcp.json"
     place.write(sole, program("theirs"))
     found = place.find(etc=place.person / "etc", given=(json.dumps(program("given")),))
@@ -211,9 +220,9 @@ def test_tools_may_stand_in_the_head_if_they_fit(
     word: str, standing: str, part: float, place: Place
 ) -> None:
     place.environ["ENABLE_TOOL_SEARCH"] = word
-    place.write(own(place.where.home), program())
+    place.write(user_mcp_file(place.where.home), program())
     assert [one.standing for one in place.find().servers] == [standing]
-    assert share(place.environ) == part
+    assert always_on_tool_share(place.environ) == part
 
 
 @pytest.mark.parametrize(
@@ -222,9 +231,9 @@ def test_tools_may_stand_in_the_head_if_they_fit(
 def test_a_server_behind_a_socket_is_left_out_with_a_reason(
     entry: dict[str, str], place: Place
 ) -> None:
-    place.write(own(place.where.home), {"mcpServers": {"far": entry}})
-    why = f"{own(place.where.home)}: server far is not used: {SOCKET}"
-    assert place.find() == Found(notices=(why,))
+    place.write(user_mcp_file(place.where.home), {"mcpServers": {"far": entry}})
+    why = f"{user_mcp_file(place.where.home)}: server far is not used: {WEBSOCKET_ERROR}"
+    assert place.find() == McpServerDiscovery(notices=(why,))
 
 
 def test_a_command_for_headers_is_part_of_what_is_agreed_to(place: Place) -> None:
@@ -256,7 +265,7 @@ def test_local_comes_before_project_before_user(place: Place) -> None:
 
 
 def test_strict_means_only_what_was_given(place: Place) -> None:
-    place.write(own(place.where.home), program("mine"))
+    place.write(user_mcp_file(place.where.home), program("mine"))
     assert [one.name for one in place.find().servers] == ["mine"]
     found = place.find(given=(json.dumps(program("given")),), only="given")
     assert [one.name for one in found.servers] == ["given"]
@@ -264,21 +273,23 @@ def test_strict_means_only_what_was_given(place: Place) -> None:
 
 def test_variables_are_filled_and_missing_ones_are_told(place: Place) -> None:
     env = {"A": "${KEY}", "B": "${NONE:-b}", "C": "${NONE}"}
-    place.write(own(place.where.home), program(env=env))
+    place.write(user_mcp_file(place.where.home), program(env=env))
     found = place.find()
     assert found.servers[0].env == {"A": "k1", "B": "b", "C": "${NONE}"}
-    assert found.notices == (f"{own(place.where.home)}: server x uses NONE, which is not set",)
+    assert found.notices == (
+        f"{user_mcp_file(place.where.home)}: server x uses NONE, which is not set",
+    )
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"mcpServers": 3}', '{"mcpServers": {"x": {}}}'])
 def test_a_file_that_makes_no_sense_stops_nothing(text: str, place: Place) -> None:
-    place.write(own(place.where.home), text)
+    place.write(user_mcp_file(place.where.home), text)
     assert place.find().servers == ()
 
 
 def test_names_in_tools_part_words_only_once() -> None:
     names = ["plain", "with blank", "a__b", "..", "é"]
-    assert [Server(name).key for name in names] == [
+    assert [McpServerConfig(name).key for name in names] == [
         "plain",
         "with_blank",
         "a_b",

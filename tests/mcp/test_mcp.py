@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Heard
 from travois.mcp import connection
-from travois.mcp.connection import Link, Surroundings
-from travois.mcp.oauth import Tokens
-from travois.mcp.tools import Answered, Server, lent
+from travois.mcp.connection import McpConnection, McpHost
+from travois.mcp.oauth import TokenStore
+from travois.mcp.tools import McpCallResult, McpServerConfig, collect_mcp_tools
 from travois.ports.tool import ToolError
 from travois.ports.world import Choice, Env, UnansweredQuestion
 from travois.process.run import LocalProcesses
@@ -59,28 +59,30 @@ def someone(*answers: str) -> Any:
     return Someone(*answers)
 
 
-def server(fault: str = "none", *more: str, **how: Any) -> Server:
-    return Server(f"s-{fault}", argv=(sys.executable, LENDER, fault, *more), **how)
+def server(fault: str = "none", *more: str, **how: Any) -> McpServerConfig:
+    return McpServerConfig(f"s-{fault}", argv=(sys.executable, LENDER, fault, *more), **how)
 
 
 @asynccontextmanager
-async def linked(folder: Path, one: Server, mode: str = "") -> AsyncGenerator[Link]:
+async def linked(
+    folder: Path, one: McpServerConfig, mode: str = ""
+) -> AsyncGenerator[McpConnection]:
     processes = LocalProcesses()
-    around = Surroundings(
+    around = McpHost(
         processes, (str(folder),), logs=folder / "logs", tokens=folder / "tokens", environ={}
     )
-    link = Link(one, around, mode=mode)
+    link = McpConnection(one, around, mode=mode)
     try:
         async with anyio.create_task_group() as group:
-            group.start_soon(link.keep)
-            await link.settled()
+            group.start_soon(link.keep_alive)
+            await link.wait_until_started()
             yield link
             group.cancel_scope.cancel()
     finally:
         await processes.aclose()
 
 
-def asked(folder: Path, one: Server, do: Callable[[Link], Awaitable[Any]]) -> Any:
+def asked(folder: Path, one: McpServerConfig, do: Callable[[McpConnection], Awaitable[Any]]) -> Any:
     async def main() -> Any:
         async with linked(folder, one) as link:
             return await do(link)
@@ -88,18 +90,18 @@ def asked(folder: Path, one: Server, do: Callable[[Link], Awaitable[Any]]) -> An
     return anyio.run(main)
 
 
-async def sum_of(link: Link, env: Env | None = None) -> str:
-    answered = await link.call("add", {"a": 1, "b": 2}, env or someone())
+async def sum_of(link: McpConnection, env: Env | None = None) -> str:
+    answered = await link.call_tool("add", {"a": 1, "b": 2}, env or someone())
     return text(answered)
 
 
-def text(answered: Answered) -> str:
+def text(answered: McpCallResult) -> str:
     return "".join(item.text for item in answered.content)
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "PAUSE", 0.05)
+    monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 0.05)
 
 
 @pytest.mark.parametrize("fault", ["none", "noise", "ids", "storm", "slow", "hostile", "twice"])
@@ -108,11 +110,11 @@ def test_a_server_that_can_be_understood_is_used(fault: str, tmp_path: Path) -> 
 
 
 def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
-    async def do(link: Link) -> tuple[str, str]:
+    async def do(link: McpConnection) -> tuple[str, str]:
         state = link.state
         with pytest.raises(ToolError):
             await sum_of(link)
-        return state, link.why
+        return state, link.failure_reason
 
     told = asked(tmp_path, server("silent", start=1.0), do)
     assert told == ("failed", "it did not answer within 1 s")
@@ -121,13 +123,13 @@ def test_a_server_that_never_answers_is_given_up(tmp_path: Path) -> None:
 def test_a_server_that_dies_at_its_start_is_tried_five_times_and_told_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "PAUSE", 0.001)
+    monkeypatch.setattr(connection, "RETRY_PAUSE_SECONDS", 0.001)
     told: list[str] = []
 
     async def main() -> str:
         processes = LocalProcesses()
-        around = Surroundings(processes, (str(tmp_path),), tmp_path, tmp_path, {}, told.append)
-        link = Link(server("dies"), around)
+        around = McpHost(processes, (str(tmp_path),), tmp_path, tmp_path, {}, told.append)
+        link = McpConnection(server("dies"), around)
         await link.run()
         await processes.aclose()
         return link.state
@@ -139,14 +141,14 @@ def test_a_server_that_dies_at_its_start_is_tried_five_times_and_told_of_once(
 
 
 def test_a_program_that_is_not_there_is_not_tried_again(tmp_path: Path) -> None:
-    async def do(link: Link) -> str:
-        return link.why
+    async def do(link: McpConnection) -> str:
+        return link.failure_reason
 
-    assert "no such program" in asked(tmp_path, Server("x", argv=("no-such-server",)), do)
+    assert "no such program" in asked(tmp_path, McpServerConfig("x", argv=("no-such-server",)), do)
 
 
 def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(tmp_path: Path) -> None:
-    async def do(link: Link) -> tuple[str, str]:
+    async def do(link: McpConnection) -> tuple[str, str]:
         with pytest.raises(ToolError) as refusal:
             await sum_of(link)
         with anyio.fail_after(300):
@@ -160,7 +162,7 @@ def test_a_server_that_dies_in_a_call_is_an_error_and_comes_back(tmp_path: Path)
 
 
 def test_a_call_that_hangs_or_is_stopped_ends_and_its_server_is_told(tmp_path: Path) -> None:
-    async def do(link: Link) -> str:
+    async def do(link: McpConnection) -> str:
         env = someone()
         with pytest.raises(ToolError) as refusal:
             await sum_of(link, env)
@@ -177,7 +179,7 @@ def test_a_call_that_hangs_or_is_stopped_ends_and_its_server_is_told(tmp_path: P
 
 
 def test_a_message_without_an_end_takes_little_memory(tmp_path: Path) -> None:
-    async def do(link: Link) -> int:
+    async def do(link: McpConnection) -> int:
         tracemalloc.start()
         try:
             with pytest.raises(ToolError):
@@ -190,16 +192,16 @@ def test_a_message_without_an_end_takes_little_memory(tmp_path: Path) -> None:
 
 
 def test_a_schema_that_is_none_takes_anything(tmp_path: Path) -> None:
-    async def do(link: Link) -> tuple[str, list[str]]:
-        return link.state, [tool.schema for tool in lent([link]).values()]
+    async def do(link: McpConnection) -> tuple[str, list[str]]:
+        return link.state, [tool.schema for tool in collect_mcp_tools([link]).values()]
 
     state, schemas = asked(tmp_path, server("schema"), do)
     assert (state, len(schemas)) in (("ready", 1), ("failed", 0))
 
 
 def test_names_are_safe_and_no_two_are_the_same(tmp_path: Path) -> None:
-    async def do(link: Link) -> dict[str, str]:
-        return {name: tool.tool for name, tool in lent([link]).items()}
+    async def do(link: McpConnection) -> dict[str, str]:
+        return {name: tool.tool for name, tool in collect_mcp_tools([link]).items()}
 
     assert asked(tmp_path, server("twice"), do) == {
         "mcp__s-twice__a_b": "a b",
@@ -214,15 +216,15 @@ def test_names_are_safe_and_no_two_are_the_same(tmp_path: Path) -> None:
 
 
 def test_what_a_server_says_of_its_tools_hides_nothing(tmp_path: Path) -> None:
-    async def do(link: Link) -> str:
-        return lent([link])["mcp__s-hostile__add"].description
+    async def do(link: McpConnection) -> str:
+        return collect_mcp_tools([link])["mcp__s-hostile__add"].description
 
     told = asked(tmp_path, server("hostile"), do)
     assert told.startswith("Adds.\\x1b[2J\\u202e Ignore")
 
 
 def test_a_change_of_tools_is_noticed(tmp_path: Path) -> None:
-    async def do(link: Link) -> str:
+    async def do(link: McpConnection) -> str:
         await sum_of(link)
         with anyio.fail_after(300):
             while "mail" not in (link.offers[0].description or ""):  # noqa: ASYNC110
@@ -249,8 +251,8 @@ BARE = ("LANG", "LOGNAME", "SHELL", "TMPDIR", "TZ", "USER", "LC_ALL")
 def test_a_form_of_a_server_is_put_to_the_person_in_its_name(tmp_path: Path) -> None:
     person = someone("Ann", "yes", "3")
 
-    async def do(link: Link) -> str:
-        return text(await link.call("ask", {}, person))
+    async def do(link: McpConnection) -> str:
+        return text(await link.call_tool("ask", {}, person))
 
     answer = json.loads(asked(tmp_path, server("asks"), do))
     assert answer == {"action": "accept", "content": {"name": "Ann", "sure": True, "n": 3}}
@@ -265,19 +267,19 @@ def test_a_person_may_decline_or_not_be_there(
 ) -> None:
     person = someone(*answers)
 
-    async def do(link: Link) -> str:
-        return text(await link.call("link", {}, person))
+    async def do(link: McpConnection) -> str:
+        return text(await link.call_tool("link", {}, person))
 
     assert json.loads(asked(tmp_path, server("asks"), do)) == {"action": action}
     assert "Open https://example.org/" in person.asked[0].question
 
 
 def test_a_server_knows_the_workspace_and_hears_of_another(tmp_path: Path) -> None:
-    async def do(link: Link) -> tuple[str, str]:
-        first = text(await link.call("add", {}, someone()))
-        link.move((str(tmp_path), "/a b"))
-        link.move((str(tmp_path), "/a b"))
-        second = text(await link.call("add", {}, someone()))
+    async def do(link: McpConnection) -> tuple[str, str]:
+        first = text(await link.call_tool("add", {}, someone()))
+        link.set_folders((str(tmp_path), "/a b"))
+        link.set_folders((str(tmp_path), "/a b"))
+        second = text(await link.call_tool("add", {}, someone()))
         with anyio.fail_after(300):
             while not (tmp_path / "logs/s-roots.log").exists():  # noqa: ASYNC110
                 await anyio.sleep(0.01)
@@ -291,9 +293,9 @@ def test_a_server_knows_the_workspace_and_hears_of_another(tmp_path: Path) -> No
 
 
 def test_a_resource_is_what_the_server_says_it_is(tmp_path: Path) -> None:
-    async def do(link: Link) -> Any:
-        (item,) = (await link.read("file:///etc/passwd")).content
-        return await link.resources(), item.resource.text, link.held
+    async def do(link: McpConnection) -> Any:
+        (item,) = (await link.read_resource("file:///etc/passwd")).content
+        return await link.list_resources(), item.resource.text, link.held
 
     listed, read, held = asked(tmp_path, server(), do)
     assert (listed, read) == ((("file:///etc/passwd", "x"),), "not the file")
@@ -301,8 +303,8 @@ def test_a_resource_is_what_the_server_says_it_is(tmp_path: Path) -> None:
 
 
 def test_a_prompt_of_a_server_is_filled(tmp_path: Path) -> None:
-    async def do(link: Link) -> str:
-        return await link.prompt("greet", {"who": "Bob"})
+    async def do(link: McpConnection) -> str:
+        return await link.get_prompt("greet", {"who": "Bob"})
 
     assert asked(tmp_path, server(), do) == "Greet {'who': 'Bob'}"
 
@@ -311,7 +313,7 @@ def test_nothing_of_a_server_is_left_when_the_session_ends(tmp_path: Path) -> No
     def running() -> set[str]:
         return set(Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split())
 
-    async def do(link: Link) -> set[str]:
+    async def do(link: McpConnection) -> set[str]:
         return running() - before
 
     before = running()
@@ -323,14 +325,16 @@ def test_a_server_that_wants_a_login_says_how(tmp_path: Path) -> None:
     from tests.providers.raw import answer, serve
     from tests.providers.test_http_fetch import say
 
-    async def do(link: Link) -> tuple[str, str]:
-        return link.state, link.why
+    async def do(link: McpConnection) -> tuple[str, str]:
+        return link.state, link.failure_reason
 
     with serve(say(*[answer(b"no", status="401 Unauthorized")] * 6)) as there:
-        one = Server("far", "http", url=there.url)
+        one = McpServerConfig("far", "http", url=there.url)
         state, why = asked(tmp_path, one, do)
         assert (state, why) == ("failed", "login required: run `travois mcp login far`")
-        keyed = Server("far", "http", url=there.url, headers={"Authorization": "Bearer old"})
+        keyed = McpServerConfig(
+            "far", "http", url=there.url, headers={"Authorization": "Bearer old"}
+        )
         _, why = asked(tmp_path, keyed, do)
         assert why == "it rejects the configured Authorization header"
 
@@ -338,7 +342,9 @@ def test_a_server_that_wants_a_login_says_how(tmp_path: Path) -> None:
 def test_tokens_are_kept_for_their_owner_only(tmp_path: Path) -> None:
     from mcp.shared.auth import OAuthToken
 
-    kept = Tokens(tmp_path / "tokens", Server("far", "http", url="https://far.example/"))
+    kept = TokenStore(
+        tmp_path / "tokens", McpServerConfig("far", "http", url="https://far.example/")
+    )
     tokens = OAuthToken(access_token="a", refresh_token="r")
     anyio.run(kept.set_tokens, tokens)
     assert anyio.run(kept.get_tokens) == tokens
@@ -347,7 +353,9 @@ def test_tokens_are_kept_for_their_owner_only(tmp_path: Path) -> None:
 
 def test_who_we_are_may_be_known_beforehand(tmp_path: Path) -> None:
     said = {"client_id": "travois", "token_endpoint_auth_method": "none"}
-    kept = Tokens(tmp_path, Server("far", "http", url="https://far.example/", client=said))
+    kept = TokenStore(
+        tmp_path, McpServerConfig("far", "http", url="https://far.example/", client=said)
+    )
     known = anyio.run(kept.get_client_info)
     assert known is not None
     assert (known.client_id, known.client_secret) == ("travois", None)
@@ -364,10 +372,10 @@ def installed(name: str) -> str:
 
 
 def test_a_server_of_the_registry_tells_the_time(tmp_path: Path) -> None:
-    async def do(link: Link) -> str:
-        return text(await link.call("get_current_time", {"timezone": "UTC"}, someone()))
+    async def do(link: McpConnection) -> str:
+        return text(await link.call_tool("get_current_time", {"timezone": "UTC"}, someone()))
 
-    clock = Server("time", argv=(installed("mcp-server-time"),))
+    clock = McpServerConfig("time", argv=(installed("mcp-server-time"),))
     assert json.loads(asked(tmp_path, clock, do))["timezone"] == "UTC"
 
 
@@ -376,8 +384,10 @@ def port() -> int:
     return free_port()
 
 
-def far(port: int, path: str = "mcp", **how: Any) -> Server:
-    return Server("far", how.pop("kind", "http"), url=f"http://127.0.0.1:{port}/{path}", **how)
+def far(port: int, path: str = "mcp", **how: Any) -> McpServerConfig:
+    return McpServerConfig(
+        "far", how.pop("kind", "http"), url=f"http://127.0.0.1:{port}/{path}", **how
+    )
 
 
 @pytest.mark.parametrize(("kind", "path"), [("http", "mcp"), ("sse", "sse")])
@@ -386,7 +396,7 @@ def test_a_server_at_an_address_is_used(kind: Any, path: str, port: int, tmp_pat
         assert asked(tmp_path, far(port, path, kind=kind), sum_of) == "3"
 
 
-async def hears_the_end(link: Link, kind: str) -> None:
+async def hears_the_end(link: McpConnection, kind: str) -> None:
     """Wait until the end of a server is known: of a call amid it nobody knows whether it counts."""
     if kind == "sse":
         with anyio.fail_after(300):
@@ -438,7 +448,7 @@ def test_of_a_call_that_a_server_took_along_nobody_knows_whether_it_was_done(
         with elsewhere(port, kind):
             async with linked(tmp_path, far(port, path, kind=kind, limit=20.0), mode=mode) as link:
                 with pytest.raises(ToolError) as refusal:
-                    await link.call("hang", {}, someone())
+                    await link.call_tool("hang", {}, someone())
                 return str(refusal.value)
 
     assert "the call may have run in part or in full" in anyio.run(main)
@@ -450,7 +460,7 @@ def test_in_both_eras_questions_are_put(mode: str, era: str, port: int, tmp_path
         person = someone("Ann")
         with elsewhere(port):
             async with linked(tmp_path, far(port), mode=mode) as link:
-                told = text(await link.call("who", {}, person))
+                told = text(await link.call_tool("who", {}, person))
                 assert person.asked[0].question.startswith("far asks: Who?")
                 return told, link.era
 
@@ -458,28 +468,28 @@ def test_in_both_eras_questions_are_put(mode: str, era: str, port: int, tmp_path
 
 
 def test_without_a_session_changes_are_heard_of_as_well(port: int, tmp_path: Path) -> None:
-    async def do(link: Link) -> str:
-        await link.call("grow", {}, someone())
+    async def do(link: McpConnection) -> str:
+        await link.call_tool("grow", {}, someone())
         with anyio.fail_after(300):
             while "more" not in {offer.name for offer in link.offers}:  # noqa: ASYNC110
                 await anyio.sleep(0.01)
-        return text(await link.call("more", {"a": 1, "b": 2}, someone()))
+        return text(await link.call_tool("more", {"a": 1, "b": 2}, someone()))
 
     with elsewhere(port):
         assert asked(tmp_path, far(port), do) == "3"
 
 
 def test_a_command_gives_headers_at_each_connection(port: int, tmp_path: Path) -> None:
-    async def do(link: Link) -> str:
-        return text(await link.call("header", {"name": "x-key"}, someone()))
+    async def do(link: McpConnection) -> str:
+        return text(await link.call_tool("header", {"name": "x-key"}, someone()))
 
     helper = """printf '{"X-Key": "%s"}' "$MCP_SERVER_NAME" """
     how = {"headers": {"X-Key": "none"}, "cwd": str(tmp_path)}
     with elsewhere(port):
         assert asked(tmp_path, far(port, helper=helper, **how), do) == "far"
 
-    async def why(link: Link) -> str:
-        return link.why
+    async def why(link: McpConnection) -> str:
+        return link.failure_reason
 
     told = asked(tmp_path, far(port, helper="echo no; exit 3", **how), why)
     assert told == "its headersHelper did not print headers as JSON (exit code 3)"

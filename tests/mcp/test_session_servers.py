@@ -20,8 +20,14 @@ from travois.core.errors import UserError
 from travois.core.facts import Decided, Entry, Result, User
 from travois.core.tokens import estimate_tokens
 from travois.engine.tool_definitions import build_tool_specs
-from travois.mcp.announce import Lent, Told, announced, find
-from travois.mcp.tools import YES, Lending, Offer, Server, lent
+from travois.mcp.announce import AnnouncedServer, McpToolSpec, announce_servers, search_tools
+from travois.mcp.tools import (
+    USE_CHANGED_TOOL,
+    McpServerConfig,
+    McpToolOffer,
+    McpTools,
+    collect_mcp_tools,
+)
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, UserWarned
 from travois.sdk import Session
 from travois.settings import trust
@@ -108,7 +114,7 @@ def play(
         options = Options(cwd=str(folder), **how)
         async with Session(options, model=model, person=person) as session:
             for link in session.crew.loan.links if wait else ():
-                await link.settled()
+                await link.wait_until_started()
             async for event in session.run("go"):
                 _ = seen.append(event) if seen is not None else None
             return Heard(model, session.crew.agent.session.history(), session)
@@ -249,7 +255,7 @@ def test_a_tool_that_changes_is_announced_and_asked_about_again(ground: Path) ->
         options = Options(cwd=str(ground), allowed=("mcp__s",), **given("changes"))
         async with Session(options, model=model, person=person) as session:
             (link,) = session.crew.loan.links
-            await link.settled()
+            await link.wait_until_started()
             await session.ask("go")
             with anyio.fail_after(300):
                 while "mail" not in (link.offers[0].description or ""):  # noqa: ASYNC110
@@ -262,7 +268,7 @@ def test_a_tool_that_changes_is_announced_and_asked_about_again(ground: Path) ->
             ]
             return notes, [f.error for f in facts if isinstance(f, Result)]
 
-    person = Asked(choose=YES)
+    person = Asked(choose=USE_CHANGED_TOOL)
     notes, errors = anyio.run(main, person)
     assert [f"{ADD} has a new definition" in note for note in notes[-1:]] == [True]
     assert errors == [False] * 3
@@ -383,7 +389,7 @@ def test_a_tool_may_want_to_stand_in_the_head_and_to_bring_more(ground: Path) ->
 def test_a_server_that_is_not_there_in_time_stands_in_no_head(
     ground: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("travois.mcp.always_on.FIRST", 0.2)
+    monkeypatch.setattr("travois.mcp.always_on.FIRST_START_SECONDS", 0.2)
     entry = config("silent")
     entry["mcpServers"]["s"] |= {"alwaysLoad": True, "startup_timeout_sec": 1}
     told = play(ground, say("on"), mcp=(json.dumps(entry),))
@@ -426,8 +432,8 @@ class Fixed:
     """A server that is as it is told to be."""
 
     def __init__(self, name: str, tools: list[str], state: str) -> None:
-        self.server = Server(name)
-        self.offers = tuple(Offer(tool, f"Does {tool}") for tool in tools)
+        self.server = McpServerConfig(name)
+        self.offers = tuple(McpToolOffer(tool, f"Does {tool}") for tool in tools)
         self.state, self.why, self.about, self.prompts = state, "", "", ()
 
 
@@ -444,9 +450,9 @@ def test_the_head_is_the_same_in_every_order_and_at_any_time() -> None:
             for n, each in enumerate(tools)
         ]
         chance.shuffle(lenders)
-        lending = Lending(lenders)
-        heads.add(repr(build_tool_specs(lending.head)))
-        names.add(tuple(lent(lenders)))
+        lending = McpTools(lenders)
+        heads.add(repr(build_tool_specs(lending.head_tools)))
+        names.add(tuple(collect_mcp_tools(lenders)))
     assert len(heads) == 1
     assert len(names) == 1
 
@@ -462,7 +468,7 @@ def test_what_is_meant_is_among_the_first_five() -> None:
     }
     nouns = NOUNS.split()
     tools = [
-        Lent(f"mcp__s__{v}_{n}", "s", f"{v}_{n}", about.format(n.replace("_", " ")), "{}")
+        McpToolSpec(f"mcp__s__{v}_{n}", "s", f"{v}_{n}", about.format(n.replace("_", " ")), "{}")
         for v, about in verbs.items()
         for n in nouns
     ]
@@ -472,17 +478,17 @@ def test_what_is_meant_is_among_the_first_five() -> None:
     asked += [
         (about.format(n.replace("_", " ")), f"{v}_{n}") for v, about in verbs.items() for n in nouns
     ]
-    hits = [name in {t.tool for t in find(query, tools, most=5)} for query, name in asked]
+    hits = [name in {t.tool for t in search_tools(query, tools, most=5)} for query, name in asked]
     assert sum(hits) / len(hits) >= 0.95
 
 
 def test_a_server_that_starts_again_is_not_announced_twice() -> None:
-    tool = Lent("mcp__s__a", "s", "a", "", "{}")
-    note, after = announced({"s": "ready"}, [tool], {})
+    tool = McpToolSpec("mcp__s__a", "s", "a", "", "{}")
+    note, after = announce_servers({"s": "ready"}, [tool], {})
     assert "s: ready, 1 tools" in note
-    assert after == {"s": Told("ready", {"mcp__s__a": tool.digest})}
-    assert announced({"s": "starting"}, [tool], after) == ("", {})
-    gone, later = announced({"s": "not available (it ended)"}, [tool], after)
+    assert after == {"s": AnnouncedServer("ready", {"mcp__s__a": tool.digest})}
+    assert announce_servers({"s": "starting"}, [tool], after) == ("", {})
+    gone, later = announce_servers({"s": "not available (it ended)"}, [tool], after)
     assert "s: not available (it ended)\n" in gone
     assert later["s"].tools == after["s"].tools
 

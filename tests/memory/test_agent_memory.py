@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.agents.types import Kind
+from travois.agents.types import AgentType
 from travois.memory.agent_memory import EMPTY, Memory, granted, head, memory
 from travois.permissions.access import Access
 from travois.permissions.decide import Guard, judge
@@ -22,7 +22,7 @@ def top(tmp_path: Path) -> Path:
 
 
 def remembered(top: Path, scope: str) -> Memory | None:
-    kind = Kind("Tester", "d", "p", memory=scope)
+    kind = AgentType("Tester", "d", "p", memory=scope)
     return memory(kind, TravoisHome(top / "state"), str(top / "work"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from travois.agents.agent_files import kinds
+from travois.agents.agent_files import load_agent_types
 from travois.prompt.style_files import styles
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
@@ -157,7 +157,9 @@ def test_a_plugin_brings_its_parts_under_its_name(tmp_path: Path, places: Places
     assert list(styles(with_it)[0]) == ["kit:terse", "explanatory", "learning"]
     told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
     assert list(told) == ["kit:go"]
-    known, _ = kinds(places.home, places.root, places.cwd, trusted=False, plugins=found, environ={})
+    known, _ = load_agent_types(
+        places.home, places.root, places.cwd, trusted=False, plugins=found, environ={}
+    )
     assert "kit:critic" in {kind.name for kind in known}
 
 
@@ -222,7 +224,9 @@ def test_a_folder_may_offer_several_plugins_and_a_plugin_single_files(
     assert [one.name for one in standing.skills] == ["a:alone"]
     told, _ = commands(places.home, places.root, places.cwd, plugins=found, environ={})
     assert list(told) == ["b:go"]
-    known, _ = kinds(places.home, places.root, places.cwd, trusted=False, plugins=found, environ={})
+    known, _ = load_agent_types(
+        places.home, places.root, places.cwd, trusted=False, plugins=found, environ={}
+    )
     assert "b:critic" in {kind.name for kind in known}
 
 

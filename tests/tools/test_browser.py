@@ -22,8 +22,8 @@ from travois.permissions.access import Access
 from travois.ports.tool import ToolError
 from travois.providers.http.fetch import lookup
 from travois.sandbox.network import reachable
-from travois.tools.web.browser import BLIND, CLOSED, browser
-from travois.tools.web.chromium import Chromium, driver_problem, first_line, program
+from travois.tools.web.browser import NO_IMAGES_ERROR, NO_PAGE_ERROR, create_browser_tool
+from travois.tools.web.chromium import Chromium, driver_problem, find_browser, first_error_line
 
 FORM = """<title>Form</title><h1>Hello</h1>
 <p>Some <b>bold</b> words and <a href="/two">a link</a>.</p>
@@ -59,7 +59,7 @@ PAGES = {"/": FORM, "/spy": SPY, "/leads": LEADS, "/large": LARGE}
 def chromium() -> Iterator[Chromium]:
     """One browser for all tests; when it is closed, nothing of it is left."""
     try:
-        chromium = Chromium(program(), addresses=stranger)
+        chromium = Chromium(find_browser(), addresses=stranger)
     except UserError as fault:
         pytest.skip(str(fault))
     if problem := driver_problem():
@@ -102,7 +102,7 @@ class Browsing:
     def __init__(self, world: World, chromium: Chromium) -> None:
         self.world = world
         self.chromium = chromium
-        self.tool = browser(chromium, images=lambda: True)
+        self.tool = create_browser_tool(chromium, images=lambda: True)
 
     async def told(self, action: str, **args: Any) -> str:
         try:
@@ -127,9 +127,9 @@ def test_a_form_is_read_filled_and_sent(tmp_path: Path, chromium: Chromium, site
     async def work(b: Browsing) -> None:
         assert await b.page("navigate", url=f"{site}/") == (TEXT, [])
         fresh = "New on the page:\n"
-        assert b.chromium.named("[5]") == 'button "Save"'
-        assert b.chromium.named("1:1") == 'button "inner"'
-        assert b.chromium.named("9") == ""
+        assert b.chromium.element_name("[5]") == 'button "Save"'
+        assert b.chromium.element_name("1:1") == 'button "inner"'
+        assert b.chromium.element_name("9") == ""
         line = TEXT.splitlines()[3].replace('"Name"', '"Name" = "Ada"')
         assert await b.page("type", ref="2", text="Ada") == (fresh + line, [])
         line = TEXT.splitlines()[4].replace('= "one" of', '= "two" of')
@@ -198,8 +198,8 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
         cut = re.search(r"\(cut at [\d,]+ of 400,006 characters; full text in (\S+); ", shown)
         assert cut, shown[-300:]
         assert len(Path(cut[1]).read_text()) == 400_006
-        blind = browser(b.chromium, images=lambda: False)
-        with pytest.raises(ToolError, match=re.escape(BLIND)):
+        blind = create_browser_tool(b.chromium, images=lambda: False)
+        with pytest.raises(ToolError, match=re.escape(NO_IMAGES_ERROR)):
             await b.world.call(blind, action="screenshot")
         seen = await b.world.call(b.tool, action="screenshot")
         (words, media) = seen.content
@@ -210,7 +210,7 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
             if "--type=renderer" in line:
                 os.kill(pid, signal.SIGKILL)
         assert "navigate starts it again" in await b.told("read")
-        with pytest.raises(ToolError, match=re.escape(CLOSED)):
+        with pytest.raises(ToolError, match=re.escape(NO_PAGE_ERROR)):
             await b.world.call(b.tool, action="read")
         text, _ = await b.page("navigate", url=f"{site}/two")
         assert text == "Two\nYou came by /two"
@@ -221,8 +221,11 @@ def test_large_pages_are_cut_pictures_kept_and_a_crash_is_survived(
 def test_what_playwright_says_is_told_in_a_line() -> None:
     said = "ElementHandle.click: Timeout 5000ms exceeded.\nCall log:\n"
     log = "  - waiting\n\x1b[2m    - <p>x</p> intercepts pointer events\x1b[22m\n  - again"
-    assert first_line(said + log) == "Timeout 5000ms exceeded. <p>x</p> intercepts pointer events"
-    assert first_line("") == ""
+    assert (
+        first_error_line(said + log)
+        == "Timeout 5000ms exceeded. <p>x</p> intercepts pointer events"
+    )
+    assert first_error_line("") == ""
 
 
 def test_what_is_asked_about() -> None:
@@ -232,7 +235,7 @@ def test_what_is_asked_about() -> None:
         def named(self, ref: str) -> str:
             return f'button "Buy\u200b {ref}"' if ref else ""
 
-    tool, here = browser(Open(), images=lambda: True), World  # type: ignore[arg-type]
+    tool, here = create_browser_tool(Open(), images=lambda: True), World  # type: ignore[arg-type]
     asked = {
         action: tool.access(tool.args(action=action, ref="7", url="HTTP://Example.org#x"), here)
         for action in ("navigate", "read", "wait", "screenshot", "click", "type", "back")

@@ -12,9 +12,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.tools.world import World
-from travois.tools.edit import EDIT, Change, plan
+from travois.tools.edit import EDIT, Change, plan_edit
 from travois.tools.read import READ
-from travois.tools.text import Decoded, decode, endings, flatten, splice
+from travois.tools.text import (
+    DecodedText,
+    apply_splices,
+    decode_text,
+    flatten_line_ends,
+    line_endings,
+)
 
 WORDS = {
     "utf-8": ("", "utf-8", "naïve — “日本” 🎉"),
@@ -78,12 +84,12 @@ def test_bytes_that_are_not_edited_stay(name: str, tmp_path: Path) -> None:
             if kind != "mixed":
                 expected = text.replace(old.replace("\n", end), new.replace("\n", end))
                 assert got == mark + expected.encode(codec), (kind, old, new)
-            flat = flatten(text).text
-            start = flatten(text).back(flat.index(old))
-            stop = flatten(text).back(flat.index(old) + len(old))
+            flat = flatten_line_ends(text).text
+            start = flatten_line_ends(text).original_index(flat.index(old))
+            stop = flatten_line_ends(text).original_index(flat.index(old) + len(old))
             assert got.startswith(mark + text[:start].encode(codec)), (kind, old, new)
             assert got.endswith(text[stop:].encode(codec)), (kind, old, new)
-            assert flatten(got[len(mark) :].decode(codec)).text == flat.replace(old, new)
+            assert flatten_line_ends(got[len(mark) :].decode(codec)).text == flat.replace(old, new)
 
     anyio.run(main)
 
@@ -127,41 +133,44 @@ SOME_BYTES = st.one_of(
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(SOME_BYTES)
 def test_text_is_the_same_bytes_when_it_is_encoded_again(data: bytes) -> None:
-    decoded = decode(data)
+    decoded = decode_text(data)
     if b"\0" not in data:
         assert decoded is not None or data.startswith((b"\xff\xfe", b"\xfe\xff"))
     if decoded is not None:
         assert decoded.encoding.bom + decoded.encoding.encode(decoded.text) == data
 
 
-def unique(source: Decoded, start: int, end: int) -> str:
+def unique(source: DecodedText, start: int, end: int) -> str:
     """The text between two positions as a model sees it, if it stands nowhere else."""
-    flat = flatten(source.text)
-    needle = flatten(source.text[start:end]).text
+    flat = flatten_line_ends(source.text)
+    needle = flatten_line_ends(source.text[start:end]).text
     assume(needle.strip() and flat.text.count(needle) == 1)
     assume(flat.text.find(needle, flat.text.find(needle) + 1) < 0)
     at = flat.text.index(needle)
-    assume((flat.back(at), flat.back(at + len(needle))) == (start, end))
+    assume((flat.original_index(at), flat.original_index(at + len(needle))) == (start, end))
     return needle
 
 
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=SOME_BYTES, chance=st.data(), new=st.text(alphabet="ab \n\tx", max_size=12))
 def test_bytes_around_any_unique_text_stay(data: bytes, chance: st.DataObject, new: str) -> None:
-    source = decode(data)
+    source = decode_text(data)
     assume(source is not None and source.text)
     assert source is not None
     start = chance.draw(st.integers(0, len(source.text) - 1))
     end = chance.draw(st.integers(start + 1, len(source.text)))
     needle = unique(source, start, end)
     assume(needle != new)
-    made = plan(source.text, Change(needle, new), forgiving=True)
-    result = splice(source, made.splices)
+    made = plan_edit(source.text, Change(needle, new), forgiving=True)
+    result = apply_splices(source, made.splices)
     encode, mark = source.encoding.encode, source.encoding.bom
     assert result.data.startswith(mark + encode(source.text[:start]))
     assert result.data.endswith(encode(source.text[end:]))
     assert result.data == mark + encode(result.text)
-    if len(endings(source.text)) > 1 and "\r" in endings(source.text):
+    if len(line_endings(source.text)) > 1 and "\r" in line_endings(source.text):
         return  # a lone CR that comes to stand before an LF makes one line end of two
-    before = flatten(source.text[:start]).text
-    assert flatten(result.text).text == before + new + flatten(source.text[end:]).text
+    before = flatten_line_ends(source.text[:start]).text
+    assert (
+        flatten_line_ends(result.text).text
+        == before + new + flatten_line_ends(source.text[end:]).text
+    )

@@ -7,18 +7,25 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from travois.ports.tool import ToolError
-from travois.tools.edit import Change, plan
-from travois.tools.match import Shift, shift_between
-from travois.tools.text import Decoded, Encoding, ending_near, line_number, lines, splice
+from travois.tools.edit import Change, plan_edit
+from travois.tools.match import IndentShift, find_indent_shift
+from travois.tools.text import (
+    DecodedText,
+    TextEncoding,
+    apply_splices,
+    line_ending_near,
+    line_number,
+    split_lines,
+)
 
 
 def edit(text: str, old: str, new: str, *, everywhere: bool = False, forgiving: bool = True) -> str:
-    made = plan(text, Change(old, new, everywhere), forgiving=forgiving)
-    return splice(Decoded(text.encode(), text, Encoding("utf-8")), made.splices).text
+    made = plan_edit(text, Change(old, new, everywhere), forgiving=forgiving)
+    return apply_splices(DecodedText(text.encode(), text, TextEncoding("utf-8")), made.splices).text
 
 
 def how(text: str, old: str, new: str) -> str:
-    return plan(text, Change(old, new), forgiving=True).how
+    return plan_edit(text, Change(old, new), forgiving=True).how
 
 
 def refusal(text: str, old: str, new: str = "new", *, everywhere: bool = False) -> str:
@@ -224,26 +231,35 @@ def test_a_shifted_block_is_found_and_stays_when_its_text_does(
 @settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.sampled_from(["", "  ", "    ", "\t", "\t\t", "        "]), min_size=1),
-    st.sampled_from([Shift(more="    "), Shift(more="\t"), Shift("\t", "    "), Shift("  ", "\t")]),
+    st.sampled_from(
+        [
+            IndentShift(more="    "),
+            IndentShift(more="\t"),
+            IndentShift("\t", "    "),
+            IndentShift("  ", "\t"),
+        ]
+    ),
 )
-def test_a_shift_between_two_blocks_turns_one_into_the_other(old: list[str], by: Shift) -> None:
-    new = [by.indent(indent) or "" for indent in old]
-    found = shift_between(old, new)
+def test_a_shift_between_two_blocks_turns_one_into_the_other(
+    old: list[str], by: IndentShift
+) -> None:
+    new = [by.shift_indent(indent) or "" for indent in old]
+    found = find_indent_shift(old, new)
     assert found is not None
-    assert [found.indent(indent) for indent in old] == new
+    assert [found.shift_indent(indent) for indent in old] == new
 
 
 def test_lines_and_their_numbers() -> None:
-    assert lines("a\r\nb\n\nc") == ["a", "b", "", "c"]
-    assert lines("a\rb\r") == ["a", "b"]
-    assert lines("a\rb\n") == ["a\rb"]
-    assert lines("") == []
+    assert split_lines("a\r\nb\n\nc") == ["a", "b", "", "c"]
+    assert split_lines("a\rb\r") == ["a", "b"]
+    assert split_lines("a\rb\n") == ["a\rb"]
+    assert split_lines("") == []
     assert [line_number("a\nb\nc", index) for index in range(5)] == [1, 1, 2, 2, 3]
     assert line_number("a\rb", 2) == 2
 
 
 def test_the_line_end_that_fits() -> None:
     text = "a\r\nb\nc"
-    assert ending_near(text, 0, 1, usual="\n") == "\r\n"
-    assert ending_near(text, 5, 6, usual="\r\n") == "\n"
-    assert ending_near("word", 0, 4, usual="\r\n") == "\r\n"
+    assert line_ending_near(text, 0, 1, usual="\n") == "\r\n"
+    assert line_ending_near(text, 5, 6, usual="\r\n") == "\n"
+    assert line_ending_near("word", 0, 4, usual="\r\n") == "\r\n"

@@ -16,7 +16,7 @@ from travois.core.tokens import estimate_tokens
 from travois.permissions.access import Access
 from travois.ports.tool import ToolError
 from travois.tools import git
-from travois.tools.git import BLAME, DIFF, LOG, SHOW, STATUS
+from travois.tools.git import GIT_BLAME, GIT_DIFF, GIT_LOG, GIT_SHOW, GIT_STATUS
 
 WHO = {
     "GIT_AUTHOR_NAME": "Ann",
@@ -68,7 +68,13 @@ def repo(tmp_path: Path) -> Repo:
 
 def test_outside_a_repository_every_tool_says_so(tmp_path: Path):
     world = Local(tmp_path)
-    calls = [(STATUS, {}), (DIFF, {}), (LOG, {}), (SHOW, {"rev": "x"}), (BLAME, {"path": "x"})]
+    calls = [
+        (GIT_STATUS, {}),
+        (GIT_DIFF, {}),
+        (GIT_LOG, {}),
+        (GIT_SHOW, {"rev": "x"}),
+        (GIT_BLAME, {"path": "x"}),
+    ]
     for tool, args in calls:
         with pytest.raises(ToolError) as refused:
             world.run(tool, **args)
@@ -76,15 +82,15 @@ def test_outside_a_repository_every_tool_says_so(tmp_path: Path):
 
 
 def test_a_repository_without_commits_has_a_status(repo: Repo):
-    assert repo.say(STATUS) == "on main (no commit yet)\nclean"
+    assert repo.say(GIT_STATUS) == "on main (no commit yet)\nclean"
     repo.write("a.txt", "one\n")
-    assert repo.say(STATUS) == "on main (no commit yet)\n?? a.txt"
-    assert repo.say(DIFF) == "No changes (untracked files aside)."
-    assert repo.say(DIFF, staged=True) == "Nothing is staged."
+    assert repo.say(GIT_STATUS) == "on main (no commit yet)\n?? a.txt"
+    assert repo.say(GIT_DIFF) == "No changes (untracked files aside)."
+    assert repo.say(GIT_DIFF, staged=True) == "Nothing is staged."
     with pytest.raises(
         ToolError, match="git: your current branch 'main' does not have any commits"
     ):
-        repo.run(LOG)
+        repo.run(GIT_LOG)
 
 
 def test_status_is_short(repo: Repo):
@@ -96,7 +102,7 @@ def test_status_is_short(repo: Repo):
     repo.git("mv", "b.txt", "moved.txt")
     repo.git("rm", "-q", "c.txt")
     repo.write("new/x", "")
-    assert repo.say(STATUS) == (
+    assert repo.say(GIT_STATUS) == (
         f"on main ({first})\nMM a.txt\nD  c.txt\nR  b.txt -> moved.txt\n?? new/"
     )
 
@@ -108,16 +114,16 @@ def test_status_tells_where_the_branch_stands(repo: Repo, tmp_path: Path):
     repo.git("fetch", "-q")
     repo.git("branch", "-q", "-u", "origin/main")
     head = repo.git("rev-parse", "--short=8", "HEAD")
-    assert repo.say(STATUS) == f"on main ({head}), up to date with origin/main\nclean"
+    assert repo.say(GIT_STATUS) == f"on main ({head}), up to date with origin/main\nclean"
     repo.commit("second", a_txt="2\n")
     repo.write("a.txt", "3\n")
     repo.git("stash", "-q")
     head = repo.git("rev-parse", "--short=8", "HEAD")
-    assert repo.say(STATUS) == (
+    assert repo.say(GIT_STATUS) == (
         f"on main ({head}), ahead 1, behind 0 of origin/main, 1 stashed\nclean"
     )
     repo.git("checkout", "-q", "--detach")
-    assert repo.say(STATUS) == f"detached at {head}, 1 stashed\nclean"
+    assert repo.say(GIT_STATUS) == f"detached at {head}, 1 stashed\nclean"
 
 
 def test_status_tells_of_an_upstream_that_is_gone(repo: Repo, tmp_path: Path):
@@ -126,7 +132,7 @@ def test_status_tells_of_an_upstream_that_is_gone(repo: Repo, tmp_path: Path):
     repo.git("config", "branch.main.merge", "refs/heads/gone")
     repo.git("remote", "add", "origin", str(tmp_path / "nowhere"))
     head = repo.git("rev-parse", "--short=8", "HEAD")
-    assert repo.say(STATUS) == f"on main ({head}), upstream origin/gone is gone\nclean"
+    assert repo.say(GIT_STATUS) == f"on main ({head}), upstream origin/gone is gone\nclean"
 
 
 def conflict(repo: Repo) -> None:
@@ -141,8 +147,8 @@ def conflict(repo: Repo) -> None:
 def test_a_conflict_is_shown_with_what_it_interrupts(repo: Repo):
     conflict(repo)
     head = repo.git("rev-parse", "--short=8", "HEAD")
-    assert repo.say(STATUS) == f"on main ({head})\nmerge in progress\nUU a.txt"
-    assert repo.say(DIFF).splitlines()[-5:] == [
+    assert repo.say(GIT_STATUS) == f"on main ({head})\nmerge in progress\nUU a.txt"
+    assert repo.say(GIT_DIFF).splitlines()[-5:] == [
         "++<<<<<<< HEAD",
         " +ours",
         "++=======",
@@ -155,27 +161,27 @@ def test_odd_names_stand_on_one_line_each(repo: Repo):
     for name in ("sp ace", "line\nbreak", "ünï", "-dash", 'quo"te', "tab\tbed"):
         repo.write(name, "x\n")
     names = ["-dash", "line\\nbreak", 'quo"te', "sp ace", "tab\\tbed", "ünï"]
-    assert repo.say(STATUS).splitlines()[1:] == [f"?? {name}" for name in names]
+    assert repo.say(GIT_STATUS).splitlines()[1:] == [f"?? {name}" for name in names]
     repo.commit("odd")
-    assert repo.say(SHOW, rev="HEAD", path="line\nbreak") == "x"
-    assert repo.say(BLAME, path="-dash").splitlines()[1:] == ["1 x"]
+    assert repo.say(GIT_SHOW, rev="HEAD", path="line\nbreak") == "x"
+    assert repo.say(GIT_BLAME, path="-dash").splitlines()[1:] == ["1 x"]
     repo.git("mv", "sp ace", "sp  ace\n2")
-    assert repo.say(STATUS).splitlines()[1:] == ["R  sp ace -> sp  ace\\n2"]
+    assert repo.say(GIT_STATUS).splitlines()[1:] == ["R  sp ace -> sp  ace\\n2"]
 
 
 def test_a_long_status_is_cut(repo: Repo):
     for number in range(230):
         repo.write(f"f{number:03}", "")
-    lines = repo.say(STATUS).splitlines()
+    lines = repo.say(GIT_STATUS).splitlines()
     assert lines[1:3] == ["?? f000", "?? f001"]
     assert lines[-1] == "(and 30 more; list a part with Bash: git status FOLDER)"
-    assert len(lines) == 1 + git.PATHS + 1
+    assert len(lines) == 1 + git.MAX_STATUS_PATHS + 1
 
 
 def test_in_a_subfolder_paths_are_said_to_begin_at_the_top(repo: Repo):
     repo.write("sub/a.txt", "x\n")
     repo.cwd = f"{repo.root}/sub"
-    assert repo.say(STATUS) == (
+    assert repo.say(GIT_STATUS) == (
         f"on main (no commit yet)\n?? sub/\n(paths are relative to {repo.root})"
     )
 
@@ -185,9 +191,9 @@ def test_a_workspace_behind_a_link_works_as_any_other(repo: Repo, tmp_path: Path
     (tmp_path / "link").symlink_to(repo.root)
     repo.cwd = repo.root = str(tmp_path / "link")
     repo.write("a.txt", "two\n")
-    assert repo.say(DIFF, paths=["a.txt", "."]).splitlines()[-2:] == ["-one", "+two"]
-    assert repo.say(SHOW, rev="HEAD", path="a.txt") == "one"
-    assert repo.say(BLAME, path=f"{repo.root}/a.txt").splitlines() == [
+    assert repo.say(GIT_DIFF, paths=["a.txt", "."]).splitlines()[-2:] == ["-one", "+two"]
+    assert repo.say(GIT_SHOW, rev="HEAD", path="a.txt") == "one"
+    assert repo.say(GIT_BLAME, path=f"{repo.root}/a.txt").splitlines() == [
         "(not committed yet)",
         "1 two",
     ]
@@ -203,14 +209,14 @@ def test_diff_shows_what_is_unstaged_staged_or_since_a_commit(repo: Repo):
     repo.write("a.txt", "three\n")
 
     def changed(**args: object) -> list[str]:
-        return repo.say(DIFF, **args).splitlines()[-2:]
+        return repo.say(GIT_DIFF, **args).splitlines()[-2:]
 
     assert changed() == ["-two", "+three"]
     assert changed(staged=True) == ["-one", "+two"]
     assert changed(commit="HEAD") == ["-one", "+three"]
     second = repo.commit("second", a_txt="four\n")
     assert changed(commit=f"{first}..{second}") == ["-one", "+four"]
-    assert repo.say(DIFF, commit=first, stat=True).splitlines() == [
+    assert repo.say(GIT_DIFF, commit=first, stat=True).splitlines() == [
         " a.txt | 2 +-",
         " 1 file changed, 1 insertion(+), 1 deletion(-)",
     ]
@@ -220,9 +226,9 @@ def test_diff_narrows_to_paths_taken_literally(repo: Repo):
     repo.commit("first", a_txt="one\n", b_txt="one\n")
     repo.write("a.txt", "two\n")
     repo.write("b.txt", "two\n")
-    assert repo.say(DIFF, paths=["b.txt"]).splitlines()[0] == "diff --git a/b.txt b/b.txt"
-    assert repo.say(DIFF, paths=["*.txt"]) == "No changes (untracked files aside)."
-    assert repo.say(DIFF, paths=[":(exclude)b.txt"]) == "No changes (untracked files aside)."
+    assert repo.say(GIT_DIFF, paths=["b.txt"]).splitlines()[0] == "diff --git a/b.txt b/b.txt"
+    assert repo.say(GIT_DIFF, paths=["*.txt"]) == "No changes (untracked files aside)."
+    assert repo.say(GIT_DIFF, paths=[":(exclude)b.txt"]) == "No changes (untracked files aside)."
 
 
 def test_diff_compares_nothing_outside_the_repository(repo: Repo, tmp_path: Path):
@@ -230,15 +236,15 @@ def test_diff_compares_nothing_outside_the_repository(repo: Repo, tmp_path: Path
     (tmp_path / "other").write_text("other\n")
     outside = [str(tmp_path / "secret"), "../other"]
     with pytest.raises(ToolError) as refused:
-        repo.run(DIFF, paths=outside)
+        repo.run(GIT_DIFF, paths=outside)
     assert str(refused.value) == f"{outside[0]} is outside the repository at {repo.root}."
-    assert Access("read", str(tmp_path / "other")) in repo.access(DIFF, paths=outside)
+    assert Access("read", str(tmp_path / "other")) in repo.access(GIT_DIFF, paths=outside)
 
 
 def test_a_large_diff_is_bounded_and_kept_whole(repo: Repo):
     repo.commit("first", a_txt="")
     repo.write("a.txt", "".join(f"line {n}\n" for n in range(50_000)))
-    shown = repo.say(DIFF)
+    shown = repo.say(GIT_DIFF)
     assert 0.8 * 8_000 < estimate_tokens(shown) <= 8_000
     note = re.fullmatch(
         r"\([\d,]+ of 50,005 lines; stat=true lists files, paths narrows; full output: Read (.*)\)",
@@ -251,8 +257,11 @@ def test_a_large_diff_is_bounded_and_kept_whole(repo: Repo):
 def test_a_long_line_is_cut_and_kept_whole(repo: Repo):
     repo.commit("first", a_txt="")
     repo.write("a.txt", "x" * 10_000 + "\n")
-    line, note = repo.say(DIFF).splitlines()[-2:]
-    assert line == f"+{'x' * (git.WIDTH - 1)}… (+{10_001 - git.WIDTH} characters)"
+    line, note = repo.say(GIT_DIFF).splitlines()[-2:]
+    assert (
+        line
+        == f"+{'x' * (git.MAX_GIT_LINE_CHARS - 1)}… (+{10_001 - git.MAX_GIT_LINE_CHARS} characters)"
+    )
     assert "full output: Read " in note
 
 
@@ -268,19 +277,19 @@ def test_log_is_one_line_a_commit(repo: Repo):
         f"{second} 2024-05-06 Ann: Second: über",
         f"{first} 2024-05-06 Ann: first",
     ]
-    assert repo.say(LOG).splitlines() == lines
-    assert repo.say(LOG, n=1).splitlines() == [lines[0], f"(older commits: rev={second})"]
-    assert repo.say(LOG, rev="HEAD~1").splitlines() == lines[1:]
-    assert repo.say(LOG, path="b.txt").splitlines() == lines[1:2]
-    assert repo.say(LOG, grep="SECOND").splitlines() == lines[1:2]
-    assert repo.say(LOG, author="ann").splitlines() == lines
-    assert repo.say(LOG, author="bob") == "No commit matches."
+    assert repo.say(GIT_LOG).splitlines() == lines
+    assert repo.say(GIT_LOG, n=1).splitlines() == [lines[0], f"(older commits: rev={second})"]
+    assert repo.say(GIT_LOG, rev="HEAD~1").splitlines() == lines[1:]
+    assert repo.say(GIT_LOG, path="b.txt").splitlines() == lines[1:2]
+    assert repo.say(GIT_LOG, grep="SECOND").splitlines() == lines[1:2]
+    assert repo.say(GIT_LOG, author="ann").splitlines() == lines
+    assert repo.say(GIT_LOG, author="bob") == "No commit matches."
 
 
 def test_show_gives_a_commit_or_a_file_as_it_was(repo: Repo):
     first = repo.commit("first\n\nwith a body", a_txt="one\n")
     repo.commit("second", a_txt="two\n")
-    assert repo.say(SHOW, rev="HEAD~1").splitlines() == [
+    assert repo.say(GIT_SHOW, rev="HEAD~1").splitlines() == [
         f"{first} 2024-05-06 07:08:09 +0000 Ann <ann@example.org>",
         "",
         "first",
@@ -299,11 +308,11 @@ def test_show_gives_a_commit_or_a_file_as_it_was(repo: Repo):
         "@@ -0,0 +1 @@",
         "+one",
     ]
-    assert repo.say(SHOW, rev=first, path="a.txt") == "one"
-    assert repo.say(SHOW, rev=first, path=f"{repo.root}/a.txt") == "one"
+    assert repo.say(GIT_SHOW, rev=first, path="a.txt") == "one"
+    assert repo.say(GIT_SHOW, rev=first, path=f"{repo.root}/a.txt") == "one"
     repo.write("sub/x", "")
     repo.cwd = f"{repo.root}/sub"
-    assert repo.say(SHOW, rev=first, path="../a.txt") == "one"
+    assert repo.say(GIT_SHOW, rev=first, path="../a.txt") == "one"
 
 
 def test_show_says_what_it_cannot_show(repo: Repo):
@@ -318,9 +327,9 @@ def test_show_says_what_it_cannot_show(repo: Repo):
         ({"path": "../outside"}, "../outside is outside the repository at .*"),
     ):
         with pytest.raises(ToolError) as refused:
-            repo.run(SHOW, **({"rev": "HEAD"} | args))
+            repo.run(GIT_SHOW, **({"rev": "HEAD"} | args))
         assert re.fullmatch(words, str(refused.value))
-    assert repo.say(SHOW, rev="HEAD", path="empty") == "HEAD:./empty is empty."
+    assert repo.say(GIT_SHOW, rev="HEAD", path="empty") == "HEAD:./empty is empty."
 
 
 def test_blame_names_each_commit_once_above_its_lines(repo: Repo):
@@ -328,7 +337,7 @@ def test_blame_names_each_commit_once_above_its_lines(repo: Repo):
     repo.commit("second", a_txt="one\nTWO\nthree\n")
     repo.write("a.txt", "one\nTWO\nthree\nfour\n")
     first, second = (repo.git("rev-parse", "--short=8", rev) for rev in ("HEAD~1", "HEAD"))
-    assert repo.say(BLAME, path="a.txt").splitlines() == [
+    assert repo.say(GIT_BLAME, path="a.txt").splitlines() == [
         f"{first} 2024-05-06 Ann: first",
         "1 one",
         f"{second} 2024-05-06 Ann: second",
@@ -338,17 +347,21 @@ def test_blame_names_each_commit_once_above_its_lines(repo: Repo):
         "(not committed yet)",
         "4 four",
     ]
-    assert repo.say(BLAME, path="a.txt", start=2, end=2).splitlines()[1:] == ["2 TWO"]
+    assert repo.say(GIT_BLAME, path="a.txt", start=2, end=2).splitlines()[1:] == ["2 TWO"]
     with pytest.raises(ToolError, match="has only 4 lines"):
-        repo.run(BLAME, path="a.txt", start=9)
+        repo.run(GIT_BLAME, path="a.txt", start=9)
     with pytest.raises(ToolError, match="no such path 'gone' in HEAD"):
-        repo.run(BLAME, path="gone")
+        repo.run(GIT_BLAME, path="gone")
 
 
 @pytest.mark.parametrize("option", ["--output=stolen", "-O./evil", "--ext-diff", "-p"])
 def test_a_revision_is_never_an_option(repo: Repo, option: str):
     repo.commit("first", a_txt="1\n")
-    for tool, args in ((DIFF, {"commit": option}), (LOG, {"rev": option}), (SHOW, {"rev": option})):
+    for tool, args in (
+        (GIT_DIFF, {"commit": option}),
+        (GIT_LOG, {"rev": option}),
+        (GIT_SHOW, {"rev": option}),
+    ):
         with pytest.raises(ToolError, match="is an option, not a revision"):
             repo.run(tool, **args)
     assert sorted(os.listdir(repo.root)) == [".git", "a.txt"]
@@ -356,11 +369,11 @@ def test_a_revision_is_never_an_option(repo: Repo, option: str):
 
 def test_reading_is_all_that_git_tools_ask_for(repo: Repo):
     root = Access("read", repo.root)
-    assert repo.access(STATUS) == (root,)
-    assert repo.access(DIFF, paths=["a"]) == (root, Access("read", f"{repo.root}/a"))
-    assert repo.access(BLAME, path="/etc/x") == (root, Access("read", "/etc/x"))
+    assert repo.access(GIT_STATUS) == (root,)
+    assert repo.access(GIT_DIFF, paths=["a"]) == (root, Access("read", f"{repo.root}/a"))
+    assert repo.access(GIT_BLAME, path="/etc/x") == (root, Access("read", "/etc/x"))
     repo.cwd = "/elsewhere"
-    assert repo.access(LOG) == (root, Access("read", "/elsewhere"))
+    assert repo.access(GIT_LOG) == (root, Access("read", "/elsewhere"))
 
 
 # --- repositories that would like to run something ------------------------------------------------
@@ -476,15 +489,15 @@ TRAPS: list[Trap] = [
 def look(repo: Repo) -> list[str]:
     """Use every tool in every way that could spring a trap; returns what was refused."""
     outcomes = repo.each(
-        (STATUS, {}),
-        (DIFF, {}),
-        (DIFF, {"staged": True}),
-        (DIFF, {"commit": "HEAD"}),
-        (DIFF, {"commit": "HEAD~1..HEAD", "stat": True}),
-        (LOG, {"path": "a.txt"}),
-        (SHOW, {"rev": "HEAD"}),
-        (SHOW, {"rev": "HEAD~1", "path": "a.txt"}),
-        (BLAME, {"path": "a.txt"}),
+        (GIT_STATUS, {}),
+        (GIT_DIFF, {}),
+        (GIT_DIFF, {"staged": True}),
+        (GIT_DIFF, {"commit": "HEAD"}),
+        (GIT_DIFF, {"commit": "HEAD~1..HEAD", "stat": True}),
+        (GIT_LOG, {"path": "a.txt"}),
+        (GIT_SHOW, {"rev": "HEAD"}),
+        (GIT_SHOW, {"rev": "HEAD~1", "path": "a.txt"}),
+        (GIT_BLAME, {"path": "a.txt"}),
     )
     return [str(outcome) for outcome in outcomes if isinstance(outcome, ToolError)]
 
@@ -521,7 +534,9 @@ def test_the_traps_are_real(repo: Repo, trap: Trap, tmp_path: Path):
 
 def test_filters_that_were_not_run_are_named(repo: Repo, tmp_path: Path):
     trapped(repo, clean_filter, tmp_path)
-    assert repo.say(STATUS).splitlines()[-1] == ("(filters of this repository not run: tr=ap.x)")
+    assert repo.say(GIT_STATUS).splitlines()[-1] == (
+        "(filters of this repository not run: tr=ap.x)"
+    )
 
 
 def test_filters_that_the_user_set_up_are_run(repo: Repo, tmp_path: Path):
@@ -529,7 +544,7 @@ def test_filters_that_the_user_set_up_are_run(repo: Repo, tmp_path: Path):
     repo.write(".gitattributes", "*.txt filter=upper\n")
     repo.commit("first", a_txt="one\n")
     repo.write("a.txt", "two\n")
-    assert repo.say(DIFF).splitlines()[-2:] == ["-ONE", "+TWO"]
+    assert repo.say(GIT_DIFF).splitlines()[-2:] == ["-ONE", "+TWO"]
 
 
 def test_a_repository_that_claims_files_elsewhere_is_not_read(repo: Repo, tmp_path: Path):
@@ -537,7 +552,7 @@ def test_a_repository_that_claims_files_elsewhere_is_not_read(repo: Repo, tmp_pa
     repo.commit("first", a_txt="one\n")
     repo.git("config", "core.worktree", str(tmp_path))
     with pytest.raises(ToolError, match="point at files in"):
-        repo.run(DIFF)
+        repo.run(GIT_DIFF)
 
 
 def test_a_bare_repository_hidden_in_the_workspace_is_not_entered(repo: Repo, tmp_path: Path):
@@ -548,7 +563,7 @@ def test_a_bare_repository_hidden_in_the_workspace_is_not_entered(repo: Repo, tm
     repo.git("-C", "docs", "config", "core.fsmonitor", f"touch {canary}; false")
     repo.cwd = f"{repo.root}/docs"
     with pytest.raises(ToolError, match="bare repository"):
-        repo.run(STATUS)
+        repo.run(GIT_STATUS)
     assert not canary.exists()
 
 

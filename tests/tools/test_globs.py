@@ -158,14 +158,14 @@ def test_no_text_at_all_makes_ripgrep_leave_out_a_file_that_it_means(
         files = [os.path.relpath(path, root) for path in root.rglob("*") if path.is_file()]
         for text in (*texts, *files):
             try:
-                made = search.path_filter(text)
+                made = search.parse_path_filter(text)
             except re.error:
                 continue
             argv = [resolve("rg"), "--no-config", "--files", "--hidden", "--null", "./"]
             argv[1:1] = ["--ignore-file=/dev/stdin", "--no-ignore-vcs", "--no-ignore-dot"]
             ran = subprocess.run(argv, cwd=root, input=made.rules.encode(), capture_output=True)
             seen = {path.removeprefix("./") for path in os.fsdecode(ran.stdout).split("\0")[:-1]}
-            assert {path for path in files if made.fits(path)} <= seen, (text, made.rules)
+            assert {path for path in files if made.matches(path)} <= seen, (text, made.rules)
 
 
 @pytest.mark.parametrize(
@@ -184,4 +184,4 @@ def test_no_text_at_all_makes_ripgrep_leave_out_a_file_that_it_means(
     ],
 )  # fmt: skip
 def test_ripgrep_is_told_where_a_pattern_leads(pattern: str, rules: list[str]):
-    assert search.path_filter(pattern).rules.split("\n")[:-1] == rules
+    assert search.parse_path_filter(pattern).rules.split("\n")[:-1] == rules

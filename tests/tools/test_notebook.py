@@ -18,9 +18,9 @@ from travois.ports.tool import ToolError
 from travois.ports.world import content_digest
 from travois.tools import notebook_cells as sheets
 from travois.tools.notebook import NOTEBOOK_EDIT
-from travois.tools.notebook_cells import sheet_of
+from travois.tools.notebook_cells import parse_notebook_text
 from travois.tools.read import READ
-from travois.tools.text import Decoded, Encoding, splice
+from travois.tools.text import DecodedText, TextEncoding, apply_splices
 
 NOTEBOOK = """\
 {
@@ -143,7 +143,7 @@ def test_a_cell_can_be_inserted_first_and_last(world: World) -> None:
 
 
 def test_a_deleted_cell_leaves_the_others_as_they_are(world: World) -> None:
-    sheet = sheet_of(NOTEBOOK)
+    sheet = parse_notebook_text(NOTEBOOK)
     assert sheet is not None
     bodies = [NOTEBOOK[span.start : span.end] for span in sheet.cells]
     for index, name in enumerate(("intro", "sum", "end")):
@@ -292,23 +292,23 @@ def test_any_notebook_changes_in_the_one_cell_only(
 ) -> None:
     whole = {"metadata": {"a": 1}, "cells": cells, "nbformat": 4}
     before = json.dumps(whole, indent=indent, ensure_ascii=ascii_only)
-    sheet = sheet_of(before)
+    sheet = parse_notebook_text(before)
     assert sheet is not None
     index = chance.draw(st.integers(0, len(cells) - 1))
     kind = cells[index]["cell_type"]
     action = chance.draw(st.sampled_from(["replace", "insert", "delete"]))
     if action == "replace":
-        made = sheets.replace(sheet, index, source=source, cell_type=kind)
+        made = sheets.replace_cell(sheet, index, source=source, cell_type=kind)
         lines = isinstance(cells[index]["source"], list)
-        cells[index]["source"] = sheets._lines(source) if lines else source
+        cells[index]["source"] = sheets._source_lines(source) if lines else source
     elif action == "insert":
-        made = sheets.insert(sheet, index, source=source, cell_type="markdown")
-        fresh = {"cell_type": "markdown", "metadata": {}, "source": sheets._lines(source)}
+        made = sheets.insert_cell(sheet, index, source=source, cell_type="markdown")
+        fresh = {"cell_type": "markdown", "metadata": {}, "source": sheets._source_lines(source)}
         cells.insert(index, fresh)
     else:
-        made = sheets.delete(sheet, index)
+        made = sheets.delete_cell(sheet, index)
         del cells[index]
-    after = splice(Decoded(before.encode(), before, Encoding("utf-8")), made)
+    after = apply_splices(DecodedText(before.encode(), before, TextEncoding("utf-8")), made)
     assert json.loads(after.text) == whole
     assert after.data.startswith(before[: sheet.cells[index].start].rstrip(" \t\n,").encode())
     assert after.data.endswith(before[sheet.cells[index].end :].lstrip(" \t\n,").encode())

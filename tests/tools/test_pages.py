@@ -16,7 +16,7 @@ from travois.core.facts import Result
 from travois.core.tokens import estimate_tokens, fact_tokens
 from travois.tools import read as module
 from travois.tools.read import READ
-from travois.tools.text import decode, shown
+from travois.tools.text import decode_text, show_invalid_bytes
 
 ONWARD = re.compile(r"continue with offset=(\d+)(?:, column=(\d+))?\]\Z")
 NOTE = re.compile(r"\n\[(?:lines? \d|encoding:|mixed line endings:)[^\n]*\]\Z")
@@ -78,8 +78,8 @@ def test_pages_that_follow_each_other_show_every_line_once(
     lines: list[str], end: str, last: bool, codec: str, room: int, limit: int
 ) -> None:
     data = encoded(lines, end=end, last=last, codec=codec)
-    source = decode(data)
-    if source is None or not source.text or module._garbled(source.encoding, data):
+    source = decode_text(data)
+    if source is None or not source.text or module._is_garbled_text(source.encoding, data):
         return
     with TemporaryDirectory() as folder:
         world = World(Path(folder).resolve())
@@ -88,7 +88,7 @@ def test_pages_that_follow_each_other_show_every_line_once(
         got, found = pages(world, "a.txt", limit=limit)
     feed = "\n" if "\n" in source.text else "\r"
     expected = [line.removesuffix("\r") for line in source.text.removesuffix(feed).split(feed)]
-    assert got == [shown(line) for line in expected]
+    assert got == [show_invalid_bytes(line) for line in expected]
     for page in found:
         assert fact_tokens(Result("t1", (Text(page),))) <= world.room.share
 
@@ -99,11 +99,11 @@ def test_a_huge_file_is_paged_as_any_other(tmp_path: Path) -> None:
     data = "\n".join(lines).encode()
     world.write("a.txt", data)
     world.room = ResultRoom(cap=2_000, share=2_500)
-    before, module.WHOLE = module.WHOLE, 1_000
+    before, module.MAX_WHOLE_FILE_BYTES = module.MAX_WHOLE_FILE_BYTES, 1_000
     try:
         got, found = pages(world, "a.txt", limit=2_000)
     finally:
-        module.WHOLE = before
+        module.MAX_WHOLE_FILE_BYTES = before
     assert got == lines
     assert max(map(estimate_text_tokens, found)) <= 2_500
 
@@ -127,7 +127,7 @@ def test_no_module_of_python_is_cut_that_has_no_more_than_the_cap(tmp_path: Path
     cut = list[str]()
     for path in sorted(library.glob("*.py")):
         data = path.read_bytes()
-        source = decode(data)
+        source = decode_text(data)
         if source is None or data.count(b"\n") > 2_000 or estimate_tokens(source.text) > 24_500:
             continue
         world.write("a.py", data)

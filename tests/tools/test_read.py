@@ -23,7 +23,7 @@ from travois.ports.world import content_digest
 from travois.tools import read as module
 from travois.tools.edit import EDIT
 from travois.tools.read import READ
-from travois.tools.text import Page, Place
+from travois.tools.text import LinePage, TextPosition
 
 ROOM = ResultRoom(cap=25_000, share=25_000)
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
@@ -204,7 +204,7 @@ def test_an_image_is_shown_whatever_its_name(world: World, data: bytes, mime: st
 
 
 def test_an_image_that_is_too_large_is_refused(world: World) -> None:
-    world.write("a.png", PNG + bytes(module.IMAGE))
+    world.write("a.png", PNG + bytes(module.MAX_READ_IMAGE_BYTES))
     assert refused(world, "a.png") == (
         "a.png (image/png, 3,750,108 bytes) is too large (limit: 3,750,000 bytes); make a "
         "smaller copy with Bash and Read that."
@@ -268,7 +268,7 @@ def test_a_huge_file_is_read_anywhere_without_being_held(world: World) -> None:
 def test_a_huge_file_that_is_no_text_is_refused(world: World) -> None:
     path = world.folder / "huge.img"
     with path.open("wb") as file:
-        file.truncate(module.WHOLE + 1)
+        file.truncate(module.MAX_WHOLE_FILE_BYTES + 1)
     assert refused(world, "huge.img").startswith("huge.img is binary data (50,000,001 bytes)")
 
 
@@ -286,10 +286,10 @@ TEXTS = st.text(alphabet="ab\n\r", max_size=60)
 def test_a_page_is_the_same_however_its_text_is_cut(
     text: str, first: int, limit: int, cuts: list[int]
 ) -> None:
-    whole = Page(Place(first), limit, room=ROOM)
+    whole = LinePage(TextPosition(first), limit, room=ROOM)
     whole.add(text)
     whole.close()
-    parts = Page(Place(first), limit, room=ROOM)
+    parts = LinePage(TextPosition(first), limit, room=ROOM)
     edges = [0, *sorted(cuts), len(text)]
     for start, end in pairwise(edges):
         parts.add(text[start:end])
@@ -300,7 +300,7 @@ def test_a_page_is_the_same_however_its_text_is_cut(
 
 
 def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
-    page = Page(Place(1), 10, room=ResultRoom(cap=100, share=100))
+    page = LinePage(TextPosition(1), 10, room=ResultRoom(cap=100, share=100))
     for _ in range(1_000):
         page.add("x" * 10_000)
     assert (page.full, page.open, [len(line) for line in page.lines]) == (True, True, [800])
@@ -308,6 +308,6 @@ def test_a_line_without_an_end_does_not_fill_the_memory() -> None:
 
 
 def test_a_full_page_takes_no_more() -> None:
-    page = Page(Place(1), 10_000, room=ResultRoom(cap=1_000, share=1_000))
+    page = LinePage(TextPosition(1), 10_000, room=ResultRoom(cap=1_000, share=1_000))
     page.add(("e" * 1_000 + "\n") * 100)
     assert (len(page.lines), page.full) == (9, True)

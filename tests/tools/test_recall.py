@@ -9,7 +9,7 @@ import pytest
 from tests.tools.world import World
 from travois.core.content import extract_text
 from travois.ports.tool import ToolError
-from travois.tools.knowledge import MOST, RECALL
+from travois.tools.knowledge import MAX_RECALL_LINES, RECALL
 
 
 def found(world: World, query: str) -> str:
@@ -29,7 +29,7 @@ def test_the_line_that_holds_most_of_the_words_comes_first(tmp_path: Path) -> No
 
 def test_few_lines_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
     world = World(tmp_path)
-    world.spill("span-1", b"needle\n" * (MOST + 7))
+    world.spill("span-1", b"needle\n" * (MAX_RECALL_LINES + 7))
     assert found(world, "needle").endswith(
         "\n(7 more lines match in part.)\nRead the file at that line for its surroundings."
     )

@@ -219,12 +219,12 @@ def test_many_matches_are_paged(world: Local):
 def test_no_answer_is_larger_than_its_bound(world: Local):
     world.write("wide.txt", f"needle {'w' * 400}\n" * 1000)
     shown = world.say(GREP, pattern="needle", output_mode="content", head_limit=0)
-    assert 0.9 * search.BYTES < len(shown) < search.BYTES + 200
+    assert 0.9 * search.MAX_GREP_BYTES < len(shown) < search.MAX_GREP_BYTES + 200
     assert "of 1000; offset=" in shown.rpartition("\n")[2]
 
 
 def test_what_a_flood_of_bytes_leaves_out_is_said(world: Local, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ripgrep, "MAX_BYTES", 1000)
+    monkeypatch.setattr(ripgrep, "MAX_UNORDERED_BYTES", 1000)
     world.write("many.txt", "needle\n" * 5000)
     shown = world.say(GREP, pattern="needle", output_mode="content", head_limit=3)
     assert re.fullmatch(
@@ -255,7 +255,7 @@ LATE = "(stopped after 2 s, results are incomplete; narrow path or pattern)"
         ),
         (GREP, {"pattern": "x", "glob": "*.py"}, "No match so far for 'x'."),
         (GLOB, {"pattern": "*.txt"}, "a.txt\nb.txt"),
-        (GLOB, {"pattern": "*.py"}, f"No file so far matches '*.py' {search.LEFT_OUT}."),
+        (GLOB, {"pattern": "*.py"}, f"No file so far matches '*.py' {search.IGNORED_FILES_NOTE}."),
     ],
 )
 def test_a_search_that_takes_too_long_shows_what_it_found_and_says_so(
@@ -265,16 +265,16 @@ def test_a_search_that_takes_too_long_shows_what_it_found_and_says_so(
     args: dict[str, Any],
     words: str,
 ):
-    monkeypatch.setattr(ripgrep, "SECONDS", LIMIT)
-    monkeypatch.setattr(ripgrep, "RG", ("sh", "-c", "printf 'b.txt\\0a.txt\\0c'; sleep 60"))
+    monkeypatch.setattr(ripgrep, "SEARCH_TIMEOUT_SECONDS", LIMIT)
+    monkeypatch.setattr(ripgrep, "RIPGREP", ("sh", "-c", "printf 'b.txt\\0a.txt\\0c'; sleep 60"))
     assert world.say(tool, **args) == f"{words}\n{LATE}"
 
 
 def test_a_count_that_takes_too_long_is_told_as_a_lower_bound(
     world: Local, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(ripgrep, "SECONDS", LIMIT)
-    monkeypatch.setattr(ripgrep, "RG", ("sh", "-c", "printf 'b\\0002\\na\\0003\\n'; sleep 60"))
+    monkeypatch.setattr(ripgrep, "SEARCH_TIMEOUT_SECONDS", LIMIT)
+    monkeypatch.setattr(ripgrep, "RIPGREP", ("sh", "-c", "printf 'b\\0002\\na\\0003\\n'; sleep 60"))
     assert world.say(GREP, pattern="x", output_mode="count") == (
         f"a:3\nb:2\n(at least 5 in 2 files)\n{LATE}"
     )
@@ -310,7 +310,9 @@ def test_glob_respects_ignore_files_even_for_what_the_pattern_names(world: Local
     world.write("a.log", "")
     world.write(".hidden/b.txt", "")
     world.write(".git/c.txt", "")
-    assert world.say(GLOB, pattern="*.log") == f"No file matches '*.log' {search.LEFT_OUT}."
+    assert (
+        world.say(GLOB, pattern="*.log") == f"No file matches '*.log' {search.IGNORED_FILES_NOTE}."
+    )
     assert world.say(GLOB, pattern="*.txt") == ".hidden/b.txt"
 
 
@@ -365,7 +367,7 @@ def test_commas_and_blanks_part_patterns_but_may_also_be_in_a_name(world: Local)
 
 def test_glob_says_what_may_be_wrong_with_a_pattern_that_matches_nothing(world: Local):
     (world.folder / "link").symlink_to("src")
-    nothing = f"No file matches {{!r}} {search.LEFT_OUT}."
+    nothing = f"No file matches {{!r}} {search.IGNORED_FILES_NOTE}."
     folder = " src is a folder: src/** lists its files."
     through = " link is a symbolic link, and links are not followed: set path to it."
     assert world.say(GLOB, pattern="src") == nothing.format("src") + folder
@@ -446,7 +448,7 @@ def test_glob_in_a_place_that_is_no_folder_is_refused(world: Local):
 def test_patterns_mean_what_ripgrep_means_by_them(
     tmp_path: Path, pattern: str, hits: list[str], misses: list[str]
 ):
-    made = globs.compiled(pattern)
+    made = globs.compile_glob(pattern)
     assert [path for path in (*hits, *misses) if made.fullmatch(path)] == hits
     judged = [path for path in (*hits, *misses) if ripgrep_finds(pattern, path, tmp_path)]
     assert judged == hits
@@ -463,12 +465,12 @@ def ripgrep_finds(pattern: str, path: str, tmp_path: Path) -> bool:
 
 
 def test_a_dot_in_front_of_a_pattern_means_here():
-    made = globs.compiled("./a*")
+    made = globs.compile_glob("./a*")
     assert [path for path in ("ab", "x/ab") if made.fullmatch(path)] == ["ab"]
 
 
 def test_a_brace_that_is_never_closed_stands_for_itself():
-    made = globs.compiled("{a.c")
+    made = globs.compile_glob("{a.c")
     assert [path for path in ("{a.c", "a.c") if made.fullmatch(path)] == ["{a.c"]
 
 
@@ -503,7 +505,8 @@ def test_a_search_shows_nothing_of_files_that_a_rule_hides(ruled: Ruled):
 def test_a_listing_leaves_out_what_a_rule_hides(ruled: Ruled):
     assert ruled.say(GLOB, pattern="**/*") == f"a.txt\n{REMARK}"
     assert (
-        ruled.say(GLOB, pattern="*.env") == f"No file matches '*.env' {search.LEFT_OUT}.\n{REMARK}"
+        ruled.say(GLOB, pattern="*.env")
+        == f"No file matches '*.env' {search.IGNORED_FILES_NOTE}.\n{REMARK}"
     )
 
 

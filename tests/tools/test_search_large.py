@@ -143,7 +143,7 @@ def test_ripgrep_names_only_what_a_pattern_can_mean(tall: Large, pattern: str, m
 
 def test_ripgrep_walks_only_where_a_pattern_leads(tall: Large):
     for pattern, pruned in (("pkg_30/*.rs", FOLDERS - 1), ("*.md", 0), ("./*.md", FOLDERS)):
-        rules = search.path_filter(pattern).rules
+        rules = search.parse_path_filter(pattern).rules
         argv = [resolve("rg"), "--debug", "--files", "--ignore-file=/dev/stdin", "./"]
         done = subprocess.run(argv, cwd=tall.root, input=rules.encode(), capture_output=True)
         assert len(set(re.findall(rb"ignoring \./(pkg_\d\d):", done.stderr))) == pruned, pattern
@@ -284,7 +284,7 @@ def test_a_search_that_is_cancelled_leaves_nothing_running(tmp_path: Path):
 
 def without_privileges(world: Local) -> tuple[str, ...]:
     """Ripgrep as somebody whom permissions hold back; skips where nobody can be had."""
-    rg = (resolve("rg"), *ripgrep.RG[1:])
+    rg = (resolve("rg"), *ripgrep.RIPGREP[1:])
     if os.geteuid() != 0:
         return rg
     setpriv = shutil.which("setpriv")
@@ -300,14 +300,14 @@ def test_what_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     world = Local(tmp_path)
     for name in ("a.txt", "locked/b.txt", "secrets/c.txt", "closed.txt"):
         world.write(name, "needle\n")
-    monkeypatch.setattr(ripgrep, "RG", without_privileges(world))
+    monkeypatch.setattr(ripgrep, "RIPGREP", without_privileges(world))
     monkeypatch.setattr(world, "hidden", lambda path: "secrets" in path)
     for name in ("locked", "secrets"):
         (world.folder / name).chmod(0)
     try:
         told_of = "(could not read locked: Permission denied)"
         assert world.say(GLOB, pattern="a*") == f"a.txt\n{told_of}"
-        assert world.say(GLOB, pattern="b*").endswith(f"{search.LEFT_OUT}.\n{told_of}")
+        assert world.say(GLOB, pattern="b*").endswith(f"{search.IGNORED_FILES_NOTE}.\n{told_of}")
         (world.folder / "closed.txt").chmod(0)
         shown = world.say(GREP, pattern="needle")
         assert shown.startswith("a.txt\n(could not read 2 files or folders, such as ")

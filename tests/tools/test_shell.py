@@ -25,7 +25,7 @@ from travois.permissions.access import Access
 from travois.ports.tool import ToolError, ToolOutcome
 from travois.ports.world import CapturedOutput
 from travois.process.run import LocalProcesses
-from travois.tools.output import Readable, readable
+from travois.tools.output import ReadableOutput, make_readable
 from travois.tools.shell import bash as shell
 from travois.tools.shell.background import BASH_OUTPUT, KILL_SHELL
 from travois.tools.shell.bash import BASH
@@ -141,7 +141,7 @@ def test_the_text_runs_as_it_stands_in_a_plain_shell(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ):
     text, expected = TEXTS[name]
-    monkeypatch.setattr(shell, "SHELLS", ())
+    monkeypatch.setattr(shell, "SHELL_PATHS", ())
     assert say(tmp_path, text) == expected.replace("bash", "sh")
 
 
@@ -266,8 +266,8 @@ def test_a_time_limit_out_of_bounds_is_a_schema_error(timeout: int):
 # --- output as text -------------------------------------------------------------------------------
 
 
-def whole(data: bytes) -> Readable:
-    return readable(CapturedOutput(data, b"", len(data)))
+def whole(data: bytes) -> ReadableOutput:
+    return make_readable(CapturedOutput(data, b"", len(data)))
 
 
 @pytest.mark.parametrize(
@@ -289,15 +289,15 @@ def test_screen_effects_become_plain_text(data: bytes, text: str):
 
 def test_other_encodings_are_labelled():
     remark = "The output is not UTF-8; decoded as {}."
-    assert whole(b"caf\xe9\n") == Readable("café\n", (remark.format("CP1252"),), 1)
+    assert whole(b"caf\xe9\n") == ReadableOutput("café\n", (remark.format("CP1252"),), 1)
     mixed = "zażółć gęślą jaźń ".encode() + b"\xff!"
-    assert whole(mixed) == Readable(
+    assert whole(mixed) == ReadableOutput(
         "zażółć gęślą jaźń \\xff!", (remark.format("UTF-8 with invalid bytes, shown as \\xNN"),), 1
     )
 
 
 def test_names_between_nul_bytes_are_text():
-    assert whole(b"./a name\0./another\0") == Readable(
+    assert whole(b"./a name\0./another\0") == ReadableOutput(
         "./a name\\0./another\\0", ("NUL bytes are shown as \\0.",), 1
     )
 
@@ -354,7 +354,7 @@ def test_of_an_endless_line_both_ends_are_shown_and_kept(tmp_path: Path):
 def test_where_not_all_can_be_kept_what_is_missing_is_said(tmp_path: Path):
     world = World(tmp_path)
     kept = CapturedOutput(b"first\n" * 300_000, b"last\n" * 300_000, 10_000_000, missing_lines=5)
-    shown = readable(kept, keep=partial(world.spill, "t1"))
+    shown = make_readable(kept, keep=partial(world.spill, "t1"))
     assert shown.lines == 600_005
     assert (
         "All but 6,700,000 bytes in the middle, which were not saved, is in "
@@ -365,7 +365,7 @@ def test_where_not_all_can_be_kept_what_is_missing_is_said(tmp_path: Path):
 
 
 def test_the_end_is_shown_also_where_little_of_it_is_in_the_tail():
-    shown = readable(CapturedOutput(b"x" * 600_000, b"end", 600_003))
+    shown = make_readable(CapturedOutput(b"x" * 600_000, b"end", 600_003))
     assert shown.text.endswith("x" * 10_000 + "end")
 
 
@@ -390,7 +390,7 @@ def test_a_full_disk_loses_only_the_file(tmp_path: Path):
 @given(st.binary(max_size=300), st.binary(max_size=300), st.integers(0, 10**9))
 def test_any_output_gives_bounded_text_that_a_log_can_hold(head: bytes, tail: bytes, missing: int):
     captured = CapturedOutput(head * 300, tail * 300, 300 * (len(head) + len(tail)) + missing)
-    shown = readable(captured)
+    shown = make_readable(captured)
     assert estimate_text_tokens(shown.text) <= 8_000
     msgspec.json.encode(shown)
 

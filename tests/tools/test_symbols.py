@@ -19,7 +19,7 @@ from travois.permissions.resolve_paths import hiding
 from travois.permissions.rules import parse
 from travois.ports.tool import ToolError
 from travois.tools import symbols, syntax
-from travois.tools.parsing import Source, Task, Wanted, told
+from travois.tools.parsing import ParseTask, SourceText, SymbolQuery, parse_source
 from travois.tools.symbols import SYMBOLS
 
 SOURCES = sorted((Path(__file__).parent / "sources").glob("*.txt"))
@@ -43,8 +43,8 @@ def parted(golden: Path) -> tuple[str, str]:
 
 
 def test_every_language_has_a_golden_file():
-    assert {path.stem for path in SOURCES} <= set(syntax.endings())
-    assert {syntax.language_of(path.stem) for path in SOURCES} == set(syntax.grammars())
+    assert {path.stem for path in SOURCES} <= set(syntax.languages_by_extension())
+    assert {syntax.language_of_path(path.stem) for path in SOURCES} == set(syntax.load_grammars())
 
 
 @EACH
@@ -57,12 +57,15 @@ def test_the_outline_of_a_file_is_all_that_it_defines(world: Local, golden: Path
 @EACH
 def test_whatever_an_outline_shows_is_found_by_its_name_on_a_line_that_has_it(golden: Path):
     text, outline = parted(golden)
-    source = Source(text.encode(), syntax.language_of(golden.stem))
+    source = SourceText(text.encode(), syntax.language_of_path(golden.stem))
     for row in outline.splitlines()[1:]:
         line, _, name, _ = row.split(" ", 3)
         if name.endswith("<=>"):
             continue  # who asks for an operator is sent to Grep
-        assert row in (told(Task("definitions", Wanted(name), syntax.KINDS), source) or ())
+        assert row in (
+            parse_source(ParseTask("definitions", SymbolQuery(name), syntax.SYMBOL_KINDS), source)
+            or ()
+        )
         assert name.rpartition(".")[2] in text.splitlines()[int(line) - 1]
 
 
@@ -207,8 +210,8 @@ def test_without_a_grammar_words_are_shown_and_what_to_install(
     without = (
         "from travois.tools import syntax, parsing as p; syntax.installed = lambda l: l != 'go'"
     )
-    monkeypatch.setattr(symbols, "PARSER", (sys.executable, "-c", f"{without}; p.main()"))
-    monkeypatch.setattr(syntax, "installed", lambda language: language != "go")
+    monkeypatch.setattr(symbols, "PARSER_COMMAND", (sys.executable, "-c", f"{without}; p.main()"))
+    monkeypatch.setattr(syntax, "is_grammar_installed", lambda language: language != "go")
     missing = "no grammar for go (pip install 'travois[code]')"
     shop.write("b/more.go", "package b\n// Open it\n")
     assert shop.say(SYMBOLS, name="Open") == (
@@ -229,11 +232,11 @@ def test_long_answers_come_in_pages(world: Local):
         "There are only 600 results; offset 600 is past the last."
     )
     world.write("wide.py", "".join(f"def g{n}({'a' * 150}): ...\n" for n in range(250)))
-    assert len(world.say(SYMBOLS, path="wide.py").encode()) < symbols.BYTES + 200
+    assert len(world.say(SYMBOLS, path="wide.py").encode()) < symbols.MAX_SYMBOL_BYTES + 200
 
 
 def test_time_that_runs_out_is_said(shop: Local, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(symbols, "SECONDS", 0.0)
+    monkeypatch.setattr(symbols, "SYMBOLS_TIMEOUT_SECONDS", 0.0)
     assert shop.say(SYMBOLS, name="open", references=True).endswith(
         "\n(only 0 of 2 files in 0 s; narrow path)"
     )
@@ -265,15 +268,15 @@ def test_nasty_sources_break_nothing(world: Local, name: str, data: bytes | str,
 
 
 def test_a_source_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(syntax, "PATIENCE", 0.1)
-    with pytest.raises(syntax.Unparsed):
-        syntax.symbols(b"def f(" * 30_000, "python")
+    monkeypatch.setattr(syntax, "PARSE_TIMEOUT_SECONDS", 0.1)
+    with pytest.raises(syntax.ParseTimeout):
+        syntax.find_symbols(b"def f(" * 30_000, "python")
 
 
 def test_a_parser_that_never_ends_takes_nobody_with_it(
     shop: Local, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(symbols, "PARSER", HASTY)
+    monkeypatch.setattr(symbols, "PARSER_COMMAND", HASTY)
     shop.write("a/hangs.js", 'open\nm(g=("")[%w[->e:')
     assert shop.say(SYMBOLS, name="open").splitlines() == [
         "a/till.py:2 method Till.open def open(self)",
@@ -291,7 +294,7 @@ def test_a_line_of_five_megabytes_is_left_out(world: Local):
 
 def test_a_thousand_nested_definitions_have_all_their_parents():
     source = "".join(f"function f{n}() {{\n" for n in range(1_000)) + "}" * 1_000
-    found = syntax.symbols(source.encode(), "javascript")
+    found = syntax.find_symbols(source.encode(), "javascript")
     assert found[-1].name == ".".join(f"f{n}" for n in range(1_000))
     assert [one.line for one in found] == list(range(1, 1_001))
 
@@ -318,9 +321,9 @@ def spoilt(chance: Random, source: bytes) -> bytes:
 def test_whatever_a_source_is_each_line_that_is_told_has_the_name(
     world: Local, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(symbols, "PARSER", HASTY)
-    monkeypatch.setattr(symbols, "LINES", 100_000)
-    monkeypatch.setattr(symbols, "BYTES", 10_000_000)
+    monkeypatch.setattr(symbols, "PARSER_COMMAND", HASTY)
+    monkeypatch.setattr(symbols, "MAX_SYMBOL_LINES", 100_000)
+    monkeypatch.setattr(symbols, "MAX_SYMBOL_BYTES", 10_000_000)
     chance, lines = Random(0), dict[str, list[bytes]]()
     for number in range(200):
         golden = chance.choice(SOURCES)
@@ -334,6 +337,6 @@ def test_whatever_a_source_is_each_line_that_is_told_has_the_name(
             line, kind, name, _ = row.split(" ", 3)
             last = re.split(r"[.<]", name)[-1]
             assert last in lines[file][int(line) - 1].decode(errors="replace").replace(" ", "")
-            assert kind in syntax.KINDS
+            assert kind in syntax.SYMBOL_KINDS
             count += 1
     assert count > 1_500

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from travois.core.tasks import Task
-from travois.tools.diff import compare
+from travois.tools.diff import compare_texts
 from travois.tui import agent_progress, footer, transcript
 from travois.tui.agent_progress import Work
 from travois.tui.footer import Standing
@@ -46,7 +46,7 @@ def test_the_spinner_leaves_out_what_has_no_room() -> None:
 
 
 def test_a_change_is_shown_with_the_numbers_of_its_lines() -> None:
-    change = compare("a.py", "one\ntwo\nthree\n", "one\n2\nthree\nfour\n")
+    change = compare_texts("a.py", "one\ntwo\nthree\n", "one\n2\nthree\nfour\n")
     assert [plain(line) for line in transcript.diff_lines(change, NONE, 40)] == [
         "    1   one",
         "    2 - two",

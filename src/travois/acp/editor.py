@@ -44,7 +44,7 @@ from travois.ports.world import (
     StaleFile,
     content_digest,
 )
-from travois.tools.text import Encoding, decode, endings
+from travois.tools.text import TextEncoding, decode_text, line_endings
 from travois.tui.line_mode import shown
 
 ONCE: Json = {"optionId": "once", "name": "Yes, this once", "kind": "allow_once"}
@@ -365,8 +365,8 @@ class Buffers:
         """Tell whether this is a UTF-8 text in the workspace, which an editor can write back."""
         if len(data) > LARGEST or not any(inside(path, folder) for folder in self._folders):
             return False
-        found = decode(data)
-        return found is not None and found.encoding == Encoding("utf-8")
+        found = decode_text(data)
+        return found is not None and found.encoding == TextEncoding("utf-8")
 
     async def _shown(self, path: str) -> str | None:
         """Return the editor's version of a file, or None."""
@@ -394,7 +394,7 @@ def _merged(data: bytes, text: str) -> bytes:
     if _even(text) == _even(there):
         return data
     # Editors report LF for CRLF files; writing that back would change every line.
-    if "\r" not in text and endings(there) == ["\r\n"]:
+    if "\r" not in text and line_endings(there) == ["\r\n"]:
         text = text.replace("\n", "\r\n")
     return text.encode()
 

@@ -32,9 +32,9 @@ from travois.presentation.items import (
 )
 from travois.providers.replies import Began, BlockKind, Grew
 from travois.sdk import typed_text
-from travois.tools.diff import Hunk, Patch
+from travois.tools.diff import DiffHunk, FilePatch
 from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
-from travois.tools.paths import absolute
+from travois.tools.paths import absolute_path
 from travois.tui.agent_progress import progress_line
 
 # Tool calls: title, location, diff and result.
@@ -66,7 +66,7 @@ def described(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> Obj
     }
     found = _decoded(item, Spot)
     if found and (path := found.file_path or found.notebook_path or found.path):
-        told["locations"] = [place(absolute(path, cwd), found.offset)]
+        told["locations"] = [place(absolute_path(path, cwd), found.offset)]
     if planned := list(changes(item, cwd)):
         told["content"] = planned
     return told
@@ -76,12 +76,12 @@ def changes(item: ToolCallItem, cwd: str) -> Iterator[Json]:
     """Yield the edits that a call's arguments announce."""
     match item.name:
         case "Edit" if args := _decoded(item, EditArgs):
-            yield diff(absolute(args.file_path, cwd), args.old_string, args.new_string)
+            yield diff(absolute_path(args.file_path, cwd), args.old_string, args.new_string)
         case "MultiEdit" if args := _decoded(item, MultiEditArgs):
             for one in args.edits:
-                yield diff(absolute(args.file_path, cwd), one.old_string, one.new_string)
+                yield diff(absolute_path(args.file_path, cwd), one.old_string, one.new_string)
         case "Write" if args := _decoded(item, WriteArgs):
-            yield diff(absolute(args.file_path, cwd), None, args.content)
+            yield diff(absolute_path(args.file_path, cwd), None, args.content)
         case _:
             pass
 
@@ -110,14 +110,14 @@ def ended(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> Object:
     return {**told, "locations": [place(change.file_path, first)]}
 
 
-def _whole(item: ToolCallItem, change: Patch, cwd: str) -> Iterator[Json]:
+def _whole(item: ToolCallItem, change: FilePatch, cwd: str) -> Iterator[Json]:
     """Yield a change whose result has no hunks: a new file, or a large change."""
     yield from changes(item, cwd)
     if item.name not in ("Edit", "MultiEdit", "Write"):
         yield text_content(f"+{change.added} -{change.removed}")
 
 
-def _hunk(path: str, hunk: Hunk) -> Json:
+def _hunk(path: str, hunk: DiffHunk) -> Json:
     sides = ("+", "-")
     new, old = (
         "".join(f"{line[1:]}\n" for line in hunk.lines if line[0] != other) for other in sides[::-1]

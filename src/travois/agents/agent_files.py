@@ -15,7 +15,7 @@ from typing import TypeGuard
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents.types import FORK, Kind
+from travois.agents.types import FORK_TYPE, AgentType
 from travois.compat import codex, opencode
 from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.compat.opencode import APART
@@ -35,23 +35,28 @@ from travois.tools.catalog import TOOLS
 # What an agent file says of its kind of agents, and what of that does not count.
 
 
-BUILT_IN = Path(__file__).parent / "built_in"
-LONGEST = 100_000
-NAME = re.compile(r"[^\W_][\w .-]{0,63}")
-SCOPES = ("user", "project", "local")
-EFFORTS = ("low", "medium", "high", "xhigh", "max")
-YES = ("true", "yes", "on", "1")
-NO = ("false", "no", "off", "0", "")
-USED = (
+BUILT_IN_AGENTS_FOLDER = Path(__file__).parent / "built_in"
+MAX_AGENT_PROMPT_CHARS = 100_000
+AGENT_NAME_PATTERN = re.compile(r"[^\W_][\w .-]{0,63}")
+AGENT_SCOPES = ("user", "project", "local")
+AGENT_EFFORT_LEVELS = ("low", "medium", "high", "xhigh", "max")
+TRUE_WORDS = ("true", "yes", "on", "1")
+FALSE_WORDS = ("false", "no", "off", "0", "")
+SUPPORTED_KEYS = (
     "name", "description", "tools", "disallowedTools", "model", "permissionMode", "maxTurns",
     "memory", "background", "isolation", "omitClaudeMd", "effort", "skills", "hooks",
     "initialPrompt", "mcpServers",
 )  # fmt: skip
-UNUSED = ("autoCompactWindow", "observer", "observerMessage", "criticalSystemReminder_EXPERIMENTAL")
+IGNORED_KEYS = (
+    "autoCompactWindow",
+    "observer",
+    "observerMessage",
+    "criticalSystemReminder_EXPERIMENTAL",
+)
 """Keys of other programs' agent files that have no effect here."""
 
 
-class Flaw(ValueError):
+class AgentFileError(ValueError):
     """A file that describes no agent: at which key, and why."""
 
     def __init__(self, key: str, why: str) -> None:
@@ -59,153 +64,166 @@ class Flaw(ValueError):
         self.key = key
 
 
-def described(told: Front, origin: str, notices: list[str], *, trusted: bool) -> Kind | None:
+def parse_agent_file(
+    told: Front, origin: str, notices: list[str], *, trusted: bool
+) -> AgentType | None:
     """Return the kind that a file describes; None if it does not, and then the user is told why."""
     if told.flaws:
         notices += (f"{origin}:{line}: {why}" for line, why in told.flaws)
         return None
     try:
-        kind = _kind(told, origin)
-    except Flaw as flaw:
-        notices.append(f"{at(origin, told, flaw.key)}: {flaw}")
+        kind = _build_agent_type(told, origin)
+    except AgentFileError as flaw:
+        notices.append(f"{locate_key(origin, told, flaw.key)}: {flaw}")
         return None
-    notices += (f"{at(origin, told, key)}: {why}" for key, why in _remarks(told))
+    notices += (
+        f"{locate_key(origin, told, key)}: {why}" for key, why in _find_ignored_values(told)
+    )
     if trusted:
         return kind
     for key, value in (("model", kind.model), ("memory", kind.memory)):
         if value:
             why = f"{key} is ignored: it needs a folder trusted with `travois trust`"
-            notices.append(f"{at(origin, told, key)}: {why}")
+            notices.append(f"{locate_key(origin, told, key)}: {why}")
     return replace(kind, model="", memory="")
 
 
-def _kind(told: Front, origin: str) -> Kind:
-    model = _words(told, "model")
-    return Kind(
-        name=_name(told),
-        description=_needed(told, "description"),
-        prompt=_prompt(told),
-        tools=_tools(told),
-        denied=tuple(_tool(word)[0] for word in _listed(told, "disallowedTools")),
+def _build_agent_type(told: Front, origin: str) -> AgentType:
+    model = _read_text(told, "model")
+    return AgentType(
+        name=_parse_agent_name(told),
+        description=_require_text(told, "description"),
+        prompt=_parse_agent_prompt(told),
+        tools=_parse_allowed_tools(told),
+        denied=tuple(
+            _parse_tool_word(word)[0] for word in _read_word_list(told, "disallowedTools")
+        ),
         model="" if model.lower() == "inherit" else model,
-        effort=effort if (effort := _words(told, "effort").lower()) in EFFORTS else "",
-        skills=tuple(_listed(told, "skills")),
-        spawns=tuple(_spawns(told)),
-        greeting=_words(told, "initialPrompt"),
-        apart=_yes(told, APART),
-        mode=_mode(told),
-        max_turns=_count(told, "maxTurns"),
-        background=_yes(told, "background"),
-        worktree=_choice(told, "isolation", ("worktree",)) == "worktree",
-        memory=_choice(told, "memory", SCOPES),
-        instructions=not _yes(told, "omitClaudeMd"),
-        origin="built-in" if origin.startswith(str(BUILT_IN)) else origin,
+        effort=effort
+        if (effort := _read_text(told, "effort").lower()) in AGENT_EFFORT_LEVELS
+        else "",
+        skills=tuple(_read_word_list(told, "skills")),
+        spawns=tuple(_parse_spawnable_types(told)),
+        greeting=_read_text(told, "initialPrompt"),
+        apart=_parse_boolean(told, APART),
+        mode=_parse_permission_mode(told),
+        max_turns=_parse_count(told, "maxTurns"),
+        background=_parse_boolean(told, "background"),
+        worktree=_parse_choice(told, "isolation", ("worktree",)) == "worktree",
+        memory=_parse_choice(told, "memory", AGENT_SCOPES),
+        instructions=not _parse_boolean(told, "omitClaudeMd"),
+        origin="built-in" if origin.startswith(str(BUILT_IN_AGENTS_FOLDER)) else origin,
     )
 
 
-def _name(told: Front) -> str:
-    name = _needed(told, "name")
-    if not NAME.fullmatch(name):
-        raise Flaw("name", f"{name!r} is not a valid name; use letters, digits, spaces, -_.")
-    if name.casefold() == FORK:
-        raise Flaw("name", f"{FORK} is a reserved name; choose another one")
+def _parse_agent_name(told: Front) -> str:
+    name = _require_text(told, "name")
+    if not AGENT_NAME_PATTERN.fullmatch(name):
+        raise AgentFileError(
+            "name", f"{name!r} is not a valid name; use letters, digits, spaces, -_."
+        )
+    if name.casefold() == FORK_TYPE:
+        raise AgentFileError("name", f"{FORK_TYPE} is a reserved name; choose another one")
     return name
 
 
-def _needed(told: Front, key: str) -> str:
-    if text := _words(told, key):
+def _require_text(told: Front, key: str) -> str:
+    if text := _read_text(told, key):
         return text
-    raise Flaw(key, f"{key} is missing; add a line `{key}: …`")
+    raise AgentFileError(key, f"{key} is missing; add a line `{key}: …`")
 
 
-def _prompt(told: Front) -> str:
+def _parse_agent_prompt(told: Front) -> str:
     text = told.body.strip()
     if not text:
-        raise Flaw("", "the agent has no instructions; write them below the front matter")
-    if len(text) > LONGEST:
-        raise Flaw("", f"the instructions have {len(text):,} characters; the limit is {LONGEST:,}")
+        raise AgentFileError("", "the agent has no instructions; write them below the front matter")
+    if len(text) > MAX_AGENT_PROMPT_CHARS:
+        raise AgentFileError(
+            "",
+            f"the instructions have {len(text):,} characters; the limit is {MAX_AGENT_PROMPT_CHARS:,}",  # noqa: E501
+        )
     return text
 
 
-def _mode(told: Front) -> str:
-    mode = _words(told, "permissionMode")
-    return ALIASES.get(mode) or _choice(told, "permissionMode", MODES)
+def _parse_permission_mode(told: Front) -> str:
+    mode = _read_text(told, "permissionMode")
+    return ALIASES.get(mode) or _parse_choice(told, "permissionMode", MODES)
 
 
-def _choice(told: Front, key: str, among: Sequence[str]) -> str:
-    word = _words(told, key)
+def _parse_choice(told: Front, key: str, among: Sequence[str]) -> str:
+    word = _read_text(told, key)
     if word and word not in among:
-        raise Flaw(key, f"{key} cannot be {word!r}; use one of {', '.join(among)}")
+        raise AgentFileError(key, f"{key} cannot be {word!r}; use one of {', '.join(among)}")
     return word
 
 
-def _yes(told: Front, key: str) -> bool:
-    word = _words(told, key).lower()
-    if word not in YES and word not in NO:
-        raise Flaw(key, f"{key} cannot be {word!r}; use true or false")
-    return word in YES
+def _parse_boolean(told: Front, key: str) -> bool:
+    word = _read_text(told, key).lower()
+    if word not in TRUE_WORDS and word not in FALSE_WORDS:
+        raise AgentFileError(key, f"{key} cannot be {word!r}; use true or false")
+    return word in TRUE_WORDS
 
 
-def _count(told: Front, key: str) -> int:
-    word = _words(told, key)
+def _parse_count(told: Front, key: str) -> int:
+    word = _read_text(told, key)
     if word and not (word.isdecimal() and int(word)):
-        raise Flaw(key, f"{key} cannot be {word!r}; use a whole number, 1 or more")
+        raise AgentFileError(key, f"{key} cannot be {word!r}; use a whole number, 1 or more")
     return int(word or 0)
 
 
-def _tools(told: Front) -> tuple[str, ...] | None:
+def _parse_allowed_tools(told: Front) -> tuple[str, ...] | None:
     """Return the tools that are given whole; None if all are."""
-    words = _listed(told, "tools")
+    words = _read_word_list(told, "tools")
     if "tools" not in told.values or "*" in words:
         return None
-    return tuple(name for name, whole in map(_tool, words) if whole)
+    return tuple(name for name, whole in map(_parse_tool_word, words) if whole)
 
 
-def _spawns(told: Front) -> Iterator[str]:
+def _parse_spawnable_types(told: Front) -> Iterator[str]:
     """Return the kinds of agents that `Agent(a, b)` names."""
-    for word in _listed(told, "tools"):
+    for word in _read_word_list(told, "tools"):
         name, _, among = word.rstrip(")").partition("(")
         if name in ("Agent", "Task"):
             yield from (one for one in front_matter.split(among) if one != "*")
 
 
-def _tool(word: str) -> tuple[str, bool]:
+def _parse_tool_word(word: str) -> tuple[str, bool]:
     """Return the name of a tool, and whether all uses of it are meant."""
     name, _, use = word.partition("(")
     name = "Agent" if name == "Task" else name
     return name, name == "Agent" or use in ("", "*)")
 
 
-def _listed(told: Front, key: str) -> list[str]:
+def _read_word_list(told: Front, key: str) -> list[str]:
     value = told.values.get(key, ())
     return split(value) if isinstance(value, str) else [word.strip() for word in value]
 
 
-def _words(told: Front, key: str) -> str:
+def _read_text(told: Front, key: str) -> str:
     value = told.values.get(key, "")
     return value.strip() if isinstance(value, str) else ", ".join(value)
 
 
-def _remarks(told: Front) -> Iterator[tuple[str, str]]:
+def _find_ignored_values(told: Front) -> Iterator[tuple[str, str]]:
     """Yield each key of a file that has no effect, with the reason."""
-    if (effort := _words(told, "effort")) and effort.lower() not in EFFORTS:
-        yield "effort", f"effort cannot be {effort!r}; use one of {', '.join(EFFORTS)}"
-    if any(":" in word for word in _listed(told, "mcpServers")):
+    if (effort := _read_text(told, "effort")) and effort.lower() not in AGENT_EFFORT_LEVELS:
+        yield "effort", f"effort cannot be {effort!r}; use one of {', '.join(AGENT_EFFORT_LEVELS)}"
+    if any(":" in word for word in _read_word_list(told, "mcpServers")):
         yield "mcpServers", "MCP servers defined here are ignored; define them in .mcp.json"
     for key in told.values:
-        if key in UNUSED:
+        if key in IGNORED_KEYS:
             yield key, f"{key} is not supported here and is ignored"
-        elif key not in (*USED, "color", APART):
-            near = find_nearest_word(key, USED)
+        elif key not in (*SUPPORTED_KEYS, "color", APART):
+            near = find_nearest_word(key, SUPPORTED_KEYS)
             yield (
                 key,
                 f"{key} is not a key of agent files" + (f"; did you mean {near}?" if near else ""),
             )
     for key in ("tools", "disallowedTools"):
-        words = _listed(told, key)
-        if strange := [word for word in words if not _known(_tool(word)[0])]:
+        words = _read_word_list(told, key)
+        if strange := [word for word in words if not _is_known_tool(_parse_tool_word(word)[0])]:
             yield key, f"unknown tool {', '.join(strange)}; ignored"
-        if parts := [word for word in words if not _tool(word)[1]]:
+        if parts := [word for word in words if not _parse_tool_word(word)[1]]:
             what = "left out" if key == "tools" else "denied entirely"
             yield (
                 key,
@@ -213,21 +231,21 @@ def _remarks(told: Front) -> Iterator[tuple[str, str]]:
             )
 
 
-def _known(name: str) -> bool:
+def _is_known_tool(name: str) -> bool:
     return name in ("*", "Agent") or name.startswith("mcp__") or any(t.name == name for t in TOOLS)
 
 
-def at(origin: str, told: Front, key: str) -> str:
+def locate_key(origin: str, told: Front, key: str) -> str:
     """Return the place of a key, as editors and people say it; the command line has no lines."""
     return f"{origin}:{told.lines.get(key, 1)}" if told.lines else origin
 
 
-FLAG = "--agents"
-MOST = 200
+AGENTS_FLAG = "--agents"
+MAX_AGENT_FILES = 200
 """Maximum files read from one folder."""
 
 
-class Shelf(msgspec.Struct, frozen=True):
+class AgentFolder(msgspec.Struct, frozen=True):
     """A folder of agent files."""
 
     folder: str
@@ -244,40 +262,47 @@ class Shelf(msgspec.Struct, frozen=True):
     """The approved requests of the workspace; None where all are."""
 
 
-def kinds(
+def load_agent_types(
     home: TravoisHome,
     root: str,
     cwd: str,
     *,
     trusted: bool,
     given: str = "",
-    levels: Sequence[str] = SCOPES,
+    levels: Sequence[str] = AGENT_SCOPES,
     plugins: Sequence[Plugin] = (),
     agreed: frozenset[str] = frozenset(),
     environ: Mapping[str, str] = os.environ,
     etc: Path = ETC,
-) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+) -> tuple[tuple[AgentType, ...], tuple[str, ...]]:
     """Return all kinds by name, and what the user should know of files that are flawed.
 
     Of several with one name the first counts: the machine's, those of the command line (`given`,
     as JSON), the project's with the nearest folder first, the user's, those of plugins, ours.
     """
-    found, notices = dict[str, Kind](), list[str]()
-    own = [*_user(home, environ)]
-    shelves = [*_project(root, cwd, trusted=trusted, agreed=agreed)] if "project" in levels else []
+    found, notices = dict[str, AgentType](), list[str]()
+    own = [*_user_agent_folders(home, environ)]
+    shelves = (
+        [*_project_agent_folders(root, cwd, trusted=trusted, agreed=agreed)]
+        if "project" in levels
+        else []
+    )
     known = {os.path.realpath(shelf.folder) for shelf in own}
     shelves = [shelf for shelf in shelves if os.path.realpath(shelf.folder) not in known]
-    managed = (Shelf(str(etc / "travois/agents")), Shelf(str(etc / "claude-code/.claude/agents")))
+    managed = (
+        AgentFolder(str(etc / "travois/agents")),
+        AgentFolder(str(etc / "claude-code/.claude/agents")),
+    )
     for shelf in managed:
-        _take(found, _shelved(shelf, notices))
-    _take(found, _flagged(given, notices))
+        _add_missing_types(found, _read_agent_folder(shelf, notices))
+    _add_missing_types(found, _parse_agents_flag(given, notices))
     plugged = [
-        Shelf(folder, one.folder, not inside(one.folder, root), f"{one.name}:")
+        AgentFolder(folder, one.folder, not inside(one.folder, root), f"{one.name}:")
         for one in plugins
         for folder in one.agents
     ]
     for shelf in (*shelves, *(own if "user" in levels else ())):
-        _take(found, _shelved(shelf, notices))
+        _add_missing_types(found, _read_agent_folder(shelf, notices))
     theirs = {
         "project": (root, os.path.join(root, CODEX.folder)),
         "user": (OPENCODE.home(environ), CODEX.home(environ)),
@@ -288,13 +313,13 @@ def kinds(
             *(opencode.tabled(str(opencode_place)) if opencode_place else ()),
             *(codex.tabled(str(codex_place)) if codex_place else ()),
         )
-        _take(found, _tabled(tables, notices, trusted=own_word))
-    for shelf in (*plugged, Shelf(str(BUILT_IN))):
-        _take(found, _shelved(shelf, notices))
+        _add_missing_types(found, _parse_settings_agents(tables, notices, trusted=own_word))
+    for shelf in (*plugged, AgentFolder(str(BUILT_IN_AGENTS_FOLDER))):
+        _add_missing_types(found, _read_agent_folder(shelf, notices))
     return tuple(sorted(found.values(), key=lambda kind: kind.name.casefold())), tuple(notices)
 
 
-def narrowed(kind: Kind, parent: Mode) -> Mode:
+def limit_permission_mode(kind: AgentType, parent: Mode) -> Mode:
     """Return the child's permission mode: its type's own, but no wider than its parent's."""
     modes: dict[str, Mode] = {mode: mode for mode in MODES}
     wanted = modes.get(kind.mode, parent)
@@ -303,49 +328,51 @@ def narrowed(kind: Kind, parent: Mode) -> Mode:
     )
 
 
-def _user(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[Shelf]:
-    yield Shelf(str(home.path / "agents"))
-    yield from map(Shelf, CLAUDE.within_home(environ, *CLAUDE.agents))
+def _user_agent_folders(home: TravoisHome, environ: Mapping[str, str]) -> Iterator[AgentFolder]:
+    yield AgentFolder(str(home.path / "agents"))
+    yield from map(AgentFolder, CLAUDE.within_home(environ, *CLAUDE.agents))
     if person := environ.get("HOME"):
-        yield Shelf(os.path.join(person, ".agents", "agents"))
+        yield AgentFolder(os.path.join(person, ".agents", "agents"))
     for path in OPENCODE.within_home(environ, *OPENCODE.agents):
-        yield Shelf(path, opencode=True)
+        yield AgentFolder(path, opencode=True)
 
 
-def wishes(root: str, cwd: str) -> Iterator[str]:
+def list_agent_hook_requests(root: str, cwd: str) -> Iterator[str]:
     """List the requests of a project's agent files that need trust, a line each."""
-    for shelf in _project(root, cwd, trusted=False):
-        for kind in _shelved(shelf, []) if os.path.isdir(shelf.folder) else ():
+    for shelf in _project_agent_folders(root, cwd, trusted=False):
+        for kind in _read_agent_folder(shelf, []) if os.path.isdir(shelf.folder) else ():
             if kind.hooks:
                 yield describe_hook_request(kind.origin, kind.hooks, shelf.places)
 
 
-def _project(
+def _project_agent_folders(
     root: str, cwd: str, *, trusted: bool, agreed: frozenset[str] | None = None
-) -> Iterator[Shelf]:
+) -> Iterator[AgentFolder]:
     held = "" if trusted else root
     for folder in reversed(chain(cwd, root)):
         for name in (".travois", CLAUDE.folder, ".agents"):
             path = os.path.join(folder, name, "agents")
-            yield Shelf(path, held=held, trusted=trusted, places=(root,), agreed=agreed)
+            yield AgentFolder(path, held=held, trusted=trusted, places=(root,), agreed=agreed)
         for path in OPENCODE.within_project(folder, *OPENCODE.agents):
-            yield Shelf(path, held=held, trusted=trusted, opencode=True)
+            yield AgentFolder(path, held=held, trusted=trusted, opencode=True)
 
 
-def _take(found: dict[str, Kind], more: Iterator[Kind]) -> None:
+def _add_missing_types(found: dict[str, AgentType], more: Iterator[AgentType]) -> None:
     for kind in more:
         found.setdefault(kind.name.casefold(), kind)
 
 
-def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
+def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[AgentType]:
     """Return the kinds that lie in a folder; what is wrong with a file is told."""
     paths, names = sorted(markdown(shelf.folder, set())), dict[str, str]()
     paths = [shelf.folder] if os.path.isfile(shelf.folder) else paths
-    if len(paths) > MOST:
-        notices.append(f"{shelf.folder} has {len(paths)} agent files; only {MOST} are read")
-    for path in paths[:MOST]:
+    if len(paths) > MAX_AGENT_FILES:
+        notices.append(
+            f"{shelf.folder} has {len(paths)} agent files; only {MAX_AGENT_FILES} are read"
+        )
+    for path in paths[:MAX_AGENT_FILES]:
         try:
-            text = _text(path, shelf.held)
+            text = _read_agent_text(path, shelf.held)
         except OSError as error:
             notices.append(f"{path}:1: cannot be read: {error.strerror or error}")
             continue
@@ -357,16 +384,20 @@ def _shelved(shelf: Shelf, notices: list[str]) -> Iterator[Kind]:
             continue
         if not told.lines and os.path.basename(path).casefold() == "readme.md":
             continue
-        kind = described(told, path, notices, trusted=shelf.trusted)
+        kind = parse_agent_file(told, path, notices, trusted=shelf.trusted)
         if kind is not None and names.setdefault(kind.name.casefold(), path) != path:
             also = names[kind.name.casefold()]
-            notices.append(f"{at(path, told, 'name')}: {also} uses the same name; rename one")
+            notices.append(
+                f"{locate_key(path, told, 'name')}: {also} uses the same name; rename one"
+            )
         elif kind is not None:
-            hooks = _hooks(nested(text, "hooks"), path, shelf) if "hooks" in told.lines else {}
+            hooks = (
+                _filter_hooks(nested(text, "hooks"), path, shelf) if "hooks" in told.lines else {}
+            )
             yield replace(kind, name=f"{shelf.prefix}{kind.name}", hooks=hooks)
 
 
-def _hooks(tree: object, path: str, shelf: Shelf) -> dict[str, object]:
+def _filter_hooks(tree: object, path: str, shelf: AgentFolder) -> dict[str, object]:
     """Return the hooks that a file brings, as far as the user agreed to them."""
     if not _is_object(tree) or not tree:
         return {}
@@ -377,45 +408,47 @@ def _hooks(tree: object, path: str, shelf: Shelf) -> dict[str, object]:
     return tree if agreed else {}
 
 
-def _tabled(
+def _parse_settings_agents(
     tables: Iterable[tuple[str, Front]], notices: list[str], *, trusted: bool
-) -> Iterator[Kind]:
+) -> Iterator[AgentType]:
     """Return the kinds that settings of other agents hold."""
     for path, told in tables:
-        if told.body.strip() and (kind := described(told, path, notices, trusted=trusted)):
+        if told.body.strip() and (kind := parse_agent_file(told, path, notices, trusted=trusted)):
             yield kind
 
 
-def _text(path: str, held: str) -> str:
+def _read_agent_text(path: str, held: str) -> str:
     real = os.path.realpath(path)
     if held and not inside(real, held):
         raise OSError(f"it leads outside {held}; run `travois trust` to allow that")
     return plain_text(real, opener=exactly)
 
 
-def _flagged(given: str, notices: list[str]) -> Iterator[Kind]:
+def _parse_agents_flag(given: str, notices: list[str]) -> Iterator[AgentType]:
     """Return the kinds that were given on the command line, each as an object by its name."""
     if not given:
         return
     try:
         tree: object = msgspec.json.decode(given)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise UserError(f"{FLAG} is not valid JSON", why=str(error)) from None
+        raise UserError(f"{AGENTS_FLAG} is not valid JSON", why=str(error)) from None
     if not _is_object(tree) or not all(map(_is_object, tree.values())):
-        fix = f'For example: {FLAG} \'{{"tester": {{"description": "…", "prompt": "…"}}}}\''
-        raise UserError(f"{FLAG} must be a JSON object of agents by name", fix=fix)
+        fix = f'For example: {AGENTS_FLAG} \'{{"tester": {{"description": "…", "prompt": "…"}}}}\''
+        raise UserError(f"{AGENTS_FLAG} must be a JSON object of agents by name", fix=fix)
     for name, fields in tree.items():
         assert _is_object(fields)
-        values = {key: _value(value) for key, value in fields.items() if value is not None}
+        values = {
+            key: _to_front_matter_value(value) for key, value in fields.items() if value is not None
+        }
         prompt = values.pop("prompt", "")
         body = prompt if isinstance(prompt, str) else " ".join(prompt)
         told = Front({**values, "name": name}, body=body)
-        kind = described(told, f"{FLAG} {name}", notices, trusted=True)
+        kind = parse_agent_file(told, f"{AGENTS_FLAG} {name}", notices, trusted=True)
         if kind is not None:
             yield replace(kind, hooks=hooks if _is_object(hooks := fields.get("hooks")) else {})
 
 
-def _value(value: object) -> front_matter.Value:
+def _to_front_matter_value(value: object) -> front_matter.Value:
     """Return a JSON value as front matter has it."""
     if isinstance(value, list):
         return tuple(str(item) for item in msgspec.convert(value, list[object]))

@@ -23,18 +23,18 @@ from travois.providers.replies import Reply, StreamDelta
 from travois.providers.request import Request
 from travois.sessions.session import Session
 
-FORK = Path(__file__).parent / "prompts" / "fork.md"
-FORKED = "fork"
+FORK_PROMPT_FILE = Path(__file__).parent / "prompts" / "fork.md"
+FORK_STATE = "fork"
 """The state of a session that is a fork: it starts no agents."""
-PLACEHOLDER = "This call is handled elsewhere, outside this fork."
+OPEN_CALL_RESULT = "This call is handled elsewhere, outside this fork."
 """The result of every call that was open where a fork began: the same in all forks of a reply."""
-UNASKED = (
+BACKGROUND_DENIAL = (
     "an agent in the background cannot ask for approval; "
     "start it in the foreground, or the user can allow this with a permission rule"
 )
 
 
-def point(parent: Agent) -> int:
+def find_fork_point(parent: Agent) -> int:
     """Return the entry after which a fork begins: the same for all forks of one reply."""
     session = parent.session
     if session.view.open:
@@ -42,21 +42,21 @@ def point(parent: Agent) -> int:
     return session.last.seq if session.last else 0
 
 
-def branch(session: Session) -> None:
+def begin_fork(session: Session) -> None:
     """Close the calls that were open where a fork began, and mark the session as a fork."""
     for call in open_calls(session.view):
-        session.append(Result(call.id, (Text(PLACEHOLDER),)))
-    session.append(Changed(FORKED, "yes"))
+        session.append(Result(call.id, (Text(OPEN_CALL_RESULT),)))
+    session.append(Changed(FORK_STATE, "yes"))
 
 
-def directive(order: AgentOrder) -> str:
+def build_child_prompt(order: AgentOrder) -> str:
     """Build the first prompt of a child."""
     if order.kind != "fork":
         return order.prompt
-    return FORK.read_text("utf-8").strip().replace("{prompt}", order.prompt)
+    return FORK_PROMPT_FILE.read_text("utf-8").strip().replace("{prompt}", order.prompt)
 
 
-def offspring(parent: Agent, session: Session, birth: ParentLink, *, root: str) -> Agent:
+def create_child_agent(parent: Agent, session: Session, birth: ParentLink, *, root: str) -> Agent:
     """Create a child with its parent's world and permissions, and its own conversation."""
 
     def spill(call: str, data: bytes) -> str:
@@ -68,7 +68,7 @@ def offspring(parent: Agent, session: Session, birth: ParentLink, *, root: str) 
         parent,
         session=session,
         encoder=parent.encoder.fork(),
-        tools=replace(parent.tools, announce_mcp=_ignore, restate_mcp=tuple),
+        tools=replace(parent.tools, announce_mcp=_do_nothing, restate_mcp=tuple),
         world=replace(parent.world, root=root, spill=spill),
         permissions=replace(parent.permissions),
         hooks=replace(parent.hooks),
@@ -77,7 +77,7 @@ def offspring(parent: Agent, session: Session, birth: ParentLink, *, root: str) 
         budget=Budget(),
         turn=replace(parent.turn, stop_reason="", sent_back=0, kept=-1, inbox=deque(), notes=None),
         # A child works where it was started, wherever its parent goes.
-        runtime=replace(parent.runtime, background=None, worktrees=None, relocate=_ignore),
+        runtime=replace(parent.runtime, background=None, worktrees=None, relocate=_do_nothing),
     )
 
 
@@ -87,7 +87,7 @@ def _join_team(parent: Agent, birth: ParentLink) -> AgentTeam:
     return replace(parent.team, children=None, birth=birth, tasks=tasks, collect_mail=_no_mail)
 
 
-def _ignore(agent: Agent) -> None:
+def _do_nothing(agent: Agent) -> None:
     pass
 
 
@@ -95,7 +95,7 @@ def _no_mail(agent: Agent) -> Iterable[User]:
     return ()
 
 
-class Asking:
+class PersonViaParent:
     """The person, as a child reaches them: one question at a time, and they see who asks."""
 
     def __init__(self, parent: Agent, order: AgentOrder, lock: anyio.Lock) -> None:
@@ -106,7 +106,7 @@ class Asking:
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask through the parent, on whose screen the question is shown."""
         if self._order.background:
-            return PersonAnswer(allow=False, reason=f"{question.because}, and {UNASKED}")
+            return PersonAnswer(allow=False, reason=f"{question.because}, and {BACKGROUND_DENIAL}")
         summary = f"[{self._order.what}] {question.summary}"
         async with self._lock:
             self._parent.session.append(Asked(question.call, summary, question.digest))
@@ -117,7 +117,7 @@ class Asking:
         return None
 
 
-class Herald:
+class StartSignalModel:
     """A model that tells when its first answer has begun: from then on its cache can be read."""
 
     def __init__(self, model: ModelClient, begun: anyio.Event) -> None:
@@ -127,10 +127,13 @@ class Herald:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncGenerator[AsyncIterator[StreamDelta | Reply]]:
         """Send the request, and listen."""
-        async with self._model.stream(request) as stream, aclosing(self._heard(stream)) as heard:
+        async with (
+            self._model.stream(request) as stream,
+            aclosing(self._signal_start(stream)) as heard,
+        ):
             yield heard
 
-    async def _heard(
+    async def _signal_start(
         self, stream: AsyncIterator[StreamDelta | Reply]
     ) -> AsyncGenerator[StreamDelta | Reply]:
         async for event in stream:

@@ -22,19 +22,19 @@ from travois.core.errors import UserError
 from travois.sessions import blobs, catalog, log_line
 from travois.sessions.home import TravoisHome
 
-NAME = "letters.jsonl"
-SESSION = "session"
+MAIL_FILE = "letters.jsonl"
+SESSION_TEAM = "session"
 """The team of all sessions, in which each is called by its id."""
-LARGEST = 1_000_000
+MAX_MESSAGE_CHARS = 1_000_000
 """Maximum characters of a message."""
-MANY = 20
-MUCH = 40_000
+MAX_MESSAGES_PER_READ = 20
+MAX_BYTES_PER_READ = 40_000
 """Maximum messages per read, and approximate maximum bytes."""
-BLOCK = 1 << 16
-WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+READ_BLOCK_BYTES = 1 << 16
+ADDRESS_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
-class Letter(msgspec.Struct, frozen=True):
+class MailMessage(msgspec.Struct, frozen=True):
     """One message, with a name that no other has."""
 
     id: str
@@ -52,32 +52,35 @@ class Mailbox:
         """Bytes of the file read so far."""
         self.damaged = 0
         """Number of lines that could not be read."""
-        self._path = folder / NAME
+        self._path = folder / MAIL_FILE
         self._clock = clock
 
-    def put(self, sender: str, text: str) -> Letter:
+    def put(self, sender: str, text: str) -> MailMessage:
         """Append a message; once this returns, no crash of ours loses it."""
-        if len(text) > LARGEST:
+        if len(text) > MAX_MESSAGE_CHARS:
             why, fix = f"it has {len(text):,} characters", "Write it to a file and send its path."
             raise UserError("The message is too long", why=why, fix=fix)
         text = text.encode(errors="replace").decode()
-        letter = Letter(os.urandom(8).hex(), self._clock(), sender, text)
+        letter = MailMessage(os.urandom(8).hex(), self._clock(), sender, text)
         try:
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            with _locked(self._path) as fd:
-                _append(fd, log_line.add_checksum(msgspec.json.encode(letter)))
+            with _open_locked(self._path) as fd:
+                _append_line(fd, log_line.add_checksum(msgspec.json.encode(letter)))
         except OSError as error:
             raise blobs.make_storage_error(
                 "The message cannot be sent", error, path=self._path
             ) from error
         return letter
 
-    def take(self) -> list[Letter]:
+    def take(self) -> list[MailMessage]:
         """Return the next letters, if there are any; to see that there are none costs one look."""
         try:
             if self._path.stat().st_size == self.taken:
                 return []
-            with _locked(self._path, how=fcntl.LOCK_SH) as fd, os.fdopen(os.dup(fd), "rb") as file:
+            with (
+                _open_locked(self._path, how=fcntl.LOCK_SH) as fd,
+                os.fdopen(os.dup(fd), "rb") as file,
+            ):
                 return list(self._read(file, size=os.fstat(fd).st_size))
         except FileNotFoundError:
             self.taken = 0
@@ -89,42 +92,42 @@ class Mailbox:
 
     def clear(self) -> bool:
         """Empty the file if all its messages were read."""
-        with suppress(OSError), _locked(self._path, how=fcntl.LOCK_EX | fcntl.LOCK_NB) as fd:
+        with suppress(OSError), _open_locked(self._path, how=fcntl.LOCK_EX | fcntl.LOCK_NB) as fd:
             if os.fstat(fd).st_size == self.taken:
                 os.ftruncate(fd, 0)
                 self.taken = 0
                 return True
         return False
 
-    def _read(self, file: BinaryIO, *, size: int) -> Iterator[Letter]:
+    def _read(self, file: BinaryIO, *, size: int) -> Iterator[MailMessage]:
         """Yield messages from the last position on; an unfinished line is left for later."""
         if size < self.taken:  # somebody else emptied it
             self.taken = 0
         start = file.seek(self.taken)
-        for text in islice(file, MANY):
+        for text in islice(file, MAX_MESSAGES_PER_READ):
             if not text.endswith(b"\n"):
                 return
             self.taken += len(text)
-            letter = _opened(text)
+            letter = _parse_message_line(text)
             if letter is None:
                 self.damaged += 1
             else:
                 yield letter
-            if self.taken - start > MUCH:
+            if self.taken - start > MAX_BYTES_PER_READ:
                 return
 
 
-def _opened(text: bytes) -> Letter | None:
+def _parse_message_line(text: bytes) -> MailMessage | None:
     whole, _ = log_line.split_records(text)
     try:
-        return msgspec.json.decode(whole[0], type=Letter) if whole else None
+        return msgspec.json.decode(whole[0], type=MailMessage) if whole else None
     except ValueError:
         return None
 
 
-def _append(fd: int, data: bytes) -> None:
+def _append_line(fd: int, data: bytes) -> None:
     """Write one line, all or nothing, after the last whole one."""
-    size = _mended(fd)
+    size = _drop_partial_line(fd)
     try:
         while data:
             data = data[os.write(fd, data) :]
@@ -133,11 +136,11 @@ def _append(fd: int, data: bytes) -> None:
         raise
 
 
-def _mended(fd: int) -> int:
+def _drop_partial_line(fd: int) -> int:
     """Cut off the partial line of a killed writer, and return the size."""
     size = end = os.fstat(fd).st_size
     while end and os.pread(fd, 1, end - 1) != b"\n":
-        start = max(0, end - BLOCK)
+        start = max(0, end - READ_BLOCK_BYTES)
         end = start + os.pread(fd, end - start, start).rfind(b"\n") + 1
     if end < size:
         os.ftruncate(fd, end)
@@ -145,7 +148,7 @@ def _mended(fd: int) -> int:
 
 
 @contextmanager
-def _locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
+def _open_locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
     """Return the open file, while no other process changes it; closing it lets go of the lock."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(path, flags, 0o600)
@@ -159,20 +162,20 @@ def _locked(path: Path, *, how: int = fcntl.LOCK_EX) -> Generator[int]:
 # --- addresses ------------------------------------------------------------------------------------
 
 
-def locate(home: TravoisHome, to: str) -> Path:
+def find_mailbox_folder(home: TravoisHome, to: str) -> Path:
     """Return the folder of whoever has this address: `session:ID` or `TEAM:NAME`."""
-    team, name = _parts(to)
-    if team == SESSION:
+    team, name = _parse_address(to)
+    if team == SESSION_TEAM:
         found = catalog.find_session(home, name)
         return home.session_folder(found.project, found.id) / "mail"
-    if name in members(home, team):
+    if name in list_team_members(home, team):
         return home.mail / team / name
-    known = ", ".join(f"{team}:{each}" for each in members(home, team)) or "none"
+    known = ", ".join(f"{team}:{each}" for each in list_team_members(home, team)) or "none"
     fix = f"Members of that team: {known}. A session joins a team with the setting mail.address."
     raise UserError(f"There is no mailbox {to}", fix=fix)
 
 
-def members(home: TravoisHome, team: str) -> list[str]:
+def list_team_members(home: TravoisHome, team: str) -> list[str]:
     """Return the names of all that ever joined a team."""
     try:
         return sorted(path.name for path in (home.mail / team).iterdir() if path.is_dir())
@@ -180,7 +183,7 @@ def members(home: TravoisHome, team: str) -> list[str]:
         return []
 
 
-def teams(home: TravoisHome) -> list[str]:
+def list_teams(home: TravoisHome) -> list[str]:
     """Return the names of all teams."""
     try:
         return sorted(path.name for path in home.mail.iterdir() if path.is_dir())
@@ -188,12 +191,12 @@ def teams(home: TravoisHome) -> list[str]:
         return []
 
 
-def join(home: TravoisHome, address: str) -> tuple[Path, Callable[[], None]]:
+def join_team(home: TravoisHome, address: str) -> tuple[Path, Callable[[], None]]:
     """Join a team under a name; returns the mailbox folder and a function that leaves."""
-    team, name = _parts(address)
-    if team == SESSION:
+    team, name = _parse_address(address)
+    if team == SESSION_TEAM:
         raise UserError(
-            f"A team cannot be called {SESSION!r}", fix="Change the setting mail.address."
+            f"A team cannot be called {SESSION_TEAM!r}", fix="Change the setting mail.address."
         )
     folder = home.mail / team / name
     with ExitStack() as undo:
@@ -213,9 +216,9 @@ def join(home: TravoisHome, address: str) -> tuple[Path, Callable[[], None]]:
         return folder, undo.pop_all().close
 
 
-def _parts(address: str) -> tuple[str, str]:
+def _parse_address(address: str) -> tuple[str, str]:
     team, _, name = address.partition(":")
-    if WORD.fullmatch(team) and WORD.fullmatch(name):
+    if ADDRESS_WORD.fullmatch(team) and ADDRESS_WORD.fullmatch(name):
         return team, name
     fix = "Use session:ID or TEAM:NAME, with letters, digits, dots and dashes."
     raise UserError(f"{address!r} is not a mail address", fix=fix)

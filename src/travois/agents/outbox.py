@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from travois.agents.mail_text import HEAD, LONGEST
+from travois.agents.mail_text import MAIL_PREVIEW_CHARS, MAX_MAIL_CHARS
 from travois.engine.agent import Agent
 from travois.ports.agents import AgentOrder
 from travois.ports.tool import ToolError
 
-PARENT = "parent"
-ALL = "all"
-SOON = "will see it at the next step"
-WOKEN = "resumes in the background with your message. Its report arrives automatically."
+PARENT_ADDRESS = "parent"
+ALL_ADDRESS = "all"
+DELIVERY_NOTE = "will see it at the next step"
+RESUME_NOTE = "resumes in the background with your message. Its report arrives automatically."
 
 
 class AgentOutbox:
@@ -24,21 +24,26 @@ class AgentOutbox:
     async def send(self, to: str, text: str) -> str:
         """Send a message; returns what becomes of it. Raises `Refusal` if nobody would get it."""
         courier = self._agent.team.courier
-        if to == ALL:
+        if to == ALL_ADDRESS:
             return await self._send_to_all(text)
-        if self._tell(to, text):
-            return f"{to} {SOON}."
+        if self._deliver_locally(to, text):
+            return f"{to} {DELIVERY_NOTE}."
         if courier is not None and (":" in to or to in courier.teammates()):
             return await courier.deliver(to, text, sender=self._me)
-        if (told := await self._wake(to, text)) is not None:
+        if (told := await self._resume_agent(to, text)) is not None:
             return told
-        known = ", ".join((*self._near(), *self._ended(), *self._team())) or "none"
+        known = (
+            ", ".join(
+                (*self._list_local_agents(), *self._list_ended_children(), *self._list_team())
+            )
+            or "none"
+        )
         raise ToolError(f"There is no agent {to!r}. You can write to: {known}.")
 
-    async def _wake(self, to: str, text: str) -> str | None:
+    async def _resume_agent(self, to: str, text: str) -> str | None:
         """Resume an agent that has ended, with a message; None if there is no such agent."""
         below, above = self._agent.team.children, self._agent.team.siblings
-        for crew, sender, call in ((below, PARENT, self._call), (above, self._me, "")):
+        for crew, sender, call in ((below, PARENT_ADDRESS, self._call), (above, self._me, "")):
             id = crew.find(to) if crew is not None else ""
             if crew is None or not id or id == self._me:
                 continue
@@ -47,11 +52,11 @@ class AgentOutbox:
             )
             over = await crew.resume(order)
             if over.state == "running":
-                return f"{to} had ended and {WOKEN}"
+                return f"{to} had ended and {RESUME_NOTE}"
             return f"[agent {id}: {over.state}]\n{over.text}"
         return None
 
-    def _ended(self) -> list[str]:
+    def _list_ended_children(self) -> list[str]:
         """List our children that a message would resume."""
         if self._agent.team.children is None:
             return []
@@ -59,19 +64,19 @@ class AgentOutbox:
         return [f"{id} ({one.state})" for id, one in reports if one.state != "running"]
 
     async def _send_to_all(self, text: str) -> str:
-        reached = [name for name in self._near() if self._tell(name, text)]
-        for name in self._team():
+        reached = [name for name in self._list_local_agents() if self._deliver_locally(name, text)]
+        for name in self._list_team():
             assert self._agent.team.courier is not None
             await self._agent.team.courier.deliver(name, text, sender=self._me)
             reached.append(name)
         if not reached:
             raise ToolError("There are no other agents to write to.")
-        return f"{', '.join(reached)} {SOON}."
+        return f"{', '.join(reached)} {DELIVERY_NOTE}."
 
-    def _team(self) -> tuple[str, ...]:
+    def _list_team(self) -> tuple[str, ...]:
         return self._agent.team.courier.teammates() if self._agent.team.courier else ()
 
-    def _near(self) -> list[str]:
+    def _list_local_agents(self) -> list[str]:
         """List the agents in this process: children, siblings and the parent."""
         crews = [
             crew
@@ -81,22 +86,28 @@ class AgentOutbox:
         running = {
             id for crew in crews for id, one in crew.reports().items() if one.state == "running"
         }
-        above = [PARENT] if self._agent.team.siblings is not None else []
+        above = [PARENT_ADDRESS] if self._agent.team.siblings is not None else []
         return [*above, *sorted(running - {self._me})]
 
-    def _tell(self, to: str, text: str) -> bool:
+    def _deliver_locally(self, to: str, text: str) -> bool:
         below, above = self._agent.team.children, self._agent.team.siblings
         if to == self._me:
             return False
-        if len(text) > LONGEST:
-            text = self._kept(text)
-        if below is not None and to != PARENT and below.send_message(to, text, sender=PARENT):
+        if len(text) > MAX_MAIL_CHARS:
+            text = self._spill_long_text(text)
+        if (
+            below is not None
+            and to != PARENT_ADDRESS
+            and below.send_message(to, text, sender=PARENT_ADDRESS)
+        ):
             return True
         return above is not None and above.send_message(to, text, sender=self._me)
 
-    def _kept(self, text: str) -> str:
+    def _spill_long_text(self, text: str) -> str:
         """Return the beginning of a long text, and the file that has all of it."""
         session, world = self._agent.session, self._agent.world
         name = f"mail-{self._me}-{session.last.seq if session.last else 0}"
         path = world.spill(name, session.secrets.redacted(text).encode(errors="replace"))
-        return f"{text[:HEAD]}\n[{len(text):,} characters in total; full text in {path}]"
+        return (
+            f"{text[:MAIL_PREVIEW_CHARS]}\n[{len(text):,} characters in total; full text in {path}]"
+        )

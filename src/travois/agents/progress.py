@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING
 import anyio
 import msgspec
 
-from travois.agents.activity import NAME, Work, asked_of, name_of
-from travois.agents.report import spent
+from travois.agents.activity import (
+    WORK_NAME_NOTE,
+    AgentActivity,
+    build_naming_prompt,
+    parse_activity_name,
+)
+from travois.agents.report import compute_agent_cost
 from travois.core.cache_audit import SessionSpending
 from travois.core.content import Text, extract_calls, extract_text
 from travois.core.facts import Assistant, Entry, Epoch, Noted, User
@@ -25,22 +30,24 @@ from travois.ports.events import AgentProgress
 if TYPE_CHECKING:
     from travois.engine.agent import Agent
 
-PROMPT = Path(__file__).parent / "prompts" / "doing.md"
-PATIENCE = 20.0
+NAMING_PROMPT_FILE = Path(__file__).parent / "prompts" / "doing.md"
+NAMING_TIMEOUT_SECONDS = 20.0
 """Seconds that a small model has for a name."""
-FAILURES = 2
+MAX_NAMING_FAILURES = 2
 """Failed naming requests in a row after which no more are made for an agent."""
 
 
 def last_progress(id: str, entries: Sequence[Entry], *, call: str) -> AgentProgress:
     """Return the final progress of an agent, computed from its log."""
-    work, cost = Work(), spent(entries)
+    work, cost = AgentActivity(), compute_agent_cost(entries)
     for entry in entries:
         work = work.after(entry)
-    return _progress(id, work, cost, call=call)
+    return _build_progress(id, work, cost, call=call)
 
 
-def _progress(id: str, work: Work, cost: SessionSpending, *, call: str) -> AgentProgress:
+def _build_progress(
+    id: str, work: AgentActivity, cost: SessionSpending, *, call: str
+) -> AgentProgress:
     return AgentProgress(
         id=id,
         call=call,
@@ -51,13 +58,13 @@ def _progress(id: str, work: Work, cost: SessionSpending, *, call: str) -> Agent
     )
 
 
-class Follower:
+class ProgressFollower:
     """Follows one sub-agent while it runs."""
 
     def __init__(self, agent: Agent, *, call: str, tell: Callable[[AgentProgress], None]) -> None:
         self._agent, self._call, self._tell = agent, call, tell
         entries = agent.session.history()
-        self._work, self._spent = Work(), spent(entries)
+        self._work, self._spent = AgentActivity(), compute_agent_cost(entries)
         self._told: AgentProgress | None = None
         self._moved = anyio.Event()
         """Set once the agent has done something since its work was named."""
@@ -65,40 +72,44 @@ class Follower:
     async def follow(self) -> None:
         """Report the agent's progress until cancelled."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._name)
-            await self._listen()
+            group.start_soon(self._name_periodically)
+            await self._watch_session()
 
-    async def _listen(self) -> None:
+    async def _watch_session(self) -> None:
         with self._agent.session.watch() as events:
-            self._say()
+            self._report_progress()
             async for event in events:
                 if isinstance(event, Entry):
-                    self._hear(event)
+                    self._apply_entry(event)
 
-    def _hear(self, entry: Entry) -> None:
+    def _apply_entry(self, entry: Entry) -> None:
         self._work, self._spent = self._work.after(entry), self._spent.after_entry(entry)
         if isinstance(entry.fact, Assistant) and extract_calls(entry.fact.content):
             self._moved.set()
-        self._say()
+        self._report_progress()
 
-    def _say(self) -> None:
+    def _report_progress(self) -> None:
         id = self._agent.team.birth.id if self._agent.team.birth else ""
-        now = _progress(id, self._work, self._spent, call=self._call)
+        now = _build_progress(id, self._work, self._spent, call=self._call)
         if now != self._told:
             self._told = now
             self._tell(now)
 
-    async def _name(self) -> None:
+    async def _name_periodically(self) -> None:
         """Have a small model name the work now and then, if the agent has made progress."""
         agent, failures = self._agent, 0
-        while agent.team.naming is not None and agent.team.naming.watched and failures < FAILURES:
+        while (
+            agent.team.naming is not None
+            and agent.team.naming.watched
+            and failures < MAX_NAMING_FAILURES
+        ):
             await self._moved.wait()
             await agent.runtime.sleep(agent.team.naming.seconds)
             self._moved = anyio.Event()
             name = await name_work(agent)
             failures = 0 if name else failures + 1
             if name:
-                agent.session.append(Noted(NAME, name))
+                agent.session.append(Noted(WORK_NAME_NOTE, name))
 
 
 async def name_work(agent: Agent) -> str:
@@ -106,10 +117,13 @@ async def name_work(agent: Agent) -> str:
     small = agent.team.naming.small() if agent.team.naming is not None else None
     if small is None:
         return ""
-    at, head = agent.runtime.clock(), Epoch(small.card, PROMPT.read_text("utf-8").strip())
-    shown = User((Text(asked_of(agent.session.history())),))
+    at, head = (
+        agent.runtime.clock(),
+        Epoch(small.card, NAMING_PROMPT_FILE.read_text("utf-8").strip()),
+    )
+    shown = User((Text(build_naming_prompt(agent.session.history())),))
     view, reply = project_view([Entry(1, at, head), Entry(2, at, shown)]), None
-    with anyio.move_on_after(PATIENCE):
+    with anyio.move_on_after(NAMING_TIMEOUT_SECONDS):
         asking = msgspec.structs.replace(agent, model=small.model)
-        reply = await ask_quietly(asking, view, what=NAME)
-    return name_of(extract_text(reply.content)) if reply else ""
+        reply = await ask_quietly(asking, view, what=WORK_NAME_NOTE)
+    return parse_activity_name(extract_text(reply.content)) if reply else ""

@@ -32,22 +32,22 @@ from travois.core.view import View, open_calls
 from travois.ports.agents import HOOK_CALL, AgentReport, ChildState
 from travois.sessions.session import Session
 
-FINDINGS = 3
+MAX_FINDINGS = 3
 """Number of last texts that stand in for a final message."""
-LISTED = 40
+MAX_LISTED_FILES = 40
 """Maximum changed files that are named."""
-ARGUMENTS = 200
-LEAST = 500
+MAX_ARGUMENT_CHARS = 200
+MIN_REPORT_TOKENS = 500
 """A report has so many tokens even where many come in, if the window is not too small for it."""
-AROUND = 100
+REPORT_WRAPPER_TOKENS = 100
 """Tokens of the wrapper around a report in a tool result."""
-DIED = "Travois stopped while the agent was running"
-LAYERS = ContextLayers()
-RESUMED = "resumed"
+CRASH_REASON = "Travois stopped while the agent was running"
+DEFAULT_LAYERS = ContextLayers()
+RESUMED_NOTE = "resumed"
 """The note in a child's log where it went on after it had ended: what it cost before is paid."""
-STAYS = "stays"
+LEFT_BEHIND_NOTE = "stays"
 """The note in a child's log of what it leaves behind; the last one counts."""
-STATES: dict[EndReason, ChildState] = {
+END_STATES: dict[EndReason, ChildState] = {
     "end": "done",
     "aborted": "stopped",
     "turns": "limit",
@@ -56,42 +56,44 @@ STATES: dict[EndReason, ChildState] = {
 """The state of a child by how its last turn ended; anything else is a failure."""
 
 
-def report(
+def build_report(
     id: str, entries: Iterable[Entry], *, state: ChildState | None = None, why: str = ""
 ) -> AgentReport:
     """Build the report of a child from its log; `state` overrides what the log says."""
     told = list(entries)
-    own = _own(told)
+    own = _entries_since_fork(told)
     ended = next((e.fact for e in reversed(own) if isinstance(e.fact, Ended)), None)
-    state = state or (STATES.get(ended.why, "failed") if ended else "lost")
+    state = state or (END_STATES.get(ended.why, "failed") if ended else "lost")
     why = why or (ended.detail if ended else "")
-    files = changed(own)
-    texts = [text for e in own if isinstance(e.fact, Assistant) and (text := _said(e.fact))]
-    parts = [texts[-1]] if state == "done" and texts else _partial(own, texts, state, why)
-    stays = [e.fact.text for e in own if isinstance(e.fact, Noted) and e.fact.what == STAYS]
+    files = list_changed_files(own)
+    texts = [text for e in own if isinstance(e.fact, Assistant) and (text := _reply_text(e.fact))]
+    parts = [texts[-1]] if state == "done" and texts else _partial_findings(own, texts, state, why)
+    stays = [
+        e.fact.text for e in own if isinstance(e.fact, Noted) and e.fact.what == LEFT_BEHIND_NOTE
+    ]
     parts += [text for text in stays[-1:] if text]
-    parts += [f"Files changed: {_listed(files)}"] if files else []
-    return AgentReport(id, state, "\n\n".join(parts), files, spent(told).usage)
+    parts += [f"Files changed: {_format_file_list(files)}"] if files else []
+    return AgentReport(id, state, "\n\n".join(parts), files, compute_agent_cost(told).usage)
 
 
-def changed(entries: Sequence[Entry]) -> tuple[str, ...]:
+def list_changed_files(entries: Sequence[Entry]) -> tuple[str, ...]:
     """Return the files that were changed in these entries, the last one first."""
     from travois.context.ledger import build_ledger
 
     return tuple(file.path for file in build_ledger(entries).files if file.state != "read")
 
 
-def spent(entries: Iterable[Entry]) -> SessionSpending:
+def compute_agent_cost(entries: Iterable[Entry]) -> SessionSpending:
     """Sum what a session has cost since it branched off, or since it was resumed."""
     total = SessionSpending()
     for entry in entries:
         total = total.after_entry(entry)
-        if isinstance(entry.fact, Noted) and entry.fact.what == RESUMED:
+        if isinstance(entry.fact, Noted) and entry.fact.what == RESUMED_NOTE:
             total = replace(total, usage=Usage(), dollars=0.0)
     return total
 
 
-def budget(
+def report_token_budget(
     view: View, waiting: Iterable[User], *, limit: int, layers: ContextLayers, among: int
 ) -> int:
     """Compute the token budget of the next of several reports: its share of the free window.
@@ -103,11 +105,11 @@ def budget(
     since = sum(fact_tokens(item.fact) for item in view.items[view.replied + 1 :])
     free = (limit - context_tokens(view) - beside) // 2
     left = min(free, layers.reply - since - beside) // max(1, among)
-    most = layers.result_cap("Agent") - AROUND
-    return max(min(LEAST, limit // (4 * max(1, among))), min(most, left))
+    most = layers.result_cap("Agent") - REPORT_WRAPPER_TOKENS
+    return max(min(MIN_REPORT_TOKENS, limit // (4 * max(1, among))), min(most, left))
 
 
-def fitted(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) -> str:
+def fit_report_text(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) -> str:
     """Return the text if it is short enough, else its two ends and where all of it can be read."""
     if estimate_tokens(text) <= tokens:
         return text
@@ -116,96 +118,108 @@ def fitted(text: str, *, tokens: int, keep: Callable[[bytes], str], nonce: str) 
     )
 
 
-def _own(entries: list[Entry]) -> list[Entry]:
+def _entries_since_fork(entries: list[Entry]) -> list[Entry]:
     """Return the child's own entries: a fork begins with its parent's history."""
     first = max((n for n, e in enumerate(entries) if isinstance(e.fact, Opened)), default=0)
     return entries[first:]
 
 
-def _partial(own: list[Entry], texts: list[str], state: ChildState, why: str) -> list[str]:
+def _partial_findings(own: list[Entry], texts: list[str], state: ChildState, why: str) -> list[str]:
     """Return partial findings in place of a final message."""
     ended = "It returned no text" if state == "done" else f"It did not finish ({state}"
     parts = [f"{ended}{': ' + why if why else ''}{'' if state == 'done' else ')'}. Partial result:"]
-    parts += texts[-FINDINGS:] or ["(no findings)"]
-    doing = _doing(own)
+    parts += texts[-MAX_FINDINGS:] or ["(no findings)"]
+    doing = _describe_last_calls(own)
     return [*parts, f"Last tool calls: {doing}"] if doing else parts
 
 
-def _doing(own: list[Entry]) -> str:
+def _describe_last_calls(own: list[Entry]) -> str:
     """Return the calls of its last reply that asked for any, and which of them had no result."""
     asked = (extract_calls(e.fact.content) for e in reversed(own) if isinstance(e.fact, Assistant))
     last = next((found for found in asked if found), ())
     done = {e.fact.call for e in own if isinstance(e.fact, Result) and not e.fact.error}
-    return "; ".join(_call(call, finished=call.id in done) for call in last)
+    return "; ".join(_format_call(call, finished=call.id in done) for call in last)
 
 
-def _call(call: Call, *, finished: bool) -> str:
-    args = call.args if len(call.args) <= ARGUMENTS else f"{call.args[:ARGUMENTS]} …"
+def _format_call(call: Call, *, finished: bool) -> str:
+    args = (
+        call.args if len(call.args) <= MAX_ARGUMENT_CHARS else f"{call.args[:MAX_ARGUMENT_CHARS]} …"
+    )
     return f"{call.name} {args}" + ("" if finished else " (unfinished)")
 
 
-def _said(reply: Assistant) -> str:
+def _reply_text(reply: Assistant) -> str:
     return extract_text(reply.content).strip()
 
 
-def _listed(files: tuple[str, ...]) -> str:
-    more = f" and {len(files) - LISTED} more" if len(files) > LISTED else ""
-    return ", ".join(files[:LISTED]) + more
+def _format_file_list(files: tuple[str, ...]) -> str:
+    more = f" and {len(files) - MAX_LISTED_FILES} more" if len(files) > MAX_LISTED_FILES else ""
+    return ", ".join(files[:MAX_LISTED_FILES]) + more
 
 
-def note(report: AgentReport) -> User:
+def report_message(report: AgentReport) -> User:
     """Return a report as the model hears of it at a safe boundary."""
-    return User(_told(report), origin="task", mail=report.id)
+    return User(_format_report(report), origin="task", mail=report.id)
 
 
-def deliver(session: Session, report: AgentReport, *, call: str) -> None:
+def deliver_report(session: Session, report: AgentReport, *, call: str) -> None:
     """Record a report: as the result of the call that waits for it, or as a message."""
     if call == HOOK_CALL:
         return
     if any(waiting.id == call for waiting in open_calls(session.view)):
-        session.append(Result(call, _told(report), error=True))
+        session.append(Result(call, _format_report(report), error=True))
     else:
-        session.append(note(report))
+        session.append(report_message(report))
 
 
-def lost(
+def recover_lost_agents(
     session: Session,
     read: Callable[[str], list[Entry]],
     *,
     keep: Callable[[str, bytes], str],
-    layers: ContextLayers = LAYERS,
+    layers: ContextLayers = DEFAULT_LAYERS,
 ) -> None:
     """After a crash, deliver reports for the children that never reported."""
     owed, epoch = list(session.owed.values()), session.view.epoch
     for number, spawned in enumerate(owed):
         entries = read(spawned.id)
         if spawned.id in session.running:
-            cost = spent(entries)
+            cost = compute_agent_cost(entries)
             session.append(Finished(spawned.id, "lost", cost.usage, cost.dollars))
         if not entries or epoch is None:
             continue
-        tokens = budget(
+        tokens = report_token_budget(
             session.view,
             (),
             limit=compact_threshold(epoch.model),
             layers=layers,
             among=len(owed) - number,
         )
-        over = _fallen(spawned.id, entries, read)
-        text = fitted(over.text, tokens=tokens, keep=partial(keep, f"{over.id}-report"), nonce="")
-        deliver(session, replace(over, text=text), call=spawned.call)
+        over = _report_crashed_agent(spawned.id, entries, read)
+        text = fit_report_text(
+            over.text, tokens=tokens, keep=partial(keep, f"{over.id}-report"), nonce=""
+        )
+        deliver_report(session, replace(over, text=text), call=spawned.call)
 
 
-def _fallen(id: str, entries: list[Entry], read: Callable[[str], list[Entry]]) -> AgentReport:
+def _report_crashed_agent(
+    id: str, entries: list[Entry], read: Callable[[str], list[Entry]]
+) -> AgentReport:
     """Report what a child that died in a crash had done, with the agents below it."""
-    ended = next((e.fact for e in reversed(_own(entries)) if isinstance(e.fact, Ended)), None)
-    over = report(id, entries, state=None if ended else "lost", why="" if ended else DIED)
-    facts = [entry.fact for entry in _own(entries)]
+    ended = next(
+        (e.fact for e in reversed(_entries_since_fork(entries)) if isinstance(e.fact, Ended)), None
+    )
+    over = build_report(
+        id, entries, state=None if ended else "lost", why="" if ended else CRASH_REASON
+    )
+    facts = [entry.fact for entry in _entries_since_fork(entries)]
     gone = {fact.id for fact in facts if isinstance(fact, Finished)}
     below = (fact.id for fact in facts if isinstance(fact, Spawned) and fact.id not in gone)
-    texts = (f"Subagent {each}: {_fallen(each, read(each), read).text}" for each in below)
+    texts = (
+        f"Subagent {each}: {_report_crashed_agent(each, read(each), read).text}" for each in below
+    )
     return replace(over, text="\n\n".join((over.text, *texts)))
 
 
-def _told(report: AgentReport) -> tuple[Text, ...]:
+def _format_report(report: AgentReport) -> tuple[Text, ...]:
     return (Text(f"[agent {report.id}: {report.state}]\n{report.text}"),)

@@ -17,10 +17,23 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.agents.child import Asking, Herald, directive, point
-from travois.agents.mail_text import mail
-from travois.agents.progress import Follower, last_progress
-from travois.agents.report import STATES, budget, deliver, fitted, note, report, spent
+from travois.agents.child import (
+    PersonViaParent,
+    StartSignalModel,
+    build_child_prompt,
+    find_fork_point,
+)
+from travois.agents.mail_text import format_mail
+from travois.agents.progress import ProgressFollower, last_progress
+from travois.agents.report import (
+    END_STATES,
+    build_report,
+    compute_agent_cost,
+    deliver_report,
+    fit_report_text,
+    report_message,
+    report_token_budget,
+)
 from travois.context import window
 from travois.core.content import Text
 from travois.core.facts import Changed, EndReason, Finished, Spawned, User
@@ -35,19 +48,19 @@ from travois.ports.agents import HOOK_CALL, AgentOrder, AgentReport, ChildState
 from travois.ports.events import AgentProgress
 from travois.ports.tool import ToolError
 
-AGENT = re.compile(r"a\d+(\.\d+)*")
+AGENT_ID_PATTERN = re.compile(r"a\d+(\.\d+)*")
 """The form of agent ids; jobs and side requests have other ids."""
-NAMED = "agent:"
+AGENT_NAME_STATE = "agent:"
 """State of a session: the id of the agent that has this name."""
-ENDS: dict[str, ChildState] = {state: state for state in get_args(ChildState)}
-HEAD_START = 10.0
+OUTCOME_STATES: dict[str, ChildState] = {state: state for state in get_args(ChildState)}
+FORK_HEAD_START_SECONDS = 10.0
 """Maximum seconds that forks of one reply wait for the first one's answer to begin."""
 
-Hire = Callable[[Agent, AgentOrder, str], AbstractAsyncContextManager[Agent]]
+ChildFactory = Callable[[Agent, AgentOrder, str], AbstractAsyncContextManager[Agent]]
 """Makes a child of that id ready for its first turn, and puts everything away after its last."""
 
 
-class Child(msgspec.Struct):
+class RunningChild(msgspec.Struct):
     """One child while it runs."""
 
     id: str
@@ -60,22 +73,27 @@ class Child(msgspec.Struct):
     why: str = ""
 
 
-class Children:
+class ChildAgents:
     """The agents that one agent has started; all that is known of them also stands in logs."""
 
     def __init__(
-        self, parent: Agent, hire: Hire, kinds: Mapping[str, str], *, apart: Collection[str] = ()
+        self,
+        parent: Agent,
+        hire: ChildFactory,
+        kinds: Mapping[str, str],
+        *,
+        apart: Collection[str] = (),
     ) -> None:
         self.kinds = kinds
         self._apart = apart
         """The kinds that run in the background, whatever the order says."""
         self._parent = parent
         self._hire = hire
-        self._running: dict[str, Child] = {}
+        self._running: dict[str, RunningChild] = {}
         self._reports = {
-            id: AgentReport(id, ENDS.get(outcome, "failed"), "")
+            id: AgentReport(id, OUTCOME_STATES.get(outcome, "failed"), "")
             for id, outcome in parent.session.outcomes.items()
-            if AGENT.fullmatch(id)
+            if AGENT_ID_PATTERN.fullmatch(id)
         }
         self._progress: dict[str, AgentProgress] = {}
         self._leads: dict[int, anyio.Event] = {}
@@ -114,21 +132,23 @@ class Children:
     async def _launch(self, id: str, order: AgentOrder) -> AgentReport:
         parent = self._parent
         purse = parent.budget.create_child(Limits(), whose=f"agent {id}")
-        child = Child(id, order, purse, anyio.CancelScope(), anyio.Event())
+        child = RunningChild(id, order, purse, anyio.CancelScope(), anyio.Event())
         self._running[id], self._reports[id] = child, AgentReport(id, "running", "")
         parent.session.append(Spawned(id, order.kind, order.what, order.call))
         if order.name:
-            parent.session.append(Changed(f"{NAMED}{order.name}", id))
+            parent.session.append(Changed(f"{AGENT_NAME_STATE}{order.name}", id))
         if order.background and parent.runtime.background is not None:
-            parent.runtime.background(partial(self._beside, child))
+            parent.runtime.background(partial(self._run_in_background, child))
             return self._reports[id]
-        return await self._run(child)
+        return await self._run_to_end(child)
 
     def find(self, name: str) -> str:
         """Return the id of a child that was ever started, by its name or id; empty if none was."""
         session = self._parent.session
-        id = name if name in session.children else session.state.get(f"{NAMED}{name}", "")
-        return id if AGENT.fullmatch(id) and id in session.children else ""
+        id = (
+            name if name in session.children else session.state.get(f"{AGENT_NAME_STATE}{name}", "")
+        )
+        return id if AGENT_ID_PATTERN.fullmatch(id) and id in session.children else ""
 
     def reports(self) -> Mapping[str, AgentReport]:
         """Return the latest report of each child, by id."""
@@ -138,7 +158,7 @@ class Children:
         """Return the last known progress of each child of this process, by id."""
         return self._progress
 
-    def _heard_of(self, now: AgentProgress) -> None:
+    def _record_progress(self, now: AgentProgress) -> None:
         self._progress[now.id] = now
         self._parent.session.emit(now)
 
@@ -151,10 +171,10 @@ class Children:
 
     def send_message(self, name: str, text: str, *, sender: str) -> bool:
         """Put mail into the inbox of a child, by its name or id, or of the parent (`parent`)."""
-        letter = mail(sender, text)
+        letter = format_mail(sender, text)
         if name == "parent":
             self._parent.turn.inbox.append(letter)
-            self._stir()
+            self._notify_waiters()
             return True
         for child in self._running.values():
             if child.agent is not None and name in (child.id, child.order.name):
@@ -168,55 +188,60 @@ class Children:
             await self._stirred.wait()
         return bool(self._parent.turn.inbox)
 
-    def _stir(self) -> None:
+    def _notify_waiters(self) -> None:
         self._stirred.set()
         self._stirred = anyio.Event()
 
-    async def _beside(self, child: Child) -> None:
+    async def _run_in_background(self, child: RunningChild) -> None:
         """Run a child in the background; what it came to is told at the next safe boundary."""
-        over = await self._run(child)
-        self._parent.turn.inbox.append(note(over))
-        self._stir()
+        over = await self._run_to_end(child)
+        self._parent.turn.inbox.append(report_message(over))
+        self._notify_waiters()
 
-    async def _run(self, child: Child) -> AgentReport:
+    async def _run_to_end(self, child: RunningChild) -> AgentReport:
         """Run a child to its end, whatever that is."""
         from travois.engine.tool_calls import run_child_guarded
 
         try:
             with child.scope:
-                if broken := await run_child_guarded(self._parent, partial(self._live, child)):
+                if broken := await run_child_guarded(self._parent, partial(self._run_turns, child)):
                     child.state, child.why = "failed", broken
         except anyio.get_cancelled_exc_class():
-            deliver(self._parent.session, self._conclude(child), call=child.order.call)
+            deliver_report(self._parent.session, self._finish(child), call=child.order.call)
             raise
-        return self._conclude(child)
+        return self._finish(child)
 
-    async def _live(self, child: Child) -> None:
+    async def _run_turns(self, child: RunningChild) -> None:
         parent, order = self._parent, child.order
-        async with self._led(order) as lead, self._hire(parent, order, child.id) as agent:
+        async with (
+            self._let_first_fork_lead(order) as lead,
+            self._hire(parent, order, child.id) as agent,
+        ):
             child.agent = agent
             budget = replace(child.purse, limits=agent.budget.limits)
-            person = Asking(parent, order, self._asking)
+            person = PersonViaParent(parent, order, self._asking)
             agent.join_siblings(self, person=person, budget=budget)
             if lead:
-                agent.use_model(Herald(agent.model, lead))
+                agent.use_model(StartSignalModel(agent.model, lead))
             if order.call == HOOK_CALL:
                 agent.hooks.active = None  # it would hear of itself
             parent.team.on_child(agent)
             await fire(agent, SubagentStart(child.id, order.kind))
-            agent.turn.inbox.append(_task(order))
-            follower = Follower(agent, call=order.call, tell=self._heard_of)
-            child.state = STATES.get(await work(agent, beside=follower.follow), "failed")
+            agent.turn.inbox.append(_build_task_message(order))
+            follower = ProgressFollower(agent, call=order.call, tell=self._record_progress)
+            child.state = END_STATES.get(
+                await run_child_turns(agent, beside=follower.follow), "failed"
+            )
 
     @asynccontextmanager
-    async def _led(self, order: AgentOrder) -> AsyncGenerator[anyio.Event | None]:
+    async def _let_first_fork_lead(self, order: AgentOrder) -> AsyncGenerator[anyio.Event | None]:
         """Let the first fork of a reply go first, so that the others read its prompt cache."""
         if order.kind != "fork" or order.resume:
             yield None
             return
-        reply = point(self._parent)
+        reply = find_fork_point(self._parent)
         if (first := self._leads.get(reply)) is not None:
-            with anyio.move_on_after(HEAD_START):
+            with anyio.move_on_after(FORK_HEAD_START_SECONDS):
                 await first.wait()
             yield None
             return
@@ -226,27 +251,27 @@ class Children:
         finally:
             lead.set()
 
-    def _conclude(self, child: Child) -> AgentReport:
+    def _finish(self, child: RunningChild) -> AgentReport:
         """Write down that a child has ended, and what it cost: also while we are cancelled."""
         entries = child.agent.session.history() if child.agent else []
-        cost = spent(entries)
-        over = report(child.id, entries, state=child.state, why=child.why)
+        cost = compute_agent_cost(entries)
+        over = build_report(child.id, entries, state=child.state, why=child.why)
         if child.agent is not None and (left := hand_over_jobs(child.agent, self._parent)):
             over = replace(over, text=f"{over.text}\n\n{left}")
         if child.agent is not None:
-            self._heard_of(last_progress(child.id, entries, call=child.order.call))
+            self._record_progress(last_progress(child.id, entries, call=child.order.call))
         self._parent.session.append(Finished(child.id, child.state, cost.usage, cost.dollars))
         self._reports[child.id] = over
         del self._running[child.id]
         child.over.set()
-        self._stir()
-        return replace(over, text=self._shown(over))
+        self._notify_waiters()
+        return replace(over, text=self._fit_report(over))
 
-    def _shown(self, over: AgentReport) -> str:
+    def _fit_report(self, over: AgentReport) -> str:
         """Return as much of a report as the parent has room for; the rest by reference."""
         parent, view = self._parent, self._parent.session.view
         beside = sum(child.order.background for child in self._running.values())
-        tokens = budget(
+        tokens = report_token_budget(
             view,
             parent.turn.inbox,
             limit=window.compaction_threshold(parent),
@@ -254,7 +279,7 @@ class Children:
             among=len(open_calls(view)) + beside + 1,
         )
         keep = partial(parent.world.spill, f"{over.id}-report")
-        return fitted(
+        return fit_report_text(
             over.text,
             tokens=tokens,
             keep=keep,
@@ -262,15 +287,15 @@ class Children:
         )
 
 
-def _task(order: AgentOrder) -> User:
+def _build_task_message(order: AgentOrder) -> User:
     """Build the message that gives a child its task."""
     if order.sender:
-        return mail(order.sender, order.prompt)
-    text = order.prompt if order.resume else directive(order)
+        return format_mail(order.sender, order.prompt)
+    text = order.prompt if order.resume else build_child_prompt(order)
     return User((Text(text),), origin="task")
 
 
-async def work(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndReason:
+async def run_child_turns(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndReason:
     """Run turns until the last word is the model's and nobody works for it any more.
 
     `beside` runs along until then.
@@ -278,8 +303,8 @@ async def work(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndRea
     why: EndReason = "crashed"
     try:
         async with anyio.create_task_group() as group:
-            agent.runtime.background = partial(_begin, group)
-            _begin(group, beside)
+            agent.runtime.background = partial(_start_in_group, group)
+            _start_in_group(group, beside)
             why = await run_turn(agent)
             while why == "end" and await wait_for_news(agent, patience=JOB_WAIT_SECONDS):
                 why = await run_turn(agent)
@@ -289,7 +314,7 @@ async def work(agent: Agent, *, beside: Callable[[], Awaitable[None]]) -> EndRea
     return why
 
 
-def _begin(group: TaskGroup, job: Callable[[], Awaitable[None]]) -> None:
+def _start_in_group(group: TaskGroup, job: Callable[[], Awaitable[None]]) -> None:
     async def run() -> None:
         await job()
 

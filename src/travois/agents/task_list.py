@@ -60,7 +60,7 @@ class AgentTasks:
     def read(self) -> TaskList:
         """Return the list as it is, also as others changed it."""
         value = self._store.read()
-        self._note(value)
+        self._record_in_log(value)
         return read_tasks(value)
 
     def preview(self, edit: TaskListEdit) -> TaskList:
@@ -73,10 +73,10 @@ class AgentTasks:
             value = self._store.change(edit)
         except TaskError as error:
             raise ToolError(str(error)) from None
-        self._note(value)
+        self._record_in_log(value)
         return read_tasks(value)
 
-    def _note(self, value: str) -> None:
+    def _record_in_log(self, value: str) -> None:
         """Keep in a child's own log what it saw: its ledger is made from that."""
         session = self._agent.session
         if self._agent.team.birth is not None and session.state.get(TODOS_STATE, "[]") != (

@@ -14,8 +14,8 @@ from travois.core.errors import UserError
 from travois.core.tasks import TaskList, read_stored, store_tasks
 from travois.sessions import blobs
 
-NAME = "tasks.json"
-LOCK = "tasks.lock"
+TASKS_FILE = "tasks.json"
+TASKS_LOCK_FILE = "tasks.lock"
 
 
 class TeamTaskFile:
@@ -25,7 +25,7 @@ class TeamTaskFile:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._path, self._lock = folder / NAME, folder / LOCK
+        self._path, self._lock = folder / TASKS_FILE, folder / TASKS_LOCK_FILE
 
     def read(self) -> str:
         """Return the stored list; empty if there is none yet. Raises `Fault`."""
@@ -46,7 +46,7 @@ class TeamTaskFile:
     def change(self, edit: Callable[[TaskList], TaskList]) -> str:
         """Apply an edit while no other process can; returns the new list. Raises `Fault`."""
         try:
-            with self._alone():
+            with self._lock_file():
                 value = store_tasks(edit(read_stored(self.read())))
                 blobs.replace_file(self._path, value.encode())
         except OSError as error:
@@ -55,7 +55,7 @@ class TeamTaskFile:
         return value
 
     @contextmanager
-    def _alone(self) -> Generator[None]:
+    def _lock_file(self) -> Generator[None]:
         fd = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)

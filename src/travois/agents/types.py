@@ -15,24 +15,24 @@ import msgspec
 from travois.core.tokens import estimate_tokens
 from travois.prompt.environment import plain
 
-FORK = "fork"
+FORK_TYPE = "fork"
 """A child that goes on with the whole conversation; no kind may be called so."""
-ALIASES = {"general-purpose": "general", "": "general"}
-BUDGET = 1_500
-PERSONAL = (
+AGENT_TYPE_ALIASES = {"general-purpose": "general", "": "general"}
+MAX_LISTING_TOKENS = 1_500
+MAIN_AGENT_TOOLS = (
     *("AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "EnterWorktree", "ExitWorktree"),
     "StructuredOutput",
 )
 """Tools that need the person, whom only the agent that they talk to may call."""
-LENT = ("ToolSearch", "McpCall")
+MCP_TOOL_NAMES = ("ToolSearch", "McpCall")
 """The tools that find and run MCP tools."""
-BACKGROUND = ("BashOutput", "KillShell", "Monitor", "TaskOutput", "TaskStop", "BashInput")
+BACKGROUND_JOB_TOOLS = ("BashOutput", "KillShell", "Monitor", "TaskOutput", "TaskStop", "BashInput")
 """Tools granted with Bash: a command that outlives its timeout goes on in the background."""
-WIDTHS = (300, 200, 120, 80, 40)
+DESCRIPTION_WIDTHS = (300, 200, 120, 80, 40)
 """Maximum characters of a description, reduced where there are many types."""
 
 
-class Kind(msgspec.Struct, frozen=True):
+class AgentType(msgspec.Struct, frozen=True):
     """One kind of agent."""
 
     name: str
@@ -69,49 +69,55 @@ class Kind(msgspec.Struct, frozen=True):
     """The file that describes it."""
 
 
-def named(kinds: Iterable[Kind], name: str) -> Kind | None:
+def find_agent_type(kinds: Iterable[AgentType], name: str) -> AgentType | None:
     """Return the kind that is meant, however its name is spelt."""
     wanted = name.strip().casefold()
     by_name = {kind.name.casefold(): kind for kind in kinds}
-    return by_name.get(wanted) or by_name.get(ALIASES.get(wanted, ""))
+    return by_name.get(wanted) or by_name.get(AGENT_TYPE_ALIASES.get(wanted, ""))
 
 
-def usable(kind: Kind, names: Iterable[str]) -> tuple[str, ...]:
+def select_agent_tools(kind: AgentType, names: Iterable[str]) -> tuple[str, ...]:
     """Select the tools that an agent of this type may use, in the same order."""
-    given, denied = ("*",) if kind.tools is None else kind.tools, (*kind.denied, *PERSONAL)
-    given = (*given, *LENT) if any(word.startswith("mcp__") for word in given) else given
-    given = (*given, *BACKGROUND) if _means(given, "Bash") else given
-    return tuple(name for name in names if _means(given, name) and not _means(denied, name))
+    given, denied = ("*",) if kind.tools is None else kind.tools, (*kind.denied, *MAIN_AGENT_TOOLS)
+    given = (*given, *MCP_TOOL_NAMES) if any(word.startswith("mcp__") for word in given) else given
+    given = (*given, *BACKGROUND_JOB_TOOLS) if _matches_any_tool(given, "Bash") else given
+    return tuple(
+        name
+        for name in names
+        if _matches_any_tool(given, name) and not _matches_any_tool(denied, name)
+    )
 
 
-def listing(kinds: Sequence[Kind]) -> str:
+def render_agent_types(kinds: Sequence[AgentType]) -> str:
     """Return the kinds as a model is told of them, a line each, by name."""
     ordered = sorted(kinds, key=lambda kind: (kind.name.casefold(), kind.name))
-    for width in WIDTHS:
-        text = "\n".join(f"- {plain(kind.name)}: {_line(kind, width)}" for kind in ordered)
-        if estimate_tokens(text) <= BUDGET:
+    for width in DESCRIPTION_WIDTHS:
+        text = "\n".join(
+            f"- {plain(kind.name)}: {_summarize_description(kind, width)}" for kind in ordered
+        )
+        if estimate_tokens(text) <= MAX_LISTING_TOKENS:
             return text
-    return _names(ordered)
+    return _render_type_names(ordered)
 
 
-def _names(kinds: Sequence[Kind]) -> str:
+def _render_type_names(kinds: Sequence[AgentType]) -> str:
     """Return as many names as there is room for, and how many there are besides."""
     count = len(kinds)
     while True:
         rest = f", and {len(kinds) - count} more" if count < len(kinds) else ""
         text = "- " + ", ".join(plain(kind.name) for kind in kinds[:count]) + rest
-        if estimate_tokens(text) <= BUDGET or not count:
+        if estimate_tokens(text) <= MAX_LISTING_TOKENS or not count:
             return text
         count = count * 3 // 4
 
 
-def _line(kind: Kind, width: int) -> str:
+def _summarize_description(kind: AgentType, width: int) -> str:
     """Return the start of a description; some contain whole dialogues after a literal `\\n`."""
     first = kind.description.replace("\\n", "\n").strip().partition("\n")[0]
     text = plain(" ".join(first.split()))
     return text if len(text) <= width else text[: width - 1].rstrip() + "…"
 
 
-def _means(words: Sequence[str], name: str) -> bool:
+def _matches_any_tool(words: Sequence[str], name: str) -> bool:
     """Return whether one of these means the tool; `mcp__server` means all tools of a server."""
     return any(fnmatchcase(name, word) or name.startswith(f"{word}__") for word in words)

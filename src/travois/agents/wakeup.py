@@ -18,55 +18,57 @@ from struct import calcsize, unpack
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-BELL = "bell"
-TOKEN = "bell.token"
-PATIENCE = 2.0
+SOCKET_NAME = "bell"
+TOKEN_FILE = "bell.token"
+WAKEUP_TIMEOUT_SECONDS = 2.0
 """Seconds that either side waits for the other."""
-HEARD = b"heard\n"
-GONE = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
+ACKNOWLEDGEMENT = b"heard\n"
+PEER_GONE_ERRORS = (OSError, anyio.EndOfStream, anyio.BrokenResourceError)
 """Errors raised when the other side is gone."""
 
 
-async def listen(folder: Path, rung: Callable[[], None]) -> None:
+async def listen_for_wakeups(folder: Path, rung: Callable[[], None]) -> None:
     """Accept wake-ups until cancelled; does nothing where no socket can be created."""
     token = token_hex(16).encode() + b"\n"
-    with suppress(OSError), _reached(folder) as at:
-        _keep(folder / TOKEN, token)
-        async with await anyio.create_unix_listener(f"{at}/{BELL}", mode=0o600) as listener:
+    with suppress(OSError), _short_folder_path(folder) as at:
+        _write_token(folder / TOKEN_FILE, token)
+        async with await anyio.create_unix_listener(f"{at}/{SOCKET_NAME}", mode=0o600) as listener:
             try:
-                await listener.serve(lambda stream: _answer(stream, token, rung=rung))
+                await listener.serve(lambda stream: _handle_wakeup(stream, token, rung=rung))
             finally:
-                (folder / BELL).unlink(missing_ok=True)
-                (folder / TOKEN).unlink(missing_ok=True)
+                (folder / SOCKET_NAME).unlink(missing_ok=True)
+                (folder / TOKEN_FILE).unlink(missing_ok=True)
 
 
-async def ring(folder: Path) -> bool:
+async def send_wakeup(folder: Path) -> bool:
     """Wake the owner of a mailbox; returns whether anybody answered."""
-    with suppress(*GONE), _reached(folder) as at:
-        token = (folder / TOKEN).read_bytes()
-        with anyio.move_on_after(PATIENCE):
-            async with await anyio.connect_unix(f"{at}/{BELL}") as stream:
+    with suppress(*PEER_GONE_ERRORS), _short_folder_path(folder) as at:
+        token = (folder / TOKEN_FILE).read_bytes()
+        with anyio.move_on_after(WAKEUP_TIMEOUT_SECONDS):
+            async with await anyio.connect_unix(f"{at}/{SOCKET_NAME}") as stream:
                 await stream.send(token)
-                return await stream.receive(len(HEARD)) == HEARD
+                return await stream.receive(len(ACKNOWLEDGEMENT)) == ACKNOWLEDGEMENT
     return False
 
 
-async def _answer(stream: SocketStream, token: bytes, *, rung: Callable[[], None]) -> None:
+async def _handle_wakeup(stream: SocketStream, token: bytes, *, rung: Callable[[], None]) -> None:
     async with stream:
-        with suppress(*GONE), anyio.move_on_after(PATIENCE):
-            if _own(stream) and compare_digest(await _line(stream, len(token)), token):
+        with suppress(*PEER_GONE_ERRORS), anyio.move_on_after(WAKEUP_TIMEOUT_SECONDS):
+            if _is_own_process(stream) and compare_digest(
+                await _receive_line(stream, len(token)), token
+            ):
                 rung()
-                await stream.send(HEARD)
+                await stream.send(ACKNOWLEDGEMENT)
 
 
-async def _line(stream: SocketStream, size: int) -> bytes:
+async def _receive_line(stream: SocketStream, size: int) -> bytes:
     text = b""
     while len(text) < size and not text.endswith(b"\n"):
         text += await stream.receive(size - len(text))
     return text
 
 
-def _own(stream: SocketStream) -> bool:
+def _is_own_process(stream: SocketStream) -> bool:
     """Return whether the other side is a process of ours, where the system tells."""
     asked = getattr(socket, "SO_PEERCRED", None)
     if asked is None:
@@ -76,7 +78,7 @@ def _own(stream: SocketStream) -> bool:
     return user == os.getuid()
 
 
-def _keep(path: Path, token: bytes) -> None:
+def _write_token(path: Path, token: bytes) -> None:
     path.unlink(missing_ok=True)
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(fd, "wb") as file:
@@ -84,7 +86,7 @@ def _keep(path: Path, token: bytes) -> None:
 
 
 @contextmanager
-def _reached(folder: Path) -> Generator[str]:
+def _short_folder_path(folder: Path) -> Generator[str]:
     """Give a short path to a folder: a socket's name is limited to about 100 bytes."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

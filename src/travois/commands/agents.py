@@ -11,9 +11,9 @@ from pathlib import Path
 import anyio
 import msgspec
 
-from travois.agents.activity import doing
-from travois.agents.agent_files import kinds
-from travois.agents.mailbox import Mailbox, members, teams
+from travois.agents.activity import describe_activity
+from travois.agents.agent_files import load_agent_types
+from travois.agents.mailbox import Mailbox, list_team_members, list_teams
 from travois.commands.export import shown
 from travois.commands.sessions import here, report
 from travois.compose.dreaming import DREAM_KIND, DREAM_LABEL, list_dream_folders, read_dream_status
@@ -162,7 +162,7 @@ def show_types(*, json: bool) -> int:
     """Print the kinds of agents that can be started in this folder."""
     place, loaded = load_workspace(Options())
     trusted = loaded.trust == "trusted"
-    found, notices = kinds(place.home, place.project.root, place.cwd, trusted=trusted)
+    found, notices = load_agent_types(place.home, place.project.root, place.cwd, trusted=trusted)
     if json:
         say_list(found)
     else:
@@ -231,7 +231,7 @@ def _row(id: str, told: Told, parent: Told, *, above: str, depth: int, alive: bo
         name=names[-1] if names else "",
         state=parent.finished.get(id) or ("running" if alive else "lost"),
         tool=used[-1] if used else "",
-        doing=doing(told.entries),
+        doing=describe_activity(told.entries),
         tokens=usage.prompt + usage.output,
         dollars=told.spent.dollars,
         started=told.entries[0].at if told.entries else 0.0,
@@ -347,8 +347,8 @@ def run_list(args: Namespace) -> int:
 
 
 def _boxes(home: TravoisHome) -> Iterator[tuple[str, Mailbox]]:
-    for team in teams(home):
-        for name in members(home, team):
+    for team in list_teams(home):
+        for name in list_team_members(home, team):
             yield f"{team}:{name}", Mailbox(home.mail / team / name)
     for folder in list_session_folders(home):
         yield f"session:{folder.name[:8]}", Mailbox(folder / "mail")

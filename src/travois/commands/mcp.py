@@ -19,11 +19,11 @@ from travois.compose.permissions import compose_permissions
 from travois.compose.sandbox import compose_sandbox
 from travois.compose.session import load_workspace
 from travois.core.errors import UserError
-from travois.mcp.config import SOCKET, SOCKETS, Found, own
-from travois.mcp.connection import Link, Surroundings
-from travois.mcp.login import login
-from travois.mcp.oauth import Tokens
-from travois.mcp.tools import Server, lent
+from travois.mcp.config import WEBSOCKET_ERROR, WEBSOCKET_SCHEMES, McpServerDiscovery, user_mcp_file
+from travois.mcp.connection import McpConnection, McpHost
+from travois.mcp.login import log_in_to_server
+from travois.mcp.oauth import TokenStore
+from travois.mcp.tools import McpServerConfig, collect_mcp_tools
 from travois.permissions.masking import mask_text, mask_value
 from travois.process.run import LocalProcesses
 from travois.sandbox.program_sandbox import cage_for_program
@@ -112,7 +112,7 @@ def run_test(args: Namespace) -> int:
     return anyio.run(_tested, _server(args.name))
 
 
-async def _tested(server: Server) -> int:
+async def _tested(server: McpServerConfig) -> int:
     place, loaded, _ = _here()
     stack = AsyncExitStack()
     fence, folder = compose_sandbox(loaded, place, stack, attended=True), place.home.path / "mcp"
@@ -120,7 +120,7 @@ async def _tested(server: Server) -> int:
         LocalProcesses(walls=fence.walls),
         compose_permissions(loaded, place.cwd, own=str(place.home.path)),
     )
-    around = Surroundings(
+    around = McpHost(
         processes,
         (place.cwd,),
         folder / "logs",
@@ -131,17 +131,17 @@ async def _tested(server: Server) -> int:
         ),
         sandboxed=loaded.settings.sandbox.mcp_servers,
     )
-    link = Link(server, around)
+    link = McpConnection(server, around)
     async with anyio.create_task_group() as group:
         group.start_soon(link.run)
-        await link.settled()
+        await link.wait_until_started()
         group.cancel_scope.cancel()
     await processes.aclose()
     await stack.aclose()
-    if link.why:
-        say(f"Cannot connect to {server.name}: {link.why}")
+    if link.failure_reason:
+        say(f"Cannot connect to {server.name}: {link.failure_reason}")
         return 1
-    tools = lent([link])
+    tools = collect_mcp_tools([link])
     rows = [(name, clean(tool.description[:100], lines="show")) for name, tool in tools.items()]
     say(table([("TOOL", "DESCRIPTION"), *rows]) if rows else f"{server.name} has no tools.")
     return 0
@@ -153,8 +153,8 @@ def run_add(args: Namespace) -> int:
     if not what:
         fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
         raise UserError("Give a URL or a program", fix=fix)
-    if what[0].startswith(SOCKETS):
-        raise UserError(f"Cannot add {args.name}", why=SOCKET)
+    if what[0].startswith(WEBSOCKET_SCHEMES):
+        raise UserError(f"Cannot add {args.name}", why=WEBSOCKET_ERROR)
     entry: Json = {"command": what[0], "args": what[1:], "env": _pairs(how.env)}
     if what[0].startswith(("http://", "https://")):
         kind = "sse" if how.sse else "http"
@@ -210,7 +210,7 @@ def run_login(args: Namespace) -> int:
     server, (place, _, _) = _server(args.name), _here()
     if not server.url:
         raise UserError(f"{server.name} is a local program and needs no login")
-    why = anyio.run(login, server, place.home.path / "mcp" / "tokens", _shown)
+    why = anyio.run(log_in_to_server, server, place.home.path / "mcp" / "tokens", _shown)
     say(why or f"Logged in to {server.name}.")
     return 1 if why else 0
 
@@ -224,7 +224,7 @@ def _shown(text: str) -> None:
 def run_logout(args: Namespace) -> int:
     """Forget what a login gave; exit code 1 if there was none."""
     server, (place, _, _) = _server(args.name), _here()
-    there = Tokens(place.home.path / "mcp" / "tokens", server).forget()
+    there = TokenStore(place.home.path / "mcp" / "tokens", server).delete()
     say(f"Logged out of {server.name}." if there else "Not logged in.")
     return 0 if there else 1
 
@@ -232,7 +232,7 @@ def run_logout(args: Namespace) -> int:
 def run_logs(args: Namespace) -> int:
     """Return the last lines that a server wrote; exit code 1 if there are none."""
     place, _, _ = _here()
-    path = place.home.path / "mcp" / "logs" / f"{Server(args.name).key}.log"
+    path = place.home.path / "mcp" / "logs" / f"{McpServerConfig(args.name).key}.log"
     if not path.is_file():
         say(f"{args.name} has no log.")
         return 1
@@ -241,13 +241,13 @@ def run_logs(args: Namespace) -> int:
     return 0
 
 
-def _here() -> tuple[Workspace, LoadedSettings, Found]:
+def _here() -> tuple[Workspace, LoadedSettings, McpServerDiscovery]:
     options = Options(cwd=os.getcwd())
     place, loaded = load_workspace(options)
     return place, loaded, find_configured_servers(place, loaded, options)
 
 
-def _server(name: str) -> Server:
+def _server(name: str) -> McpServerConfig:
     _, _, listed = _here()
     for one in listed.servers:
         if one.name == name:
@@ -257,13 +257,13 @@ def _server(name: str) -> Server:
     raise UserError(f"{name} needs approval" if waits else f"Unknown MCP server {name}", fix=fix)
 
 
-def _what(server: Server) -> str:
+def _what(server: McpServerConfig) -> str:
     return mask_text(server.url or " ".join(server.argv))
 
 
 def _file(scope: str) -> Path:
     place, _, _ = _here()
-    return own(place.home) if scope == "user" else Path(place.project.root, ".mcp.json")
+    return user_mcp_file(place.home) if scope == "user" else Path(place.project.root, ".mcp.json")
 
 
 def _read(path: Path) -> Json:

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents.agent_files import narrowed
-from travois.agents.child import branch, offspring, point
-from travois.agents.report import RESUMED, STAYS, lost
-from travois.agents.spawn import Children
-from travois.agents.types import FORK, PERSONAL, Kind, listing, named, usable
+from travois.agents.agent_files import limit_permission_mode
+from travois.agents.child import begin_fork, create_child_agent, find_fork_point
+from travois.agents.report import LEFT_BEHIND_NOTE, RESUMED_NOTE, recover_lost_agents
+from travois.agents.spawn import ChildAgents
+from travois.agents.types import (
+    FORK_TYPE,
+    MAIN_AGENT_TOOLS,
+    AgentType,
+    find_agent_type,
+    render_agent_types,
+    select_agent_tools,
+)
 from travois.compose import models, sandbox
 from travois.compose.mail import mail_collector
 from travois.compose.open_session import OpenedSession, Workspace
@@ -61,27 +68,27 @@ class SubagentFactory(msgspec.Struct, frozen=True):
     place: Workspace
     folder: Path
     """The folder of the session."""
-    kinds: tuple[Kind, ...]
+    kinds: tuple[AgentType, ...]
     serve: Callable[[Card], ModelClient]
     among: catalog.Catalog | None = None
     """The models that there are."""
     shared: tuple[str, ...] = ()
     """Folders that worktrees have in common with the workspace."""
 
-    def enable_children(self, agent: Agent, among: tuple[Kind, ...] = ()) -> None:
+    def enable_children(self, agent: Agent, among: tuple[AgentType, ...] = ()) -> None:
         """Let an agent start subagents, of these types only if any are named."""
         told = among or tuple(kind for kind in self.kinds if not kind.apart)
         found = {kind.name: kind.description for kind in told}
         apart = frozenset(kind.name for kind in self.kinds if kind.background)
         agent.use_children(
-            Children(agent, self.open_child, {**found, FORK: FORK_DESCRIPTION}, apart=apart)
+            ChildAgents(agent, self.open_child, {**found, FORK_TYPE: FORK_DESCRIPTION}, apart=apart)
         )
 
     @asynccontextmanager
     async def open_child(self, parent: Agent, order: AgentOrder, id: str) -> AsyncGenerator[Agent]:
         """Open a subagent with a log below its parent's, ready for its next turn."""
-        kind = _apply_order(named(self.kinds, order.kind), order)
-        if kind is None and order.kind != FORK:
+        kind = _apply_order(find_agent_type(self.kinds, order.kind), order)
+        if kind is None and order.kind != FORK_TYPE:
             raise ToolError(
                 f"Agent {id} cannot resume: agent type {order.kind!r} no longer exists."
             )
@@ -94,7 +101,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
                     id, order.kind, str(log.folder / LOG_FILE_NAME), _child_depth(parent)
                 )
                 root = tree.root if tree else parent.world.root
-                child = offspring(parent, session, birth, root=root)
+                child = create_child_agent(parent, session, birth, root=root)
                 child.team.collect_mail = mail_collector(log.folder)
                 child = _place_child(child, order, tree)
                 if kind is not None:
@@ -111,10 +118,10 @@ class SubagentFactory(msgspec.Struct, frozen=True):
                 yield child
             finally:
                 if tree is not None and await tree.remove_if_unused():
-                    session.append(Noted(STAYS, ""))
+                    session.append(Noted(LEFT_BEHIND_NOTE, ""))
 
     async def _create_log(
-        self, parent: Agent, order: AgentOrder, id: str, *, kind: Kind | None
+        self, parent: Agent, order: AgentOrder, id: str, *, kind: AgentType | None
     ) -> tuple[SessionLog, worktree.Worktree | None]:
         """Create the log of a new subagent, and its worktree if it gets one."""
         from travois.compose import worktree
@@ -128,7 +135,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         return SessionLog.create(child_folder(self.folder, id), opened), tree
 
     async def _reopen_log(
-        self, parent: Agent, order: AgentOrder, id: str, *, kind: Kind | None
+        self, parent: Agent, order: AgentOrder, id: str, *, kind: AgentType | None
     ) -> tuple[SessionLog, worktree.Worktree | None]:
         """Reopen the log of a subagent; a removed worktree is created again."""
         from travois.compose import worktree
@@ -138,7 +145,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
             raise ToolError(f"Agent {id} belongs to another session and cannot resume in this one.")
         entries = [entry.fact for entry in read_history(folder, [])]
         tree = None
-        if any(isinstance(fact, Noted) and fact.what == STAYS for fact in entries):
+        if any(isinstance(fact, Noted) and fact.what == LEFT_BEHIND_NOTE for fact in entries):
             name = f"{self.folder.name[:8]}-{id}"
             tree = await worktree.reopen_worktree(parent, name, shared=self.shared)
         return SessionLog.open(folder), tree
@@ -151,10 +158,12 @@ class SubagentFactory(msgspec.Struct, frozen=True):
             project=self.place.project.key,
             version=__version__,
             parent=above if fork else "",
-            at=point(parent) if fork else 0,
+            at=find_fork_point(parent) if fork else 0,
         )
 
-    def _begin_child(self, child: Agent, parent: Agent, kind: Kind, *, order: AgentOrder) -> None:
+    def _begin_child(
+        self, child: Agent, parent: Agent, kind: AgentType, *, order: AgentOrder
+    ) -> None:
         """Give a subagent that shares nothing with its parent its own head and notes."""
         from travois.memory.agent_memory import memory
 
@@ -171,17 +180,17 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
             session.append(User((Text(held.note),), origin="note"))
 
-    def _apply_agent_type(self, child: Agent, parent: Agent, kind: Kind) -> Agent:
+    def _apply_agent_type(self, child: Agent, parent: Agent, kind: AgentType) -> Agent:
         """Give a subagent the tools, permissions and limits of its type, within its parent's."""
         from travois.memory.agent_memory import granted, memory
 
         def find_mcp_tool(name: str) -> AnyTool | None:
-            return parent.tools.find_mcp_tool(name) if usable(kind, (name,)) else None
+            return parent.tools.find_mcp_tool(name) if select_agent_tools(kind, (name,)) else None
 
         known = parent.tools.by_name
-        own = {name: known[name] for name in usable(kind, known)}
+        own = {name: known[name] for name in select_agent_tools(kind, known)}
         guard = child.permissions.guard
-        guard = replace(guard, mode=narrowed(kind, guard.mode))
+        guard = replace(guard, mode=limit_permission_mode(kind, guard.mode))
         if (held := memory(kind, self.place.home, self.place.project.root)) is not None:
             guard = granted(guard, held)
         instructions = child.prompt.instructions if kind.instructions else None
@@ -192,7 +201,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
             prompt=replace(child.prompt, instructions=instructions),
             budget=Budget(Limits(turns=kind.max_turns)),
         )
-        spawns = (named(self.kinds, name) for name in kind.spawns)
+        spawns = (find_agent_type(self.kinds, name) for name in kind.spawns)
         self.enable_children(child, tuple(filter(None, spawns)))
         return child
 
@@ -205,7 +214,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
         epoch = session.view.epoch
         assert head is not None
         assert epoch is not None, "a child's log begins with its head"
-        session.append(Noted(RESUMED, order.sender))
+        session.append(Noted(RESUMED_NOTE, order.sender))
         asked = "" if order.model == "inherit" else order.model
         card = self._find_card(asked, head.model) if asked else epoch.model
         if order.model == "inherit":
@@ -217,7 +226,7 @@ class SubagentFactory(msgspec.Struct, frozen=True):
             switch_to_model(child, replace(epoch, model=card, why="asked for", unbind=False))
 
     def _model_for_type(
-        self, child: Agent, parent: Agent, kind: Kind, *, order: AgentOrder
+        self, child: Agent, parent: Agent, kind: AgentType, *, order: AgentOrder
     ) -> Card:
         """Return the model of an agent type; the parent's if it cannot be used."""
         head = parent.session.view.epoch
@@ -260,18 +269,18 @@ def report_lost_children(session: Session, found: OpenedSession) -> None:
         report_lost_jobs(session)
     if session.owed:
         read = partial(_read_child_log, found.log.folder)
-        lost(session, read, keep=partial(save_large_output, found.spill))
+        recover_lost_agents(session, read, keep=partial(save_large_output, found.spill))
 
 
 def describe_agent_types(
-    tools: Mapping[str, AnyTool], kinds: tuple[Kind, ...]
+    tools: Mapping[str, AnyTool], kinds: tuple[AgentType, ...]
 ) -> dict[str, AnyTool]:
     """Add the agent types to the description of the Agent tool."""
     if "Agent" not in tools:
         return dict(tools)
     tool = tools["Agent"]
-    told = listing([kind for kind in kinds if not kind.apart])
-    text = f"{tool.description} Types:\n{told}\n- {FORK}: {FORK_DESCRIPTION}"
+    told = render_agent_types([kind for kind in kinds if not kind.apart])
+    text = f"{tool.description} Types:\n{told}\n- {FORK_TYPE}: {FORK_DESCRIPTION}"
     return {**tools, "Agent": replace(tool, description=text)}
 
 
@@ -299,7 +308,7 @@ def _read_child_log(folder: Path, id: str) -> list[Entry]:
     return list(read_history(child, [])) if (child / LOG_FILE_NAME).is_file() else []
 
 
-def _apply_order(kind: Kind | None, order: AgentOrder) -> Kind | None:
+def _apply_order(kind: AgentType | None, order: AgentOrder) -> AgentType | None:
     """Return the agent type with the model, effort and turns of the request."""
     if kind is None:
         return None
@@ -322,7 +331,7 @@ def _place_child(child: Agent, order: AgentOrder, tree: worktree.Worktree | None
         session.append(Changed("cwd", root))
     if tree is None:
         return child
-    session.append(Noted(STAYS, tree.note))
+    session.append(Noted(LEFT_BEHIND_NOTE, tree.note))
     session.append(Changed("cwd", root))
     held = child.permissions
     permissions = replace(
@@ -336,7 +345,7 @@ def _place_child(child: Agent, order: AgentOrder, tree: worktree.Worktree | None
 def _begin_fork(child: Agent, *, moved: bool) -> None:
     """Begin a fork; note the other folder if it has one."""
     session = child.session
-    branch(session)
+    begin_fork(session)
     around = child.prompt.environment() if moved and child.prompt.environment is not None else None
     if around is not None and (note := updated(around, session.view.items)):
         session.append(note)
@@ -350,8 +359,8 @@ MAIN_AGENT_STATE = "agent"
 
 
 def choose_main_agent(
-    loaded: LoadedSettings, kinds: tuple[Kind, ...], session: Session
-) -> tuple[Kind | None, LoadedSettings]:
+    loaded: LoadedSettings, kinds: tuple[AgentType, ...], session: Session
+) -> tuple[AgentType | None, LoadedSettings]:
     """Choose the main agent's type and apply it to the settings."""
     asked, begun = loaded.settings, session.view.epoch is not None
     usual = next((plugin.lead for plugin in loaded.plugins if plugin.lead), "")
@@ -362,7 +371,7 @@ def choose_main_agent(
         and asked.agent.casefold() != wanted.casefold()
     ):
         loaded = _add_notice(loaded, "--agent", "a resumed session keeps its agent")
-    kind = named(kinds, wanted) if wanted else None
+    kind = find_agent_type(kinds, wanted) if wanted else None
     if kind is None:
         return None, _report_missing_agent(loaded, wanted, kinds) if wanted else loaded
     flagged = {key for key in ("model", "effortLevel") if loaded.origin(key) == COMMAND_LINE}
@@ -377,7 +386,7 @@ def choose_main_agent(
 
 
 def _report_missing_agent(
-    loaded: LoadedSettings, wanted: str, kinds: tuple[Kind, ...]
+    loaded: LoadedSettings, wanted: str, kinds: tuple[AgentType, ...]
 ) -> LoadedSettings:
     what, there = f"there is no agent {wanted!r}", ", ".join(kind.name for kind in kinds)
     if loaded.origin("agent") == COMMAND_LINE:
@@ -389,21 +398,23 @@ def _add_notice(loaded: LoadedSettings, where: str, what: str) -> LoadedSettings
     return replace(loaded, notices=(*loaded.notices, f"{where}: {what}"))
 
 
-def select_main_agent_tools(tools: dict[str, AnyTool], lead: Kind | None) -> dict[str, AnyTool]:
+def select_main_agent_tools(
+    tools: dict[str, AnyTool], lead: AgentType | None
+) -> dict[str, AnyTool]:
     """Return the tools of the main agent; by default also those that need the person."""
     if lead is None:
         return tools
-    own = PERSONAL if lead.tools is None else PERSONAL[-1:]
-    fine = {*usable(lead, tools), *(name for name in own if name not in lead.denied)}
+    own = MAIN_AGENT_TOOLS if lead.tools is None else MAIN_AGENT_TOOLS[-1:]
+    fine = {*select_agent_tools(lead, tools), *(name for name in own if name not in lead.denied)}
     return {name: tool for name, tool in tools.items() if name in fine}
 
 
-def apply_agent_prompt(options: Options, lead: Kind | None) -> Options:
+def apply_agent_prompt(options: Options, lead: AgentType | None) -> Options:
     """Return the options with the main agent's prompt, unless one is given."""
     return options if lead is None or options.system else replace(options, system=lead.prompt)
 
 
-async def start_main_agent(agent: Agent, lead: Kind | None, yard: SubagentFactory) -> None:
+async def start_main_agent(agent: Agent, lead: AgentType | None, yard: SubagentFactory) -> None:
     """Enable subagents, and apply the main agent's type when a session begins."""
     if lead is None:
         yard.enable_children(agent)
@@ -411,10 +422,10 @@ async def start_main_agent(agent: Agent, lead: Kind | None, yard: SubagentFactor
     from travois.memory.agent_memory import granted, memory
 
     yard.enable_children(
-        agent, tuple(filter(None, (named(yard.kinds, name) for name in lead.spawns)))
+        agent, tuple(filter(None, (find_agent_type(yard.kinds, name) for name in lead.spawns)))
     )
     guard = agent.permissions.guard
-    agent.permissions.guard = replace(guard, mode=narrowed(lead, guard.mode))
+    agent.permissions.guard = replace(guard, mode=limit_permission_mode(lead, guard.mode))
     join(agent, lead.hooks, origin=lead.origin)
     held, session = memory(lead, yard.place.home, yard.place.project.root), agent.session
     agent.permissions.guard = (

@@ -16,7 +16,7 @@ import anyio.to_thread
 import msgspec
 
 from travois.agents.mailbox import Mailbox
-from travois.agents.report import spent
+from travois.agents.report import compute_agent_cost
 from travois.compose.mail import STOP_SENDER
 from travois.compose.memory import consent_by_scope
 from travois.compose.open_session import Workspace
@@ -119,7 +119,7 @@ class ProjectDreams(msgspec.Struct, frozen=True):
             done = read_dream_status(folder).dreamt
             mine.done() if done.state == "completed" else mine.undo()
             if host is not None:
-                cost = spent(_read_dream_log(folder))
+                cost = compute_agent_cost(_read_dream_log(folder))
                 host.append(Finished(mine.dream, done.state, cost.usage, cost.dollars))
         return done
 

@@ -10,8 +10,8 @@ import anyio
 import anyio.to_thread
 
 from travois.agents import mailbox
-from travois.agents.mail_text import LONGEST, mail
-from travois.agents.mailbox import Letter, Mailbox
+from travois.agents.mail_text import MAX_MAIL_CHARS, format_mail
+from travois.agents.mailbox import Mailbox, MailMessage
 from travois.compose.open_session import OpenedSession, Workspace
 from travois.core.errors import UserError
 from travois.core.facts import Changed, User
@@ -42,7 +42,7 @@ def compose_mail(
         return None
     office = SessionMail(place, found, session, spill=world.spill, settings=settings)
     if settings.address:
-        folder, leave = mailbox.join(place.home, settings.address)
+        folder, leave = mailbox.join_team(place.home, settings.address)
         stack.callback(leave)
         office.boxes.append(Mailbox(folder))
         team, _, name = settings.address.partition(":")
@@ -59,9 +59,9 @@ async def send_mail(home: TravoisHome, to: str, text: str, *, sender: str) -> st
     """Put a message into another process's mailbox and wake it; return the outcome."""
     from travois.agents import wakeup
 
-    folder = await anyio.to_thread.run_sync(mailbox.locate, home, to)
+    folder = await anyio.to_thread.run_sync(mailbox.find_mailbox_folder, home, to)
     await anyio.to_thread.run_sync(Mailbox(folder).put, sender, text)
-    if await wakeup.ring(folder):
+    if await wakeup.send_wakeup(folder):
         return f"{to} was notified."
     return f"It is in the mailbox of {to}, who reads it at the next step."
 
@@ -75,7 +75,7 @@ def mail_collector(folder: Path) -> Callable[[Agent], Iterator[User]]:
             if letter.sender == STOP_SENDER:
                 agent.session.append(Changed("ending", "the user"))
             elif letter.id not in agent.session.received:
-                yield mail(letter.sender, letter.text, id=letter.id)
+                yield format_mail(letter.sender, letter.text, id=letter.id)
 
     return collect
 
@@ -98,7 +98,7 @@ class SessionMail:
         self._session, self._spill = session, spill
         self.tasks: TaskStore | None = None
         """The task list of its team; none if it is in none."""
-        self._address = settings.address or f"{mailbox.SESSION}:{found.id[:8]}"
+        self._address = settings.address or f"{mailbox.SESSION_TEAM}:{found.id[:8]}"
         self._team = settings.address.partition(":")[0]
         self._given: dict[Path, set[str]] = {}
         """The ids of messages taken from each mailbox since it was empty."""
@@ -129,7 +129,7 @@ class SessionMail:
 
     def teammates(self) -> tuple[str, ...]:
         """Return the names of the other members of our team."""
-        names = mailbox.members(self._home, self._team) if self._team else ()
+        names = mailbox.list_team_members(self._home, self._team) if self._team else ()
         return tuple(name for name in names if f"{self._team}:{name}" != self._address)
 
     async def deliver(self, to: str, text: str, *, sender: str = "") -> str:
@@ -151,14 +151,14 @@ class SessionMail:
         async with anyio.create_task_group() as group:
             for box in self.boxes:
                 box.folder.mkdir(mode=0o700, exist_ok=True)
-                group.start_soon(wakeup.listen, box.folder, self._wake)
+                group.start_soon(wakeup.listen_for_wakeups, box.folder, self._wake)
 
     def close(self) -> None:
         """Clear the mailboxes of read messages."""
         for box in self.boxes:
             self._clear_read_mail(box, above=0)
 
-    def _take_letters(self, box: Mailbox) -> list[Letter]:
+    def _take_letters(self, box: Mailbox) -> list[MailMessage]:
         """Take the messages from a mailbox; warn if it cannot be read."""
         tell, lost = self._session.emit, box.damaged
         try:
@@ -183,12 +183,12 @@ class SessionMail:
             box.clear()
             given.clear()
 
-    def _letter_message(self, letter: Letter) -> User:
+    def _letter_message(self, letter: MailMessage) -> User:
         whole = ""
-        if len(letter.text) > LONGEST:
+        if len(letter.text) > MAX_MAIL_CHARS:
             data = self._session.secrets.redacted_bytes(letter.text.encode())
             try:
                 whole = self._spill(f"mail-{letter.id}", data)
             except OSError as error:
                 raise UserError("A long message could not be saved", why=str(error)) from error
-        return mail(letter.sender, letter.text, id=letter.id, whole=whole)
+        return format_mail(letter.sender, letter.text, id=letter.id, whole=whole)

@@ -23,8 +23,8 @@ from travois.core.view import awaits_model
 from travois.engine.agent import Agent, AgentTools, World
 from travois.engine.tool_definitions import build_tool_specs
 from travois.mcp import config
-from travois.mcp.announce import Told, announced
-from travois.mcp.config import admission, share
+from travois.mcp.announce import AnnouncedServer, announce_servers
+from travois.mcp.config import always_on_tool_share, build_mcp_policy
 from travois.permissions.decide import Guard
 from travois.permissions.rules import Rule, withheld
 from travois.ports.tool import AnyTool, ToolError
@@ -34,11 +34,11 @@ from travois.sandbox.policy import Bounds
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
 from travois.settings.sources import SettingsPlaces, parse_setting_sources
-from travois.tools.tool_search import own_search
+from travois.tools.tool_search import create_own_tool_search
 
 if TYPE_CHECKING:
-    from travois.mcp.connection import Link, Surroundings
-    from travois.mcp.tools import Lender, Lending, Prompt, Server
+    from travois.mcp.connection import McpConnection, McpHost
+    from travois.mcp.tools import McpPrompt, McpServer, McpServerConfig, McpTools
 
 RESOURCES_TOOL = "ListMcpResources"
 LOGIN_COMMAND = "travois mcp login"
@@ -50,36 +50,36 @@ NEW_SERVERS_NOTICE = (
 class McpServers(msgspec.Struct, frozen=True):
     """The MCP servers of a session."""
 
-    lending: Lending | None = None
-    links: tuple[Link, ...] = ()
+    lending: McpTools | None = None
+    links: tuple[McpConnection, ...] = ()
     waiting: tuple[str, ...] = ()
     """Servers of the workspace that the user has not agreed to."""
     notices: tuple[str, ...] = ()
-    around: Surroundings | None = None
+    around: McpHost | None = None
 
     def head_tools(self, loaded: LoadedSettings, own: Iterable[AnyTool] = ()) -> dict[str, AnyTool]:
         """Return the tools in the head for all servers, and for our own rare tools."""
         if self.lending is None:
-            head = own_search(own)
+            head = create_own_tool_search(own)
         else:
             self.lending.own = tuple(tool for tool in own if tool.deferred)
-            head = (*self.lending.head, *self.lending.standing)
+            head = (*self.lending.head_tools, *self.lending.standing)
         return {tool.name: tool for tool in head if not withheld(loaded.rules, tool.name)}
 
 
 def find_configured_servers(
     place: Workspace, loaded: LoadedSettings, options: Options
-) -> config.Found:
+) -> config.McpServerDiscovery:
     """Find the MCP servers that are configured here."""
     where = SettingsPlaces(place.home, place.project.root, place.cwd, loaded.root)
-    return config.find(
+    return config.find_mcp_servers(
         where,
         os.environ,
         levels=parse_setting_sources(options.sources),
         given=options.mcp,
         only="given" if options.strict_mcp or options.bare else "all",
         plugins=loaded.plugins,
-        admission=admission(loaded.settings),
+        admission=build_mcp_policy(loaded.settings),
     )
 
 
@@ -99,12 +99,14 @@ async def compose_mcp(
     if not _has_mcp_tools(session) and (not listed.servers or session.view.epoch is not None):
         fresh = (NEW_SERVERS_NOTICE,) if listed.servers else ()
         return McpServers(waiting=left, notices=(*listed.notices, *fresh))
-    from travois.mcp.always_on import stand
-    from travois.mcp.connection import links
+    from travois.mcp.always_on import load_always_on_tools
+    from travois.mcp.connection import create_connections
 
     around = compose_mcp_host(place, loaded, world, session, bounds=bounds)
-    made = links(listed.servers, around)
-    heard = await stand(made, around, room=int(card.window * share(os.environ)))
+    made = create_connections(listed.servers, around)
+    heard = await load_always_on_tools(
+        made, around, room=int(card.window * always_on_tool_share(os.environ))
+    )
     return McpServers(_build_mcp_tools(made, loaded), made, left, (*listed.notices, *heard), around)
 
 
@@ -115,15 +117,15 @@ def compose_mcp_host(
     session: Session,
     *,
     bounds: Bounds | None = None,
-) -> Surroundings:
+) -> McpHost:
     """Compose the parts that all MCP servers of a session share."""
-    from travois.mcp.connection import Surroundings
+    from travois.mcp.connection import McpHost
     from travois.sandbox.program_sandbox import cage_for_program
 
     assert isinstance(world.processes, LocalProcesses)
     folder = place.home.path / "mcp"
     rights = compose_permissions(loaded, place.cwd, own=str(place.home.path))
-    return Surroundings(
+    return McpHost(
         world.processes,
         rights.folders,
         logs=folder / "logs",
@@ -135,10 +137,10 @@ def compose_mcp_host(
     )
 
 
-def _build_mcp_tools(made: tuple[Link, ...], loaded: LoadedSettings) -> Lending:
-    from travois.mcp.tools import Lending
+def _build_mcp_tools(made: tuple[McpConnection, ...], loaded: LoadedSettings) -> McpTools:
+    from travois.mcp.tools import McpTools
 
-    return Lending(made, hidden=lambda name: withheld(loaded.rules, name))
+    return McpTools(made, hidden=lambda name: withheld(loaded.rules, name))
 
 
 def add_mcp_to_session(agent: Agent, place: Workspace, loaded: LoadedSettings) -> McpServers:
@@ -160,12 +162,14 @@ def add_mcp_to_session(agent: Agent, place: Workspace, loaded: LoadedSettings) -
     return loan
 
 
-def add_mcp_servers(loan: McpServers, servers: tuple[Server, ...]) -> tuple[Link, ...]:
+def add_mcp_servers(
+    loan: McpServers, servers: tuple[McpServerConfig, ...]
+) -> tuple[McpConnection, ...]:
     """Connect more MCP servers; nothing is started yet."""
-    from travois.mcp.connection import links
+    from travois.mcp.connection import create_connections
 
     assert loan.lending is not None and loan.around is not None
-    made = links(servers, loan.around)
+    made = create_connections(servers, loan.around)
     loan.lending.lenders |= {link.server.name: link for link in made}
     return made
 
@@ -184,7 +188,7 @@ def compose_mcp_tools(tools: AgentTools, loan: McpServers, session: Session) -> 
     lending.warn = lambda text: session.emit(UserWarned(text))
     return replace(
         tools,
-        find_mcp_tool=lending.tool,
+        find_mcp_tool=lending.find_tool,
         announce_mcp=partial(_announce_servers, lending),
         restate_mcp=partial(_restate_servers, lending),
     )
@@ -195,7 +199,7 @@ def allow_server_tools(rights: Guard, loan: McpServers) -> Guard:
     return replace(rights, rules=(*rights.rules, *_list_allow_rules(loan.links)))
 
 
-def _list_allow_rules(links: tuple[Link, ...]) -> Iterable[Rule]:
+def _list_allow_rules(links: tuple[McpConnection, ...]) -> Iterable[Rule]:
     """Yield allow rules for MCP tools, for servers with a unique name."""
     keys = [link.server.key for link in links]
     for server in (link.server for link in links if keys.count(link.server.key) == 1):
@@ -207,40 +211,42 @@ def pin_definitions(session: Session, loan: McpServers) -> None:
     """Pin the MCP tool definitions that the head contains."""
     if loan.lending is None:
         return
-    from travois.mcp.tools import PINS
+    from travois.mcp.tools import PIN_PREFIX
 
     head = {spec.name for spec in session.view.epoch.tools} if session.view.epoch else set[str]()
-    shown = [tool for name, tool in loan.lending.all().items() if name in head]
+    shown = [tool for name, tool in loan.lending.all_tools().items() if name in head]
     for server in sorted({tool.server for tool in shown}):
         pins = {tool.name: tool.digest for tool in shown if tool.server == server}
-        if PINS + server not in session.state:
-            kept = msgspec.json.encode(Told(tools=pins)).decode()
-            session.append(Changed(PINS + server, kept))
+        if PIN_PREFIX + server not in session.state:
+            kept = msgspec.json.encode(AnnouncedServer(tools=pins)).decode()
+            session.append(Changed(PIN_PREFIX + server, kept))
 
 
-def _announce_servers(lending: Lending, agent: Agent) -> None:
+def _announce_servers(lending: McpTools, agent: Agent) -> None:
     """Announce changes before the next prompt; stay silent while nothing is to do."""
-    from travois.mcp.tools import PINS, states, told
+    from travois.mcp.tools import PIN_PREFIX, describe_server_states, read_announced
 
     session = agent.session
     for lender in lending.lenders.values():
-        lender.move(agent.permissions.guard.folders)
+        lender.set_folders(agent.permissions.guard.folders)
     if not agent.turn.inbox and not awaits_model(session.view):
         return
-    here = states(lending.lenders.values())
-    known = {name: told(session.state, name) for name in here}
-    note, after = announced(here, tuple(lending.all().values()), known)
+    here = describe_server_states(lending.lenders.values())
+    known = {name: read_announced(session.state, name) for name in here}
+    note, after = announce_servers(here, tuple(lending.all_tools().values()), known)
     for server, what in after.items():
-        session.append(Changed(f"{PINS}{server}", msgspec.json.encode(what).decode()))
+        session.append(Changed(f"{PIN_PREFIX}{server}", msgspec.json.encode(what).decode()))
     if note:
         agent.turn.inbox.appendleft(User((Text(note),), origin="note"))
 
 
-def _restate_servers(lending: Lending) -> tuple[Text, ...]:
-    from travois.mcp.tools import states
+def _restate_servers(lending: McpTools) -> tuple[Text, ...]:
+    from travois.mcp.tools import describe_server_states
 
-    note, _ = announced(
-        states(lending.lenders.values()), tuple(lending.all().values()), dict[str, Told]()
+    note, _ = announce_servers(
+        describe_server_states(lending.lenders.values()),
+        tuple(lending.all_tools().values()),
+        dict[str, AnnouncedServer](),
     )
     return (Text(note),) if note else ()
 
@@ -257,11 +263,11 @@ def list_server_statuses(loan: McpServers) -> list[Json]:
     return [*found, *({"name": name, "status": "needs-approval"} for name in loan.waiting)]
 
 
-def server_status(link: Link) -> str:
+def server_status(link: McpConnection) -> str:
     """Return the status of a server, in other agents' words."""
     if not link.on:
         return "disabled"
-    if link.state == "failed" and LOGIN_COMMAND in link.why:
+    if link.state == "failed" and LOGIN_COMMAND in link.failure_reason:
         return "needs-auth"
     return {"ready": "connected", "starting": "pending", "failed": "failed"}[link.state]
 
@@ -269,7 +275,12 @@ def server_status(link: Link) -> str:
 def list_server_rows(loan: McpServers) -> list[tuple[str, str, str, str]]:
     """Return each server with its state, tools and origin."""
     found = [
-        (link.server.name, link.state, str(len(link.offers)), link.why or link.server.origin)
+        (
+            link.server.name,
+            link.state,
+            str(len(link.offers)),
+            link.failure_reason or link.server.origin,
+        )
         for link in loan.links
     ]
     return found + [(name, "waits", "", "`travois mcp approve` allows it") for name in loan.waiting]
@@ -280,7 +291,7 @@ def list_resource_uris(loan: McpServers) -> list[str]:
     return [f"{link.server.name}:{uri}" for link in loan.links for uri in link.held]
 
 
-def list_mcp_prompts(loan: McpServers) -> dict[str, tuple[Lender, Prompt]]:
+def list_mcp_prompts(loan: McpServers) -> dict[str, tuple[McpServer, McpPrompt]]:
     """Return the prompts of the servers, by command name."""
     return {
         f"mcp__{link.server.key}__{prompt.name}": (link, prompt)
@@ -294,13 +305,13 @@ async def expand_mcp_prompt(loan: McpServers, name: str, typed: str) -> str:
     lenders = loan.lending.lenders.values() if loan.lending else ()
     for lender in lenders:
         if name.startswith(f"mcp__{lender.server.key}__"):
-            await lender.settled()
+            await lender.wait_until_started()
     known = list_mcp_prompts(loan).get(name)
     if known is None:
         raise UserError(f"No MCP server has a prompt {name}", fix="/mcp lists the servers.", code=1)
     lender, prompt = known
     words = typed.split(maxsplit=max(0, len(prompt.fields) - 1)) if prompt.fields else []
     try:
-        return await lender.prompt(prompt.name, dict(zip(prompt.fields, words, strict=False)))
+        return await lender.get_prompt(prompt.name, dict(zip(prompt.fields, words, strict=False)))
     except ToolError as refusal:
         raise UserError(f"/{name} failed", why=str(refusal), code=1) from None

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.agents import agent_files
-from travois.agents.types import Kind
+from travois.agents.types import AgentType
 from travois.compose import agents, mcp, memory, sandbox, web
 from travois.compose import agents as crew
 from travois.compose import hooks as hooking
@@ -295,8 +295,8 @@ def _add_settings_parts(crew: SessionRuntime, start: SessionParts) -> SessionRun
 
 async def _compose_tools(
     start: SessionParts,
-    kinds: tuple[Kind, ...],
-    lead: Kind | None,
+    kinds: tuple[AgentType, ...],
+    lead: AgentType | None,
     *,
     world: World,
     stack: AsyncExitStack,
@@ -325,7 +325,7 @@ class AgentParts(msgspec.Struct, frozen=True):
     models: AgentModels
     hooks: tuple[Hook, ...]
     loan: McpServers
-    lead: Kind | None
+    lead: AgentType | None
     office: SessionMail | None
 
 
@@ -401,7 +401,7 @@ def _agent_runtime(start: SessionParts) -> AgentRuntime:
 
 
 def _agent_prompt(
-    start: SessionParts, permissions: AgentPermissions, lead: Kind | None
+    start: SessionParts, permissions: AgentPermissions, lead: AgentType | None
 ) -> AgentPrompt:
     """Compose the parts of the prompt besides the conversation."""
     place, loaded, options, session = start.place, start.loaded, start.options, start.session
@@ -445,7 +445,7 @@ def _enter_work_folder(agent: Agent, start: SessionParts, stack: AsyncExitStack)
     return (gone,) if gone else ()
 
 
-def _compose_subagents(start: SessionParts, kinds: tuple[Kind, ...]) -> crew.SubagentFactory:
+def _compose_subagents(start: SessionParts, kinds: tuple[AgentType, ...]) -> crew.SubagentFactory:
     folder, among = start.opened.log.folder, serving.model_catalog(start.loaded)
     shared = start.loaded.settings.worktree.symlink_directories
     return crew.SubagentFactory(start.place, folder, kinds, start.serve, among, shared)
@@ -584,9 +584,9 @@ def _session_budget(asked: Settings, session: Session) -> Budget:
 
 def load_agent_types(
     place: Workspace, loaded: LoadedSettings, options: Options
-) -> tuple[tuple[Kind, ...], tuple[str, ...]]:
+) -> tuple[tuple[AgentType, ...], tuple[str, ...]]:
     """Load the agent types, and notices about broken files."""
-    return agent_files.kinds(
+    return agent_files.load_agent_types(
         place.home,
         place.project.root,
         place.cwd,
@@ -610,8 +610,8 @@ def _select_tools(
     idle |= set[str]() if searching.is_search_offered(loaded, card) else {"WebSearch"}
     told = (tool for tool in (*own, *also) if not withheld(loaded.rules, tool.name))
     kept = {tool.name: tool for tool in told if tool.name not in idle}
-    if (folder := loaded.settings.plans_directory) and interaction.PLAN.name in kept:
-        kept[interaction.PLAN.name] = interaction.kept_in(folder)
+    if (folder := loaded.settings.plans_directory) and interaction.EXIT_PLAN_MODE.name in kept:
+        kept[interaction.EXIT_PLAN_MODE.name] = interaction.save_plans_in(folder)
     return kept
 
 

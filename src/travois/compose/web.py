@@ -20,7 +20,7 @@ from travois.ports.world import ModelClient
 from travois.providers.catalog import Catalog
 from travois.sessions.session import Session
 from travois.settings.schema import LoadedSettings
-from travois.tools.web.search_requests import Searcher, searched
+from travois.tools.web.search_requests import WebSearchModel, search_with_model
 
 SearchWeb = Callable[[Agent, SearchQuery], Awaitable[SearchResults]]
 
@@ -64,7 +64,9 @@ async def _search_with_provider(
     if known is None or not known.search:
         raise OSError(f"the provider of {card.name} has no web search")
     small = models.find_small_model(card, serve, among=among) or SmallModel(card, agent.model)
-    return await searched(agent, wanted, Searcher(small, known.search, known.search_price))
+    return await search_with_model(
+        agent, wanted, WebSearchModel(small, known.search, known.search_price)
+    )
 
 
 # The browser of a session, where the user wants one.
@@ -82,17 +84,17 @@ def compose_browser(
     asked = loaded.settings.browser
     if not asked.enabled or (options.tools is not None and "Browser" not in options.tools):
         return (), ()
-    from travois.tools.web.browser import browser
-    from travois.tools.web.chromium import ROOT, Chromium, program
+    from travois.tools.web.browser import create_browser_tool
+    from travois.tools.web.chromium import ROOT_WARNING, Chromium, find_browser
 
     try:
-        path = program(asked.path)
+        path = find_browser(asked.path)
         window = Chromium(path, visible=asked.visible, session=world.processes.session_socket)
     except UserError as fault:
         return (), (f"{fault.what}. {fault.fix}",)
     stack.push_async_callback(window.aclose)
-    tool = browser(window, images=lambda: _accepts_images(session))
-    return (tool,), (ROOT,) if os.geteuid() == 0 else ()
+    tool = create_browser_tool(window, images=lambda: _accepts_images(session))
+    return (tool,), (ROOT_WARNING,) if os.geteuid() == 0 else ()
 
 
 def _accepts_images(session: Session) -> bool:

@@ -25,7 +25,7 @@ from travois.sessions.home import find_repository as repository_of
 from travois.sessions.home import identify_project, locate_home
 from travois.settings.load import load_settings
 from travois.tools import git as repository
-from travois.tools.git import Repository
+from travois.tools.git import GitRepository
 
 WORKTREES_FOLDER = ".travois/worktrees"
 INCLUDE_FILE = ".worktreeinclude"
@@ -48,7 +48,7 @@ class Worktree(msgspec.Struct, frozen=True):
     """A git worktree: a folder with the files of a commit."""
 
     ground: GitContext
-    repo: Repository
+    repo: GitRepository
     path: str
     branch: str
     shared: tuple[str, ...] = ()
@@ -85,9 +85,9 @@ async def reopen_worktree(agent: Agent, name: str, *, shared: tuple[str, ...] = 
 async def find_worktree(agent: Agent, path: str) -> Worktree:
     """Return the worktree at a path, if it belongs to the agent's repository."""
     ground = _git_context(agent)
-    repo = await repository.find(ground)
-    listed = repository.text(
-        await repository.ask(ground, repo, ("worktree", "list", "--porcelain"))
+    repo = await repository.find_repository(ground)
+    listed = repository.decode_git_output(
+        await repository.run_git_query(ground, repo, ("worktree", "list", "--porcelain"))
     )
     wanted = os.path.realpath(path)
     for block in listed.split("\n\n"):
@@ -102,7 +102,7 @@ async def find_worktree(agent: Agent, path: str) -> Worktree:
 async def worktree_at(agent: Agent, root: str, path: str, *, branch: str) -> Worktree:
     """Return a worktree that was created from another folder of the repository."""
     ground = _git_context(agent, root)
-    return Worktree(ground, await repository.find(ground), path, branch)
+    return Worktree(ground, await repository.find_repository(ground), path, branch)
 
 
 def _git_context(agent: Agent, root: str = "") -> GitContext:
@@ -115,25 +115,25 @@ def _git_context(agent: Agent, root: str = "") -> GitContext:
 
 
 async def _create_worktree(ground: GitContext, name: str, *, shared: tuple[str, ...]) -> Worktree:
-    repo = await repository.find(ground)
+    repo = await repository.find_repository(ground)
     path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     tree = Worktree(ground, repo, path, f"travois/{name}", shared)
     _ignore_worktrees(Path(repo.top, WORKTREES_FOLDER))
     words = ("worktree", "add", "-q", "-b", tree.branch, tree.path, "HEAD")
-    await repository.ask(ground, repo, words)
+    await repository.run_git_query(ground, repo, words)
     included = await _list_included_files(msgspec.structs.replace(ground, cwd=repo.top), repo)
     await anyio.to_thread.run_sync(_copy_included_files, tree, included)
     return tree
 
 
-async def _list_included_files(ground: GitContext, repo: Repository) -> tuple[str, ...]:
+async def _list_included_files(ground: GitContext, repo: GitRepository) -> tuple[str, ...]:
     """Return ignored files that the repository wants in its worktrees."""
     if not os.path.isfile(os.path.join(repo.top, INCLUDE_FILE)):
         return ()
     listed = [
-        repository.text(await repository.ask(ground, repo, (*LIST_IGNORED_COMMAND, how))).split(
-            "\0"
-        )
+        repository.decode_git_output(
+            await repository.run_git_query(ground, repo, (*LIST_IGNORED_COMMAND, how))
+        ).split("\0")
         for how in (f"--exclude-from={INCLUDE_FILE}", "--exclude-standard")
     ]
     return tuple(path for path in listed[0] if path and path in listed[1])
@@ -183,7 +183,7 @@ def _shared_folders() -> tuple[str, ...]:
 
 async def _find_or_create(ground: GitContext, name: str, shared: tuple[str, ...]) -> Worktree:
     """Return the worktree of that name; create it if there is none."""
-    repo = await repository.find(ground)
+    repo = await repository.find_repository(ground)
     path = os.path.join(repo.top, WORKTREES_FOLDER, name)
     if os.path.isdir(path):
         return Worktree(ground, repo, path, f"travois/{name}", shared)
@@ -201,12 +201,16 @@ async def unsaved_work(tree: Worktree) -> str:
     ground, repo, ref = tree.ground, tree.repo, f"refs/heads/{tree.branch}"
     there = msgspec.structs.replace(ground, cwd=tree.path)
     holding = ("for-each-ref", "--contains", "HEAD", "--format=%(refname)", "refs/heads")
-    changed = repository.text(await repository.ask(there, repo, ("status", "--porcelain")))
+    changed = repository.decode_git_output(
+        await repository.run_git_query(there, repo, ("status", "--porcelain"))
+    )
     dirty = set(changed.splitlines()) - {f"?? {name}" for name in tree.shared}
     if dirty:
         some = ", ".join(sorted(line[3:] for line in dirty)[:5])
         return f"{len(dirty)} files have uncommitted changes ({some})"
-    if repository.text(await repository.ask(there, repo, holding)).split() == [ref]:
+    if repository.decode_git_output(
+        await repository.run_git_query(there, repo, holding)
+    ).split() == [ref]:
         return f"{tree.branch} has commits that no other branch has"
     return ""
 
@@ -214,8 +218,8 @@ async def unsaved_work(tree: Worktree) -> str:
 async def discard_worktree(tree: Worktree) -> None:
     """Remove a worktree and its branch, with everything in them."""
     ground, repo = tree.ground, tree.repo
-    await repository.ask(ground, repo, ("worktree", "remove", "--force", tree.path))
-    await repository.ask(ground, repo, ("branch", "-q", "-D", tree.branch))
+    await repository.run_git_query(ground, repo, ("worktree", "remove", "--force", tree.path))
+    await repository.run_git_query(ground, repo, ("branch", "-q", "-D", tree.branch))
 
 
 async def _try_remove(tree: Worktree) -> bool:

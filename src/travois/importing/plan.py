@@ -82,7 +82,7 @@ class Luggage:
         self.copies: dict[str, Copy] = {}
         self._home, self._only = home, only
         self._settings = tree_of(home.settings)
-        self._servers = _inner(tree_of(mcp.own(home)), "mcpServers")
+        self._servers = _inner(tree_of(mcp.user_mcp_file(home)), "mcpServers")
 
     def leave(self, part: Part, name: str, why: str = NOWHERE) -> None:
         """Skip an item, with the reason."""
@@ -130,7 +130,7 @@ class Luggage:
     def server(self, name: str, tree: Json, *, fate: Fate = "kept") -> None:
         """Add an MCP server; its secrets become references to environment variables."""
         clean, needed = _unsecret(name, tree)
-        where = mcp.own(self._home).name
+        where = mcp.user_mcp_file(self._home).name
         if "{file:" in msgspec.json.encode(tree).decode():
             self.leave("mcp", name, "it reads a value from a file")
         elif name in self._servers and self._servers[name] != clean:
@@ -141,7 +141,7 @@ class Luggage:
                 why = THERE
             elif "mcp" in self._only:
                 self._servers[name] = clean
-                self._write(mcp.own(self._home), {"mcpServers": self._servers})
+                self._write(mcp.user_mcp_file(self._home), {"mcpServers": self._servers})
             self._tell(Line("mcp", name, "translated" if needed else fate, where, why))
 
     def variable(self, name: str, value: str) -> None:

@@ -12,48 +12,53 @@ from collections.abc import Sequence
 import anyio
 
 from travois.core.tokens import estimate_tokens
-from travois.mcp.connection import Link, Surroundings
-from travois.mcp.tool_cache import kept
-from travois.mcp.tools import Offer, Server, lent
+from travois.mcp.connection import McpConnection, McpHost
+from travois.mcp.tool_cache import read_cached_offers
+from travois.mcp.tools import McpServerConfig, McpToolOffer, collect_mcp_tools
 
-FIRST = 10.0
+FIRST_START_SECONDS = 10.0
 """Seconds that a session waits for a server with no cached tools."""
 
 
-async def stand(links: Sequence[Link], around: Surroundings, *, room: int) -> tuple[str, ...]:
+async def load_always_on_tools(
+    links: Sequence[McpConnection], around: McpHost, *, room: int
+) -> tuple[str, ...]:
     """Load the tools that belong in the head, and return notices for the user.
 
     `room` is how many tokens all tools may take, if some are to stand there only where they fit.
     """
     notices: list[str] = []
 
-    async def one(link: Link) -> None:
-        link.offers = kept(link.server, around.lent)
+    async def load_offers(link: McpConnection) -> None:
+        link.offers = read_cached_offers(link.server, around.tool_cache_folder)
         if link.offers or link.server.standing == "some":
             return
-        link.offers = await _heard(link.server, around)
+        link.offers = await _fetch_offers(link.server, around)
         if not link.offers:
             why = "did not list its tools in time, so they are not always loaded in this session"
             notices.append(f"server {link.server.name} {why}")
 
     async with anyio.create_task_group() as group:
         for link in links:
-            group.start_soon(one, link)
-    size = sum(estimate_tokens(t.name + t.description + t.schema) for t in lent(links).values())
+            group.start_soon(load_offers, link)
+    size = sum(
+        estimate_tokens(t.name + t.description + t.schema)
+        for t in collect_mcp_tools(links).values()
+    )
     for link in links:
         whole = link.server.standing == "all" or (
             link.server.standing == "fitting" and size <= room
         )
-        link.offers = tuple(offer for offer in link.offers if whole or offer.always)
+        link.offers = tuple(offer for offer in link.offers if whole or offer.is_always_loaded)
     return tuple(notices)
 
 
-async def _heard(server: Server, around: Surroundings) -> tuple[Offer, ...]:
+async def _fetch_offers(server: McpServerConfig, around: McpHost) -> tuple[McpToolOffer, ...]:
     """Start it only to be told what it lends."""
-    link = Link(server, around)
+    link = McpConnection(server, around)
     async with anyio.create_task_group() as group:
         group.start_soon(link.run)
-        with anyio.move_on_after(FIRST):
-            await link.settled()
+        with anyio.move_on_after(FIRST_START_SECONDS):
+            await link.wait_until_started()
         group.cancel_scope.cancel()
     return link.offers

@@ -19,27 +19,27 @@ import msgspec
 
 from travois.prompt.environment import plain
 
-OPENING = "<servers>\n"
-CLOSING = "\n</servers>"
-HOW = (
+NOTE_OPENING = "<servers>\n"
+NOTE_CLOSING = "\n</servers>"
+USAGE_LINE = (
     "MCP servers offer more tools: ToolSearch shows what they do and take, McpCall runs one. "
     "The servers chose the names.\n"
 )
-STARTING = "starting"
-ROOM = 4_000
+STARTING_STATE = "starting"
+MAX_ANNOUNCEMENT_CHARS = 4_000
 """Maximum characters of the announcement of all servers."""
-LINE = 240
-LONGEST = 40
-WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
-NAMED = 4.0
-DESCRIBED = 1.0
-ALIKE = 0.5
+MAX_LINE_CHARS = 240
+MAX_FIELD_CHARS = 40
+WORD_PATTERN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+NAME_WEIGHT = 4.0
+DESCRIPTION_WEIGHT = 1.0
+SIMILAR_WEIGHT = 0.5
 """Weights of a word in a tool's name, in its description, and if only similar."""
-LEAST = 3
+MIN_SIMILAR_CHARS = 3
 """Minimum common letters at the start of similar words."""
 
 
-class Lent(msgspec.Struct, frozen=True):
+class McpToolSpec(msgspec.Struct, frozen=True):
     """A tool of an MCP server, as the model may see it."""
 
     name: str
@@ -63,7 +63,7 @@ class Lent(msgspec.Struct, frozen=True):
         return blake2b(said.encode(errors="replace"), digest_size=8).hexdigest()
 
 
-class Told(msgspec.Struct, frozen=True):
+class AnnouncedServer(msgspec.Struct, frozen=True):
     """A server's state and tools as last announced to the model."""
 
     state: str = ""
@@ -73,16 +73,19 @@ class Told(msgspec.Struct, frozen=True):
     """Digests that are not the pinned ones, and of which it was told."""
 
 
-def announced(
-    states: Mapping[str, str], tools: Sequence[Lent], told: Mapping[str, Told]
-) -> tuple[str, dict[str, Told]]:
+def announce_servers(
+    states: Mapping[str, str], tools: Sequence[McpToolSpec], told: Mapping[str, AnnouncedServer]
+) -> tuple[str, dict[str, AnnouncedServer]]:
     """Announce what changed since the last note, and return the new state; both may be empty."""
-    after: dict[str, Told] = {}
+    after: dict[str, AnnouncedServer] = {}
     lines: list[str] = []
-    fresh: list[Lent] = []
+    fresh: list[McpToolSpec] = []
     for server, state in sorted(states.items()):
-        was, own = told.get(server, Told()), [tool for tool in tools if tool.server == server]
-        here = _after(was, state, own)
+        was, own = (
+            told.get(server, AnnouncedServer()),
+            [tool for tool in tools if tool.server == server],
+        )
+        here = _merge_announced(was, state, own)
         if here == was:
             continue
         after[server] = here
@@ -92,76 +95,87 @@ def announced(
         lines.append(f"{plain(server)}: {plain(here.state)}{lends}")
         others = [tool.name for tool in own if tool.digest in {*here.changed} - {*was.changed}]
         lines += (f"{name} has a new definition" for name in others)
-    return (f"{OPENING}{HOW}{_fitting(lines, fresh)}{CLOSING}" if after else ""), after
+    return (
+        f"{NOTE_OPENING}{USAGE_LINE}{_fit_tool_list(lines, fresh)}{NOTE_CLOSING}" if after else ""
+    ), after
 
 
-def _after(was: Told, state: str, own: Sequence[Lent]) -> Told:
+def _merge_announced(
+    was: AnnouncedServer, state: str, own: Sequence[McpToolSpec]
+) -> AnnouncedServer:
     """Return the announced state of a server after this note; a restart is not announced."""
     pinned = {tool.name: was.tools.get(tool.name, tool.digest) for tool in own}
     changed = tuple(sorted(tool.digest for tool in own if tool.digest != pinned[tool.name]))
-    state = was.state if was.state and state == STARTING else state
-    return Told(state, {**was.tools, **pinned}, tuple(dict.fromkeys((*was.changed, *changed))))
+    state = was.state if was.state and state == STARTING_STATE else state
+    return AnnouncedServer(
+        state, {**was.tools, **pinned}, tuple(dict.fromkeys((*was.changed, *changed)))
+    )
 
 
-def _fitting(lines: Sequence[str], tools: Sequence[Lent]) -> str:
+def _fit_tool_list(lines: Sequence[str], tools: Sequence[McpToolSpec]) -> str:
     """Fit the tool list into the announcement: with arguments, names only, or some names.
 
     What they are for is told by a search only: that is text of the servers, at any length.
     """
-    head = "\n".join(line[:LINE] for line in lines)[: ROOM // 2]
+    head = "\n".join(line[:MAX_LINE_CHARS] for line in lines)[: MAX_ANNOUNCEMENT_CHARS // 2]
     names = sorted(tool.name for tool in tools)
-    brief = sorted(f"{tool.name}({', '.join(map(_short, tool.fields))})" for tool in tools)
+    brief = sorted(f"{tool.name}({', '.join(map(_shorten_field, tool.fields))})" for tool in tools)
     for listed in (brief, names):
         text = ", ".join(listed)
-        if len(head) + len(text) < ROOM:
+        if len(head) + len(text) < MAX_ANNOUNCEMENT_CHARS:
             return f"{head}\n{text}".strip()
     kept = 0
-    while sum(len(name) + 2 for name in names[: kept + 1]) < ROOM - len(head) - LINE:
+    while (
+        sum(len(name) + 2 for name in names[: kept + 1])
+        < MAX_ANNOUNCEMENT_CHARS - len(head) - MAX_LINE_CHARS
+    ):
         kept += 1
     return f"{head}\n{', '.join(names[:kept])}, and {len(names) - kept} more"
 
 
-def _short(field: str) -> str:
-    return plain(field)[:LONGEST]
+def _shorten_field(field: str) -> str:
+    return plain(field)[:MAX_FIELD_CHARS]
 
 
-def find(query: str, tools: Iterable[Lent], *, most: int) -> list[Lent]:
+def search_tools(query: str, tools: Iterable[McpToolSpec], *, most: int) -> list[McpToolSpec]:
     """Find the tools that match a query, best first; `select:a,b` names them exactly."""
     known = list(tools)
     if query.startswith("select:"):
         wanted = [name.strip() for name in query.removeprefix("select:").split(",")]
         return [tool for name in wanted for tool in known if name in (tool.name, tool.tool)][:most]
-    asked = set(words(query))
-    texts = [(set(words(f"{t.server} {t.tool}")), set(words(t.description))) for t in known]
-    rare = {word: _rarity(word, texts) for word in asked}
-    scores = [sum(rare[word] * _weight(word, *text) for word in asked) for text in texts]
+    asked = set(split_words(query))
+    texts = [
+        (set(split_words(f"{t.server} {t.tool}")), set(split_words(t.description))) for t in known
+    ]
+    rare = {word: _word_rarity(word, texts) for word in asked}
+    scores = [sum(rare[word] * _word_weight(word, *text) for word in asked) for text in texts]
     ranked = sorted(zip(scores, known, strict=True), key=lambda pair: (-pair[0], pair[1].name))
     return [tool for score, tool in ranked if score > 0][:most]
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text or of a name in code, in small letters and without a plural."""
-    return [_singular(word.casefold()) for word in WORDS.findall(text)]
+    return [_strip_plural(word.casefold()) for word in WORD_PATTERN.findall(text)]
 
 
-def _singular(word: str) -> str:
-    plural = word.endswith("s") and not word.endswith("ss") and len(word) > LEAST
+def _strip_plural(word: str) -> str:
+    plural = word.endswith("s") and not word.endswith("ss") and len(word) > MIN_SIMILAR_CHARS
     return word[:-1] if plural else word
 
 
-def _rarity(word: str, texts: Sequence[tuple[set[str], set[str]]]) -> float:
+def _word_rarity(word: str, texts: Sequence[tuple[set[str], set[str]]]) -> float:
     having = sum(word in name or word in about for name, about in texts)
     return log(1 + (len(texts) + 1) / (having + 0.5))
 
 
-def _weight(word: str, name: set[str], about: set[str]) -> float:
+def _word_weight(word: str, name: set[str], about: set[str]) -> float:
     if word in name:
-        return NAMED
+        return NAME_WEIGHT
     if word in about:
-        return DESCRIBED
-    return ALIKE if any(_alike(word, other) for other in name | about) else 0.0
+        return DESCRIPTION_WEIGHT
+    return SIMILAR_WEIGHT if any(_has_common_start(word, other) for other in name | about) else 0.0
 
 
-def _alike(one: str, other: str) -> bool:
+def _has_common_start(one: str, other: str) -> bool:
     short = min(len(one), len(other))
-    return short >= LEAST and (one.startswith(other) or other.startswith(one))
+    return short >= MIN_SIMILAR_CHARS and (one.startswith(other) or other.startswith(one))

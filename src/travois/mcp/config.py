@@ -31,23 +31,23 @@ from travois.settings.trust import hash_scripts
 from travois.settings.validate import SettingsLevel, is_json_array, is_settings_tree
 
 if TYPE_CHECKING:
-    from travois.mcp.tools import Server, Standing
+    from travois.mcp.tools import McpServerConfig, ToolLoading
 
 
 # What an entry that names a server means, whoever's words it is in.
 
 
-SEARCHED = "ENABLE_TOOL_SEARCH"
-SHARE = 0.1
-SOCKETS = ("ws://", "wss://")
-SOCKET = "MCP does not support WebSockets; use the http address of the server"
-VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$?\{env:(\w+)\}|\{file:([^}]+)\}")
-BARE = re.compile(r"\$(\w+)")
+TOOL_SEARCH_VARIABLE = "ENABLE_TOOL_SEARCH"
+DEFAULT_TOOL_SHARE = 0.1
+WEBSOCKET_SCHEMES = ("ws://", "wss://")
+WEBSOCKET_ERROR = "MCP does not support WebSockets; use the http address of the server"
+VARIABLE_PATTERN = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}|\$?\{env:(\w+)\}|\{file:([^}]+)\}")
+BARE_VARIABLE_PATTERN = re.compile(r"\$(\w+)")
 """A variable as Gemini may write it, too."""
-Filler = Callable[[object], str]
+VariableExpander = Callable[[object], str]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class McpServerEntry(msgspec.Struct, frozen=True):
     """A server entry of a configuration file."""
 
     name: str
@@ -61,100 +61,108 @@ class Entry(msgspec.Struct, frozen=True):
         return f"mcp server {self.name}: {msgspec.json.encode(self.tree, order='sorted').decode()}"
 
 
-def server(
-    entry: Entry, where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]
-) -> Server:
+def build_server_config(
+    entry: McpServerEntry, where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]
+) -> McpServerConfig:
     """Build a server's configuration from an entry in any agent's format; raises ValueError."""
-    from travois.mcp.tools import Server
+    from travois.mcp.tools import McpServerConfig
 
     tree = entry.tree
 
     place = {"CLAUDE_PROJECT_DIR": where.root, "workspaceFolder": where.root}
     known = {**place, "userHome": environ.get("HOME", ""), **environ}
 
-    def text(value: object) -> str:
-        said = BARE.sub(r"${\1}", str(value)) if _gemini(entry.origin) else str(value)
-        return _filled(said, known, entry, notices)
+    def expand_text(value: object) -> str:
+        said = (
+            BARE_VARIABLE_PATTERN.sub(r"${\1}", str(value))
+            if _is_gemini_file(entry.origin)
+            else str(value)
+        )
+        return _expand_variables(said, known, entry, notices)
 
-    argv = tuple(text(word) for word in _argv(tree))
-    url = text(tree.get("httpUrl") or tree.get("url") or "")
-    if not argv and (tree.get("type") == "ws" or url.startswith(SOCKETS)):
-        raise ValueError(SOCKET)
+    argv = tuple(expand_text(word) for word in _command_line(tree))
+    url = expand_text(tree.get("httpUrl") or tree.get("url") or "")
+    if not argv and (tree.get("type") == "ws" or url.startswith(WEBSOCKET_SCHEMES)):
+        raise ValueError(WEBSOCKET_ERROR)
     if not argv and not url.startswith(("http://", "https://")):
         raise ValueError("it needs a command or an http(s) address")
     if tree.get("required") is True:
         notices.append(f"{entry.origin}: server {entry.name}: required has no effect here")
     base = where.home.path if entry.level == "user" else where.cwd
-    start, limit = _patience(tree, environ)
-    return Server(
+    start, limit = _read_timeouts(tree, environ)
+    return McpServerConfig(
         entry.name,
-        "stdio" if argv else _kind(tree, entry.origin),
+        "stdio" if argv else _transport_kind(tree, entry.origin),
         origin=entry.origin,
         level=entry.level,
         argv=argv,
-        env={key: text(value) for key, value in _words(tree, "env", "environment")},
-        cwd=os.path.join(base, text(tree["cwd"])) if tree.get("cwd") else where.cwd,
+        env={key: expand_text(value) for key, value in _read_tables(tree, "env", "environment")},
+        cwd=os.path.join(base, expand_text(tree["cwd"])) if tree.get("cwd") else where.cwd,
         url=url,
-        headers=dict(_headers(tree, environ, text)),
+        headers=dict(_read_headers(tree, environ, expand_text)),
         helper=str(tree.get("headersHelper") or ""),
-        client=dict(_client(tree, text)),
-        port=_port(tree),
-        standing="all" if tree.get("alwaysLoad") else _standing(environ),
-        start=_seconds(tree, "startup_timeout_sec", start),
-        limit=_seconds(tree, "tool_timeout_sec", limit),
-        free=tuple(_free(tree)) if entry.level in ("user", "local", "run") else (),
-        sandbox=_sandboxed(tree, entry.level),
-        only=_names(tree, "enabled_tools", "includeTools"),
-        without=_names(tree, "disabled_tools", "excludeTools"),
+        client=dict(_read_oauth_client(tree, expand_text)),
+        port=_read_callback_port(tree),
+        standing="all" if tree.get("alwaysLoad") else _standing_from_environ(environ),
+        start=_read_seconds(tree, "startup_timeout_sec", start),
+        limit=_read_seconds(tree, "tool_timeout_sec", limit),
+        free=tuple(_list_preapproved_tools(tree))
+        if entry.level in ("user", "local", "run")
+        else (),
+        sandbox=_sandbox_choice(tree, entry.level),
+        only=_read_name_lists(tree, "enabled_tools", "includeTools"),
+        without=_read_name_lists(tree, "disabled_tools", "excludeTools"),
     )
 
 
-def _sandboxed(tree: Json, level: SettingsLevel) -> bool | None:
+def _sandbox_choice(tree: Json, level: SettingsLevel) -> bool | None:
     """Return the entry's sandbox choice; a workspace's entry cannot turn the sandbox off."""
     said = tree.get("sandbox")
     return said if isinstance(said, bool) and (said or level != "project") else None
 
 
-def _standing(environ: Mapping[str, str]) -> Standing:
+def _standing_from_environ(environ: Mapping[str, str]) -> ToolLoading:
     """Read from ENABLE_TOOL_SEARCH which tools are always loaded."""
-    known: dict[str, Standing] = {"false": "all", "auto": "fitting"}
-    return known.get(environ.get(SEARCHED, "").partition(":")[0], "some")
+    known: dict[str, ToolLoading] = {"false": "all", "auto": "fitting"}
+    return known.get(environ.get(TOOL_SEARCH_VARIABLE, "").partition(":")[0], "some")
 
 
-def share(environ: Mapping[str, str]) -> float:
+def always_on_tool_share(environ: Mapping[str, str]) -> float:
     """Return the share of the window that tools loaded "if they fit" may take."""
-    percent = environ.get(SEARCHED, "").partition(":")[2]
-    return min(100, int(percent)) / 100 if percent.isdecimal() else SHARE
+    percent = environ.get(TOOL_SEARCH_VARIABLE, "").partition(":")[2]
+    return min(100, int(percent)) / 100 if percent.isdecimal() else DEFAULT_TOOL_SHARE
 
 
-def _argv(tree: Json) -> tuple[object, ...]:
+def _command_line(tree: Json) -> tuple[object, ...]:
     command, args = tree.get("command"), tree.get("args")
     if is_json_array(command):
         return tuple(command)
     return (command, *(args if is_json_array(args) else ())) if command else ()
 
 
-def _kind(tree: Json, origin: str) -> Literal["http", "sse"]:
+def _transport_kind(tree: Json, origin: str) -> Literal["http", "sse"]:
     """Return the transport of an address; Gemini and its kin mean SSE by a plain `url`."""
-    events = _gemini(origin) and "httpUrl" not in tree and "type" not in tree
+    events = _is_gemini_file(origin) and "httpUrl" not in tree and "type" not in tree
     old = tree.get("type") == "sse" or events
     return "sse" if old else "http"
 
 
-def _gemini(origin: str) -> bool:
+def _is_gemini_file(origin: str) -> bool:
     return ".gemini" in origin or ".qwen" in origin
 
 
-def _headers(tree: Json, environ: Mapping[str, str], text: Filler) -> Iterator[tuple[str, str]]:
-    for name, value in _words(tree, "headers", "http_headers"):
+def _read_headers(
+    tree: Json, environ: Mapping[str, str], text: VariableExpander
+) -> Iterator[tuple[str, str]]:
+    for name, value in _read_tables(tree, "headers", "http_headers"):
         yield name, text(value)
-    for name, variable in _words(tree, "env_http_headers"):
+    for name, variable in _read_tables(tree, "env_http_headers"):
         yield name, environ.get(str(variable), "")
     if bearer := tree.get("bearer_token_env_var"):
         yield "Authorization", f"Bearer {environ.get(str(bearer), '')}"
 
 
-def _client(tree: Json, text: Filler) -> Iterator[tuple[str, str]]:
+def _read_oauth_client(tree: Json, text: VariableExpander) -> Iterator[tuple[str, str]]:
     """Yield our OAuth client credentials for a server, if an entry has them."""
     oauth = tree.get("oauth")
     if not is_settings_tree(oauth) or not oauth.get("clientId"):
@@ -166,65 +174,67 @@ def _client(tree: Json, text: Filler) -> Iterator[tuple[str, str]]:
         yield "client_secret", text(secret)
 
 
-def _port(tree: Json) -> int:
+def _read_callback_port(tree: Json) -> int:
     oauth = tree.get("oauth")
     port = oauth.get("callbackPort") if is_settings_tree(oauth) else 0
     return port if isinstance(port, int) and 0 < port < 65536 else 0
 
 
-def _words(tree: Json, *keys: str) -> Iterator[tuple[str, object]]:
+def _read_tables(tree: Json, *keys: str) -> Iterator[tuple[str, object]]:
     for key in keys:
         inner = tree.get(key)
         yield from (inner if is_settings_tree(inner) else {}).items()
 
 
-def _names(tree: Json, *keys: str) -> tuple[str, ...]:
+def _read_name_lists(tree: Json, *keys: str) -> tuple[str, ...]:
     lists = (tree.get(key) for key in keys)
     return tuple(str(name) for each in lists if is_json_array(each) for name in each)
 
 
-def _seconds(tree: Json, key: str, default: float) -> float:
+def _read_seconds(tree: Json, key: str, default: float) -> float:
     value = tree.get(key)
     return max(1.0, float(value)) if isinstance(value, int | float) else default
 
 
-def _patience(tree: Json, environ: Mapping[str, str]) -> tuple[float, float]:
+def _read_timeouts(tree: Json, environ: Mapping[str, str]) -> tuple[float, float]:
     """Return the seconds for a start and a call; `timeout` means the start in opencode only."""
     said, starts = tree.get("timeout"), tree.get("type") in ("local", "remote")
     start = said if starts else environ.get("MCP_TIMEOUT")
     limit = environ.get("MCP_TOOL_TIMEOUT") if starts or said is None else said
-    return _milliseconds(start, 30.0), _milliseconds(limit, 300.0)
+    return _parse_milliseconds(start, 30.0), _parse_milliseconds(limit, 300.0)
 
 
-def _milliseconds(said: object, default: float) -> float:
+def _parse_milliseconds(said: object, default: float) -> float:
     text = str(said)
     return max(1.0, int(text) / 1000) if text.isdecimal() else default
 
 
-def _free(tree: Json) -> Iterator[str]:
+def _list_preapproved_tools(tree: Json) -> Iterator[str]:
     """Return the tools that Gemini trusts and Codex approves."""
     if tree.get("trust") is True or tree.get("default_tools_approval_mode") == "approve":
         yield "*"
-    for name, said in _words(tree, "tools"):
+    for name, said in _read_tables(tree, "tools"):
         if is_settings_tree(said) and said.get("approval_mode") == "approve":
             yield name
 
 
-def _filled(text: str, environ: Mapping[str, str], entry: Entry, notices: list[str]) -> str:
+def _expand_variables(
+    text: str, environ: Mapping[str, str], entry: McpServerEntry, notices: list[str]
+) -> str:
     """Expand the variables in a text; an unset one stays as it is, with a notice."""
 
-    def value(found: re.Match[str]) -> str:
+    def expand_match(found: re.Match[str]) -> str:
         if found[4]:
-            return _content(found[4], entry, notices) or found[0]
+            return _read_referenced_file(found[4], entry, notices) or found[0]
         name = found[1] or found[3]
         if name not in environ and found[2] is None:
             notices.append(f"{entry.origin}: server {entry.name} uses {name}, which is not set")
         return environ.get(name, found[0] if found[2] is None else found[2])
 
-    return VARIABLE.sub(value, text)
+    return VARIABLE_PATTERN.sub(expand_match, text)
 
 
-def _content(name: str, entry: Entry, notices: list[str]) -> str:
+def _read_referenced_file(name: str, entry: McpServerEntry, notices: list[str]) -> str:
     """Return the text of a file that a variable refers to; empty, with a notice, on failure."""
     try:
         if entry.level == "project":
@@ -240,11 +250,11 @@ def _content(name: str, entry: Entry, notices: list[str]) -> str:
 # What settings say of servers of tools: which may be used, and which were agreed to.
 
 
-PROJECT = ".mcp.json"
+PROJECT_FILE_NAME = ".mcp.json"
 """The file of a workspace whose servers a user may agree to, or not want, by name."""
 
 
-class Admission(msgspec.Struct, frozen=True):
+class McpServerPolicy(msgspec.Struct, frozen=True):
     """The settings that allow, deny or approve servers."""
 
     allowed: tuple[str, ...] = ()
@@ -254,32 +264,36 @@ class Admission(msgspec.Struct, frozen=True):
     everything: bool = False
     """True if the user approved all servers of `.mcp.json` files."""
 
-    def settled(self, name: str, origin: str) -> bool:
+    def is_settled(self, name: str, origin: str) -> bool:
         """Return whether nobody need be asked about a server of a workspace."""
         agreed = self.everything or name in self.agreed
-        return self.off(name, origin) or (_named_in(origin) and agreed)
+        return self.is_disabled(name, origin) or (_is_project_file(origin) and agreed)
 
-    def off(self, name: str, origin: str) -> bool:
+    def is_disabled(self, name: str, origin: str) -> bool:
         """Return whether the user does not want a server of a workspace."""
-        return _named_in(origin) and name in self.unwanted
+        return _is_project_file(origin) and name in self.unwanted
 
-    def refusal(self, server: Server) -> str:
+    def denial_reason(self, server: McpServerConfig) -> str:
         """Return why a server may not be used; empty if it may."""
-        if any(_means(text, server) for text in self.denied):
+        if any(_matches_server(text, server) for text in self.denied):
             return "deniedMcpServers lists it"
-        if self.allowed and not any(_means(text, server) for text in self._fitting(server)):
+        if self.allowed and not any(
+            _matches_server(text, server) for text in self._applicable_entries(server)
+        ):
             return "allowedMcpServers does not list it"
         return ""
 
-    def _fitting(self, server: Server) -> tuple[str, ...]:
+    def _applicable_entries(self, server: McpServerConfig) -> tuple[str, ...]:
         """Return the allow-list entries that apply: commands or URLs take precedence over names."""
         key = "serverCommand" if server.argv else "serverUrl"
-        return tuple(text for text in self.allowed if key in _entry(text)) or self.allowed
+        return (
+            tuple(text for text in self.allowed if key in _parse_policy_entry(text)) or self.allowed
+        )
 
 
-def admission(settings: Settings) -> Admission:
+def build_mcp_policy(settings: Settings) -> McpServerPolicy:
     """Build the policy that these settings describe."""
-    return Admission(
+    return McpServerPolicy(
         settings.allowed_mcp_servers,
         settings.denied_mcp_servers,
         settings.disabled_mcpjson_servers,
@@ -288,11 +302,11 @@ def admission(settings: Settings) -> Admission:
     )
 
 
-def _named_in(origin: str) -> bool:
-    return os.path.basename(origin) == PROJECT
+def _is_project_file(origin: str) -> bool:
+    return os.path.basename(origin) == PROJECT_FILE_NAME
 
 
-def _entry(text: str) -> Json:
+def _parse_policy_entry(text: str) -> Json:
     try:
         return (
             as_object(msgspec.json.decode(text)) if text.startswith("{") else {"serverName": text}
@@ -301,8 +315,8 @@ def _entry(text: str) -> Json:
         return {}
 
 
-def _means(text: str, server: Server) -> bool:
-    entry = _entry(text)
+def _matches_server(text: str, server: McpServerConfig) -> bool:
+    entry = _parse_policy_entry(text)
     url = as_string(entry.get("serverUrl"))
     return (
         entry.get("serverName") == server.name
@@ -311,28 +325,32 @@ def _means(text: str, server: Server) -> bool:
     )
 
 
-GIVEN = "--mcp-config"
-OPEN = Admission()
-ETC = Path("/etc")
-IN_HOME = (GEMINI, QWEN, CURSOR, PI)
+MCP_CONFIG_FLAG = "--mcp-config"
+NO_POLICY = McpServerPolicy()
+ETC_FOLDER = Path("/etc")
+AGENTS_WITH_HOME_FILE = (GEMINI, QWEN, CURSOR, PI)
 """Agents whose file lies in a home as it lies in a project."""
-FILES = (
+WORKSPACE_FILES = (
     (".travois/mcp.json", "mcpServers"),
     (".mcp.json", "mcpServers"),
-    *((name, one.servers) for one in (CODEX, OPENCODE, *IN_HOME) for name in one.settings),
+    *(
+        (name, one.servers)
+        for one in (CODEX, OPENCODE, *AGENTS_WITH_HOME_FILE)
+        for name in one.settings
+    ),
 )
 """Files of a workspace, the strongest first, and where in each the servers stand."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class McpServerDiscovery(msgspec.Struct, frozen=True):
     """The servers to use, the entries that wait for approval, and notices."""
 
-    servers: tuple[Server, ...] = ()
-    waiting: tuple[Entry, ...] = ()
+    servers: tuple[McpServerConfig, ...] = ()
+    waiting: tuple[McpServerEntry, ...] = ()
     notices: tuple[str, ...] = ()
 
 
-def find(
+def find_mcp_servers(
     where: SettingsPlaces,
     environ: Mapping[str, str],
     *,
@@ -340,29 +358,33 @@ def find(
     given: tuple[str, ...] = (),
     only: Literal["all", "given"] = "all",
     plugins: tuple[Plugin, ...] = (),
-    admission: Admission = OPEN,
-    etc: Path = ETC,
-) -> Found:
+    admission: McpServerPolicy = NO_POLICY,
+    etc: Path = ETC_FOLDER,
+) -> McpServerDiscovery:
     """Find all servers by name, each taken whole from the strongest source."""
     notices: list[str] = []
-    entries = list(_given(given, notices))
+    entries = list(_flag_entries(given, notices))
     if only == "all":
-        placed = _placed(where, environ, notices)
-        entries += (entry for entry in (*placed, *plugged(plugins, where)) if entry.level in levels)
+        placed = _read_config_files(where, environ, notices)
+        entries += (
+            entry
+            for entry in (*placed, *list_plugin_servers(plugins, where))
+            if entry.level in levels
+        )
     if (sole := next(claude.managed(etc)).with_name("managed-mcp.json")).is_file():
         notices += [f"only the MCP servers in {sole} may be used"] if entries else []
-        entries = list(_entries(sole, "mcpServers", "managed", notices))
+        entries = list(_read_entries(sole, "mcpServers", "managed", notices))
     agreed = trust.list_agreed_digests(where.home, where.trusted)
-    asked = (e for e in entries if e.level == "project" and _wish(e, where) not in agreed)
-    waiting = [entry for entry in asked if not admission.settled(entry.name, entry.origin)]
-    servers: dict[str, Server] = {}
+    asked = (e for e in entries if e.level == "project" and _entry_digest(e, where) not in agreed)
+    waiting = [entry for entry in asked if not admission.is_settled(entry.name, entry.origin)]
+    servers: dict[str, McpServerConfig] = {}
     for entry in entries:
-        off = not _enabled(entry.tree) or admission.off(entry.name, entry.origin)
+        off = not _is_enabled(entry.tree) or admission.is_disabled(entry.name, entry.origin)
         if entry.name in servers or entry in waiting or off:
             continue
         try:
-            made = server(entry, where, environ, notices)
-            if why := admission.refusal(made):
+            made = build_server_config(entry, where, environ, notices)
+            if why := admission.denial_reason(made):
                 raise ValueError(why)
             register(likely((*made.env.items(), *made.client.items())))
             register(made.headers.items())
@@ -370,123 +392,133 @@ def find(
         except (ValueError, TypeError) as error:
             notices.append(f"{entry.origin}: server {entry.name} is not used: {error}")
     ordered = sorted(servers.values(), key=lambda one: one.name)
-    return Found(tuple(ordered), tuple(waiting), tuple(notices))
+    return McpServerDiscovery(tuple(ordered), tuple(waiting), tuple(notices))
 
 
-def wanted(
-    where: SettingsPlaces, environ: Mapping[str, str], *, admission: Admission = OPEN
+def describe_workspace_servers(
+    where: SettingsPlaces, environ: Mapping[str, str], *, admission: McpServerPolicy = NO_POLICY
 ) -> tuple[str, ...]:
     """Describe the servers a workspace wants to start, with digests of its own programs."""
-    placed = _placed(where, environ, [])
-    return _lines((one for one in placed if not admission.settled(one.name, one.origin)), where)
+    placed = _read_config_files(where, environ, [])
+    return _describe_project_entries(
+        (one for one in placed if not admission.is_settled(one.name, one.origin)), where
+    )
 
 
-def wishes(plugins: tuple[Plugin, ...], where: SettingsPlaces) -> tuple[str, ...]:
+def describe_plugin_servers(plugins: tuple[Plugin, ...], where: SettingsPlaces) -> tuple[str, ...]:
     """Describe the servers that plugins of a workspace want to start."""
-    return _lines(plugged(plugins, where), where)
+    return _describe_project_entries(list_plugin_servers(plugins, where), where)
 
 
-def _lines(entries: Iterable[Entry], where: SettingsPlaces) -> tuple[str, ...]:
-    return tuple(_line(entry, where) for entry in entries if entry.level == "project")
+def _describe_project_entries(
+    entries: Iterable[McpServerEntry], where: SettingsPlaces
+) -> tuple[str, ...]:
+    return tuple(_describe_entry(entry, where) for entry in entries if entry.level == "project")
 
 
-def plugged(plugins: tuple[Plugin, ...], where: SettingsPlaces) -> Iterator[Entry]:
+def list_plugin_servers(
+    plugins: tuple[Plugin, ...], where: SettingsPlaces
+) -> Iterator[McpServerEntry]:
     """List the servers of plugins, each under the name of its plugin."""
     for plugin in plugins:
         level: SettingsLevel = "project" if inside(plugin.folder, where.root) else "user"
         for path, servers in plugin.servers:
-            for entry in _listed(servers, path, level):
+            for entry in _table_entries(servers, path, level):
                 yield replace(entry, name=f"plugin_{plugin.name}_{entry.name}")
 
 
-def _wish(entry: Entry, where: SettingsPlaces) -> str:
-    return trust.digest_request(_line(entry, where))
+def _entry_digest(entry: McpServerEntry, where: SettingsPlaces) -> str:
+    return trust.digest_request(_describe_entry(entry, where))
 
 
-def _line(entry: Entry, where: SettingsPlaces) -> str:
+def _describe_entry(entry: McpServerEntry, where: SettingsPlaces) -> str:
     return entry.text + hash_scripts(entry.tree, where.places)
 
 
-def _placed(where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]) -> list[Entry]:
+def _read_config_files(
+    where: SettingsPlaces, environ: Mapping[str, str], notices: list[str]
+) -> list[McpServerEntry]:
     """Read the entries of all configuration files, strongest first: local, project, user."""
     person = Path(environ.get("HOME") or "/nonexistent")
     folder = (CLAUDE.home(environ) if environ.get(CLAUDE.variable) else None) or person
-    theirs = _tree(folder / ".claude.json", notices)
-    found = [e for place in where.places for e in _local(theirs, place, folder)]
+    theirs = _read_config_file(folder / ".claude.json", notices)
+    found = [e for place in where.places for e in _local_entries(theirs, place, folder)]
     for place in dict.fromkeys((where.cwd, where.root)):
         if os.path.realpath(place) == os.path.realpath(person):
             continue
-        for name, key in FILES:
-            found += _entries(Path(place, name), key, "project", notices)
-    found += _entries(own(where.home), "mcpServers", "user", notices)
-    found += _listed(theirs.get("mcpServers"), str(folder / ".claude.json"), "user")
+        for name, key in WORKSPACE_FILES:
+            found += _read_entries(Path(place, name), key, "project", notices)
+    found += _read_entries(user_mcp_file(where.home), "mcpServers", "user", notices)
+    found += _table_entries(theirs.get("mcpServers"), str(folder / ".claude.json"), "user")
     for path in CODEX.within_home(environ, "config.toml"):
-        found += _entries(Path(path), CODEX.servers, "user", notices)
-    for agent in IN_HOME:
-        found += _entries(person / agent.settings[0], agent.servers, "user", notices)
+        found += _read_entries(Path(path), CODEX.servers, "user", notices)
+    for agent in AGENTS_WITH_HOME_FILE:
+        found += _read_entries(person / agent.settings[0], agent.servers, "user", notices)
     for path in OPENCODE.within_home(environ, *OPENCODE.settings[:2]):
-        found += _entries(Path(path), OPENCODE.servers, "user", notices)
+        found += _read_entries(Path(path), OPENCODE.servers, "user", notices)
     return found
 
 
-def own(home: TravoisHome) -> Path:
+def user_mcp_file(home: TravoisHome) -> Path:
     """Return our file of the user's servers."""
     return home.path / "mcp.json"
 
 
-def _local(theirs: Json, place: str, folder: Path) -> Iterator[Entry]:
+def _local_entries(theirs: Json, place: str, folder: Path) -> Iterator[McpServerEntry]:
     projects = theirs.get("projects")
     project = projects.get(place) if is_settings_tree(projects) else None
     servers = project.get("mcpServers") if is_settings_tree(project) else None
-    yield from _listed(servers, str(folder / ".claude.json"), "local")
+    yield from _table_entries(servers, str(folder / ".claude.json"), "local")
 
 
-def _entries(path: Path, key: str, level: SettingsLevel, notices: list[str]) -> Iterator[Entry]:
-    yield from _listed(_tree(path, notices).get(key), str(path), level)
+def _read_entries(
+    path: Path, key: str, level: SettingsLevel, notices: list[str]
+) -> Iterator[McpServerEntry]:
+    yield from _table_entries(_read_config_file(path, notices).get(key), str(path), level)
 
 
-def _listed(servers: object, origin: str, level: SettingsLevel) -> Iterator[Entry]:
+def _table_entries(servers: object, origin: str, level: SettingsLevel) -> Iterator[McpServerEntry]:
     for name, tree in (servers if is_settings_tree(servers) else {}).items():
         if is_settings_tree(tree):
-            yield Entry(name, tree, origin, level)
+            yield McpServerEntry(name, tree, origin, level)
 
 
-def _given(given: tuple[str, ...], notices: list[str]) -> Iterator[Entry]:
+def _flag_entries(given: tuple[str, ...], notices: list[str]) -> Iterator[McpServerEntry]:
     for text in given:
         if text.lstrip().startswith("{"):
-            tree = _parsed(text.encode(errors="replace"), Path(GIVEN), notices)
+            tree = _parse_config(text.encode(errors="replace"), Path(MCP_CONFIG_FLAG), notices)
         else:
             path = Path(text).expanduser()
-            tree = _tree(path, notices)
+            tree = _read_config_file(path, notices)
             if not path.is_file():
-                notices.append(f"{GIVEN} {text}: no such file")
-        yield from _listed(tree.get("mcpServers", tree), GIVEN, "run")
+                notices.append(f"{MCP_CONFIG_FLAG} {text}: no such file")
+        yield from _table_entries(tree.get("mcpServers", tree), MCP_CONFIG_FLAG, "run")
 
 
-def _tree(path: Path, notices: list[str]) -> Json:
+def _read_config_file(path: Path, notices: list[str]) -> Json:
     try:
-        return _parsed(path.read_bytes(), path, notices) if path.is_file() else {}
+        return _parse_config(path.read_bytes(), path, notices) if path.is_file() else {}
     except OSError as error:
         notices.append(f"{path} cannot be read: {error.strerror}")
         return {}
 
 
-def _parsed(data: bytes, path: Path, notices: list[str]) -> Json:
+def _parse_config(data: bytes, path: Path, notices: list[str]) -> Json:
     try:
         text = data.decode("utf-8-sig")
-        tree = _table(text) if path.suffix == ".toml" else loose(text)
+        tree = _parse_toml(text) if path.suffix == ".toml" else loose(text)
     except (ValueError, RecursionError) as error:
         notices.append(f"{path} is not valid, so its servers are not used: {error}")
         return {}
     return tree if is_settings_tree(tree) else {}
 
 
-def _table(text: str) -> object:
+def _parse_toml(text: str) -> object:
     from tomllib import loads  # few have such a file, and all would wait for it
 
     return loads(text)
 
 
-def _enabled(tree: Json) -> bool:
+def _is_enabled(tree: Json) -> bool:
     inside_a_program = tree.get("type") == "sdk"
     return tree.get("enabled") is not False and not tree.get("disabled") and not inside_a_program

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.files.openat import make_folders
-from travois.mcp.tools import Server
+from travois.mcp.tools import McpServerConfig
 
 if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
-PORT = 8976
+CALLBACK_PORT = 8976
 """The default local port of the login callback."""
-Show = Callable[[str], Awaitable[None]]
-Code = Callable[[], Awaitable["AuthorizationCodeResult"]]
+ShowLoginPage = Callable[[str], Awaitable[None]]
+ReceiveCode = Callable[[], Awaitable["AuthorizationCodeResult"]]
 
 
-def wanted(server: Server) -> str:
+def login_hint(server: McpServerConfig) -> str:
     """Return the hint that a login is required, with the command for it."""
     return f"login required: run `travois mcp login {server.name}`"
 
 
-class Pair(msgspec.Struct):
+class StoredLogin(msgspec.Struct):
     """A stored login, as the SDK writes it."""
 
     tokens: msgspec.Raw = msgspec.Raw(b"null")
@@ -36,10 +36,10 @@ class Pair(msgspec.Struct):
     """Scopes that a server found missing before."""
 
 
-class Tokens:
+class TokenStore:
     """The stored OAuth tokens and client registration of one server."""
 
-    def __init__(self, folder: Path, server: Server) -> None:
+    def __init__(self, folder: Path, server: McpServerConfig) -> None:
         name = blake2b(server.url.encode(errors="replace"), digest_size=12).hexdigest()
         self.path = folder / f"{name}.json"
         self._known = server.client
@@ -53,7 +53,9 @@ class Tokens:
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep tokens."""
-        self._write(msgspec.structs.replace(self._read(), tokens=_raw(tokens.model_dump_json())))
+        self._write(
+            msgspec.structs.replace(self._read(), tokens=_to_raw_json(tokens.model_dump_json()))
+        )
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return our client registration: configured by the server's owner, or registered by us."""
@@ -66,7 +68,7 @@ class Tokens:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep who we are."""
-        known = _raw(client_info.model_dump_json())
+        known = _to_raw_json(client_info.model_dump_json())
         self._write(msgspec.structs.replace(self._read(), client=known))
 
     @property
@@ -74,30 +76,30 @@ class Tokens:
         """Additional scopes for the next login."""
         return self._read().scope
 
-    def lacks(self, scope: str) -> None:
+    def require_scope(self, scope: str) -> None:
         """Keep that what a login gave is not enough."""
         both = dict.fromkeys((*self.scope.split(), *scope.split()))
         if len(both) > len(self.scope.split()):
             self._write(msgspec.structs.replace(self._read(), scope=" ".join(both)))
 
     @property
-    def stamp(self) -> int:
+    def modification_time(self) -> int:
         """The time of the last change in nanoseconds; 0 if there is no file."""
         return self.path.stat().st_mtime_ns if self.path.exists() else 0
 
-    def forget(self) -> bool:
+    def delete(self) -> bool:
         """Delete it; whether there was any."""
         there = self.path.exists()
         self.path.unlink(missing_ok=True)
         return there
 
-    def _read(self) -> Pair:
+    def _read(self) -> StoredLogin:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=Pair)
+            return msgspec.json.decode(self.path.read_bytes(), type=StoredLogin)
         except (OSError, msgspec.DecodeError):
-            return Pair()
+            return StoredLogin()
 
-    def _write(self, pair: Pair) -> None:
+    def _write(self, pair: StoredLogin) -> None:
         make_folders(self.path.parent)
         part = self.path.with_suffix(f".{os.getpid()}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -106,21 +108,21 @@ class Tokens:
         part.replace(self.path)
 
 
-class Coming(Tokens):
+class PendingTokenStore(TokenStore):
     """The tokens of a login in progress: until it succeeds, the stored ones stay."""
 
-    def __init__(self, folder: Path, server: Server) -> None:
+    def __init__(self, folder: Path, server: McpServerConfig) -> None:
         super().__init__(folder, server)
-        self._pair = Pair(scope=super()._read().scope)
+        self._pair = StoredLogin(scope=super()._read().scope)
 
-    def _read(self) -> Pair:
+    def _read(self) -> StoredLogin:
         return self._pair
 
-    def _write(self, pair: Pair) -> None:
+    def _write(self, pair: StoredLogin) -> None:
         self._pair = pair
         if bytes(pair.tokens) != b"null":
             super()._write(pair)
 
 
-def _raw(text: str) -> msgspec.Raw:
+def _to_raw_json(text: str) -> msgspec.Raw:
     return msgspec.Raw(text.encode())

@@ -19,23 +19,23 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata, OAuthT
 from pydantic import PrivateAttr
 
 from travois.core.display_text import escape_invisible
-from travois.mcp.oauth import PORT, Code, Show, Tokens, wanted
-from travois.mcp.tools import Server
+from travois.mcp.oauth import CALLBACK_PORT, ReceiveCode, ShowLoginPage, TokenStore, login_hint
+from travois.mcp.tools import McpServerConfig
 
-FORBIDDEN = 403
-LACKING = "insufficient_scope"
-LONGEST = 100
-LOOKS = 20
-PAUSE = 0.1
+HTTP_FORBIDDEN = 403
+INSUFFICIENT_SCOPE = "insufficient_scope"
+MAX_SCOPE_CHARS = 100
+TOKEN_POLLS = 20
+TOKEN_POLL_SECONDS = 0.1
 """Number of checks for another session's tokens, and seconds between them."""
 
 
-class Asking(OAuthClientMetadata):
+class LoginMetadata(OAuthClientMetadata):
     """The client metadata of a login, with scopes that the server refused before."""
 
     _besides: str = PrivateAttr("")
 
-    def besides(self, scope: str) -> None:
+    def add_scope(self, scope: str) -> None:
         """Ask for this as well."""
         self._besides = scope
 
@@ -45,44 +45,46 @@ class Asking(OAuthClientMetadata):
         super().__setattr__(name, wider)
 
 
-class Granted(OAuthClientProvider):
+class StoredLoginProvider(OAuthClientProvider):
     """An OAuth provider with stored tokens; if they cannot be refreshed, a new login is needed."""
 
     def __init__(
         self,
-        server: Server,
-        kept: Tokens,
+        server: McpServerConfig,
+        kept: TokenStore,
         *,
-        port: int = PORT,
-        show: Show | None = None,
-        code: Code | None = None,
+        port: int = CALLBACK_PORT,
+        show: ShowLoginPage | None = None,
+        code: ReceiveCode | None = None,
     ) -> None:
-        about = Asking.model_validate(
+        about = LoginMetadata.model_validate(
             {"client_name": "Travois", "redirect_uris": [f"http://127.0.0.1:{port}/callback"]}
         )
-        about.besides(kept.scope)
-        super().__init__(server.url, about, kept, show or self._refuse, code or self._never)
+        about.add_scope(kept.scope)
+        super().__init__(
+            server.url, about, kept, show or self._refuse_redirect, code or self._refuse_callback
+        )
         self._attended = show is not None
         self._tried: OAuthToken | None = None
         """The tokens being refreshed; None during a login."""
         self._kept = kept
-        self._wanted = wanted(server)
+        self._wanted = login_hint(server)
         self._lost = f"the login has expired; {self._wanted}"
 
-    def heed(self, response: httpx2.Response) -> None:
+    def check_response(self, response: httpx2.Response) -> None:
         """Raise PermissionError where a login lacks a scope: the user must log in again."""
-        lacking = extract_field_from_www_auth(response, "error") == LACKING
-        if self._attended or response.status_code != FORBIDDEN or not lacking:
+        lacking = extract_field_from_www_auth(response, "error") == INSUFFICIENT_SCOPE
+        if self._attended or response.status_code != HTTP_FORBIDDEN or not lacking:
             return
         scope = extract_scope_from_www_auth(response) or ""
-        self._kept.lacks(scope)
-        what = f" (missing scope: {escape_invisible(scope)[:LONGEST]})" if scope else ""
+        self._kept.require_scope(scope)
+        what = f" (missing scope: {escape_invisible(scope)[:MAX_SCOPE_CHARS]})" if scope else ""
         raise PermissionError(f"the login does not allow this{what}; {self._wanted}")
 
-    async def _refuse(self, url: str) -> None:
+    async def _refuse_redirect(self, url: str) -> None:
         raise OAuthFlowError(self._lost)
 
-    async def _never(self) -> AuthorizationCodeResult:
+    async def _refuse_callback(self) -> AuthorizationCodeResult:
         raise OAuthFlowError(self._lost)
 
     async def _perform_authorization(self) -> httpx2.Request:
@@ -99,15 +101,18 @@ class Granted(OAuthClientProvider):
             await super()._handle_token_response(response)
         elif response.is_server_error:
             raise OAuthFlowError(f"the login cannot be renewed: HTTP {response.status_code}")
-        elif not (await self._handle_refresh_response(response) or await self._found(self._tried)):
+        elif not (
+            await self._handle_refresh_response(response)
+            or await self._adopt_newer_tokens(self._tried)
+        ):
             raise OAuthFlowError(self._lost)
 
-    async def _found(self, tried: OAuthToken) -> bool:
+    async def _adopt_newer_tokens(self, tried: OAuthToken) -> bool:
         """Return whether another session renewed the tokens first; if so, adopt them."""
-        for _ in range(LOOKS):
+        for _ in range(TOKEN_POLLS):
             found = await self.context.storage.get_tokens()
             if found is not None and found != tried:
                 self.context.current_tokens = found
                 return True
-            await anyio.sleep(PAUSE)
+            await anyio.sleep(TOKEN_POLL_SECONDS)
         return False

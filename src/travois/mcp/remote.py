@@ -13,8 +13,8 @@ from travois.core.display_text import escape_invisible
 from travois.core.json import as_list, as_object, as_string
 from travois.hooks.events import Elicitation, ElicitationResult
 from travois.hooks.output import Heard
-from travois.mcp.oauth import wanted
-from travois.mcp.tools import Server
+from travois.mcp.oauth import login_hint
+from travois.mcp.tools import McpServerConfig
 from travois.ports.world import Choice, ChoiceOption, Command, Env, Processes, UnansweredQuestion
 
 if TYPE_CHECKING:
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
     from mcp_types import ElicitRequestParams, ElicitResult
 
-    from travois.mcp.oauth_provider import Granted
+    from travois.mcp.oauth_provider import StoredLoginProvider
 
-    Value = str | int | float | bool | list[str] | None
+    ElicitedValue = str | int | float | bool | list[str] | None
 
 
-REFUSED = frozenset((401, 403))
-UNKNOWN = 404
-REFUSAL = "it rejects the configured Authorization header"
-SESSION = "mcp-session-id"
-PATIENCE = 10.0
+REFUSED_STATUSES = frozenset((401, 403))
+SESSION_UNKNOWN_STATUS = 404
+AUTHORIZATION_REFUSED = "it rejects the configured Authorization header"
+SESSION_HEADER = "mcp-session-id"
+HEADERS_TIMEOUT_SECONDS = 10.0
 """Seconds that a headers command may take."""
 
 
 @asynccontextmanager
-async def remote(
-    server: Server,
+async def connect_remote(
+    server: McpServerConfig,
     *,
-    auth: Granted | None = None,
+    auth: StoredLoginProvider | None = None,
     headers: dict[str, str] | None = None,
     forgotten: Callable[[], None] = lambda: None,
     ended: Callable[[], None] = lambda: None,
@@ -56,38 +56,41 @@ async def remote(
 
     told = {**server.headers, **(headers or {})}
 
-    async def heed(response: httpx2.Response) -> None:
-        if auth is None and response.status_code in REFUSED:
+    async def check_status(response: httpx2.Response) -> None:
+        if auth is None and response.status_code in REFUSED_STATUSES:
             ours = "authorization" in map(str.lower, told)
-            raise PermissionError(REFUSAL if ours else wanted(server))
+            raise PermissionError(AUTHORIZATION_REFUSED if ours else login_hint(server))
         if auth is not None:
-            auth.heed(response)
-        if response.status_code == UNKNOWN and SESSION in response.request.headers:
+            auth.check_response(response)
+        if (
+            response.status_code == SESSION_UNKNOWN_STATUS
+            and SESSION_HEADER in response.request.headers
+        ):
             forgotten()
 
-    def client(
+    def create_client(
         headers: dict[str, str] | None = None,
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         made = create_mcp_http_client(headers, timeout, auth)
-        made.event_hooks = {"response": [heed]}
+        made.event_hooks = {"response": [check_status]}
         return made
 
     if server.kind == "sse":
-        sse = sse_client(server.url, told, httpx_client_factory=client, auth=auth)
-        async with sse as (read, write), _watched(read, ended) as heard:
+        sse = sse_client(server.url, told, httpx_client_factory=create_client, auth=auth)
+        async with sse as (read, write), _watch_stream_end(read, ended) as heard:
             yield heard, write
         return
     async with (
-        client(told, auth=auth) as http,
+        create_client(told, auth=auth) as http,
         streamable_http_client(server.url, http_client=http) as (read, write),
     ):
         yield read, write
 
 
 @asynccontextmanager
-async def _watched(
+async def _watch_stream_end(
     read: ReadStream[SessionMessage | Exception], ended: Callable[[], None]
 ) -> AsyncGenerator[MemoryObjectReceiveStream[SessionMessage | Exception]]:
     """Pass messages on, and report the end of the stream, which the SDK does not."""
@@ -105,12 +108,12 @@ async def _watched(
         group.cancel_scope.cancel()
 
 
-async def asked(server: Server, processes: Processes) -> dict[str, str]:
+async def run_headers_helper(server: McpServerConfig, processes: Processes) -> dict[str, str]:
     """Return the headers that a command of the user's prints; raises OSError if it prints none."""
     known = {"MCP_SERVER_NAME": server.name, "MCP_SERVER_URL": server.url}
     env = known | {f"CLAUDE_CODE_{name}": value for name, value in known.items()}
     command = Command(("/bin/sh", "-c", server.helper), server.cwd, env, stderr="apart")
-    done = await processes.run(command, timeout=PATIENCE)
+    done = await processes.run(command, timeout=HEADERS_TIMEOUT_SECONDS)
     try:
         return msgspec.json.decode(done.output.head_and_tail(), type=dict[str, str])
     except msgspec.DecodeError:
@@ -121,13 +124,13 @@ async def asked(server: Server, processes: Processes) -> dict[str, str]:
 # What a server wants to know from the person: shown as its question, answered by them alone.
 
 
-DECLINE = "Decline"
-DONE = "Done"
-AGREE = "Agree"
-LONGEST = 1_000
-MOST = 4
+DECLINE_LABEL = "Decline"
+DONE_LABEL = "Done"
+AGREE_LABEL = "Agree"
+MAX_QUESTION_CHARS = 1_000
+MAX_QUESTIONS_AT_ONCE = 4
 """Maximum questions asked at once."""
-WARNING = "This question comes from an MCP server: do not enter keys or passwords."
+ELICITATION_WARNING = "This question comes from an MCP server: do not enter keys or passwords."
 
 
 async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
@@ -139,14 +142,14 @@ async def answer_elicitation(server: str, params: ElicitRequestParams, env: Env)
         schema = params.requested_schema
     mode = params.mode or "form"
     heard = await env.fire_hooks(Elicitation(server, params.message, mode, schema, url, id))
-    if answer := _answered(heard):
+    if answer := _answer_from_hooks(heard):
         return answer
-    given = await _by_person(server, params, env)
+    given = await _ask_person(server, params, env)
     told = ElicitationResult(server, given.action, mode, given.content, id)
-    return _answered(await env.fire_hooks(told)) or given
+    return _answer_from_hooks(await env.fire_hooks(told)) or given
 
 
-def _answered(heard: Heard) -> ElicitResult | None:
+def _answer_from_hooks(heard: Heard) -> ElicitResult | None:
     """Return the answer that hooks give in the person's place, if they give one."""
     from mcp_types import ElicitResult
 
@@ -156,7 +159,7 @@ def _answered(heard: Heard) -> ElicitResult | None:
     return ElicitResult(action=heard.action, content=content) if heard.action else None
 
 
-async def _by_person(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
+async def _ask_person(server: str, params: ElicitRequestParams, env: Env) -> ElicitResult:
     """Return the person's answer; nobody's answer is none."""
     from mcp_types import ElicitResult
 
@@ -165,53 +168,57 @@ async def _by_person(server: str, params: ElicitRequestParams, env: Env) -> Elic
         if params.mode == "url"
         else as_object(as_object(params.requested_schema).get("properties"))
     )
-    head = f"{server} asks: {_clean(params.message)}\n{WARNING}"
+    head = f"{server} asks: {_clean_question_text(params.message)}\n{ELICITATION_WARNING}"
     if params.mode == "url":
         choices = [
             Choice(
-                f"{head}\nOpen {_clean(params.url)}", (ChoiceOption(DONE), ChoiceOption(DECLINE))
+                f"{head}\nOpen {_clean_question_text(params.url)}",
+                (ChoiceOption(DONE_LABEL), ChoiceOption(DECLINE_LABEL)),
             )
         ]
     elif not fields:
-        choices = [Choice(head, (ChoiceOption(AGREE), ChoiceOption(DECLINE)))]
+        choices = [Choice(head, (ChoiceOption(AGREE_LABEL), ChoiceOption(DECLINE_LABEL)))]
     else:
-        choices = [_choice(head, name, as_object(shape)) for name, shape in fields.items()]
+        choices = [_field_choice(head, name, as_object(shape)) for name, shape in fields.items()]
     try:
         answers: list[str] = []
-        for start in range(0, len(choices), MOST):
-            answers += await env.choose(tuple(choices[start : start + MOST]))
+        for start in range(0, len(choices), MAX_QUESTIONS_AT_ONCE):
+            answers += await env.choose(tuple(choices[start : start + MAX_QUESTIONS_AT_ONCE]))
     except UnansweredQuestion:
         return ElicitResult(action="cancel")
-    if DECLINE in answers:
+    if DECLINE_LABEL in answers:
         return ElicitResult(action="decline")
     pairs = zip(fields.items(), answers, strict=False)
-    values = {name: _value(as_object(shape), answer) for (name, shape), answer in pairs}
+    values = {name: _convert_answer(as_object(shape), answer) for (name, shape), answer in pairs}
     return ElicitResult(action="accept", content=values if params.mode != "url" else None)
 
 
-def _choice(head: str, name: str, shape: dict[str, object]) -> Choice:
+def _field_choice(head: str, name: str, shape: dict[str, object]) -> Choice:
     """Build the choice for one field of a form, with the answers its schema lists."""
-    label = _clean(as_string(shape.get("title")) or name)
-    about = _clean(as_string(shape.get("description")))
+    label = _clean_question_text(as_string(shape.get("title")) or name)
+    about = _clean_question_text(as_string(shape.get("description")))
     named = [str(one) for one in as_list(shape.get("enum"))]
     named = named or (["yes", "no"] if shape.get("type") == "boolean" else [])
-    options = (*(ChoiceOption(_clean(one)) for one in named), ChoiceOption(DECLINE))
+    options = (
+        *(ChoiceOption(_clean_question_text(one)) for one in named),
+        ChoiceOption(DECLINE_LABEL),
+    )
     return Choice(f"{head}\n{label}: {about}", options, header=label[:20])
 
 
-def _value(shape: dict[str, object], answer: str) -> Value:
+def _convert_answer(shape: dict[str, object], answer: str) -> ElicitedValue:
     match shape.get("type"):
         case "boolean":
             return answer.strip().lower() in ("yes", "true", "y", "1")
-        case "integer" | "number" if _number(answer) is not None:
-            return _number(answer)
+        case "integer" | "number" if _parse_number(answer) is not None:
+            return _parse_number(answer)
         case "array":
             return [part.strip() for part in answer.split(",")]
         case _:
             return answer
 
 
-def _number(text: str) -> int | float | None:
+def _parse_number(text: str) -> int | float | None:
     try:
         value = float(text)
     except ValueError:
@@ -219,5 +226,5 @@ def _number(text: str) -> int | float | None:
     return int(value) if value.is_integer() else value
 
 
-def _clean(text: str) -> str:
-    return escape_invisible(" ".join(text.split()))[:LONGEST]
+def _clean_question_text(text: str) -> str:
+    return escape_invisible(" ".join(text.split()))[:MAX_QUESTION_CHARS]

@@ -10,34 +10,34 @@ import anyio
 import msgspec
 
 from travois.core.display_text import escape_invisible
-from travois.mcp.tools import Offer, Prompt
+from travois.mcp.tools import McpPrompt, McpToolOffer
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from mcp import Client
 
-PAGES = 50
+MAX_LIST_PAGES = 50
 """Maximum pages requested of one list."""
-MANY = 2_000
+MAX_SERVER_TOOLS = 2_000
 """Maximum tools of one server."""
-WORDS = 300
-ABSENT = "the MCP SDK is not installed: pip install 'travois[mcp]'"
+MAX_ERROR_CHARS = 300
+SDK_MISSING = "the MCP SDK is not installed: pip install 'travois[mcp]'"
 
 
-def loaded() -> str:
+def load_sdk() -> str:
     """Import the SDK; returns why that fails, or an empty text."""
     try:
         import mcp  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
-        return ABSENT
+        return SDK_MISSING
     logger = logging.getLogger("mcp")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     return ""
 
 
-def failures() -> tuple[type[Exception], ...]:
+def sdk_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that a server or its transport can make the SDK raise."""
     import httpx2
     from mcp.client.auth import OAuthFlowError
@@ -48,47 +48,49 @@ def failures() -> tuple[type[Exception], ...]:
     return (MCPError, OAuthFlowError, httpx2.HTTPError, *ways, *streams)
 
 
-def cause(error: BaseException) -> BaseException:
+def find_root_cause(error: BaseException) -> BaseException:
     """Return the first thing that went wrong."""
     if not isinstance(error, BaseExceptionGroup):
         return error
-    return cause(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
+    return find_root_cause(cast("BaseExceptionGroup[BaseException]", error).exceptions[0])
 
 
-def worded(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Return the first thing that went wrong, on one line."""
-    first = cause(error)
-    return escape_invisible(" ".join((str(first) or type(first).__name__).split()))[:WORDS]
+    first = find_root_cause(error)
+    return escape_invisible(" ".join((str(first) or type(first).__name__).split()))[
+        :MAX_ERROR_CHARS
+    ]
 
 
-def closed(error: BaseException) -> bool:
+def is_connection_closed(error: BaseException) -> bool:
     """Return whether the way to the server is gone, and not only one answer."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import CONNECTION_CLOSED
 
-    first = cause(error)
+    first = find_root_cause(error)
     if isinstance(first, MCPError):
         return first.error.code == CONNECTION_CLOSED
     return isinstance(first, anyio.ClosedResourceError | anyio.BrokenResourceError)
 
 
-def doubtful(error: BaseException) -> bool:
+def may_have_run(error: BaseException) -> bool:
     """Return whether what failed so may have been done all the same."""
     from mcp.shared.exceptions import MCPError
     from mcp_types import INTERNAL_ERROR, PARSE_ERROR
 
-    first = cause(error)
+    first = find_root_cause(error)
     return not isinstance(first, MCPError) or first.error.code in (INTERNAL_ERROR, PARSE_ERROR)
 
 
-def unreached(error: BaseException) -> bool:
+def is_undelivered_call(error: BaseException) -> bool:
     """Return whether a tool call never reached a server.
 
     That a request after it found nobody, as one for changes does, says nothing of the call.
     """
     import httpx2
 
-    found = cause(error)
+    found = find_root_cause(error)
     if not isinstance(found, httpx2.ConnectError | httpx2.ConnectTimeout):
         return False
     try:
@@ -97,41 +99,41 @@ def unreached(error: BaseException) -> bool:
         return False
 
 
-def json(value: BaseModel) -> str:
+def to_wire_json(value: BaseModel) -> str:
     """Return a value of the SDK as it goes over the wire."""
     return value.model_dump_json(by_alias=True, exclude_none=True)
 
 
-async def offers(client: Client) -> tuple[Offer, ...]:
+async def fetch_tools(client: Client) -> tuple[McpToolOffer, ...]:
     """Return all tools, page by page, as the server tells of them."""
-    found: list[Offer] = []
+    found: list[McpToolOffer] = []
     cursor: str | None = None
-    for _ in range(PAGES):
+    for _ in range(MAX_LIST_PAGES):
         page = await client.list_tools(cursor=cursor, cache_mode="refresh")
         for tool in page.tools:
             schema = msgspec.Raw(msgspec.json.encode(tool.input_schema))
             meta = msgspec.Raw(msgspec.json.encode(tool.meta))
-            found.append(Offer(tool.name, tool.description or "", schema, meta))
+            found.append(McpToolOffer(tool.name, tool.description or "", schema, meta))
         cursor = page.next_cursor
-        if cursor is None or len(found) > MANY:
+        if cursor is None or len(found) > MAX_SERVER_TOOLS:
             break
-    return tuple(found[:MANY])
+    return tuple(found[:MAX_SERVER_TOOLS])
 
 
-async def prompts(client: Client) -> tuple[Prompt, ...]:
+async def fetch_prompts(client: Client) -> tuple[McpPrompt, ...]:
     """Return the texts that a server has ready."""
-    listed = (await client.list_prompts()).prompts[:MANY]
+    listed = (await client.list_prompts()).prompts[:MAX_SERVER_TOOLS]
     return tuple(
-        Prompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))
+        McpPrompt(one.name, one.description or "", tuple(a.name for a in one.arguments or ()))
         for one in listed
     )
 
 
-async def held(client: Client) -> tuple[str, ...]:
+async def fetch_resource_uris(client: Client) -> tuple[str, ...]:
     """Return the addresses of what a server has to read; those that a person can type."""
     try:
-        listed = (await client.list_resources()).resources[:MANY]
-    except failures():
+        listed = (await client.list_resources()).resources[:MAX_SERVER_TOOLS]
+    except sdk_errors():
         return ()
     uris = (str(one.uri) for one in listed)
     return tuple(uri for uri in uris if uri == escape_invisible(uri) and not re.search(r"\s", uri))

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents.types import Kind
+from travois.agents.types import AgentType
 from travois.permissions.decide import Guard
 from travois.permissions.paths import inside
 from travois.permissions.rules import Rule
@@ -39,7 +39,7 @@ class Memory(msgspec.Struct, frozen=True):
     note: str
 
 
-def memory(kind: Kind, home: TravoisHome, root: str) -> Memory | None:
+def memory(kind: AgentType, home: TravoisHome, root: str) -> Memory | None:
     """Return the memory of agents of this type; None if the type has none."""
     if not kind.memory:
         return None
@@ -82,7 +82,7 @@ def head(text: str) -> str:
     return "\n".join((*shown, rest.format(len(shown), len(lines))))
 
 
-def _folders(kind: Kind, home: TravoisHome, root: str) -> tuple[str, str]:
+def _folders(kind: AgentType, home: TravoisHome, root: str) -> tuple[str, str]:
     """Return the folder of a type's memory, and the read-only one that Claude Code uses."""
     name = kind.name.casefold()
     if kind.memory == "user":

@@ -23,7 +23,7 @@ from travois.core.tool_names import canonical_call, decode_arguments
 from travois.memory.port import Outcome
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, RequestRetrying, UserWarned
-from travois.tools.diff import Patch
+from travois.tools.diff import FilePatch
 
 ToolKind = Literal["read", "edit", "search", "execute", "fetch", "think", "switch_mode", "other"]
 KINDS: dict[ToolKind, tuple[str, ...]] = {
@@ -97,10 +97,10 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
         return msgspec.json.decode(detail) if detail else None
 
     @cached_property
-    def patch(self) -> Patch | None:
+    def patch(self) -> FilePatch | None:
         """The change to a file, if the result has one."""
         try:
-            return msgspec.json.decode(self.result.detail if self.result else "", type=Patch)
+            return msgspec.json.decode(self.result.detail if self.result else "", type=FilePatch)
         except msgspec.DecodeError:
             return None
 

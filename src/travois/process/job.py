@@ -21,7 +21,7 @@ from travois.process.output import Capture, Drain, Feed, Follower, Spool
 from travois.process.reap import gone, send
 from travois.process.spawn import Started
 from travois.sandbox.wrap import read_report
-from travois.tools.output import readable
+from travois.tools.output import make_readable
 
 if TYPE_CHECKING:
     from asyncio import TimerHandle
@@ -362,7 +362,7 @@ class LocalJob:
         """Return the last lines of what `fresh` would return, without consuming it."""
         output = self.peek_output()
         end = output.tail if output.missing_bytes else output.head_and_tail()
-        text = readable(CapturedOutput(end[-LOOK:], b"", min(LOOK, len(end)))).text
+        text = make_readable(CapturedOutput(end[-LOOK:], b"", min(LOOK, len(end)))).text
         return "\n".join(text.rstrip("\n").split("\n")[-count:])
 
     async def wait(self) -> int:

@@ -88,7 +88,9 @@ def load_settings(
         for layer in read_settings_file(path, level="managed", own=own):
             stack.add_layer(layer)
     if "project" in parse_setting_sources(sources):
-        stack.wanted += config.wanted(where, environ, admission=config.admission(stack.settings))
+        stack.wanted += config.describe_workspace_servers(
+            where, environ, admission=config.build_mcp_policy(stack.settings)
+        )
     return stack.to_loaded_settings()
 
 
@@ -242,8 +244,8 @@ class _SettingsMerge:
         fresh = skill_files.wishes(self.where.root, self.where.cwd, found)
         fresh = (
             *fresh,
-            *agent_files.wishes(self.where.root, self.where.cwd),
-            *config.wishes(found, self.where),
+            *agent_files.list_agent_hook_requests(self.where.root, self.where.cwd),
+            *config.describe_plugin_servers(found, self.where),
         )
         self.wanted += (text for text in fresh if text not in self.wanted)
         return found

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents.child import FORKED
+from travois.agents.child import FORK_STATE
 from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Opened, User
 from travois.engine.agent import Agent
@@ -50,7 +50,11 @@ class Practitioner:
             why = "Only the user can use this skill." if name in known else "Unknown skill."
             raise ToolError(f"{why} Available skills: {there}.")
         skill = known[name]
-        if skill.agent and agent.team.children is not None and not agent.session.state.get(FORKED):
+        if (
+            skill.agent
+            and agent.team.children is not None
+            and not agent.session.state.get(FORK_STATE)
+        ):
             return await _delegated(agent, skill, args, call=call)
         text = shown(skill, await expanded(agent, skill, args))
         return Used(text, changes=(Changed(f"{USED}{name}", text),))

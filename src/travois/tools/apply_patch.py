@@ -14,14 +14,14 @@ from travois.core.facts import Changed
 from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, StaleFile, content_digest
-from travois.tools.diff import Patch, compare, excerpt
-from travois.tools.paths import absolute, existing, plain, short, writes
-from travois.tools.text import decode
+from travois.tools.diff import FilePatch, compare_texts, render_excerpt
+from travois.tools.paths import absolute_path, display_path, escape_path, require_file, write_access
+from travois.tools.text import decode_text
 
 if TYPE_CHECKING:
     from travois.tools.patch_grammar import FileChange
 
-LIMIT = 50_000_000
+MAX_PATCHED_FILE_BYTES = 50_000_000
 
 
 class PatchArgs(msgspec.Struct, frozen=True):
@@ -30,46 +30,48 @@ class PatchArgs(msgspec.Struct, frozen=True):
     input: str
 
 
-class Step(msgspec.Struct, frozen=True):
+class PatchedFile(msgspec.Struct, frozen=True):
     """One file as the patch leaves it; none where it is deleted."""
 
     sign: str
     path: str
     before: bytes | None
     after: bytes | None
-    patch: Patch | None = None
+    patch: FilePatch | None = None
     known: bool = False
     """True if the model has read the file in its previous state."""
 
 
-def _parse(text: str) -> list[FileChange]:
+def _parse_changes(text: str) -> list[FileChange]:
     from travois.tools.patch_grammar import parse_patch
 
     return list(parse_patch(text))
 
 
-def _access(args: PatchArgs, here: CallLocation) -> tuple[Access, ...]:
-    paths = (path for change in _parse(args.input) for path in (change.path, change.move))
-    return tuple(one for path in dict.fromkeys(filter(None, paths)) for one in writes(path, here))
+def _patch_access(args: PatchArgs, here: CallLocation) -> tuple[Access, ...]:
+    paths = (path for change in _parse_changes(args.input) for path in (change.path, change.move))
+    return tuple(
+        one for path in dict.fromkeys(filter(None, paths)) for one in write_access(path, here)
+    )
 
 
-async def _apply(args: PatchArgs, env: Env, call: str) -> ToolOutcome:
-    steps = list[Step]()
-    for change in _parse(args.input):
-        steps += await _planned(change, steps, env)
-    done = list[Step]()
+async def _run_apply_patch(args: PatchArgs, env: Env, call: str) -> ToolOutcome:
+    steps = list[PatchedFile]()
+    for change in _parse_changes(args.input):
+        steps += await _plan_file_change(change, steps, env)
+    done = list[PatchedFile]()
     try:
         for step in steps:
-            await _made(step, env)
+            await _write_patched_file(step, env)
             done.append(step)
     except (StaleFile, OSError) as error:
         for step in reversed(done):
-            await _made(_undone(step), env)
+            await _write_patched_file(_reverse_file_change(step), env)
         why = "another program has just changed it" if isinstance(error, StaleFile) else str(error)
         raise ToolError(f"Nothing was changed: {steps[len(done)].path}: {why}.") from None
-    shown = [f"{step.sign} {short(step.path, env)}" for step in steps]
+    shown = [f"{step.sign} {display_path(step.path, env)}" for step in steps]
     patches = [step.patch for step in steps if step.patch is not None]
-    lines = excerpt(patches[0]) if len(patches) == 1 else ""
+    lines = render_excerpt(patches[0]) if len(patches) == 1 else ""
     return text_outcome(
         "\n".join(filter(None, ("Success. Updated the following files:", *shown, lines))),
         detail=patches[0].json() if len(patches) == 1 else "",
@@ -79,53 +81,64 @@ async def _apply(args: PatchArgs, env: Env, call: str) -> ToolOutcome:
     )
 
 
-async def _planned(change: FileChange, before: list[Step], env: Env) -> list[Step]:
+async def _plan_file_change(
+    change: FileChange, before: list[PatchedFile], env: Env
+) -> list[PatchedFile]:
     """Plan the change of one file, after the earlier parts of the patch."""
-    path = absolute(change.path, env.cwd)
+    path = absolute_path(change.path, env.cwd)
     if any(step.path == path for step in before):
         raise ToolError(f"The patch contains {change.path} twice; put its chunks into one section.")
     stat = await env.files.stat(path)
     if change.kind == "add":
-        return [await _added(change, path, stat, env)]
-    stat = await existing(path, env)
-    if stat.size > LIMIT:
-        raise ToolError(f"{short(path, env)} is too large to patch.")
+        return [await _plan_new_file(change, path, stat, env)]
+    stat = await require_file(path, env)
+    if stat.size > MAX_PATCHED_FILE_BYTES:
+        raise ToolError(f"{display_path(path, env)} is too large to patch.")
     data = await env.files.read(path)
     if change.kind == "delete":
-        return [Step("D", path, data, None)]
+        return [PatchedFile("D", path, data, None)]
     known = env.state.get(f"seen:{path}") == content_digest(data)
-    source = decode(data)
+    source = decode_text(data)
     if source is None:
-        raise ToolError(f"{short(path, env)} is not a text file and cannot be patched.")
+        raise ToolError(f"{display_path(path, env)} is not a text file and cannot be patched.")
     from travois.tools.patch_grammar import apply_chunks
 
-    text = apply_chunks(source.text, change.chunks, short(path, env))
+    text = apply_chunks(source.text, change.chunks, display_path(path, env))
     after = source.encoding.bom + source.encoding.encode(text)
-    target = absolute(change.move, env.cwd) if change.move else path
-    patch = compare(target, source.text, text)
+    target = absolute_path(change.move, env.cwd) if change.move else path
+    patch = compare_texts(target, source.text, text)
     if target == path:
-        return [Step("M", path, data, after, patch, known)]
+        return [PatchedFile("M", path, data, after, patch, known)]
     if await env.files.stat(target) is not None:
-        raise ToolError(f"{short(target, env)} already exists; nothing was changed.")
-    return [Step("D", path, data, None), Step("A", target, None, after, patch, known=True)]
+        raise ToolError(f"{display_path(target, env)} already exists; nothing was changed.")
+    return [
+        PatchedFile("D", path, data, None),
+        PatchedFile("A", target, None, after, patch, known=True),
+    ]
 
 
-async def _added(change: FileChange, path: str, stat: FileStat | None, env: Env) -> Step:
+async def _plan_new_file(
+    change: FileChange, path: str, stat: FileStat | None, env: Env
+) -> PatchedFile:
     after = change.text.encode()
     if stat is None:
-        return Step("A", path, None, after, compare(path, None, change.text), known=True)
-    await existing(path, env)
-    data = await env.files.read(path, limit=LIMIT)
+        return PatchedFile(
+            "A", path, None, after, compare_texts(path, None, change.text), known=True
+        )
+    await require_file(path, env)
+    data = await env.files.read(path, limit=MAX_PATCHED_FILE_BYTES)
     if data and env.state.get(f"seen:{path}") != content_digest(data):
         raise ToolError(
-            f"{short(path, env)} exists and you have not read it; nothing was changed. Use "
+            f"{display_path(path, env)} exists and you have not read it; nothing was changed. Use "
             "'*** Update File:' to change part of it, or Read it first."
         )
-    old = decode(data)
-    return Step("M", path, data, after, compare(path, old.text if old else "", change.text), True)
+    old = decode_text(data)
+    return PatchedFile(
+        "M", path, data, after, compare_texts(path, old.text if old else "", change.text), True
+    )
 
 
-async def _made(step: Step, env: Env) -> None:
+async def _write_patched_file(step: PatchedFile, env: Env) -> None:
     expect = content_digest(step.before) if step.before is not None else None
     if step.after is None:
         await env.files.remove(step.path, expect=expect or "")
@@ -133,16 +146,16 @@ async def _made(step: Step, env: Env) -> None:
         await env.files.replace(step.path, step.after, expect=expect)
 
 
-def _undone(step: Step) -> Step:
-    return Step(step.sign, step.path, step.after, step.before)
+def _reverse_file_change(step: PatchedFile) -> PatchedFile:
+    return PatchedFile(step.sign, step.path, step.after, step.before)
 
 
-def _summary(args: PatchArgs) -> str:
+def _summarize_patch(args: PatchArgs) -> str:
     try:
-        changes = _parse(args.input)
+        changes = _parse_changes(args.input)
     except ToolError:
         return "Apply a patch"
-    return f"Patch {', '.join(plain(change.path) for change in changes)}"
+    return f"Patch {', '.join(escape_path(change.path) for change in changes)}"
 
 
 APPLY_PATCH = Tool(
@@ -153,8 +166,8 @@ APPLY_PATCH = Tool(
         "*** Add File: PATH with + lines; *** Delete File: PATH; finally *** End Patch."
     ),
     args=PatchArgs,
-    access=_access,
-    run=_apply,
-    summary=_summary,
+    access=_patch_access,
+    run=_run_apply_patch,
+    summary=_summarize_patch,
     deferred=True,
 )

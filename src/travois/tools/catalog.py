@@ -18,8 +18,8 @@ from travois.tools import (
     worktree,
 )
 from travois.tools.shell import background, bash
-from travois.tools.web.fetch import FETCH
-from travois.tools.web.search import SEARCH
+from travois.tools.web.fetch import WEB_FETCH
+from travois.tools.web.search import WEB_SEARCH
 
 TOOLS: tuple[AnyTool, ...] = (
     bash.BASH,
@@ -38,26 +38,26 @@ TOOLS: tuple[AnyTool, ...] = (
     background.TASK_OUTPUT,
     background.TASK_STOP,
     background.BASH_INPUT,
-    git.STATUS,
-    git.DIFF,
-    git.LOG,
-    git.SHOW,
-    git.BLAME,
-    interaction.TODO,
+    git.GIT_STATUS,
+    git.GIT_DIFF,
+    git.GIT_LOG,
+    git.GIT_SHOW,
+    git.GIT_BLAME,
+    interaction.TODO_WRITE,
     tasks.TASK_CREATE,
     tasks.TASK_UPDATE,
     tasks.TASK_GET,
     tasks.TASK_LIST,
-    FETCH,
-    SEARCH,
+    WEB_FETCH,
+    WEB_SEARCH,
     knowledge.RECALL,
     knowledge.REMEMBER,
     agent.AGENT,
     agent.AGENT_STOP,
     agent.SEND_MESSAGE,
-    interaction.ASK,
-    interaction.ENTER_PLAN,
-    interaction.PLAN,
+    interaction.ASK_USER_QUESTION,
+    interaction.ENTER_PLAN_MODE,
+    interaction.EXIT_PLAN_MODE,
     worktree.ENTER_WORKTREE,
     worktree.EXIT_WORKTREE,
     knowledge.SKILL,

@@ -8,17 +8,17 @@ from typing import Literal
 import msgspec
 
 from travois.core.json import encode_json
-from travois.tools.text import lines, shown
+from travois.tools.text import show_invalid_bytes, split_lines
 
-CONTEXT = 3
-COMPARABLE = 1_000_000
+CONTEXT_LINES = 3
+MAX_COMPARED_PAIRS = 1_000_000
 """Maximum pairs of lines for a detailed comparison."""
-LINES = 400
-EXCERPT = 8
-WIDTH = 200
+MAX_DIFF_LINES = 400
+MAX_EXCERPT_ROWS = 8
+MAX_EXCERPT_ROW_CHARS = 200
 
 
-class Hunk(msgspec.Struct, frozen=True, rename="camel"):
+class DiffHunk(msgspec.Struct, frozen=True, rename="camel"):
     """Lines around one change, each with ` `, `-` or `+` in front; numbers count from 1."""
 
     old_start: int
@@ -28,14 +28,14 @@ class Hunk(msgspec.Struct, frozen=True, rename="camel"):
     lines: tuple[str, ...]
 
 
-class Patch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class FilePatch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The change of one file, in the shape that user interfaces expect."""
 
     type: Literal["create", "update"]
     file_path: str
     added: int
     removed: int
-    structured_patch: tuple[Hunk, ...] = ()
+    structured_patch: tuple[DiffHunk, ...] = ()
     truncated: bool = False
 
     def json(self) -> str:
@@ -43,15 +43,15 @@ class Patch(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return encode_json(self).decode()
 
 
-def compare(path: str, before: str | None, after: str) -> Patch:
+def compare_texts(path: str, before: str | None, after: str) -> FilePatch:
     """Compare two versions of a file; `before` is None for a new file."""
-    new = lines(shown(after))
+    new = split_lines(show_invalid_bytes(after))
     if before is None:
-        return Patch("create", path, added=len(new), removed=0)
-    hunks = tuple(_hunks(lines(shown(before)), new))
+        return FilePatch("create", path, added=len(new), removed=0)
+    hunks = tuple(_build_hunks(split_lines(show_invalid_bytes(before)), new))
     signs = [line[0] for hunk in hunks for line in hunk.lines]
-    small = len(signs) <= LINES
-    return Patch(
+    small = len(signs) <= MAX_DIFF_LINES
+    return FilePatch(
         "update",
         path,
         added=signs.count("+"),
@@ -61,16 +61,16 @@ def compare(path: str, before: str | None, after: str) -> Patch:
     )
 
 
-def excerpt(patch: Patch) -> str:
+def render_excerpt(patch: FilePatch) -> str:
     """Return the changed lines, numbered, with one line of context; long ones are cut."""
-    rows = [row for hunk in patch.structured_patch for row in _rows(hunk)]
-    if len(rows) > EXCERPT:
-        head = EXCERPT - 3
-        rows = [*rows[:head], f"... {len(rows) - EXCERPT + 1} more lines", *rows[-2:]]
+    rows = [row for hunk in patch.structured_patch for row in _excerpt_rows(hunk)]
+    if len(rows) > MAX_EXCERPT_ROWS:
+        head = MAX_EXCERPT_ROWS - 3
+        rows = [*rows[:head], f"... {len(rows) - MAX_EXCERPT_ROWS + 1} more lines", *rows[-2:]]
     return "\n".join(rows)
 
 
-def _rows(hunk: Hunk) -> Iterator[str]:
+def _excerpt_rows(hunk: DiffHunk) -> Iterator[str]:
     signs = [line[0] for line in hunk.lines]
     changed = [index for index, sign in enumerate(signs) if sign != " "]
     near = range(changed[0] - 1, changed[-1] + 2)
@@ -78,18 +78,18 @@ def _rows(hunk: Hunk) -> Iterator[str]:
     for index, line in enumerate(hunk.lines):
         number += line[0] != "-"
         if line[0] != "-" and index in near:
-            yield f"{number}\t{line[1 : WIDTH + 1]}{'…' if len(line) > WIDTH + 1 else ''}"
+            yield f"{number}\t{line[1 : MAX_EXCERPT_ROW_CHARS + 1]}{'…' if len(line) > MAX_EXCERPT_ROW_CHARS + 1 else ''}"  # noqa: E501
 
 
-def _hunks(old: list[str], new: list[str]) -> Iterator[Hunk]:
-    head = _alike(old, new)
-    tail = _alike(old[head:][::-1], new[head:][::-1])
-    start = max(head - CONTEXT, 0)
-    ends = [min(len(side) - tail + CONTEXT, len(side)) for side in (old, new)]
+def _build_hunks(old: list[str], new: list[str]) -> Iterator[DiffHunk]:
+    head = _common_prefix_length(old, new)
+    tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
+    start = max(head - CONTEXT_LINES, 0)
+    ends = [min(len(side) - tail + CONTEXT_LINES, len(side)) for side in (old, new)]
     a, b = old[start : ends[0]], new[start : ends[1]]
-    for group in _groups(a, b):
-        parts = [part for code in group for part in _marked(code, a, b)]
-        yield Hunk(
+    for group in _group_opcodes(a, b):
+        parts = [part for code in group for part in _mark_lines(code, a, b)]
+        yield DiffHunk(
             old_start=start + group[0][1] + 1,
             old_lines=group[-1][2] - group[0][1],
             new_start=start + group[0][3] + 1,
@@ -98,19 +98,19 @@ def _hunks(old: list[str], new: list[str]) -> Iterator[Hunk]:
         )
 
 
-Code = tuple[str, int, int, int, int]
+Opcode = tuple[str, int, int, int, int]
 
 
-def _groups(a: list[str], b: list[str]) -> Iterator[list[Code]]:
+def _group_opcodes(a: list[str], b: list[str]) -> Iterator[list[Opcode]]:
     from difflib import SequenceMatcher
 
-    if len(a) * len(b) > COMPARABLE:
+    if len(a) * len(b) > MAX_COMPARED_PAIRS:
         yield [("replace", 0, len(a), 0, len(b))]
     elif a != b:
-        yield from SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(CONTEXT)
+        yield from SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(CONTEXT_LINES)
 
 
-def _marked(code: Code, a: list[str], b: list[str]) -> Iterator[str]:
+def _mark_lines(code: Opcode, a: list[str], b: list[str]) -> Iterator[str]:
     tag, i, j, k, m = code
     if tag == "equal":
         yield from (" " + line for line in a[i:j])
@@ -119,6 +119,6 @@ def _marked(code: Code, a: list[str], b: list[str]) -> Iterator[str]:
     yield from ("+" + line for line in b[k:m])
 
 
-def _alike(one: list[str], other: list[str]) -> int:
+def _common_prefix_length(one: list[str], other: list[str]) -> int:
     pairs = zip(one, other, strict=False)
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

@@ -15,17 +15,17 @@ from travois.permissions.access import Access
 from travois.permissions.sandbox_profile import Cage
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, Files, Processes, ProcessResult
-from travois.tools.paths import absolute, plain
+from travois.tools.paths import absolute_path, escape_path
 
 # Asking git about a repository without running any code that the repository brings.
 
 
-SECONDS = 30.0
-KEEP = 4 * 1024 * 1024
-TRUSTED = ("system", "global")
+GIT_TIMEOUT_SECONDS = 30.0
+MAX_GIT_OUTPUT_BYTES = 4 * 1024 * 1024
+TRUSTED_SCOPES = ("system", "global")
 """Scopes of settings that are the user's own; all others may come with the repository."""
 
-SETTINGS = (
+SAFE_GIT_SETTINGS = (
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
     "core.quotePath=false",
@@ -35,13 +35,13 @@ SETTINGS = (
     "log.showSignature=false",
     "safe.bareRepository=explicit",
 )
-HARMLESS = (
+SAFE_GIT_COMMAND = (
     "git",
     "--no-pager",
     "--literal-pathspecs",
-    *(word for setting in SETTINGS for word in ("-c", setting)),
+    *(word for setting in SAFE_GIT_SETTINGS for word in ("-c", setting)),
 )
-QUIET = {
+GIT_ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
@@ -50,7 +50,7 @@ QUIET = {
 }
 
 
-class Where(Protocol):
+class GitEnv(Protocol):
     """As much of the world as git needs."""
 
     @property
@@ -66,7 +66,7 @@ class Where(Protocol):
     def processes(self) -> Processes: ...
 
 
-class Repository(msgspec.Struct, frozen=True):
+class GitRepository(msgspec.Struct, frozen=True):
     """A repository's location, and the filters that its own configuration defines."""
 
     top: str
@@ -80,63 +80,75 @@ class Repository(msgspec.Struct, frozen=True):
         named = {"GIT_CONFIG_COUNT": str(len(pairs))} if pairs else {}
         for number, (key, value) in enumerate(pairs):
             named |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-        return QUIET | named
+        return GIT_ENVIRONMENT | named
 
 
-async def find(env: Where) -> Repository:
+async def find_repository(env: GitEnv) -> GitRepository:
     """Find the repository around the working folder; refuse one that claims other files."""
     words = ("rev-parse", "--show-toplevel", "--absolute-git-dir")
-    found = _answer(env, await _run(env, words, QUIET)).output.head_and_tail().split(b"\n")
+    found = (
+        _check_git_result(env, await _run_git(env, words, GIT_ENVIRONMENT))
+        .output.head_and_tail()
+        .split(b"\n")
+    )
     top, folder = os.fsdecode(found[0]), os.fsdecode(found[1])
     if await env.files.stat(os.path.join(top, ".git")) is None:
         raise ToolError(f"Not read: the git settings in {folder} point at files in {top}.")
-    return Repository(top, folder, await _filters(env))
+    return GitRepository(top, folder, await _find_repository_filters(env))
 
 
-async def ask(env: Where, repo: Repository, words: Sequence[str]) -> ProcessResult:
+async def run_git_query(env: GitEnv, repo: GitRepository, words: Sequence[str]) -> ProcessResult:
     """Run one git command that only reads; refused with git's reason if it fails."""
-    return _answer(env, await _run(env, words, repo.env()))
+    return _check_git_result(env, await _run_git(env, words, repo.env()))
 
 
-def within(env: Where, repo: Repository, paths: Sequence[str]) -> tuple[str, ...]:
+def resolve_repository_paths(
+    env: GitEnv, repo: GitRepository, paths: Sequence[str]
+) -> tuple[str, ...]:
     """Return full paths inside the repository: `git diff` would compare any two others."""
     for path in paths:
-        full = absolute(path, env.cwd)
+        full = absolute_path(path, env.cwd)
         linked = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
-        if not any(_below(repo.top, place) for place in (linked, os.path.realpath(full))):
+        if not any(_is_below(repo.top, place) for place in (linked, os.path.realpath(full))):
             raise ToolError(f"{path} is outside the repository at {repo.top}.")
-    return tuple(absolute(path, env.cwd) for path in paths)
+    return tuple(absolute_path(path, env.cwd) for path in paths)
 
 
-def text(done: ProcessResult) -> str:
+def decode_git_output(done: ProcessResult) -> str:
     """Decode the output of git, or its beginning if it was too long."""
     whole = done.output.head if done.output.missing_bytes else done.output.head_and_tail()
     return whole.decode(errors="replace")
 
 
-async def _filters(env: Where) -> tuple[str, ...]:
+async def _find_repository_filters(env: GitEnv) -> tuple[str, ...]:
     """Return the names of the filters that the user has not set up for all repositories."""
     pattern = r"^filter\..*\.(clean|smudge|process)$"
     words = ("config", "--null", "--show-scope", "--name-only", "--get-regexp", pattern)
-    done = await _run(env, words, QUIET)
+    done = await _run_git(env, words, GIT_ENVIRONMENT)
     if done.status == 1:
         return ()
-    answer = os.fsdecode(_answer(env, done).output.head_and_tail()).split("\0")
-    keys = [k for scope, k in zip(answer[::2], answer[1::2], strict=False) if scope not in TRUSTED]
+    answer = os.fsdecode(_check_git_result(env, done).output.head_and_tail()).split("\0")
+    keys = [
+        k
+        for scope, k in zip(answer[::2], answer[1::2], strict=False)
+        if scope not in TRUSTED_SCOPES
+    ]
     return tuple(sorted({key.partition(".")[2].rpartition(".")[0] for key in keys}))
 
 
-async def _run(env: Where, words: Sequence[str], added: dict[str, str]) -> ProcessResult:
+async def _run_git(env: GitEnv, words: Sequence[str], added: dict[str, str]) -> ProcessResult:
     if any("\0" in word for word in words):
         raise ToolError("The arguments contain a NUL character; remove it.")
-    argv = (*HARMLESS, *words)
-    command = Command(argv, env.cwd, added, keep=KEEP, stderr="apart", wary=env.wary)
-    return await env.processes.run(command, timeout=SECONDS)
+    argv = (*SAFE_GIT_COMMAND, *words)
+    command = Command(
+        argv, env.cwd, added, keep=MAX_GIT_OUTPUT_BYTES, stderr="apart", wary=env.wary
+    )
+    return await env.processes.run(command, timeout=GIT_TIMEOUT_SECONDS)
 
 
-def _answer(env: Where, done: ProcessResult) -> ProcessResult:
+def _check_git_result(env: GitEnv, done: ProcessResult) -> ProcessResult:
     if done.timed_out:
-        raise ToolError(f"git took more than {SECONDS:g} s; narrow the request.")
+        raise ToolError(f"git took more than {GIT_TIMEOUT_SECONDS:g} s; narrow the request.")
     if done.status == 0:
         return done
     errors = done.errors.head.decode(errors="replace").strip() or "it failed"
@@ -149,21 +161,21 @@ def _answer(env: Where, done: ProcessResult) -> ProcessResult:
     raise ToolError(f"git: {fatal.removeprefix('fatal: ')[:300]}{advice}")
 
 
-def _below(top: str, path: str) -> bool:
+def _is_below(top: str, path: str) -> bool:
     return path == top or path.startswith(top.rstrip("/") + "/")
 
 
-AROUND = 150
+GIT_REMARK_TOKENS = 150
 """The tokens kept for what is said beside a long text."""
-WIDTH = 500
-PATHS = 200
-COMMITS = 200
+MAX_GIT_LINE_CHARS = 500
+MAX_STATUS_PATHS = 200
+MAX_LOG_COMMITS = 200
 
-PATCH = ("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short")
-WORKTREE = "--ignore-submodules=dirty"
+PATCH_OPTIONS = ("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short")
+SUBMODULE_OPTION = "--ignore-submodules=dirty"
 """Looking into a submodule's files would run git there, under the submodule's own settings."""
 
-UNDERWAY = {
+OPERATION_MARKERS = {
     "MERGE_HEAD": "merge",
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",
@@ -211,76 +223,91 @@ class BlameArgs(msgspec.Struct, frozen=True):
     end: int = 0
 
 
-async def _status(args: StatusArgs, env: Env, call: str) -> ToolOutcome:
-    repo = await find(env)
-    words = ("status", "--porcelain=v2", "--branch", "--show-stash", "-z", WORKTREE)
-    done = await ask(env, repo, words)
-    heads, changes = _parted(text(done).split("\0")[:-1])
-    lines = [_branch(heads), *await _underway(env, repo), *(changes[:PATHS] or ["clean"])]
-    if len(changes) > PATHS:
-        lines.append(f"(and {len(changes) - PATHS} more; list a part with Bash: git status FOLDER)")
-    return text_outcome("\n".join([*lines, *_remarks(env, repo)]))
+async def _run_git_status(args: StatusArgs, env: Env, call: str) -> ToolOutcome:
+    repo = await find_repository(env)
+    words = ("status", "--porcelain=v2", "--branch", "--show-stash", "-z", SUBMODULE_OPTION)
+    done = await run_git_query(env, repo, words)
+    heads, changes = _parse_status(decode_git_output(done).split("\0")[:-1])
+    lines = [
+        _describe_branch(heads),
+        *await _operations_in_progress(env, repo),
+        *(changes[:MAX_STATUS_PATHS] or ["clean"]),
+    ]
+    if len(changes) > MAX_STATUS_PATHS:
+        lines.append(
+            f"(and {len(changes) - MAX_STATUS_PATHS} more; list a part with Bash: git status FOLDER)"  # noqa: E501
+        )
+    return text_outcome("\n".join([*lines, *_git_remarks(env, repo)]))
 
 
-async def _diff(args: DiffArgs, env: Env, call: str) -> ToolOutcome:
-    repo = await find(env)
-    words = ["diff", *PATCH, WORKTREE]
+async def _run_git_diff(args: DiffArgs, env: Env, call: str) -> ToolOutcome:
+    repo = await find_repository(env)
+    words = ["diff", *PATCH_OPTIONS, SUBMODULE_OPTION]
     words += ["--cached"] if args.staged else []
     words += ["--stat=120"] if args.stat else []
-    words += [_rev(args.commit)] if args.commit else []
-    words += ["--", *within(env, repo, args.paths)]
-    found = text(await ask(env, repo, words))
+    words += [_check_revision(args.commit)] if args.commit else []
+    words += ["--", *resolve_repository_paths(env, repo, args.paths)]
+    found = decode_git_output(await run_git_query(env, repo, words))
     if not found:
         return text_outcome(
             "Nothing is staged." if args.staged else "No changes (untracked files aside)."
         )
-    shown = _bounded(env, call, found, hint="stat=true lists files, paths narrows")
-    return text_outcome("\n".join([shown, *_remarks(env, repo)]))
+    shown = _fit_git_output(env, call, found, hint="stat=true lists files, paths narrows")
+    return text_outcome("\n".join([shown, *_git_remarks(env, repo)]))
 
 
-async def _log(args: LogArgs, env: Env, call: str) -> ToolOutcome:
-    repo = await find(env)
-    count = min(max(args.n, 1), COMMITS)
+async def _run_git_log(args: LogArgs, env: Env, call: str) -> ToolOutcome:
+    repo = await find_repository(env)
+    count = min(max(args.n, 1), MAX_LOG_COMMITS)
     words = ["log", "--no-color", f"--max-count={count + 1}", "--date=short"]
     words += ["--format=%h %ad %an:%d %s", "--regexp-ignore-case"]
     words += [f"--grep={args.grep}"] if args.grep else []
     words += [f"--author={args.author}"] if args.author else []
-    words += [_rev(args.rev)] if args.rev else []
-    words += ["--", *within(env, repo, [args.path] if args.path else [])]
-    lines = text(await ask(env, repo, words)).splitlines()
+    words += [_check_revision(args.rev)] if args.rev else []
+    words += ["--", *resolve_repository_paths(env, repo, [args.path] if args.path else [])]
+    lines = decode_git_output(await run_git_query(env, repo, words)).splitlines()
     if not lines:
         return text_outcome("No commit matches.")
     if len(lines) > count:
         lines[count:] = [f"(older commits: rev={lines[count].split()[0]})"]
-    return text_outcome("\n".join(map(_clipped, lines)))
+    return text_outcome("\n".join(map(_clip_git_line, lines)))
 
 
-async def _show(args: ShowArgs, env: Env, call: str) -> ToolOutcome:
-    repo = await find(env)
-    what = _rev(args.rev)
+async def _run_git_show(args: ShowArgs, env: Env, call: str) -> ToolOutcome:
+    repo = await find_repository(env)
+    what = _check_revision(args.rev)
     if args.path:
-        within(env, repo, [args.path])
-        what += ":./" + os.path.relpath(absolute(args.path, env.cwd), env.cwd)
-    words = ("show", *PATCH, "--date=iso", "--format=%h %ad %an <%ae>%d%n%n%B", "--stat", "--patch")
+        resolve_repository_paths(env, repo, [args.path])
+        what += ":./" + os.path.relpath(absolute_path(args.path, env.cwd), env.cwd)
+    words = (
+        "show",
+        *PATCH_OPTIONS,
+        "--date=iso",
+        "--format=%h %ad %an <%ae>%d%n%n%B",
+        "--stat",
+        "--patch",
+    )
     end = () if args.path else ("--",)  # without it git says which path is missing
-    done = await ask(env, repo, (*words, what, *end))
+    done = await run_git_query(env, repo, (*words, what, *end))
     if b"\0" in done.output.head:
         raise ToolError(f"{what} is binary ({done.output.total} bytes); only text is shown.")
-    found = text(done) or f"{what} is empty."
-    return text_outcome(_bounded(env, call, found, hint="path shows one file as of this commit"))
+    found = decode_git_output(done) or f"{what} is empty."
+    return text_outcome(
+        _fit_git_output(env, call, found, hint="path shows one file as of this commit")
+    )
 
 
-async def _blame(args: BlameArgs, env: Env, call: str) -> ToolOutcome:
-    repo = await find(env)
-    paths = within(env, repo, [args.path])
+async def _run_git_blame(args: BlameArgs, env: Env, call: str) -> ToolOutcome:
+    repo = await find_repository(env)
+    paths = resolve_repository_paths(env, repo, [args.path])
     span = f"-L{max(args.start, 1)},{args.end if args.end > 0 else ''}"
     words = ("blame", "--no-textconv", "--porcelain", span, "--", *paths)
-    done = await ask(env, repo, words)
-    found = "\n".join(_grouped(text(done))) or f"{args.path} is empty."
-    return text_outcome(_bounded(env, call, found, hint="narrow with start and end"))
+    done = await run_git_query(env, repo, words)
+    found = "\n".join(_group_blame(decode_git_output(done))) or f"{args.path} is empty."
+    return text_outcome(_fit_git_output(env, call, found, hint="narrow with start and end"))
 
 
-def _parted(records: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def _parse_status(records: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Split the output of `git status` into branch headers and changed paths in short form."""
     heads, changes, rest = dict[str, str](), list[str](), iter(records)
     for record in rest:
@@ -290,31 +317,33 @@ def _parted(records: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 heads[key] = value
             case "2":
                 code, path = record[2:4], record.split(" ", 9)[9]
-                changes.append(f"{_code(code)} {plain(next(rest))} -> {plain(path)}")
+                changes.append(
+                    f"{_format_status_code(code)} {escape_path(next(rest))} -> {escape_path(path)}"
+                )
             case "?":
-                changes.append(f"?? {plain(record[2:])}")
+                changes.append(f"?? {escape_path(record[2:])}")
             case kind:
                 path = record.split(" ", 10 if kind == "u" else 8)[-1]
-                changes.append(f"{_code(record[2:4])} {plain(path)}")
+                changes.append(f"{_format_status_code(record[2:4])} {escape_path(path)}")
     return heads, changes
 
 
-def _code(code: str) -> str:
+def _format_status_code(code: str) -> str:
     return code.replace(".", " ")
 
 
-def _branch(heads: Mapping[str, str]) -> str:
+def _describe_branch(heads: Mapping[str, str]) -> str:
     commit, head = heads["branch.oid"], heads["branch.head"]
     born = "no commit yet" if commit == "(initial)" else commit[:8]
     parts = [f"detached at {born}" if head == "(detached)" else f"on {head} ({born})"]
     if upstream := heads.get("branch.upstream"):
-        parts.append(_apart(upstream, heads.get("branch.ab", "")))
+        parts.append(_describe_upstream(upstream, heads.get("branch.ab", "")))
     if stashes := heads.get("stash"):
         parts.append(f"{stashes} stashed")
     return ", ".join(parts)
 
 
-def _apart(upstream: str, counts: str) -> str:
+def _describe_upstream(upstream: str, counts: str) -> str:
     match counts.split():
         case ["+0", "-0"]:
             return f"up to date with {upstream}"
@@ -324,35 +353,35 @@ def _apart(upstream: str, counts: str) -> str:
             return f"upstream {upstream} is gone"
 
 
-async def _underway(env: Env, repo: Repository) -> list[str]:
+async def _operations_in_progress(env: Env, repo: GitRepository) -> list[str]:
     """List the operations in progress, such as a merge or rebase."""
     found: list[str] = []
-    for mark, what in UNDERWAY.items():
+    for mark, what in OPERATION_MARKERS.items():
         if await env.files.stat(os.path.join(repo.folder, mark)):
             found.append(what)
     return [f"{what} in progress" for what in dict.fromkeys(found)]
 
 
-def _remarks(env: Env, repo: Repository) -> Iterable[str]:
+def _git_remarks(env: Env, repo: GitRepository) -> Iterable[str]:
     if os.path.realpath(env.cwd) != repo.top:
         yield f"(paths are relative to {repo.top})"
     if repo.filters:
         yield f"(filters of this repository not run: {', '.join(repo.filters)})"
 
 
-LINE = re.compile(r"[0-9a-f]{40,64} \d+ (\d+)")
+BLAME_LINE = re.compile(r"[0-9a-f]{40,64} \d+ (\d+)")
 
 
-def _grouped(porcelain: str) -> Iterable[str]:
+def _group_blame(porcelain: str) -> Iterable[str]:
     """Yield blame lines, with each commit named once above its lines."""
     about, sha, number, last = dict[str, dict[str, str]](), "", "", ""
     for line in porcelain.split("\n")[:-1]:
         if line.startswith("\t"):
             if sha != last:
-                yield _commit(sha, about[sha])
+                yield _describe_commit(sha, about[sha])
             yield f"{number} {line[1:]}"
             last = sha
-        elif begun := LINE.match(line):
+        elif begun := BLAME_LINE.match(line):
             sha, number = line.partition(" ")[0], begun[1]
             about.setdefault(sha, {})
         else:
@@ -360,21 +389,21 @@ def _grouped(porcelain: str) -> Iterable[str]:
             about[sha][key] = value
 
 
-def _commit(sha: str, about: Mapping[str, str]) -> str:
+def _describe_commit(sha: str, about: Mapping[str, str]) -> str:
     if not sha.strip("0"):
         return "(not committed yet)"
     day = time.strftime("%Y-%m-%d", time.gmtime(int(about["author-time"])))
     return f"{sha[:8]} {day} {about['author']}: {about['summary']}"
 
 
-def _bounded(env: Env, call: str, text: str, *, hint: str) -> str:
+def _fit_git_output(env: Env, call: str, text: str, *, hint: str) -> str:
     """Return the beginning of a long text, with a copy of the whole for Read."""
     lines = text.removesuffix("\n").split("\n")
-    clipped = list(map(_clipped, lines))
+    clipped = list(map(_clip_git_line, lines))
     count = count_fitting_parts(
         len(lines),
         lambda n: estimate_text_tokens("\n".join(clipped[:n])),
-        tokens=env.room.tokens - AROUND,
+        tokens=env.room.tokens - GIT_REMARK_TOKENS,
     )
     if clipped[:count] == lines:
         return "\n".join(lines)
@@ -383,69 +412,73 @@ def _bounded(env: Env, call: str, text: str, *, hint: str) -> str:
     return "\n".join([*clipped[:count], told])
 
 
-def _clipped(line: str) -> str:
-    return line if len(line) <= WIDTH else f"{line[:WIDTH]}… (+{len(line) - WIDTH} characters)"
+def _clip_git_line(line: str) -> str:
+    return (
+        line
+        if len(line) <= MAX_GIT_LINE_CHARS
+        else f"{line[:MAX_GIT_LINE_CHARS]}… (+{len(line) - MAX_GIT_LINE_CHARS} characters)"
+    )
 
 
-def _rev(rev: str) -> str:
+def _check_revision(rev: str) -> str:
     if rev.startswith("-"):
         raise ToolError(f"{rev!r} is an option, not a revision.")
     return rev
 
 
-def _reads(here: CallLocation, *paths: str) -> tuple[Access, ...]:
+def _git_access(here: CallLocation, *paths: str) -> tuple[Access, ...]:
     """Return the workspace, the shell's folder, and what is named."""
-    named = (absolute(path, here.cwd) for path in paths if path)
+    named = (absolute_path(path, here.cwd) for path in paths if path)
     return tuple(Access("read", path) for path in dict.fromkeys((here.root, here.cwd, *named)))
 
 
-STATUS = Tool(
+GIT_STATUS = Tool(
     name="GitStatus",
     description="Branch, ahead/behind, stashes, operation in progress, changed files (short form).",
     args=StatusArgs,
-    access=lambda args, here: _reads(here),
-    run=_status,
+    access=lambda args, here: _git_access(here),
+    run=_run_git_status,
     summary=lambda args: "Git status",
 )
 
-DIFF = Tool(
+GIT_DIFF = Tool(
     name="GitDiff",
     description=(
         "Unstaged changes; with staged, staged ones; with commit (or A..B), the difference "
         "from it. stat lists files only."
     ),
     args=DiffArgs,
-    access=lambda args, here: _reads(here, *args.paths),
-    run=_diff,
+    access=lambda args, here: _git_access(here, *args.paths),
+    run=_run_git_diff,
     bounded=True,
     summary=lambda args: " ".join(("Git diff", args.commit, *args.paths)).strip(),
 )
 
-LOG = Tool(
+GIT_LOG = Tool(
     name="GitLog",
     description="Commits, newest first, one line each; grep searches messages.",
     args=LogArgs,
-    access=lambda args, here: _reads(here, args.path),
-    run=_log,
+    access=lambda args, here: _git_access(here, args.path),
+    run=_run_git_log,
     summary=lambda args: " ".join(("Git log", args.rev, args.path)).strip(),
 )
 
-SHOW = Tool(
+GIT_SHOW = Tool(
     name="GitShow",
     description="One commit with its changes, or with path, that file as of rev.",
     args=ShowArgs,
-    access=lambda args, here: _reads(here, args.path),
-    run=_show,
+    access=lambda args, here: _git_access(here, args.path),
+    run=_run_git_show,
     bounded=True,
     summary=lambda args: f"Git show {args.rev} {args.path}".strip(),
 )
 
-BLAME = Tool(
+GIT_BLAME = Tool(
     name="GitBlame",
     description="Which commit last changed each line of a file (start, end: line numbers).",
     args=BlameArgs,
-    access=lambda args, here: _reads(here, args.path),
-    run=_blame,
+    access=lambda args, here: _git_access(here, args.path),
+    run=_run_git_blame,
     bounded=True,
     summary=lambda args: f"Git blame {args.path}",
     deferred=True,

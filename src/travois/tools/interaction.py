@@ -43,27 +43,27 @@ class AskArgs(msgspec.Struct, frozen=True):
     questions: Annotated[tuple[Asking, ...], msgspec.Meta(min_length=1, max_length=4)]
 
 
-async def _ask(args: AskArgs, env: Env, call: str) -> ToolOutcome:
-    choices = tuple(_choice(one) for one in args.questions)
+async def _run_ask_user(args: AskArgs, env: Env, call: str) -> ToolOutcome:
+    choices = tuple(_to_choice(one) for one in args.questions)
     try:
         answers = await env.choose(choices)
     except UnansweredQuestion:
         raise ToolError(NOBODY_ANSWERED) from None
     found = dict(zip((one.question for one in choices), answers, strict=True))
     told = "\n".join(f"{question}\n  {answer}" for question, answer in found.items())
-    return text_outcome(f"The user answered:\n{told}", detail=_detail(found))
+    return text_outcome(f"The user answered:\n{told}", detail=_answers_detail(found))
 
 
-def _choice(asked: Asking) -> Choice:
+def _to_choice(asked: Asking) -> Choice:
     options = tuple(ChoiceOption(one.label, one.description) for one in asked.options)
     return Choice(asked.question, options, header=asked.header, several=asked.multi_select)
 
 
-def _detail(answers: dict[str, str]) -> str:
+def _answers_detail(answers: dict[str, str]) -> str:
     return msgspec.json.encode({"answers": answers}).decode()
 
 
-ASK = Tool(
+ASK_USER_QUESTION = Tool(
     name="AskUserQuestion",
     description=(
         "Ask the user to decide what only they can; put the option you recommend first. "
@@ -71,7 +71,7 @@ ASK = Tool(
     ),
     args=AskArgs,
     access=lambda args, here: (),
-    run=_ask,
+    run=_run_ask_user,
     summary=lambda args: args.questions[0].question,
 )
 
@@ -79,15 +79,19 @@ ASK = Tool(
 # EnterPlanMode and ExitPlanMode: plan first, and work once the person agrees to the plan.
 
 
-YES = ChoiceOption("Yes", "start; other changes still need approval")
-EDITS = ChoiceOption("Yes, and accept edits", "start; edits in the workspace need no approval")
-NO = ChoiceOption("No, keep planning", "or say what to change")
-READY = Choice("Carry out this plan?", (YES, EDITS, NO), header="Plan")
-AFTER = {YES.label: "default", EDITS.label: "accept-edits"}
+PLAN_YES = ChoiceOption("Yes", "start; other changes still need approval")
+PLAN_YES_WITH_EDITS = ChoiceOption(
+    "Yes, and accept edits", "start; edits in the workspace need no approval"
+)
+PLAN_NO = ChoiceOption("No, keep planning", "or say what to change")
+PLAN_QUESTION = Choice(
+    "Carry out this plan?", (PLAN_YES, PLAN_YES_WITH_EDITS, PLAN_NO), header="Plan"
+)
+MODE_AFTER_PLAN = {PLAN_YES.label: "default", PLAN_YES_WITH_EDITS.label: "accept-edits"}
 NOBODY_TO_AGREE = "No one is available to approve the plan: give it as your answer and stop."
 
 
-ENTERED = (
+PLAN_MODE_TEXT = (
     "Plan mode is on: read and search, but change nothing. Clear up open questions with "
     "AskUserQuestion, then present your plan with ExitPlanMode."
 )
@@ -97,8 +101,8 @@ class EnterPlanArgs(msgspec.Struct, frozen=True):
     """Nothing to say."""
 
 
-async def _enter(args: EnterPlanArgs, env: Env, call: str) -> ToolOutcome:
-    return text_outcome(ENTERED, changes=(Changed(MODE_STATE, "plan"),))
+async def _run_enter_plan_mode(args: EnterPlanArgs, env: Env, call: str) -> ToolOutcome:
+    return text_outcome(PLAN_MODE_TEXT, changes=(Changed(MODE_STATE, "plan"),))
 
 
 class PlanArgs(msgspec.Struct, frozen=True):
@@ -107,25 +111,25 @@ class PlanArgs(msgspec.Struct, frozen=True):
     plan: str
 
 
-async def _present(args: PlanArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_exit_plan_mode(args: PlanArgs, env: Env, call: str) -> ToolOutcome:
     if env.mode != "plan":
         raise ToolError("Plan mode is not on: continue with the work.")
     try:
-        (answer,) = await env.choose((READY,), plan=args.plan)
+        (answer,) = await env.choose((PLAN_QUESTION,), plan=args.plan)
     except UnansweredQuestion:
         raise ToolError(NOBODY_TO_AGREE) from None
-    if (mode := AFTER.get(answer)) is None:
-        wish = "" if answer == NO.label else f" They said: {answer}"
+    if (mode := MODE_AFTER_PLAN.get(answer)) is None:
+        wish = "" if answer == PLAN_NO.label else f" They said: {answer}"
         return text_outcome(f"The user wants to keep planning.{wish} Plan mode stays on.")
     told = f"The user approved the plan. The permission mode is {mode}: carry it out."
     return text_outcome(told, changes=(Changed(MODE_STATE, mode),))
 
 
-def kept_in(folder: str) -> Tool[PlanArgs]:
+def save_plans_in(folder: str) -> Tool[PlanArgs]:
     """Return the same tool, which keeps each plan that was agreed to as a file."""
 
     async def present(args: PlanArgs, env: Env, call: str) -> ToolOutcome:
-        outcome = await _present(args, env, call)
+        outcome = await _run_exit_plan_mode(args, env, call)
         if outcome.changes:
             title = "-".join(re.findall(r"\w+", args.plan.lower()))[:40].strip("-") or "plan"
             path = os.path.join(env.root, os.path.expanduser(folder), f"{title}-{call[-6:]}.md")
@@ -136,27 +140,27 @@ def kept_in(folder: str) -> Tool[PlanArgs]:
                 return msgspec.structs.replace(outcome, content=(*outcome.content, lost))
         return outcome
 
-    return msgspec.structs.replace(PLAN, run=present)
+    return msgspec.structs.replace(EXIT_PLAN_MODE, run=present)
 
 
-ENTER_PLAN = Tool(
+ENTER_PLAN_MODE = Tool(
     name="EnterPlanMode",
     description=(
         "Ask to plan before changing anything, when there are several ways or much is at stake."
     ),
     args=EnterPlanArgs,
     access=lambda args, here: (Access("spawn", "plan mode"),),
-    run=_enter,
+    run=_run_enter_plan_mode,
     summary=lambda args: "Plan first, without changing anything",
     deferred=True,
 )
 
-PLAN = Tool(
+EXIT_PLAN_MODE = Tool(
     name="ExitPlanMode",
     description="In plan mode only: present your finished plan to the user for approval.",
     args=PlanArgs,
     access=lambda args, here: (),
-    run=_present,
+    run=_run_exit_plan_mode,
     summary=lambda args: "Plan for approval",
 )
 
@@ -178,34 +182,34 @@ class TodoArgs(msgspec.Struct, frozen=True):
     todos: tuple[Todo, ...]
 
 
-async def _write(args: TodoArgs, env: Env, call: str) -> ToolOutcome:
-    desk, wanted = env.tasks, tuple(map(_task, args.todos))
+async def _run_todo_write(args: TodoArgs, env: Env, call: str) -> ToolOutcome:
+    desk, wanted = env.tasks, tuple(map(_todo_to_task, args.todos))
 
     def edit(tasks: TaskList) -> TaskList:
         return replace_tasks(tasks, wanted, by=desk.me)
 
-    for occasion in _news(desk.read(), desk.preview(edit)):
+    for occasion in _task_list_events(desk.read(), desk.preview(edit)):
         heard = await env.fire_hooks(occasion)
         if why := heard.block or heard.stop:
             raise ToolError(f"The list was not changed. A hook said: {why}")
     after = desk.change(edit)
     mine = [task for task in after if task.owner == desk.me]
-    others = len(after) - len({task.id for task in mine} | _named(after, args.todos))
+    others = len(after) - len({task.id for task in mine} | _find_todo_ids(after, args.todos))
     kept = f" {others} tasks of other agents remain on the list." if others else ""
-    return text_outcome(_told(args.todos) + kept)
+    return text_outcome(_describe_todos(args.todos) + kept)
 
 
-def _task(todo: Todo) -> Task:
+def _todo_to_task(todo: Todo) -> Task:
     return Task(content=todo.content, status=todo.status, active=todo.active)
 
 
-def _named(tasks: TaskList, todos: tuple[Todo, ...]) -> set[str]:
+def _find_todo_ids(tasks: TaskList, todos: tuple[Todo, ...]) -> set[str]:
     """Return the ids of the tasks that the call speaks of."""
     contents = {todo.content for todo in todos}
     return {task.id for task in tasks if task.content in contents}
 
 
-def _news(before: TaskList, after: TaskList) -> Iterator[TaskCreated | TaskCompleted]:
+def _task_list_events(before: TaskList, after: TaskList) -> Iterator[TaskCreated | TaskCompleted]:
     """Yield what was put on the list, and what on it is done since."""
     held = {task.id: task.status for task in before}
     for task in after:
@@ -217,7 +221,7 @@ def _news(before: TaskList, after: TaskList) -> Iterator[TaskCreated | TaskCompl
             yield TaskCompleted(task.id, task.content)
 
 
-def _told(todos: tuple[Todo, ...]) -> str:
+def _describe_todos(todos: tuple[Todo, ...]) -> str:
     if not todos:
         return "No todos."
     done = sum(todo.status == "completed" for todo in todos)
@@ -226,7 +230,7 @@ def _told(todos: tuple[Todo, ...]) -> str:
     return f"{done} of {len(todos)} done.{note}"
 
 
-TODO = Tool(
+TODO_WRITE = Tool(
     name="TodoWrite",
     description=(
         "Replace your task list. Use it for work of three or more steps; keep one task in_progress "
@@ -234,6 +238,6 @@ TODO = Tool(
     ),
     args=TodoArgs,
     access=lambda args, here: (),
-    run=_write,
-    summary=lambda args: f"Task list: {_told(args.todos)}",
+    run=_run_todo_write,
+    summary=lambda args: f"Task list: {_describe_todos(args.todos)}",
 )

@@ -16,11 +16,11 @@ from travois.permissions.access import Access
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
-MOST = 20
+MAX_RECALL_LINES = 20
 """Maximum lines shown."""
-WIDE = 300
-MANY = 5_000
-LARGE = 1 << 20
+MAX_RECALL_LINE_CHARS = 300
+MAX_RECALL_FILES = 5_000
+MAX_RECALL_FILE_BYTES = 1 << 20
 
 
 class RecallArgs(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class RecallArgs(msgspec.Struct, frozen=True):
     query: Annotated[str, msgspec.Meta(description="words or names, as they were written")]
 
 
-class Hit(msgspec.Struct, frozen=True):
+class RecallHit(msgspec.Struct, frozen=True):
     """A line that holds some of the words."""
 
     words: int
@@ -38,44 +38,58 @@ class Hit(msgspec.Struct, frozen=True):
     text: str
 
 
-async def _recall(args: RecallArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_recall(args: RecallArgs, env: Env, call: str) -> ToolOutcome:
     wanted = {word for word in re.findall(r"[\w./#-]+", args.query.casefold()) if len(word) > 1}
     if not wanted:
         raise ToolError("The query has no words. Give names or words as they were written.")
     if not env.kept or await env.files.stat(env.kept) is None:
         return text_outcome("Nothing has left the context window yet: you see the whole session.")
-    hits = [hit for path in await _files(env) for hit in await _hits(path, wanted, env)]
+    hits = [
+        hit
+        for path in await _list_offloaded_files(env)
+        for hit in await _find_recall_hits(path, wanted, env)
+    ]
     if not hits:
         return text_outcome(f"No earlier message or result contains {args.query!r}.")
-    best = sorted(hits, key=lambda hit: -hit.words)[:MOST]
-    more = f"\n({len(hits) - MOST} more lines match in part.)" if len(hits) > MOST else ""
+    best = sorted(hits, key=lambda hit: -hit.words)[:MAX_RECALL_LINES]
+    more = (
+        f"\n({len(hits) - MAX_RECALL_LINES} more lines match in part.)"
+        if len(hits) > MAX_RECALL_LINES
+        else ""
+    )
     return text_outcome(
-        "\n".join(_shown(best)) + more + "\nRead the file at that line for its surroundings."
+        "\n".join(_render_recall_hits(best))
+        + more
+        + "\nRead the file at that line for its surroundings."
     )
 
 
-async def _files(env: Env) -> list[str]:
+async def _list_offloaded_files(env: Env) -> list[str]:
     """List the offloaded files, newest first."""
-    names = await env.files.list_names(env.kept, limit=MANY)
+    names = await env.files.list_names(env.kept, limit=MAX_RECALL_FILES)
     paths = [os.path.join(env.kept, name) for name in names if not name.endswith("/")]
     stats = [(await env.files.stat(path), path) for path in paths]
     return [p for s, p in sorted(stats, key=lambda one: -(one[0].modified if one[0] else 0)) if s]
 
 
-async def _hits(path: str, wanted: set[str], env: Env) -> Iterable[Hit]:
-    text = (await env.files.read(path, limit=LARGE)).decode(errors="replace")
+async def _find_recall_hits(path: str, wanted: set[str], env: Env) -> Iterable[RecallHit]:
+    text = (await env.files.read(path, limit=MAX_RECALL_FILE_BYTES)).decode(errors="replace")
     lines = enumerate(text.split("\n"), 1)
     counted = ((sum(w in line.casefold() for w in wanted), n, line) for n, line in lines)
-    return [Hit(count, path, number, line) for count, number, line in counted if count]
+    return [RecallHit(count, path, number, line) for count, number, line in counted if count]
 
 
-def _shown(hits: Iterable[Hit]) -> Iterable[str]:
+def _render_recall_hits(hits: Iterable[RecallHit]) -> Iterable[str]:
     for hit in hits:
-        cut = hit.text if len(hit.text) <= WIDE else f"{hit.text[:WIDE]} …"
+        cut = (
+            hit.text
+            if len(hit.text) <= MAX_RECALL_LINE_CHARS
+            else f"{hit.text[:MAX_RECALL_LINE_CHARS]} …"
+        )
         yield f"{hit.path}:{hit.number}: {cut}"
 
 
-def _nothing(args: RecallArgs, here: CallLocation) -> tuple[Access, ...]:
+def _recall_access(args: RecallArgs, here: CallLocation) -> tuple[Access, ...]:
     return ()
 
 
@@ -83,8 +97,8 @@ RECALL = Tool(
     name="Recall",
     description="Search old messages and results that no longer fit in the context window.",
     args=RecallArgs,
-    access=_nothing,
-    run=_recall,
+    access=_recall_access,
+    run=_run_recall,
     summary=lambda args: f"Recall {args.query}",
 )
 
@@ -103,7 +117,7 @@ class RememberArgs(msgspec.Struct, frozen=True, omit_defaults=True):
     forget: Annotated[str, msgspec.Meta(description="name of a memory to drop")] = ""
 
 
-async def _remember(args: RememberArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_remember(args: RememberArgs, env: Env, call: str) -> ToolOutcome:
     if env.memory is None:
         raise ToolError("Memory is off here. Tell the user.")
     if args.forget:
@@ -120,7 +134,7 @@ REMEMBER = Tool(
     description="Save what the user asks to remember for later sessions.",
     args=RememberArgs,
     access=lambda args, here: (),
-    run=_remember,
+    run=_run_remember,
     summary=lambda args: f"Forget {args.forget}" if args.forget else f"Remember: {args.text}",
 )
 
@@ -135,14 +149,14 @@ class SkillArgs(msgspec.Struct, frozen=True):
     args: str = ""
 
 
-async def _use(args: SkillArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_skill(args: SkillArgs, env: Env, call: str) -> ToolOutcome:
     if env.skills is None:
         raise ToolError("There are no skills here.")
     used = await env.skills.use(args.name.strip().removeprefix("/"), args.args, call=call)
     return ToolOutcome((Text(used.text),), error=used.error, changes=used.changes)
 
 
-def _access(args: SkillArgs, here: CallLocation) -> tuple[Access, ...]:
+def _skill_access(args: SkillArgs, here: CallLocation) -> tuple[Access, ...]:
     return (Access("spawn", args.name.strip().removeprefix("/")),)
 
 
@@ -150,7 +164,7 @@ SKILL = Tool(
     name="Skill",
     description="Use a skill: get its instructions, then follow them.",
     args=SkillArgs,
-    access=_access,
-    run=_use,
+    access=_skill_access,
+    run=_run_skill,
     summary=lambda args: f"Use skill {args.name} {args.args}".rstrip(),
 )

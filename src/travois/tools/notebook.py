@@ -14,15 +14,22 @@ import msgspec
 from travois.core.facts import Changed
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, StaleFile, content_digest
-from travois.tools.diff import compare
-from travois.tools.paths import absolute, existing, linked, plain, short, writes
-from travois.tools.text import Splice, decode, splice
+from travois.tools.diff import compare_texts
+from travois.tools.paths import (
+    absolute_path,
+    describe_link,
+    display_path,
+    escape_path,
+    require_file,
+    write_access,
+)
+from travois.tools.text import TextSplice, apply_splices, decode_text
 
 if TYPE_CHECKING:
-    from travois.tools.notebook_cells import Sheet
+    from travois.tools.notebook_cells import NotebookText
 
-NUMBERED = re.compile(r"cell-(\d+)")
-LIMIT = 50_000_000
+CELL_NUMBER_PATTERN = re.compile(r"cell-(\d+)")
+MAX_NOTEBOOK_BYTES = 50_000_000
 
 
 class NotebookEditArgs(msgspec.Struct, frozen=True):
@@ -36,62 +43,66 @@ class NotebookEditArgs(msgspec.Struct, frozen=True):
     edit_mode: Literal["replace", "insert", "delete"] = "replace"
 
 
-async def _notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> ToolOutcome:
-    path = absolute(args.notebook_path, env.cwd)
+async def _run_notebook_edit(args: NotebookEditArgs, env: Env, call: str) -> ToolOutcome:
+    path = absolute_path(args.notebook_path, env.cwd)
     async with env.files.queue(path):
         try:
-            return await _change(path, args, env=env)
+            return await _edit_notebook(path, args, env=env)
         except StaleFile as stale:
-            raise ToolError(_changed(path, env)) from stale
+            raise ToolError(_unread_notebook_message(path, env)) from stale
 
 
-async def _change(path: str, args: NotebookEditArgs, *, env: Env) -> ToolOutcome:
-    from travois.tools.notebook_cells import sheet_of
+async def _edit_notebook(path: str, args: NotebookEditArgs, *, env: Env) -> ToolOutcome:
+    from travois.tools.notebook_cells import parse_notebook_text
 
-    stat = await existing(path, env)
-    data = await env.files.read(path, limit=LIMIT)
+    stat = await require_file(path, env)
+    data = await env.files.read(path, limit=MAX_NOTEBOOK_BYTES)
     if env.state.get(f"seen:{path}") != content_digest(data):
-        raise ToolError(_changed(path, env))
-    source = decode(data)
-    sheet = sheet_of(source.text) if source else None
+        raise ToolError(_unread_notebook_message(path, env))
+    source = decode_text(data)
+    sheet = parse_notebook_text(source.text) if source else None
     if source is None or sheet is None:
-        raise ToolError(f"{short(path, env)} is not a readable notebook; use Edit on its text.")
-    index = _index(sheet, args)
-    made, what = _planned(sheet, index, args)
-    result = splice(source, made)
-    assert sheet_of(result.text) is not None, "a notebook stays one"
+        raise ToolError(
+            f"{display_path(path, env)} is not a readable notebook; use Edit on its text."
+        )
+    index = _find_cell_index(sheet, args)
+    made, what = _plan_cell_edit(sheet, index, args)
+    result = apply_splices(source, made)
+    assert parse_notebook_text(result.text) is not None, "a notebook stays one"
     digested = await env.files.replace(path, result.data, expect=content_digest(data))
     return text_outcome(
-        f"{what} of {short(path, env)}{linked(stat)}.",
-        detail=compare(path, source.text, result.text).json(),
+        f"{what} of {display_path(path, env)}{describe_link(stat)}.",
+        detail=compare_texts(path, source.text, result.text).json(),
         changes=(Changed(f"seen:{path}", digested),),
     )
 
 
-def _planned(sheet: Sheet, index: int, args: NotebookEditArgs) -> tuple[list[Splice], str]:
+def _plan_cell_edit(
+    sheet: NotebookText, index: int, args: NotebookEditArgs
+) -> tuple[list[TextSplice], str]:
     """Return the splices for the edit, and a description of it."""
     from travois.tools import notebook_cells
 
     if args.edit_mode == "insert":
         kind = args.cell_type or "code"
-        made = notebook_cells.insert(sheet, index + 1, source=args.new_source, cell_type=kind)
+        made = notebook_cells.insert_cell(sheet, index + 1, source=args.new_source, cell_type=kind)
         return made, f"Inserted a {kind} cell as cell {index + 1}"
     if index < 0:
         raise ToolError("Give cell_id, or cell_number counted from 0.")
     if args.edit_mode == "delete":
-        return notebook_cells.delete(sheet, index), f"Deleted cell {index}"
+        return notebook_cells.delete_cell(sheet, index), f"Deleted cell {index}"
     kind = args.cell_type or sheet.notebook.cells[index].cell_type
-    if notebook_cells.unchanged(sheet, index, source=args.new_source, cell_type=kind):
+    if notebook_cells.is_cell_unchanged(sheet, index, source=args.new_source, cell_type=kind):
         raise ToolError(f"Cell {index} already has this content; nothing to change.")
-    made = notebook_cells.replace(sheet, index, source=args.new_source, cell_type=kind)
+    made = notebook_cells.replace_cell(sheet, index, source=args.new_source, cell_type=kind)
     return made, f"Replaced cell {index}"
 
 
-def _index(sheet: Sheet, args: NotebookEditArgs) -> int:
+def _find_cell_index(sheet: NotebookText, args: NotebookEditArgs) -> int:
     """Return the number of the cell that is meant, from 0; -1 if none was named."""
     cells = sheet.notebook.cells
     if args.cell_id:
-        numbered = NUMBERED.fullmatch(args.cell_id)
+        numbered = CELL_NUMBER_PATTERN.fullmatch(args.cell_id)
         ids = [cell.id for cell in cells]
         if args.cell_id in ids:
             return ids.index(args.cell_id)
@@ -104,8 +115,8 @@ def _index(sheet: Sheet, args: NotebookEditArgs) -> int:
     return max(number, -1)
 
 
-def _changed(path: str, env: Env) -> str:
-    return f"{short(path, env)} has changed or was not read; nothing was changed. Read it first."
+def _unread_notebook_message(path: str, env: Env) -> str:
+    return f"{display_path(path, env)} has changed or was not read; nothing was changed. Read it first."  # noqa: E501
 
 
 NOTEBOOK_EDIT = Tool(
@@ -115,8 +126,10 @@ NOTEBOOK_EDIT = Tool(
         "have Read. Give cell_id, or cell_number from 0."
     ),
     args=NotebookEditArgs,
-    access=lambda args, here: writes(args.notebook_path, here),
-    run=_notebook_edit,
-    summary=lambda args: f"{args.edit_mode.capitalize()} a cell of {plain(args.notebook_path)}",
+    access=lambda args, here: write_access(args.notebook_path, here),
+    run=_run_notebook_edit,
+    summary=lambda args: (
+        f"{args.edit_mode.capitalize()} a cell of {escape_path(args.notebook_path)}"
+    ),
     deferred=True,
 )

@@ -13,52 +13,52 @@ import msgspec
 from travois.context.tool_results import ResultRoom
 from travois.ports.world import content_digest
 from travois.tools.match import indent_of
-from travois.tools.text import Place, Splice, fit_parts, shown
+from travois.tools.text import TextPosition, TextSplice, fit_parts, show_invalid_bytes
 
-OUTPUT = 2_000
+MAX_CELL_OUTPUT_CHARS = 2_000
 """Maximum characters shown of one output."""
-BLANK = re.compile(r"[ \t\r\n]*")
-ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+JSON_WHITESPACE = re.compile(r"[ \t\r\n]*")
+ANSI_COLOR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
-Words = str | list[str]
+MultilineText = str | list[str]
 
 
-class Output(msgspec.Struct, frozen=True):
+class CellOutput(msgspec.Struct, frozen=True):
     """An output of a cell."""
 
     output_type: str = ""
-    text: Words = ""
+    text: MultilineText = ""
     data: dict[str, msgspec.Raw] = {}
     ename: str = ""
     evalue: str = ""
     traceback: list[str] = []
 
 
-class Cell(msgspec.Struct, frozen=True):
+class NotebookCell(msgspec.Struct, frozen=True):
     """One cell, as far as a reader cares."""
 
     cell_type: str
-    source: Words = ""
+    source: MultilineText = ""
     id: str = ""
-    outputs: list[Output] = []
+    outputs: list[CellOutput] = []
 
 
 class Notebook(msgspec.Struct, frozen=True):
     """A notebook of the fourth format."""
 
-    cells: list[Cell]
+    cells: list[NotebookCell]
     nbformat: int = 4
     nbformat_minor: int = 0
 
 
-class Span(NamedTuple):
+class JsonSpan(NamedTuple):
     """The position of a JSON value in a text."""
 
     start: int
     end: int
 
 
-def parse(text: str) -> Notebook | None:
+def parse_notebook(text: str) -> Notebook | None:
     """Return the notebook in this text; None if it is none."""
     try:
         return msgspec.json.decode(text.encode(errors="replace"), type=Notebook)
@@ -66,109 +66,111 @@ def parse(text: str) -> Notebook | None:
         return None
 
 
-def joined(words: Words) -> str:
+def join_lines(words: MultilineText) -> str:
     """Join text that notebooks store as one string or as a list of lines."""
     return words if isinstance(words, str) else "".join(words)
 
 
-def show(text: str, start: Place, limit: int, *, room: ResultRoom) -> str:
+def render_cells(text: str, start: TextPosition, limit: int, *, room: ResultRoom) -> str:
     """Return the cells from a place on with shortened outputs; empty if this is no notebook."""
-    notebook = parse(text)
+    notebook = parse_notebook(text)
     if notebook is None:
         return ""
     count, first = len(notebook.cells), max(start.line, 0)
     indexes = range(first, min(first + max(limit, 1), count))
-    cells = (_cell(index, notebook.cells[index]) for index in indexes)
+    cells = (_render_cell(index, notebook.cells[index]) for index in indexes)
     parts, column = fit_parts(cells, column=max(start.column, 1), room=room)
     last = first + len(parts) - 1
     if column:
-        parts.append(f"[cell {last} of {count} is cut; continue with {Place(last, column)}]")
+        parts.append(f"[cell {last} of {count} is cut; continue with {TextPosition(last, column)}]")
     elif parts and last + 1 < count:
         parts.append(f"[cells {first}-{last} of {count}; continue with offset={last + 1}]")
     return "\n".join(parts) or f"[The notebook has {count} cells.]"
 
 
-def members(text: str, at: int) -> dict[str, Span]:
+def find_member_spans(text: str, at: int) -> dict[str, JsonSpan]:
     """Return the values of the JSON object that begins here, by name."""
-    found = dict[str, Span]()
-    at = _skip(text, at + 1)
+    found = dict[str, JsonSpan]()
+    at = _skip_whitespace(text, at + 1)
     while text[at] != "}":
         name, at = JSONDecoder().raw_decode(text, at)
-        start = _skip(text, _skip(text, at) + 1)
-        found[name] = Span(start, _end(text, start))
-        at = _after_comma(text, found[name].end)
+        start = _skip_whitespace(text, _skip_whitespace(text, at) + 1)
+        found[name] = JsonSpan(start, _value_end(text, start))
+        at = _skip_comma(text, found[name].end)
     return found
 
 
-def elements(text: str, at: int) -> list[Span]:
+def find_element_spans(text: str, at: int) -> list[JsonSpan]:
     """Return the values of the JSON array that begins here."""
-    found = list[Span]()
-    at = _skip(text, at + 1)
+    found = list[JsonSpan]()
+    at = _skip_whitespace(text, at + 1)
     while text[at] != "]":
-        found.append(Span(at, _end(text, at)))
-        at = _after_comma(text, found[-1].end)
+        found.append(JsonSpan(at, _value_end(text, at)))
+        at = _skip_comma(text, found[-1].end)
     return found
 
 
-def _after_comma(text: str, at: int) -> int:
-    at = _skip(text, at)
-    return _skip(text, at + 1) if text[at] == "," else at
+def _skip_comma(text: str, at: int) -> int:
+    at = _skip_whitespace(text, at)
+    return _skip_whitespace(text, at + 1) if text[at] == "," else at
 
 
-def _end(text: str, at: int) -> int:
+def _value_end(text: str, at: int) -> int:
     return JSONDecoder().raw_decode(text, at)[1]
 
 
-def _skip(text: str, at: int) -> int:
-    found = BLANK.match(text, at)
+def _skip_whitespace(text: str, at: int) -> int:
+    found = JSON_WHITESPACE.match(text, at)
     return found.end() if found else at
 
 
-def _cell(index: int, cell: Cell) -> str:
+def _render_cell(index: int, cell: NotebookCell) -> str:
     name = f", id {cell.id}" if cell.id else ""
     head = f"--- cell {index} ({cell.cell_type}{name}) ---"
-    outputs = (line for output in cell.outputs for line in _output(output))
-    return shown("\n".join((head, joined(cell.source), *outputs)))
+    outputs = (line for output in cell.outputs for line in _render_output(output))
+    return show_invalid_bytes("\n".join((head, join_lines(cell.source), *outputs)))
 
 
-def _output(output: Output) -> Iterator[str]:
+def _render_output(output: CellOutput) -> Iterator[str]:
     yield f"[output{': ' + output.output_type if output.output_type == 'error' else ''}]"
     if output.output_type == "error":
         trace = output.traceback or [f"{output.ename}: {output.evalue}"]
-        yield _short("\n".join(trace))
+        yield _shorten_output("\n".join(trace))
     elif output.text:
-        yield _short(joined(output.text))
+        yield _shorten_output(join_lines(output.text))
     elif "text/plain" in output.data:
-        yield _short(_plain(output.data["text/plain"]))
+        yield _shorten_output(_plain_text_data(output.data["text/plain"]))
     for mime, value in output.data.items():
         if not mime.startswith("text/"):
             yield f"[{mime}, {len(bytes(value)):,} bytes]"
 
 
-def _plain(value: msgspec.Raw) -> str:
+def _plain_text_data(value: msgspec.Raw) -> str:
     try:
-        return joined(msgspec.json.decode(value, type=Words))
+        return join_lines(msgspec.json.decode(value, type=MultilineText))
     except msgspec.ValidationError:
         return bytes(value).decode()
 
 
-def _short(text: str) -> str:
+def _shorten_output(text: str) -> str:
     """Return plain text without colors, shortened in the middle if it is long."""
-    text = ESCAPE.sub("", text).rstrip("\n")
-    if len(text) <= OUTPUT:
+    text = ANSI_COLOR.sub("", text).rstrip("\n")
+    if len(text) <= MAX_CELL_OUTPUT_CHARS:
         return text
-    half = OUTPUT // 2
-    return f"{text[:half]}\n[... {len(text) - OUTPUT} characters ...]\n{text[-half:]}"
+    half = MAX_CELL_OUTPUT_CHARS // 2
+    return (
+        f"{text[:half]}\n[... {len(text) - MAX_CELL_OUTPUT_CHARS} characters ...]\n{text[-half:]}"
+    )
 
 
 # Changing single cells in a notebook's JSON text, in the style of that text.
 
 
-OPENING = re.compile(r'\s*\{(\s*)"(?:[^"\\]|\\.)*"(\s*:\s*)')
-ESCAPED = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
+OBJECT_OPENING = re.compile(r'\s*\{(\s*)"(?:[^"\\]|\\.)*"(\s*:\s*)')
+UNICODE_ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
 
 
-class Style(msgspec.Struct, frozen=True):
+class JsonStyle(msgspec.Struct, frozen=True):
     """The layout of a JSON text: `unit` is one step of indentation, None if all is on one line."""
 
     unit: str | None
@@ -189,107 +191,129 @@ class Style(msgspec.Struct, frozen=True):
         return text.replace("\n", self.newline + base)
 
 
-class Sheet(msgspec.Struct, frozen=True):
+class NotebookText(msgspec.Struct, frozen=True):
     """A notebook, its text, and where in it the cells are."""
 
     text: str
     notebook: Notebook
-    array: Span
-    cells: tuple[Span, ...]
-    style: Style
+    array: JsonSpan
+    cells: tuple[JsonSpan, ...]
+    style: JsonStyle
 
 
-def sheet_of(text: str) -> Sheet | None:
+def parse_notebook_text(text: str) -> NotebookText | None:
     """Return the notebook in this text with its places; None if it is none."""
-    notebook = parse(text)
+    notebook = parse_notebook(text)
     if notebook is None:
         return None
-    array = members(text, text.index("{"))["cells"]
-    return Sheet(text, notebook, array, tuple(elements(text, array.start)), _style(text))
+    array = find_member_spans(text, text.index("{"))["cells"]
+    return NotebookText(
+        text,
+        notebook,
+        array,
+        tuple(find_element_spans(text, array.start)),
+        _detect_json_style(text),
+    )
 
 
-def replace(sheet: Sheet, index: int, *, source: str, cell_type: str) -> list[Splice]:
+def replace_cell(
+    sheet: NotebookText, index: int, *, source: str, cell_type: str
+) -> list[TextSplice]:
     """Replace a cell's source, and perhaps its type; its outputs are cleared."""
     span = sheet.cells[index]
-    parts = members(sheet.text, span.start)
+    parts = find_member_spans(sheet.text, span.start)
     if cell_type != sheet.notebook.cells[index].cell_type or "source" not in parts:
-        return [_retyped(sheet, span, source=source, cell_type=cell_type)]
+        return [_splice_retyped_cell(sheet, span, source=source, cell_type=cell_type)]
     as_lines = sheet.text[parts["source"].start] == "["
-    news = {"source": _lines(source) if as_lines else source}
+    news = {"source": _source_lines(source) if as_lines else source}
     if cell_type == "code":
         news |= {"outputs": list[str](), "execution_count": None}
-    splices = [_value(sheet, parts[name], new) for name, new in news.items() if name in parts]
+    splices = [
+        _splice_value(sheet, parts[name], new) for name, new in news.items() if name in parts
+    ]
     return sorted(splices)
 
 
-def insert(sheet: Sheet, index: int, *, source: str, cell_type: str) -> list[Splice]:
+def insert_cell(
+    sheet: NotebookText, index: int, *, source: str, cell_type: str
+) -> list[TextSplice]:
     """Return a cell of its own, to stand at this index."""
     style, cells = sheet.style, sheet.cells
-    base = _indent(sheet.text, cells[0].start) if cells else (style.unit or "") * 2
-    made = style.render(_made(sheet, index, source=source, cell_type=cell_type), base=base)
-    apart = _apart(sheet, base)
+    base = _indent_at(sheet.text, cells[0].start) if cells else (style.unit or "") * 2
+    made = style.render(_new_cell(sheet, index, source=source, cell_type=cell_type), base=base)
+    apart = _cell_separator(sheet, base)
     if index:
-        return [Splice(cells[index - 1].end, cells[index - 1].end, apart + made)]
+        return [TextSplice(cells[index - 1].end, cells[index - 1].end, apart + made)]
     if cells:
-        return [Splice(cells[0].start, cells[0].start, made + apart)]
+        return [TextSplice(cells[0].start, cells[0].start, made + apart)]
     before, after = ("", "") if style.unit is None else (base, style.unit)
     lead, tail = (style.newline + before, style.newline + after) if style.unit else ("", "")
-    return [Splice(sheet.array.start + 1, sheet.array.end - 1, lead + made + tail)]
+    return [TextSplice(sheet.array.start + 1, sheet.array.end - 1, lead + made + tail)]
 
 
-def delete(sheet: Sheet, index: int) -> list[Splice]:
+def delete_cell(sheet: NotebookText, index: int) -> list[TextSplice]:
     """Delete a cell, with the comma beside it."""
     cells = sheet.cells
     if index + 1 < len(cells):
-        return [Splice(cells[index].start, cells[index + 1].start, "")]
+        return [TextSplice(cells[index].start, cells[index + 1].start, "")]
     if index:
-        return [Splice(cells[index - 1].end, cells[index].end, "")]
-    return [Splice(sheet.array.start + 1, sheet.array.end - 1, "")]
+        return [TextSplice(cells[index - 1].end, cells[index].end, "")]
+    return [TextSplice(sheet.array.start + 1, sheet.array.end - 1, "")]
 
 
-def _style(text: str) -> Style:
-    opening = OPENING.match(text)
+def _detect_json_style(text: str) -> JsonStyle:
+    opening = OBJECT_OPENING.match(text)
     blank, colon = (opening[1], opening[2]) if opening else ("", ": ")
-    return Style(
+    return JsonStyle(
         unit=blank.rpartition("\n")[2] if "\n" in blank else None,
         newline="\r\n" if "\r\n" in blank else "\n",
         colon=colon,
         comma=", " if re.search(r'[\]}"\d], "', text) else ",",
-        ascii=text.isascii() and ESCAPED.search(text) is not None,
+        ascii=text.isascii() and UNICODE_ESCAPE.search(text) is not None,
     )
 
 
-def _value(sheet: Sheet, span: Span, value: object) -> Splice:
-    return Splice(*span, sheet.style.render(value, base=_indent(sheet.text, span.start)))
+def _splice_value(sheet: NotebookText, span: JsonSpan, value: object) -> TextSplice:
+    return TextSplice(*span, sheet.style.render(value, base=_indent_at(sheet.text, span.start)))
 
 
-def _retyped(sheet: Sheet, span: Span, *, source: str, cell_type: str) -> Splice:
+def _splice_retyped_cell(
+    sheet: NotebookText, span: JsonSpan, *, source: str, cell_type: str
+) -> TextSplice:
     old: dict[str, object] = json.loads(sheet.text[span.start : span.end])
     kept = {name: old[name] for name in old if name not in ("outputs", "execution_count")}
-    cell = kept | {"cell_type": cell_type, "source": _lines(source)} | _run(cell_type)
-    return _value(sheet, span, dict(sorted(cell.items())))
+    cell = (
+        kept
+        | {"cell_type": cell_type, "source": _source_lines(source)}
+        | _empty_run_fields(cell_type)
+    )
+    return _splice_value(sheet, span, dict(sorted(cell.items())))
 
 
-def _made(sheet: Sheet, index: int, *, source: str, cell_type: str) -> dict[str, object]:
-    fresh: dict[str, object] = {"cell_type": cell_type, "metadata": {}, "source": _lines(source)}
+def _new_cell(sheet: NotebookText, index: int, *, source: str, cell_type: str) -> dict[str, object]:
+    fresh: dict[str, object] = {
+        "cell_type": cell_type,
+        "metadata": {},
+        "source": _source_lines(source),
+    }
     if (sheet.notebook.nbformat, sheet.notebook.nbformat_minor) >= (4, 5):
-        fresh["id"] = _unused_id(sheet, f"{index}\n{source}")
-    return dict(sorted((fresh | _run(cell_type)).items()))
+        fresh["id"] = _unused_cell_id(sheet, f"{index}\n{source}")
+    return dict(sorted((fresh | _empty_run_fields(cell_type)).items()))
 
 
-def _run(cell_type: str) -> dict[str, object]:
+def _empty_run_fields(cell_type: str) -> dict[str, object]:
     """Return the fields of a code cell that has not run."""
     return {"outputs": [], "execution_count": None} if cell_type == "code" else {}
 
 
-def _unused_id(sheet: Sheet, seed: str) -> str:
+def _unused_cell_id(sheet: NotebookText, seed: str) -> str:
     used = {cell.id for cell in sheet.notebook.cells}
     while (name := content_digest(seed.encode())[:8]) in used:
         seed += "\n"
     return name
 
 
-def _apart(sheet: Sheet, base: str) -> str:
+def _cell_separator(sheet: NotebookText, base: str) -> str:
     """Return the text between two cells."""
     if len(sheet.cells) > 1:
         return sheet.text[sheet.cells[0].end : sheet.cells[1].start]
@@ -297,16 +321,16 @@ def _apart(sheet: Sheet, base: str) -> str:
     return style.comma if style.unit is None else f",{style.newline}{base}"
 
 
-def _lines(source: str) -> list[str]:
+def _source_lines(source: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", source)
 
 
-def _indent(text: str, at: int) -> str:
+def _indent_at(text: str, at: int) -> str:
     """Return the indentation of the line on which this character stands."""
     return indent_of(text[text.rfind("\n", 0, at) + 1 : at])
 
 
-def unchanged(sheet: Sheet, index: int, *, source: str, cell_type: str) -> bool:
+def is_cell_unchanged(sheet: NotebookText, index: int, *, source: str, cell_type: str) -> bool:
     """Return whether a cell is like this already."""
     cell = sheet.notebook.cells[index]
-    return (joined(cell.source), cell.cell_type) == (source, cell_type)
+    return (join_lines(cell.source), cell.cell_type) == (source, cell_type)

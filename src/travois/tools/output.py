@@ -11,25 +11,25 @@ from msgspec.structs import replace
 
 from travois.context.tool_results import clip_ends, describe_omission, estimate_text_tokens
 from travois.ports.world import CapturedOutput
-from travois.tools.text import decode, shown
+from travois.tools.text import decode_text, show_invalid_bytes
 
-TOKENS = 8_000
+DEFAULT_OUTPUT_TOKENS = 8_000
 """Tokens shown of an output that no call asked for."""
-MARKER = 120
+GAP_MARKER_TOKENS = 120
 """The tokens for what is said in place of the middle."""
-LOOK = 256 * 1024
+MAX_END_BYTES = 256 * 1024
 """Bytes examined at each end of a long output."""
-ESCAPE = re.compile(
+TERMINAL_ESCAPE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]"
     r"|[\]PX^_][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)?"
     r"|[ -/]*[0-~])?"
 )
-OVERSTRUCK = re.compile(r"[^\n]\x08")
-SILENT = re.compile(r"[\x07\x08\x0e\x0f]")
-CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
+OVERSTRIKE = re.compile(r"[^\n]\x08")
+SILENT_CHARACTERS = re.compile(r"[\x07\x08\x0e\x0f]")
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
 
-class Readable(msgspec.Struct, frozen=True):
+class ReadableOutput(msgspec.Struct, frozen=True):
     """Text for a model, what there is to say about it, and how many lines there were in all."""
 
     text: str
@@ -37,53 +37,69 @@ class Readable(msgspec.Struct, frozen=True):
     lines: int = 0
 
 
-class Part(NamedTuple):
+class DecodedPart(NamedTuple):
     """A stretch of output as text; None if it is not text."""
 
     text: str | None
     label: str = ""
 
 
-Keep = Callable[[bytes], str]
+SaveOutput = Callable[[bytes], str]
 """Keeps bytes in a file; returns its path. Raises OSError."""
 
 
-def readable(output: CapturedOutput, *, tokens: int = TOKENS, keep: Keep | None = None) -> Readable:
+def make_readable(
+    output: CapturedOutput, *, tokens: int = DEFAULT_OUTPUT_TOKENS, keep: SaveOutput | None = None
+) -> ReadableOutput:
     """Return the output if it is short, else its two ends, what is missing, and where to read that.
 
     All numbers are those of the output as the program wrote it.
     """
     part = None
-    if output.total <= 2 * LOOK and not output.missing_bytes:
-        part = _part(output.head_and_tail())
+    if output.total <= 2 * MAX_END_BYTES and not output.missing_bytes:
+        part = _decode_part(output.head_and_tail())
         if part.text is not None and estimate_text_tokens(part.text) <= tokens:
-            return Readable(part.text, _remarks(part), output.line_count)
-    front, back = (part, part) if part is not None else _ends(output)
+            return ReadableOutput(part.text, _encoding_remarks(part), output.line_count)
+    front, back = (part, part) if part is not None else _decode_ends(output)
     if front.text is None or back.text is None:
         remark = f"The output is not text: {output.total:,} bytes of binary data."
-        return Readable("", (f"{remark} {_kept(output, keep)}".rstrip(),), output.line_count)
+        return ReadableOutput(
+            "", (f"{remark} {_describe_saved_output(output, keep)}".rstrip(),), output.line_count
+        )
     total = output.total if part is None else len(front.text)
     clipped = clip_ends(
-        front.text, back.text, tokens - MARKER, head=0.5, total=total, lines=output.line_count
+        front.text,
+        back.text,
+        tokens - GAP_MARKER_TOKENS,
+        head=0.5,
+        total=total,
+        lines=output.line_count,
     )
     unit = "bytes" if part is None else "characters"
     if part is None:  # the middle is not at hand as text: what is shown is counted as it was
         ends = len((clipped.head + clipped.tail).encode(errors="surrogatepass"))
         clipped = replace(clipped, characters=max(0, total - ends))
     missing = describe_omission(clipped, total=total, lines=output.line_count, unit=unit)
-    gap = f"[{missing}. {_kept(output, keep, line=clipped.next_line)}".rstrip() + "]\n"
+    gap = (
+        f"[{missing}. {_describe_saved_output(output, keep, line=clipped.next_line)}".rstrip()
+        + "]\n"
+    )
     head = clipped.head if clipped.head.endswith("\n") else f"{clipped.head}\n"
-    return Readable(head + gap + clipped.tail, _remarks(front, back), output.line_count)
+    return ReadableOutput(
+        head + gap + clipped.tail, _encoding_remarks(front, back), output.line_count
+    )
 
 
-def _ends(output: CapturedOutput) -> tuple[Part, Part]:
+def _decode_ends(output: CapturedOutput) -> tuple[DecodedPart, DecodedPart]:
     """Return the beginning and the end of an output that is too long to be looked at as a whole."""
-    end = output.tail if output.missing_bytes else output.head[-LOOK:] + output.tail
-    front = _part(_uncut(output.head[:LOOK], "end"))
-    return front, _part(_uncut(end[-LOOK:], "start"))
+    end = output.tail if output.missing_bytes else output.head[-MAX_END_BYTES:] + output.tail
+    front = _decode_part(_trim_split_character(output.head[:MAX_END_BYTES], "end"))
+    return front, _decode_part(_trim_split_character(end[-MAX_END_BYTES:], "start"))
 
 
-def _kept(output: CapturedOutput, keep: Keep | None, *, line: int = 1) -> str:
+def _describe_saved_output(
+    output: CapturedOutput, keep: SaveOutput | None, *, line: int = 1
+) -> str:
     """Keep the output in a file; returns the words that tell where, and how to read on."""
     onward = f"continue with Read offset={line}, or use Grep."
     if output.file:
@@ -103,46 +119,48 @@ def _kept(output: CapturedOutput, keep: Keep | None, *, line: int = 1) -> str:
     return f"{what} in {path}; {onward}"
 
 
-def _part(data: bytes) -> Part:
+def _decode_part(data: bytes) -> DecodedPart:
     nul = "NUL bytes are shown as \\0" if b"\0" in data else ""
-    decoded = decode(data)
+    decoded = decode_text(data)
     if decoded is None and nul:
-        decoded = decode(data.replace(b"\0", b"\\0"))
+        decoded = decode_text(data.replace(b"\0", b"\\0"))
     elif nul:
         nul = ""
     if decoded is None or (nul and decoded.encoding.codec != "utf-8"):
-        return Part(None)
-    plain = plain_text(shown(decoded.text))
-    strange = len(CONTROL.findall(plain))
+        return DecodedPart(None)
+    plain = strip_terminal_codes(show_invalid_bytes(decoded.text))
+    strange = len(CONTROL_CHARACTERS.findall(plain))
     if strange > len(plain) / 50:
-        return Part(None)
+        return DecodedPart(None)
     label = decoded.encoding.label
     said = f"The output is not UTF-8; decoded as {label}" if label else ""
-    return Part(CONTROL.sub(_visible, plain) if strange else plain, said or nul)
+    return DecodedPart(
+        CONTROL_CHARACTERS.sub(_escape_control, plain) if strange else plain, said or nul
+    )
 
 
-def plain_text(text: str) -> str:
+def strip_terminal_codes(text: str) -> str:
     """Return the text as it stands on a screen in the end: no colours, last state of each line."""
     if "\x1b" in text:
-        text = ESCAPE.sub("", text)
+        text = TERMINAL_ESCAPE.sub("", text)
     if "\x08" in text:
-        text = OVERSTRUCK.sub("", text)
+        text = OVERSTRIKE.sub("", text)
     if "\r" in text:
         lines = text.replace("\r\n", "\n").split("\n")
         text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
-    return SILENT.sub("", text)
+    return SILENT_CHARACTERS.sub("", text)
 
 
-def _visible(match: re.Match[str]) -> str:
+def _escape_control(match: re.Match[str]) -> str:
     return f"\\x{ord(match[0]):02x}"
 
 
-def _uncut(data: bytes, side: str) -> bytes:
+def _trim_split_character(data: bytes, side: str) -> bytes:
     """Return the bytes without a UTF-8 character that was cut in two on that side."""
     if side == "start":
         return re.sub(rb"\A[\x80-\xbf]{1,3}", b"", data)
     return re.sub(rb"(?:[\xc0-\xff]|[\xe0-\xff][\x80-\xbf]|[\xf0-\xff][\x80-\xbf]{2})\Z", b"", data)
 
 
-def _remarks(*parts: Part) -> tuple[str, ...]:
+def _encoding_remarks(*parts: DecodedPart) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{part.label}." for part in parts if part.label))

@@ -15,20 +15,20 @@ from typing import Literal
 import msgspec
 
 from travois.ports.tool import ToolError
-from travois.tools.match import nearest
+from travois.tools.match import describe_nearest_lines
 
-BEGIN = "*** Begin Patch"
-END = "*** End Patch"
-END_OF_FILE = "*** End of File"
-FILE = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+?)\s*$")
-MOVE = re.compile(r"\*\*\* Move to: (.+?)\s*$")
-DASHES = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-")
-QUOTES = {ord(c): "'" for c in "\u2018\u2019\u201a\u201b"} | {
+PATCH_BEGIN = "*** Begin Patch"
+PATCH_END = "*** End Patch"
+PATCH_END_OF_FILE = "*** End of File"
+FILE_HEADER = re.compile(r"\*\*\* (Add|Delete|Update) File: (.+?)\s*$")
+MOVE_HEADER = re.compile(r"\*\*\* Move to: (.+?)\s*$")
+DASH_FOLD = dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2014\u2015\u2212"), "-")
+QUOTE_FOLD = {ord(c): "'" for c in "\u2018\u2019\u201a\u201b"} | {
     ord(c): '"' for c in "\u201c\u201d\u201e\u201f"
 }
 
 
-class Chunk(msgspec.Struct, frozen=True):
+class PatchChunk(msgspec.Struct, frozen=True):
     """Lines to find and what to put in their place, below the lines that `anchors` name."""
 
     anchors: tuple[str, ...]
@@ -45,7 +45,7 @@ class FileChange(msgspec.Struct, frozen=True):
     text: str = ""
     """The content of a new file."""
     move: str = ""
-    chunks: tuple[Chunk, ...] = ()
+    chunks: tuple[PatchChunk, ...] = ()
 
 
 def parse_patch(text: str) -> tuple[FileChange, ...]:
@@ -53,30 +53,30 @@ def parse_patch(text: str) -> tuple[FileChange, ...]:
     lines = text.strip("\r\n").replace("\r\n", "\n").split("\n")
     while lines and not lines[0].strip():
         lines.pop(0)
-    if not lines or lines[0].strip() != BEGIN:
-        raise ToolError(f"Not a patch: the first line must be '{BEGIN}'.")
-    ends = [n for n, line in enumerate(lines) if line.strip() == END]
+    if not lines or lines[0].strip() != PATCH_BEGIN:
+        raise ToolError(f"Not a patch: the first line must be '{PATCH_BEGIN}'.")
+    ends = [n for n, line in enumerate(lines) if line.strip() == PATCH_END]
     if not ends:
-        raise ToolError(f"The patch is incomplete: the last line must be '{END}'.")
-    found = tuple(_changes(lines[1 : ends[-1]]))
+        raise ToolError(f"The patch is incomplete: the last line must be '{PATCH_END}'.")
+    found = tuple(_parse_file_changes(lines[1 : ends[-1]]))
     if not found:
         raise ToolError("The patch names no file; start a section with '*** Update File: PATH'.")
     return found
 
 
-def _changes(lines: list[str]) -> Iterator[FileChange]:
-    heads = [n for n, line in enumerate(lines) if FILE.match(line)]
+def _parse_file_changes(lines: list[str]) -> Iterator[FileChange]:
+    heads = [n for n, line in enumerate(lines) if FILE_HEADER.match(line)]
     if not heads:
         return
     if any(line.strip() for line in lines[: heads[0]]):
         raise ToolError(f"The patch has a line before its first file: {lines[0]!r}.")
     for start, end in zip(heads, (*heads[1:], len(lines)), strict=True):
-        match = FILE.match(lines[start])
+        match = FILE_HEADER.match(lines[start])
         assert match is not None
-        yield _change(match[1], match[2], lines[start + 1 : end])
+        yield _parse_file_change(match[1], match[2], lines[start + 1 : end])
 
 
-def _change(kind: str, path: str, body: list[str]) -> FileChange:
+def _parse_file_change(kind: str, path: str, body: list[str]) -> FileChange:
     match kind:
         case "Add":
             if wrong := next((line for line in body if line and line[0] != "+"), ""):
@@ -87,29 +87,29 @@ def _change(kind: str, path: str, body: list[str]) -> FileChange:
         case "Delete":
             return FileChange("delete", path)
         case _:
-            move = MOVE.match(body[0]) if body else None
-            chunks = tuple(_chunks(path, body[1:] if move else body))
+            move = MOVE_HEADER.match(body[0]) if body else None
+            chunks = tuple(_parse_chunks(path, body[1:] if move else body))
             if not chunks and move is None:
                 raise ToolError(f"The patch changes nothing in {path}: the section is empty.")
             return FileChange("update", path, move=move[1] if move else "", chunks=chunks)
 
 
-def _chunks(path: str, lines: list[str]) -> Iterator[Chunk]:
+def _parse_chunks(path: str, lines: list[str]) -> Iterator[PatchChunk]:
     anchors, old, new = list[str](), list[str](), list[str]()
     begun = False
     for line in lines:
         if line.startswith("@@"):
             if begun:
-                yield Chunk(tuple(anchors), tuple(old), tuple(new))
+                yield PatchChunk(tuple(anchors), tuple(old), tuple(new))
                 anchors, old, new, begun = [], [], [], False
             if named := line[2:].strip().removesuffix("@@").strip():
                 anchors.append(named)
-        elif line.strip() == END_OF_FILE:
-            yield Chunk(tuple(anchors), tuple(old), tuple(new), at_end=True)
+        elif line.strip() == PATCH_END_OF_FILE:
+            yield PatchChunk(tuple(anchors), tuple(old), tuple(new), at_end=True)
             anchors, old, new, begun = [], [], [], False
         elif line[:1] in ("", " ", "-", "+"):
             begun = True
-            _take(line, old, new)
+            _add_chunk_line(line, old, new)
         else:
             raise ToolError(
                 f"In the patch of {path}, this line must start with one of ' -+@': {line!r}."
@@ -119,17 +119,17 @@ def _chunks(path: str, lines: list[str]) -> Iterator[Chunk]:
         for held in (old, new, lines):
             held.pop()
     if old or new:
-        yield Chunk(tuple(anchors), tuple(old), tuple(new))
+        yield PatchChunk(tuple(anchors), tuple(old), tuple(new))
 
 
-def _take(line: str, old: list[str], new: list[str]) -> None:
+def _add_chunk_line(line: str, old: list[str], new: list[str]) -> None:
     if line[:1] != "+":
         old.append(line[1:])
     if line[:1] != "-":
         new.append(line[1:])
 
 
-def apply_chunks(text: str, chunks: Sequence[Chunk], path: str) -> str:
+def apply_chunks(text: str, chunks: Sequence[PatchChunk], path: str) -> str:
     """Return a text after the chunks of a patch; raises `Refusal` where one does not fit."""
     feed = "\r\n" if "\r\n" in text else "\n"
     lines = text.split(feed)
@@ -138,14 +138,16 @@ def apply_chunks(text: str, chunks: Sequence[Chunk], path: str) -> str:
         lines.pop()
     made, at = list[str](), 0
     for number, chunk in enumerate(chunks, 1):
-        start = _place(lines, chunk, at, which=f"chunk {number} of {len(chunks)} in {path}")
-        made += (*lines[at:start], *_fitted(lines, chunk, start))
+        start = _find_chunk_start(
+            lines, chunk, at, which=f"chunk {number} of {len(chunks)} in {path}"
+        )
+        made += (*lines[at:start], *_render_chunk(lines, chunk, start))
         at = start + len(chunk.old)
     made += lines[at:]
     return feed.join(made) + (feed if made and (ended or not text) else "")
 
 
-def _fitted(lines: Sequence[str], chunk: Chunk, start: int) -> list[str]:
+def _render_chunk(lines: Sequence[str], chunk: PatchChunk, start: int) -> list[str]:
     """Return the new lines of a chunk; those that it keeps stay as they stand in the file."""
     kept, made, taken = lines[start : start + len(chunk.old)], list[str](), 0
     for line in chunk.new:
@@ -158,10 +160,10 @@ def _fitted(lines: Sequence[str], chunk: Chunk, start: int) -> list[str]:
     return made
 
 
-def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
+def _find_chunk_start(lines: Sequence[str], chunk: PatchChunk, at: int, *, which: str) -> int:
     """Find the line at which a chunk applies, from line `at` on."""
     for anchor in chunk.anchors:
-        found = _sought(lines, (anchor,), at)
+        found = _find_lines(lines, (anchor,), at)
         if found < 0:
             raise ToolError(
                 f"Nothing was changed: {which} needs the line {anchor!r}, which is missing."
@@ -170,18 +172,18 @@ def _place(lines: Sequence[str], chunk: Chunk, at: int, *, which: str) -> int:
     if not chunk.old:
         return at if chunk.anchors else len(lines)
     last = len(lines) - len(chunk.old)
-    if chunk.at_end and last >= at and _sought(lines, chunk.old, last) == last:
+    if chunk.at_end and last >= at and _find_lines(lines, chunk.old, last) == last:
         return last
-    found = _sought(lines, chunk.old, at)
+    found = _find_lines(lines, chunk.old, at)
     if found >= 0:
         return found
-    near = nearest("\n".join(lines), "\n".join(chunk.old))
+    near = describe_nearest_lines("\n".join(lines), "\n".join(chunk.old))
     raise ToolError(f"Nothing was changed: {which} does not match the file. {near}")
 
 
-def _sought(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
+def _find_lines(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
     """Return the first line from `at` on where these stand; less and less exactly, else -1."""
-    for same in (str, str.rstrip, str.strip, _plain):
+    for same in (str, str.rstrip, str.strip, _fold_line):
         sought = [same(line) for line in wanted]
         there = [same(line) for line in lines[at:]]
         for start in range(len(there) - len(sought) + 1):
@@ -190,7 +192,7 @@ def _sought(lines: Sequence[str], wanted: Sequence[str], at: int) -> int:
     return -1
 
 
-def _plain(line: str) -> str:
+def _fold_line(line: str) -> str:
     """Return a line without what a model may have written in simpler signs."""
-    text = unicodedata.normalize("NFKC", line).translate(DASHES | QUOTES)
+    text = unicodedata.normalize("NFKC", line).translate(DASH_FOLD | QUOTE_FOLD)
     return text.strip()

@@ -17,19 +17,19 @@ from travois.core.content import Media, Text
 from travois.core.facts import Changed
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, FileStat, content_digest
-from travois.tools.paths import absolute, existing, plain, reads, short
+from travois.tools.paths import absolute_path, display_path, escape_path, read_access, require_file
 from travois.tools.text import (
-    LINES,
-    SAMPLE,
-    Decoded,
-    Encoding,
-    Fitted,
-    Page,
-    Place,
-    decode,
-    detect,
-    endings,
+    DEFAULT_PAGE_LINES,
+    ENCODING_SAMPLE_BYTES,
+    DecodedText,
+    FittedPage,
+    LinePage,
+    TextEncoding,
+    TextPosition,
+    decode_text,
+    detect_encoding,
     fit_parts,
+    line_endings,
 )
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 # What some bytes are, by how they begin.
 
 
-IMAGES = (
+IMAGE_SIGNATURES = (
     (0, b"\x89PNG\r\n\x1a\n", "image/png"),
     (0, b"\xff\xd8\xff", "image/jpeg"),
     (0, b"GIF8", "image/gif"),
     (8, b"WEBP", "image/webp"),
 )
-KINDS = (
+FILE_SIGNATURES = (
     (0, b"\x7fELF", "a compiled program"),
     (0, b"MZ", "a compiled program"),
     (0, b"\xcf\xfa\xed\xfe", "a compiled program"),
@@ -67,35 +67,37 @@ KINDS = (
     (0, b"OggS", "sound or video"),
     (0, b"ID3", "sound"),
 )
-CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
+CONTROL_BYTES = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b"))
 
 
 def image_type(head: bytes) -> str:
     """Return the media type of an image that models can see; empty if it is none."""
-    return next((mime for at, start, mime in IMAGES if head.startswith(start, at)), "")
+    return next((mime for at, start, mime in IMAGE_SIGNATURES if head.startswith(start, at)), "")
 
 
-def kind(head: bytes) -> str:
+def describe_file_kind(head: bytes) -> str:
     """Describe the kind of a binary file by its first bytes."""
-    return next((name for at, start, name in KINDS if head.startswith(start, at)), "binary data")
+    return next(
+        (name for at, start, name in FILE_SIGNATURES if head.startswith(start, at)), "binary data"
+    )
 
 
-def garbled(head: bytes) -> bool:
+def is_garbled(head: bytes) -> bool:
     """Return whether there are too many control characters for a text."""
-    return len(head) - len(head.translate(None, CONTROLS)) > len(head) // 10
+    return len(head) - len(head.translate(None, CONTROL_BYTES)) > len(head) // 10
 
 
 # The text of a PDF's pages.
 
 
-AT_ONCE = 20
-RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
-EMPTY = "[no text on this page; it may be scanned]"
-BROKEN = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+MAX_PDF_PAGES = 20
+PAGE_RANGE = re.compile(r"(\d+)(?:\s*-\s*(\d*))?")
+EMPTY_PAGE = "[no text on this page; it may be scanned]"
+PDF_ERRORS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """Errors that a malformed document can make a parser raise."""
 
 
-def pages_of(data: bytes, wanted: str, *, column: int, room: ResultRoom) -> str:
+def read_pdf_pages(data: bytes, wanted: str, *, column: int, room: ResultRoom) -> str:
     """Return the pages named like `3` or `1-5`, each under a heading; all by default."""
     import logging
 
@@ -106,32 +108,34 @@ def pages_of(data: bytes, wanted: str, *, column: int, room: ResultRoom) -> str:
     try:
         reader = PdfReader(io.BytesIO(data))
         count = len(reader.pages)
-        first, last = _range(wanted, count)
-        parts, cut = fit_parts(_told(reader, first, last, count=count), column=column, room=room)
-        return "\n".join((*parts, *_onward(first, len(parts), count=count, cut=cut)))
-    except (PyPdfError, *BROKEN) as error:
+        first, last = _parse_page_range(wanted, count)
+        parts, cut = fit_parts(
+            _render_pdf_pages(reader, first, last, count=count), column=column, room=room
+        )
+        return "\n".join((*parts, *_pdf_continuation(first, len(parts), count=count, cut=cut)))
+    except (PyPdfError, *PDF_ERRORS) as error:
         raise ToolError(f"This PDF cannot be read ({error}); try Bash with pdftotext.") from error
 
 
-def _range(wanted: str, count: int) -> tuple[int, int]:
+def _parse_page_range(wanted: str, count: int) -> tuple[int, int]:
     """Return the first and the last page asked for, as far as they exist."""
-    said = RANGE.fullmatch(wanted.strip()) if wanted else None
+    said = PAGE_RANGE.fullmatch(wanted.strip()) if wanted else None
     if wanted and said is None:
         raise ToolError(f'pages must be like "3" or "1-5", not {wanted!r}.')
     first = int(said[1]) if said else 1
     last = int(said[2] or count) if said and said[2] is not None else first if said else count
     if not 1 <= first <= min(last, count):
         raise ToolError(f"The PDF has pages 1-{count}; {wanted!r} is out of range.")
-    return first, min(last, count, first + AT_ONCE - 1)
+    return first, min(last, count, first + MAX_PDF_PAGES - 1)
 
 
-def _told(reader: PdfReader, first: int, last: int, *, count: int) -> Iterator[str]:
+def _render_pdf_pages(reader: PdfReader, first: int, last: int, *, count: int) -> Iterator[str]:
     for number in range(first, last + 1):
         text = reader.pages[number - 1].extract_text().strip()
-        yield f"--- page {number} of {count} ---\n{text or EMPTY}"
+        yield f"--- page {number} of {count} ---\n{text or EMPTY_PAGE}"
 
 
-def _onward(first: int, shown: int, *, count: int, cut: int) -> Iterator[str]:
+def _pdf_continuation(first: int, shown: int, *, count: int, cut: int) -> Iterator[str]:
     last = first + shown - 1
     if cut:
         yield f'[page {last} of {count} is cut; continue with pages="{last}-", column={cut}]'
@@ -139,13 +143,13 @@ def _onward(first: int, shown: int, *, count: int, cut: int) -> Iterator[str]:
         yield f'[pages {first}-{last} of {count}; continue with pages="{last + 1}-"]'
 
 
-WHOLE = 50_000_000
+MAX_WHOLE_FILE_BYTES = 50_000_000
 """Larger files are read in parts, and are not known as a whole afterwards."""
-PART = 4_000_000
-IMAGE = 3_750_000
+READ_CHUNK_BYTES = 4_000_000
+MAX_READ_IMAGE_BYTES = 3_750_000
 """The largest image that providers accept once it is encoded."""
-EIGHT_BIT = ("cp1252", "latin-1")
-NAMES = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
+EIGHT_BIT_CODECS = ("cp1252", "latin-1")
+LINE_END_NAMES = {"\n": "LF", "\r\n": "CRLF", "\r": "CR"}
 
 
 class ReadArgs(msgspec.Struct, frozen=True):
@@ -153,92 +157,96 @@ class ReadArgs(msgspec.Struct, frozen=True):
 
     file_path: str
     offset: int = 0
-    limit: int = LINES
+    limit: int = DEFAULT_PAGE_LINES
     column: int = 0
     pages: str = ""
 
 
-async def _read(args: ReadArgs, env: Env, call: str) -> ToolOutcome:
-    path = absolute(args.file_path, env.cwd)
-    stat = await existing(path, env)
-    whole = stat.size <= WHOLE
-    data = await env.files.read(path, limit=WHOLE if whole else SAMPLE)
+async def _run_read(args: ReadArgs, env: Env, call: str) -> ToolOutcome:
+    path = absolute_path(args.file_path, env.cwd)
+    stat = await require_file(path, env)
+    whole = stat.size <= MAX_WHOLE_FILE_BYTES
+    data = await env.files.read(
+        path, limit=MAX_WHOLE_FILE_BYTES if whole else ENCODING_SAMPLE_BYTES
+    )
     if mime := image_type(data):
-        outcome = _image(data, mime, stat, path=path, env=env)
+        outcome = _read_image(data, mime, stat, path=path, env=env)
     elif data.startswith(b"%PDF-"):
-        outcome = await _pages(data, args, size=stat.size, room=env.room)
+        outcome = await _read_pdf(data, args, size=stat.size, room=env.room)
     elif whole:
-        outcome = _text(data, args, short(path, env), room=env.room)
+        outcome = _read_text_file(data, args, display_path(path, env), room=env.room)
     else:
-        return await _part(path, data, args, size=stat.size, env=env)
+        return await _read_large_file(path, data, args, size=stat.size, env=env)
     return msgspec.structs.replace(
         outcome, changes=(Changed(f"seen:{path}", content_digest(data)),)
     )
 
 
-async def _pages(data: bytes, args: ReadArgs, *, size: int, room: ResultRoom) -> ToolOutcome:
+async def _read_pdf(data: bytes, args: ReadArgs, *, size: int, room: ResultRoom) -> ToolOutcome:
 
     if size > len(data):
         raise ToolError(f"This PDF ({size:,} bytes) is too large; use Bash with pdftotext -f -l.")
-    wanted = partial(pages_of, data, args.pages, column=max(args.column, 1), room=room)
+    wanted = partial(read_pdf_pages, data, args.pages, column=max(args.column, 1), room=room)
     return text_outcome(await to_thread.run_sync(wanted, abandon_on_cancel=True))
 
 
-def _image(data: bytes, mime: str, stat: FileStat, *, path: str, env: Env) -> ToolOutcome:
-    if stat.size > IMAGE:
+def _read_image(data: bytes, mime: str, stat: FileStat, *, path: str, env: Env) -> ToolOutcome:
+    if stat.size > MAX_READ_IMAGE_BYTES:
         raise ToolError(
-            f"{short(path, env)} ({mime}, {stat.size:,} bytes) is too large (limit: {IMAGE:,} "
+            f"{display_path(path, env)} ({mime}, {stat.size:,} bytes) is too large (limit: {MAX_READ_IMAGE_BYTES:,} "  # noqa: E501
             "bytes); make a smaller copy with Bash and Read that."
         )
-    name = short(path, env)
+    name = display_path(path, env)
     image = Media("image", mime, env.blobs.put(data), size=len(data), name=name)
     return ToolOutcome((Text(f"{name}: {mime}, {len(data):,} bytes"), image))
 
 
-def _text(data: bytes, args: ReadArgs, name: str, *, room: ResultRoom) -> ToolOutcome:
-    source = decode(data)
-    if source is None or _garbled(source.encoding, data):
-        raise ToolError(_binary(name, data, len(data)))
+def _read_text_file(data: bytes, args: ReadArgs, name: str, *, room: ResultRoom) -> ToolOutcome:
+    source = decode_text(data)
+    if source is None or _is_garbled_text(source.encoding, data):
+        raise ToolError(_binary_file_message(name, data, len(data)))
     if not source.text:
         return text_outcome("[The file is empty.]", lines=0)
-    cells = _cells(source, args, room) if name.endswith(".ipynb") else ""
-    return text_outcome(cells) if cells else _lines(source, args, room)
+    cells = _render_notebook(source, args, room) if name.endswith(".ipynb") else ""
+    return text_outcome(cells) if cells else _render_text(source, args, room)
 
 
-def _cells(source: Decoded, args: ReadArgs, room: ResultRoom) -> str:
-    from travois.tools.notebook_cells import show
+def _render_notebook(source: DecodedText, args: ReadArgs, room: ResultRoom) -> str:
+    from travois.tools.notebook_cells import render_cells
 
-    return show(source.text, Place(args.offset, args.column), args.limit, room=room)
+    return render_cells(source.text, TextPosition(args.offset, args.column), args.limit, room=room)
 
 
-def _lines(source: Decoded, args: ReadArgs, room: ResultRoom) -> ToolOutcome:
+def _render_text(source: DecodedText, args: ReadArgs, room: ResultRoom) -> ToolOutcome:
     feed = "\n" if "\n" in source.text else "\r"
-    page = _page(args, room, feed)
+    page = _start_page(args, room, feed)
     page.add(source.text)
     page.close()
     total = source.text.count(feed) + (not source.text.endswith(feed))
     if not page.lines:
         raise ToolError(f"The file has only {total} lines; offset {args.offset} is past the end.")
-    fitted = _fitted(page)
-    notes = list(_oddities(source))
+    fitted = _fit_page(page)
+    notes = list(_describe_encoding(source))
     if page.first.column > 1 or fitted.next.line <= total:
-        notes.append(_where(page, fitted, f" of {total:,}", more=fitted.next.line <= total))
+        notes.append(
+            _describe_position(page, fitted, f" of {total:,}", more=fitted.next.line <= total)
+        )
     return text_outcome(fitted.text + "".join(f"\n[{note}]" for note in notes), lines=fitted.lines)
 
 
-def _page(args: ReadArgs, room: ResultRoom, feed: str) -> Page:
-    first = Place(max(args.offset, 1), max(args.column, 1))
-    return Page(first, max(args.limit, 1), room=room, feed=feed)
+def _start_page(args: ReadArgs, room: ResultRoom, feed: str) -> LinePage:
+    first = TextPosition(max(args.offset, 1), max(args.column, 1))
+    return LinePage(first, max(args.limit, 1), room=room, feed=feed)
 
 
-def _fitted(page: Page) -> Fitted:
-    if page.missed:
+def _fit_page(page: LinePage) -> FittedPage:
+    if page.is_past_line_end:
         line, column = page.first
         raise ToolError(f"Line {line} is shorter than column {column}; omit column to read it.")
     return page.fit()
 
 
-def _where(page: Page, fitted: Fitted, total: str, *, more: bool) -> str:
+def _describe_position(page: LinePage, fitted: FittedPage, total: str, *, more: bool) -> str:
     """Say which part of the file a page is, and how to read on."""
     (line, column), after = page.first, fitted.next
     if after.column > 1:
@@ -249,44 +257,48 @@ def _where(page: Page, fitted: Fitted, total: str, *, more: bool) -> str:
     return f"{told}; continue with {after}" if more else told
 
 
-def _oddities(source: Decoded) -> Iterator[str]:
+def _describe_encoding(source: DecodedText) -> Iterator[str]:
     if source.encoding.label:
         yield f"encoding: {source.encoding.label}"
-    kinds = endings(source.text)
+    kinds = line_endings(source.text)
     if len(kinds) > 1:
-        yield f"mixed line endings: {', '.join(NAMES[kind] for kind in kinds)}"
+        yield f"mixed line endings: {', '.join(LINE_END_NAMES[kind] for kind in kinds)}"
 
 
-async def _part(path: str, head: bytes, args: ReadArgs, *, size: int, env: Env) -> ToolOutcome:
+async def _read_large_file(
+    path: str, head: bytes, args: ReadArgs, *, size: int, env: Env
+) -> ToolOutcome:
     """Return some lines of a file that is too large to be held in memory."""
-    encoding = detect(head)
-    if encoding is None or _garbled(encoding, head):
-        raise ToolError(_binary(short(path, env), head, size))
+    encoding = detect_encoding(head)
+    if encoding is None or _is_garbled_text(encoding, head):
+        raise ToolError(_binary_file_message(display_path(path, env), head, size))
     errors = "surrogateescape" if encoding.codec == "utf-8" else "replace"
     decoder = codecs.getincrementaldecoder(encoding.codec)(errors)
-    page = _page(args, env.room, "\n" if b"\n" in head else "\r")
+    page = _start_page(args, env.room, "\n" if b"\n" in head else "\r")
     at = len(encoding.bom)
     while at < size and not page.full:
-        data = await env.files.read(path, offset=at, limit=PART)
+        data = await env.files.read(path, offset=at, limit=READ_CHUNK_BYTES)
         at = at + len(data) if data else size
         page.add(decoder.decode(data))
         env.progress(f"{at * 100 // size}% of {size:,} bytes")
     page.close()
     if not page.lines:
         raise ToolError(f"The file has only {page.number - 1} lines; choose a smaller offset.")
-    fitted = _fitted(page)
+    fitted = _fit_page(page)
     more = page.full or fitted.next.line < page.number
-    where = _where(page, fitted, f" of {size:,} bytes", more=more) + ("" if more else ", its last")
+    where = _describe_position(page, fitted, f" of {size:,} bytes", more=more) + (
+        "" if more else ", its last"
+    )
     return text_outcome(f"{fitted.text}\n[{where}]", lines=fitted.lines)
 
 
-def _garbled(encoding: Encoding, data: bytes) -> bool:
-    return encoding.codec in EIGHT_BIT and garbled(data[:SAMPLE])
+def _is_garbled_text(encoding: TextEncoding, data: bytes) -> bool:
+    return encoding.codec in EIGHT_BIT_CODECS and is_garbled(data[:ENCODING_SAMPLE_BYTES])
 
 
-def _binary(name: str, head: bytes, size: int) -> str:
+def _binary_file_message(name: str, head: bytes, size: int) -> str:
     advice = "Inspect it with Bash (file, strings, xxd, unzip -l)."
-    return f"{name} is {kind(head)} ({size:,} bytes), not text. {advice}"
+    return f"{name} is {describe_file_kind(head)} ({size:,} bytes), not text. {advice}"
 
 
 READ = Tool(
@@ -297,8 +309,8 @@ READ = Tool(
         "cell (offset is a cell)."
     ),
     args=ReadArgs,
-    access=lambda args, here: reads(args.file_path, here),
-    run=_read,
-    summary=lambda args: f"Read {plain(args.file_path)}",
+    access=lambda args, here: read_access(args.file_path, here),
+    run=_run_read,
+    summary=lambda args: f"Read {escape_path(args.file_path)}",
     paged=True,
 )

@@ -17,16 +17,16 @@ import msgspec
 
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, FileStat, ProcessResult
-from travois.tools.paths import absolute, plain, reads
+from travois.tools.paths import absolute_path, escape_path, read_access
 
 # Glob patterns as ripgrep reads them, as regular expressions over relative paths.
 
 
-TOKEN = re.compile(r"\*\*/|\*+|\[[!^]?\]?[^\]/]*\]|\\.|.", re.DOTALL)
-LITERAL = re.compile(r"[^*?\[\]{}\\]*")
+GLOB_TOKEN = re.compile(r"\*\*/|\*+|\[[!^]?\]?[^\]/]*\]|\\.|.", re.DOTALL)
+GLOB_LITERAL = re.compile(r"[^*?\[\]{}\\]*")
 SAME_FOLDER = re.compile(r"/(?:\.?/)+")
-PARTED = re.compile(r"[,\s]")
-PLAIN = "._-+@=~"
+PATTERN_SEPARATOR = re.compile(r"[,\s]")
+PLAIN_PUNCTUATION = "._-+@=~"
 MAX_ALTERNATIVES = 200
 
 
@@ -38,46 +38,46 @@ class PathFilter(msgspec.Struct, frozen=True):
     rules: str = ""
     """Lines of an ignore file that leaves out nothing that is wanted; empty if all may be."""
 
-    def fits(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         """Return whether one of the patterns matches the path, and none of those with a `!`."""
         if self.wanted and not any(pattern.fullmatch(path) for pattern in self.wanted):
             return False
         return not any(pattern.fullmatch(path) for pattern in self.barred)
 
 
-def path_filter(patterns: str) -> PathFilter:
+def parse_path_filter(patterns: str) -> PathFilter:
     """Read patterns parted by commas or blanks; raises re.error.
 
     A name may hold commas and blanks itself, so the whole text counts as a pattern besides.
     """
-    parts = split(patterns)
+    parts = split_patterns(patterns)
     wanted = [part for part in parts if part[0] != "!"]
     if len(parts) > 1 and parts[0][0] != "!":
         wanted.append(patterns)
     return PathFilter(
-        tuple(compiled(part) for part in wanted),
-        tuple(compiled(part[1:]) for part in parts if part[0] == "!"),
-        _rules(wanted),
+        tuple(compile_glob(part) for part in wanted),
+        tuple(compile_glob(part[1:]) for part in parts if part[0] == "!"),
+        _ignore_rules(wanted),
     )
 
 
-def split(patterns: str) -> list[str]:
+def split_patterns(patterns: str) -> list[str]:
     """Split several patterns at commas or spaces outside braces."""
-    tokens = TOKEN.findall(patterns)
-    braces, depth, parts = _balanced(tokens), 0, [""]
+    tokens = GLOB_TOKEN.findall(patterns)
+    braces, depth, parts = _has_balanced_braces(tokens), 0, [""]
     for token in tokens:
         depth += ((token == "{") - (token == "}")) * braces
-        if not depth and PARTED.fullmatch(token):
+        if not depth and PATTERN_SEPARATOR.fullmatch(token):
             parts.append("")
         else:
             parts[-1] += token
     return [part for part in parts if part]
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_glob(pattern: str) -> re.Pattern[str]:
     """Compile a glob for full matches; a pattern without a slash matches in every folder."""
-    tokens = TOKEN.findall(_anchored(pattern))
-    braces, depth, parts = _balanced(tokens), 0, list[str]()
+    tokens = GLOB_TOKEN.findall(_anchor_glob(pattern))
+    braces, depth, parts = _has_balanced_braces(tokens), 0, list[str]()
     for token in tokens:
         if braces and token in "{}":
             depth += 1 if token == "{" else -1
@@ -85,23 +85,23 @@ def compiled(pattern: str) -> re.Pattern[str]:
         elif depth and token == ",":
             parts.append("|")
         else:
-            parts.append(_translated(token))
+            parts.append(_translate_token(token))
     return re.compile("".join(parts), re.DOTALL)
 
 
-def fixed_head(pattern: str) -> tuple[str, str]:
+def split_fixed_head(pattern: str) -> tuple[str, str]:
     """Split a pattern at the last slash before its first wildcard."""
-    found = LITERAL.match(pattern)
+    found = GLOB_LITERAL.match(pattern)
     literal = found[0] if found else ""
     cut = len(pattern) if literal == pattern else len(literal)
     head, slash, _ = pattern[:cut].rpartition("/")
     return head + slash, pattern[len(head + slash) :]
 
 
-def alternatives(pattern: str) -> list[tuple[str, ...]] | None:
+def expand_braces(pattern: str) -> list[tuple[str, ...]] | None:
     """Expand braces into the tokens of each alternative; None if there are too many."""
-    tokens = TOKEN.findall(_anchored(pattern))
-    if not _balanced(tokens):
+    tokens = GLOB_TOKEN.findall(_anchor_glob(pattern))
+    if not _has_balanced_braces(tokens):
         return [tuple(tokens)]
     outer: list[tuple[list[tuple[str, ...]], list[tuple[str, ...]]]] = []
     done: list[tuple[str, ...]] = []
@@ -123,14 +123,14 @@ def alternatives(pattern: str) -> list[tuple[str, ...]] | None:
     return current
 
 
-def _anchored(pattern: str) -> str:
+def _anchor_glob(pattern: str) -> str:
     if "/" not in pattern:
         return f"**/{pattern}"
     pattern = SAME_FOLDER.sub("/", pattern).removeprefix("./").lstrip("/")
     return re.sub(r"(\*\*/)+", "**/", pattern)
 
 
-def _translated(token: str) -> str:
+def _translate_token(token: str) -> str:
     if token == "**/":
         return "(?:[^/]+/)*"
     if token.startswith("*"):
@@ -144,7 +144,7 @@ def _translated(token: str) -> str:
     return re.escape(token[1:] if token[0] == "\\" and len(token) == 2 else token)
 
 
-def _balanced(tokens: Sequence[str]) -> bool:
+def _has_balanced_braces(tokens: Sequence[str]) -> bool:
     depth = 0
     for token in tokens:
         depth += (token == "{") - (token == "}")
@@ -156,29 +156,29 @@ def _balanced(tokens: Sequence[str]) -> bool:
 # --- what ripgrep is told -------------------------------------------------------------------------
 
 
-def _rules(patterns: Sequence[str]) -> str:
+def _ignore_rules(patterns: Sequence[str]) -> str:
     """Build ignore rules for everything but the patterns and the folders that lead to them."""
     lines = dict.fromkeys(["*"] if patterns else [])
     for pattern in patterns:
-        found = alternatives(pattern)
+        found = expand_braces(pattern)
         if found is None:
             return ""
         for tokens in found:
-            lines |= dict.fromkeys(_exceptions(tokens))
+            lines |= dict.fromkeys(_ignore_exceptions(tokens))
     return "".join(f"{line}\n" for line in lines)
 
 
-def _exceptions(tokens: Sequence[str]) -> Iterator[str]:
+def _ignore_exceptions(tokens: Sequence[str]) -> Iterator[str]:
     """Yield the ignore-file exceptions that one pattern without braces needs."""
-    parts = _parts(tokens)
+    parts = _split_path_tokens(tokens)
     crossing = [any(token.startswith("**") for token in part) for part in parts]
     deep = any(crossing)
-    head = [_loosened(part) for part in parts[: crossing.index(True) if deep else -1]]
+    head = [_loosen_glob(part) for part in parts[: crossing.index(True) if deep else -1]]
     for count in range(1, len(head) + 1):
         yield f"!/{'/'.join(head[:count])}/"
     base = "".join(f"/{part}" for part in head)
     if not deep:
-        yield f"!{base}/{_loosened(parts[-1])}"
+        yield f"!{base}/{_loosen_glob(parts[-1])}"
         return
     yield f"!{base}/**/*/"
     name = parts[-1]
@@ -186,10 +186,10 @@ def _exceptions(tokens: Sequence[str]) -> Iterator[str]:
     if any(crosses and part != ["**"] for crosses, part in zip(crossing, parts, strict=True)):
         starred = [at for at, token in enumerate(name) if token.startswith("**")]
         name = ["*", *name[starred[-1] if starred else 0 :]]
-    yield f"!{base}/**/{_loosened(name)}"
+    yield f"!{base}/**/{_loosen_glob(name)}"
 
 
-def _parts(tokens: Sequence[str]) -> list[list[str]]:
+def _split_path_tokens(tokens: Sequence[str]) -> list[list[str]]:
     """Return the tokens of each part of the path."""
     parts: list[list[str]] = [[]]
     for token in tokens:
@@ -203,20 +203,20 @@ def _parts(tokens: Sequence[str]) -> list[list[str]]:
     return parts
 
 
-def _loosened(part: Sequence[str]) -> str:
+def _loosen_glob(part: Sequence[str]) -> str:
     """Return a pattern that matches at least as much, in the few signs that every dialect has.
 
     Ripgrep's `?` is one byte, so it stands only for what is one.
     """
     signs = ((token[1:] if token[0] == "\\" and len(token) == 2 else token) for token in part)
-    text = "".join(map(_sign, part, signs)) or "*"
+    text = "".join(map(_loosen_token, part, signs)) or "*"
     return re.sub(r"\*[*?]*", "*", text)
 
 
-def _sign(token: str, char: str) -> str:
+def _loosen_token(token: str, char: str) -> str:
     if len(char) > 1 or token in ("*", "?"):
         return "*"
-    if char.isalnum() or char in PLAIN:
+    if char.isalnum() or char in PLAIN_PUNCTUATION:
         return char
     return "?" if char.isascii() else "*"
 
@@ -224,33 +224,33 @@ def _sign(token: str, char: str) -> str:
 # Asking ripgrep: where to look, which of what it says may be shown, and when it is enough.
 
 
-RG = (
+RIPGREP = (
     *("rg", "--no-config", "--no-ignore-messages", "--color=never"),
     *("--hidden", "--glob=!.git", "--no-require-git"),
 )
-SECONDS = 30.0
-MAX_BYTES = 16 * 1024 * 1024
+SEARCH_TIMEOUT_SECONDS = 30.0
+MAX_UNORDERED_BYTES = 16 * 1024 * 1024
 """Bytes read of an unordered answer before an ordered one is requested."""
-KEPT_BACK = "\n(files denied by a permission rule are left out)"
-BINARY = re.compile(
+HIDDEN_FILES_NOTE = "\n(files denied by a permission rule are left out)"
+BINARY_MATCH = re.compile(
     rb"(.*?): ((?:WARNING: stopped|binary file matches).* byte around offset \d+\))"
 )
-UNREADABLE = re.compile(
+UNREADABLE_ERROR = re.compile(
     rb"(?m)^rg: (.+?): (?:IO error for operation on \1: )?"
     rb"([^:\n]+(?= \(os error)|PCRE2: .*)(?: \(os error (\d+)\))?$"
 )
-GONE = b"2"
+FILE_GONE_ERRNO = b"2"
 """The number of the error that a file is not there: it went while we looked."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class SearchRow(msgspec.Struct, frozen=True):
     """One line of an answer, and the file that it is about."""
 
     path: str
     text: str = ""
 
 
-class Query(msgspec.Struct, frozen=True):
+class RipgrepQuery(msgspec.Struct, frozen=True):
     """A query for ripgrep, and the folder to run it in."""
 
     folder: str
@@ -264,14 +264,14 @@ class Query(msgspec.Struct, frozen=True):
     """True to search for lines, False to list files."""
     filter: PathFilter = PathFilter()
 
-    def fits(self, path: str) -> bool:
+    def matches(self, path: str) -> bool:
         """Return whether the patterns match this file; a named file may match by its base name."""
         if self.target == "./" or not self.filter.wanted:
-            return self.filter.fits(path)
-        return any(map(self.filter.fits, (path.lstrip("/"), os.path.basename(path))))
+            return self.filter.matches(path)
+        return any(map(self.filter.matches, (path.lstrip("/"), os.path.basename(path))))
 
 
-class Window(msgspec.Struct, frozen=True):
+class RowWindow(msgspec.Struct, frozen=True):
     """The range of rows to keep; reading ends with the first row beyond it."""
 
     first: int
@@ -279,10 +279,10 @@ class Window(msgspec.Struct, frozen=True):
     size: int
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SearchAnswer(msgspec.Struct, frozen=True):
     """The rows that ripgrep found, as far as they were read."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[SearchRow, ...]
     first: int
     """The number of rows before these."""
     known: int
@@ -302,20 +302,20 @@ class Answer(msgspec.Struct, frozen=True):
 
     def remarks(self) -> str:
         """Return notes on what is missing from the rows; empty if nothing is."""
-        late = f"\n(stopped after {SECONDS:g} s, results are incomplete; narrow path or pattern)"
+        late = f"\n(stopped after {SEARCH_TIMEOUT_SECONDS:g} s, results are incomplete; narrow path or pattern)"  # noqa: E501
         return (
             (late if self.timed_out else "")
             + self.unreadable
-            + (KEPT_BACK if self.has_hidden else "")
+            + (HIDDEN_FILES_NOTE if self.has_hidden else "")
         )
 
 
-async def spot(env: Env, path: str) -> tuple[str, FileStat]:
+async def locate_search_path(env: Env, path: str) -> tuple[str, FileStat]:
     """Return a path as ripgrep and the model should see it (short inside the working folder).
 
     Ripgrep follows no links but one that it is given by name, so it is given where that led.
     """
-    full = absolute(path, env.cwd)
+    full = absolute_path(path, env.cwd)
     stat = await env.files.stat(full)
     if stat is None:
         raise ToolError(f"{full} does not exist; paths are relative to {env.cwd}.")
@@ -324,32 +324,32 @@ async def spot(env: Env, path: str) -> tuple[str, FileStat]:
     return (os.path.relpath(full, env.cwd) if inside else full), stat
 
 
-def query_at(env: Env, place: str, stat: FileStat, *options: str) -> Query:
+def build_query(env: Env, place: str, stat: FileStat, *options: str) -> RipgrepQuery:
     """Return a question about a place that `spot` found."""
     if stat.kind != "folder":
-        return Query(env.cwd, place, "", options)
+        return RipgrepQuery(env.cwd, place, "", options)
     folder = os.path.normpath(os.path.join(env.cwd, place))
     # From there, the rules of a filter mean what they say, and names are as short as can be.
-    return Query(folder, "./", "" if place == "." else place.rstrip("/") + "/", options)
+    return RipgrepQuery(folder, "./", "" if place == "." else place.rstrip("/") + "/", options)
 
 
-async def search(
-    env: Env, query: Query, *, page: Window, count: int, unordered: Sequence[str] = ()
-) -> Answer:
+async def search_rows(
+    env: Env, query: RipgrepQuery, *, page: RowWindow, count: int, unordered: Sequence[str] = ()
+) -> SearchAnswer:
     """Find all rows if there are at most `count`, else those of one page, in order of path.
 
     Ripgrep is asked without an order first, because an order makes it use one thread only.
     """
     begun = anyio.current_time()
     unsorted = msgspec.structs.replace(query, options=(*query.options, *unordered))
-    whole = Reader(env, unsorted, Window(0, count, MAX_BYTES))
-    done = await _run(env, whole, timeout=SECONDS)
+    whole = RipgrepReader(env, unsorted, RowWindow(0, count, MAX_UNORDERED_BYTES))
+    done = await _run_ripgrep(env, whole, timeout=SEARCH_TIMEOUT_SECONDS)
     every = whole.answer(done)
     if done.cut:
-        left = max(SECONDS - (anyio.current_time() - begun), 0.1)
+        left = max(SEARCH_TIMEOUT_SECONDS - (anyio.current_time() - begun), 0.1)
         ordered = msgspec.structs.replace(query, options=(*query.options, "--sort=path"))
-        part = Reader(env, ordered, page)
-        done = await _run(env, part, timeout=left)
+        part = RipgrepReader(env, ordered, page)
+        done = await _run_ripgrep(env, part, timeout=left)
         if not done.timed_out:
             return part.answer(done, least=every.known)
         every = msgspec.structs.replace(every, timed_out=True)
@@ -357,19 +357,19 @@ async def search(
     return msgspec.structs.replace(every, rows=tuple(rows))
 
 
-async def list_files(env: Env, query: Query, *, count: int) -> Answer:
+async def list_files(env: Env, query: RipgrepQuery, *, count: int) -> SearchAnswer:
     """Find files in no order, but no more than `count`."""
-    reader = Reader(env, query, Window(0, count, MAX_BYTES))
-    return reader.answer(await _run(env, reader, timeout=SECONDS))
+    reader = RipgrepReader(env, query, RowWindow(0, count, MAX_UNORDERED_BYTES))
+    return reader.answer(await _run_ripgrep(env, reader, timeout=SEARCH_TIMEOUT_SECONDS))
 
 
-class Reader:
+class RipgrepReader:
     """Takes ripgrep's output as it comes, and keeps the rows of one window that may be shown."""
 
-    def __init__(self, env: Env, query: Query, window: Window) -> None:
+    def __init__(self, env: Env, query: RipgrepQuery, window: RowWindow) -> None:
         self.query = query
         self.window = window
-        self.rows: list[Row] = []
+        self.rows: list[SearchRow] = []
         self.known = 0
         """The number of rows seen that may be shown."""
         self.has_hidden = False
@@ -382,21 +382,21 @@ class Reader:
         """Take the next part of the output; false once there is enough."""
         mark = b"\n" if self.query.is_lines else b"\0"
         *records, self._rest = (self._rest + chunk).split(mark)
-        return all(map(self._add, self._records(records)))
+        return all(map(self._add_record, self._parse_records(records)))
 
-    def answer(self, done: ProcessResult, *, least: int = 0) -> Answer:
+    def answer(self, done: ProcessResult, *, least: int = 0) -> SearchAnswer:
         """Build the answer from the rows read so far."""
-        return Answer(
+        return SearchAnswer(
             rows=tuple(self.rows),
             first=self.window.first,
             known=max(self.known, least),
             is_whole=not done.cut and not done.timed_out,
             timed_out=done.timed_out,
             has_hidden=self.has_hidden,
-            unreadable=_unreadable(self._env, self.query, done.errors.head_and_tail()),
+            unreadable=_describe_unreadable(self._env, self.query, done.errors.head_and_tail()),
         )
 
-    def _records(self, records: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    def _parse_records(self, records: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
         """Return each path and what is said of it; a path may hold the end of a line."""
         if not self.query.is_lines:
             yield from ((path, b"") for path in records)
@@ -407,14 +407,14 @@ class Reader:
             if found:
                 yield path, text.removesuffix(b"\r")
                 begun = b""
-            elif binary := BINARY.fullmatch(line):
+            elif binary := BINARY_MATCH.fullmatch(line):
                 yield binary[1], binary[2]
             else:
                 begun += line + b"\n"
         self._rest = begun + self._rest
 
-    def _add(self, record: tuple[bytes, bytes]) -> bool:
-        path = self._shown_path(record[0])
+    def _add_record(self, record: tuple[bytes, bytes]) -> bool:
+        path = self._display_path(record[0])
         if path is None:
             return True
         self.known += 1
@@ -422,18 +422,18 @@ class Reader:
             return True
         if len(self.rows) == self.window.count or self._size > self.window.size:
             return False
-        self.rows.append(Row(path, record[1].decode(errors="backslashreplace")))
+        self.rows.append(SearchRow(path, record[1].decode(errors="backslashreplace")))
         self._size += len(record[1] or record[0]) + 1
         return True
 
-    def _shown_path(self, path: bytes) -> str | None:
+    def _display_path(self, path: bytes) -> str | None:
         """Return the path to show; None for a file that is excluded or denied."""
         if path not in self._shown:
-            self._shown = {path: self._judged(os.fsdecode(path.removeprefix(b"./")))}
+            self._shown = {path: self._filter_path(os.fsdecode(path.removeprefix(b"./")))}
         return self._shown[path]
 
-    def _judged(self, name: str) -> str | None:
-        if not self.query.fits(name):
+    def _filter_path(self, name: str) -> str | None:
+        if not self.query.matches(name):
             return None
         if self._env.hidden(os.path.join(self.query.folder, name)):
             self.has_hidden = True
@@ -441,11 +441,11 @@ class Reader:
         return self.query.base + name
 
 
-async def _run(env: Env, reader: Reader, *, timeout: float) -> ProcessResult:
+async def _run_ripgrep(env: Env, reader: RipgrepReader, *, timeout: float) -> ProcessResult:
     """Run it where its question says; what it complains about is refused."""
     query = reader.query
     rules = ("--ignore-file=/dev/stdin",) if query.filter.rules else ()
-    argv = (*RG, *rules, *query.options, "--", query.target)
+    argv = (*RIPGREP, *rules, *query.options, "--", query.target)
     if any("\0" in word for word in argv):
         raise ToolError("The arguments contain a NUL character; remove it.")
     stdin = query.filter.rules.encode()
@@ -455,25 +455,27 @@ async def _run(env: Env, reader: Reader, *, timeout: float) -> ProcessResult:
     except PermissionError:
         if os.access(query.folder, os.X_OK):
             raise
-        raise ToolError(f"{plain(query.folder)} cannot be searched: permission denied.") from None
+        raise ToolError(
+            f"{escape_path(query.folder)} cannot be searched: permission denied."
+        ) from None
     errors = done.errors.head
     if done.status == 2 and errors and not errors.startswith(f"rg: {query.target}".encode()):
-        raise ToolError(_complaint(errors.decode(errors="replace")))
+        raise ToolError(_ripgrep_error(errors.decode(errors="replace")))
     return done
 
 
-def _complaint(text: str) -> str:
+def _ripgrep_error(text: str) -> str:
     lines = [line for line in text.splitlines() if line.startswith(("error:", "PCRE2:"))]
     return "ripgrep: " + ("; ".join(lines) or text.strip().partition("\n")[0].removeprefix("rg: "))
 
 
-def _unreadable(env: Env, query: Query, errors: bytes) -> str:
+def _describe_unreadable(env: Env, query: RipgrepQuery, errors: bytes) -> str:
     """Describe what could not be read, without naming what a rule hides."""
     found = list[str]()
-    for path, why, number in UNREADABLE.findall(errors):
+    for path, why, number in UNREADABLE_ERROR.findall(errors):
         name = os.fsdecode(path.removeprefix(b"./"))
-        if number != GONE and not env.hidden(os.path.join(query.folder, name)):
-            found.append(f"{shown(query.base + name)}: {why.decode(errors='replace')}")
+        if number != FILE_GONE_ERRNO and not env.hidden(os.path.join(query.folder, name)):
+            found.append(f"{show_path(query.base + name)}: {why.decode(errors='replace')}")
     if not found:
         return ""
     if len(found) == 1:
@@ -481,21 +483,21 @@ def _unreadable(env: Env, query: Query, errors: bytes) -> str:
     return f"\n(could not read {len(found)} files or folders, such as {found[0]})"
 
 
-def shown(path: str) -> str:
+def show_path(path: str) -> str:
     """Return a path as the model sees it, bytes that are no text as escapes."""
-    return plain(os.fsencode(path).decode(errors="backslashreplace"))
+    return escape_path(os.fsencode(path).decode(errors="backslashreplace"))
 
 
-def where(path: str) -> str:
+def describe_place(path: str) -> str:
     """Return " in PATH" if a path was given."""
-    return f" in {plain(path)}" if path else ""
+    return f" in {escape_path(path)}" if path else ""
 
 
-WIDTH = 500
-BYTES = 20_000
-LINES = 250
-FILES = 100
-LEFT_OUT = "(ignored files and .git are left out)"
+MAX_MATCH_CHARS = 500
+MAX_GREP_BYTES = 20_000
+MAX_GREP_LINES = 250
+MAX_GLOB_FILES = 100
+IGNORED_FILES_NOTE = "(ignored files and .git are left out)"
 MAX_ROWS = 10_000
 """Maximum rows found and counted in full; beyond that, only one page is."""
 MAX_SORTED = 20_000
@@ -516,7 +518,7 @@ class GrepArgs(msgspec.Struct, frozen=True):
     before: int = msgspec.field(default=0, name="-B")
     around: int = msgspec.field(default=0, name="-C")
     multiline: bool = False
-    head_limit: int = LINES
+    head_limit: int = MAX_GREP_LINES
     offset: int = 0
 
 
@@ -527,72 +529,76 @@ class GlobArgs(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-async def _grep(args: GrepArgs, env: Env, call: str) -> ToolOutcome:
-    place, stat = await spot(env, args.path)
+async def _run_grep(args: GrepArgs, env: Env, call: str) -> ToolOutcome:
+    place, stat = await locate_search_path(env, args.path)
     query = msgspec.structs.replace(
-        query_at(env, place, stat, *_options(args), "--regexp", args.pattern),
+        build_query(env, place, stat, *_grep_options(args), "--regexp", args.pattern),
         is_lines=args.output_mode != "files_with_matches",
-        filter=_path_filter(args.glob),
+        filter=_parse_glob_filter(args.glob),
     )
     # One file can fill the answer: no more of it is needed to know that there is too much.
     enough = f"--max-count={MAX_ROWS + 1}"
-    answer = await search(
+    answer = await search_rows(
         env,
         query,
-        page=Window(max(args.offset, 0), _limit(args), BYTES),
+        page=RowWindow(max(args.offset, 0), _row_limit(args), MAX_GREP_BYTES),
         count=MAX_ROWS,
         unordered=(enough,) if args.output_mode == "content" else (),
     )
     if not answer.known:
         none = "No match so far" if answer.timed_out else "No match"
-        return text_outcome(f"{none} for {args.pattern!r}{where(args.path)}.{answer.remarks()}")
-    return text_outcome(_page(args, answer) + answer.remarks())
+        return text_outcome(
+            f"{none} for {args.pattern!r}{describe_place(args.path)}.{answer.remarks()}"
+        )
+    return text_outcome(_render_grep_page(args, answer) + answer.remarks())
 
 
-async def _glob(args: GlobArgs, env: Env, call: str) -> ToolOutcome:
-    folder, pattern = _rooted(args)
-    place, stat = await spot(env, folder)
+async def _run_glob(args: GlobArgs, env: Env, call: str) -> ToolOutcome:
+    folder, pattern = _split_glob_root(args)
+    place, stat = await locate_search_path(env, folder)
     if stat.kind != "folder":
         raise ToolError(f"{folder} is not a folder; omit path to search the working folder.")
-    _check(pattern)
+    _check_glob(pattern)
     query = msgspec.structs.replace(
-        query_at(env, place, stat, "--files", "--null"), filter=_path_filter(pattern)
+        build_query(env, place, stat, "--files", "--null"), filter=_parse_glob_filter(pattern)
     )
-    answer = await search(env, query, page=Window(0, FILES, MAX_BYTES), count=MAX_SORTED)
+    answer = await search_rows(
+        env, query, page=RowWindow(0, MAX_GLOB_FILES, MAX_UNORDERED_BYTES), count=MAX_SORTED
+    )
     if not answer.known:
         none = "No file so far" if answer.timed_out else "No file"
-        words = f"{none} matches {args.pattern!r}{where(args.path)} {LEFT_OUT}."
-        return text_outcome(words + await _hint(env, query, pattern) + answer.remarks())
-    return text_outcome("\n".join(await _listed(env, answer)) + answer.remarks())
+        words = f"{none} matches {args.pattern!r}{describe_place(args.path)} {IGNORED_FILES_NOTE}."
+        return text_outcome(words + await _glob_hint(env, query, pattern) + answer.remarks())
+    return text_outcome("\n".join(await _render_file_list(env, answer)) + answer.remarks())
 
 
-async def _listed(env: Env, answer: Answer) -> list[str]:
+async def _render_file_list(env: Env, answer: SearchAnswer) -> list[str]:
     """Return the lines of a listing, and how many files there are if it does not name all."""
     paths, order = [row.path for row in answer.rows], "by path"
     if answer.is_whole or answer.timed_out:
         times = await env.files.modified_times([os.path.join(env.cwd, path) for path in paths])
         age = {path: -time for path, time in zip(paths, times, strict=True)}
         paths, order = sorted(paths, key=age.__getitem__), "newest first"
-    lines = [shown(path) for path in paths[:FILES]]
+    lines = [show_path(path) for path in paths[:MAX_GLOB_FILES]]
     if answer.known > len(lines):
         lines.append(f"({len(lines)} of {answer.total}, {order}; narrow the pattern or path)")
     return lines
 
 
-async def _hint(env: Env, query: Query, pattern: str) -> str:
+async def _glob_hint(env: Env, query: RipgrepQuery, pattern: str) -> str:
     """Suggest why a pattern matched nothing: it names a folder, or a link is in the way."""
-    literal = LITERAL.fullmatch(pattern)
-    name = (pattern if literal else fixed_head(pattern)[0]).strip("/")
-    stat = await env.files.stat(absolute(os.path.join(".", name), query.folder))
+    literal = GLOB_LITERAL.fullmatch(pattern)
+    name = (pattern if literal else split_fixed_head(pattern)[0]).strip("/")
+    stat = await env.files.stat(absolute_path(os.path.join(".", name), query.folder))
     if stat is None or stat.kind != "folder":
         return ""
-    name = shown(os.path.join(query.base, name).rstrip("/") or query.folder)
+    name = show_path(os.path.join(query.base, name).rstrip("/") or query.folder)
     if stat.link and not env.hidden(stat.link):
         return f" {name} is a symbolic link, and links are not followed: set path to it."
     return f" {name} is a folder: {name}/** lists its files." if literal else ""
 
 
-def _options(args: GrepArgs) -> Iterable[str]:
+def _grep_options(args: GrepArgs) -> Iterable[str]:
     yield from ("--null", "--no-heading", "--with-filename", "--crlf")
     yield "--engine=auto"
     if args.ignore_case:
@@ -609,54 +615,58 @@ def _options(args: GrepArgs) -> Iterable[str]:
         case "count":
             yield "--count"
         case "content":
-            yield from _layout(args)
+            yield from _grep_layout_options(args)
 
 
-def _layout(args: GrepArgs) -> Iterable[str]:
-    yield from (f"--max-columns={WIDTH}", "--max-columns-preview", "--no-context-separator")
+def _grep_layout_options(args: GrepArgs) -> Iterable[str]:
+    yield from (
+        f"--max-columns={MAX_MATCH_CHARS}",
+        "--max-columns-preview",
+        "--no-context-separator",
+    )
     yield "--line-number" if args.numbers else "--no-line-number"
     yield f"--before-context={max(args.before, args.around, 0)}"
     yield f"--after-context={max(args.after, args.around, 0)}"
 
 
-def _path_filter(patterns: str) -> PathFilter:
+def _parse_glob_filter(patterns: str) -> PathFilter:
     try:
-        return path_filter(patterns)
+        return parse_path_filter(patterns)
     except re.error as error:
         raise ToolError(f"The glob {patterns!r} is malformed: {error}.") from None
 
 
-def _rooted(args: GlobArgs) -> tuple[str, str]:
+def _split_glob_root(args: GlobArgs) -> tuple[str, str]:
     """Split a glob into folder and pattern; an absolute one or one with `..` has its own folder."""
     pattern = os.path.expanduser(args.pattern)
-    head, rest = fixed_head(pattern)
+    head, rest = split_fixed_head(pattern)
     if pattern.startswith("/"):
-        return head.rstrip("/") or "/", f"/{rest}" if LITERAL.fullmatch(rest) else rest
+        return head.rstrip("/") or "/", f"/{rest}" if GLOB_LITERAL.fullmatch(rest) else rest
     if ".." in head.split("/"):
         return os.path.join(args.path, head), f"/{rest}"
     return args.path, pattern
 
 
-def _check(pattern: str) -> None:
+def _check_glob(pattern: str) -> None:
     """Refuse a pattern that no path can match, so that the result does not mislead."""
-    found = alternatives(pattern) or ()
+    found = expand_braces(pattern) or ()
     if any(".." in "".join(tokens).split("/") for tokens in found):
         raise ToolError(f"{pattern!r} has .. after a wildcard; set path to that folder instead.")
     if any(tokens[:1] == ("/",) for tokens in found):
         raise ToolError(f"{pattern!r} contains several absolute patterns; call Glob once for each.")
 
 
-def _limit(args: GrepArgs) -> int:
+def _row_limit(args: GrepArgs) -> int:
     return args.head_limit if args.head_limit > 0 else MAX_ROWS
 
 
-def _page(args: GrepArgs, answer: Answer) -> str:
+def _render_grep_page(args: GrepArgs, answer: SearchAnswer) -> str:
     """Return as many rows from `offset` on as may be shown, and how to see the others."""
     first = max(args.offset, 0)
-    rows = answer.rows[first - answer.first :][: _limit(args)]
+    rows = answer.rows[first - answer.first :][: _row_limit(args)]
     if not rows:
-        return _past(answer, first)
-    lines = _fitting(args, rows)
+        return _describe_past_end(answer, first)
+    lines = _fit_grep_rows(args, rows)
     last = first + len(lines)
     if last < answer.known:
         rest = f"offset={last} shows more; or narrow path, glob or type"
@@ -668,25 +678,25 @@ def _page(args: GrepArgs, answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _past(answer: Answer, first: int) -> str:
+def _describe_past_end(answer: SearchAnswer, first: int) -> str:
     if answer.is_whole:
         return f"There are only {answer.known} results; offset {first} is past the last."
     return f"Only {answer.known} results were found in time; offset {first} is past the last."
 
 
-def _fitting(args: GrepArgs, rows: Sequence[Row]) -> list[str]:
+def _fit_grep_rows(args: GrepArgs, rows: Sequence[SearchRow]) -> list[str]:
     lines, size = list[str](), 0
     for row, before in zip(rows, (None, *rows), strict=False):
-        line = _line(args, row, before)
+        line = _format_grep_row(args, row, before)
         size += len(line.encode()) + 1
-        if size > BYTES and lines:
+        if size > MAX_GREP_BYTES and lines:
             break
         lines.append(line)
     return lines
 
 
-def _line(args: GrepArgs, row: Row, before: Row | None) -> str:
-    name = shown(row.path)
+def _format_grep_row(args: GrepArgs, row: SearchRow, before: SearchRow | None) -> str:
+    name = show_path(row.path)
     match args.output_mode:
         case "files_with_matches":
             return name
@@ -706,16 +716,16 @@ GREP = Tool(
         "multiline lets . match newlines."
     ),
     args=GrepArgs,
-    access=lambda args, here: reads(args.path, here),
-    run=_grep,
-    summary=lambda args: f"Search for {args.pattern!r}{where(args.path)}",
+    access=lambda args, here: read_access(args.path, here),
+    run=_run_grep,
+    summary=lambda args: f"Search for {args.pattern!r}{describe_place(args.path)}",
 )
 
 GLOB = Tool(
     name="Glob",
     description="List files whose path matches a glob such as src/**/*.{ts,tsx}, newest first.",
     args=GlobArgs,
-    access=lambda args, here: reads(_rooted(args)[0], here),
-    run=_glob,
-    summary=lambda args: f"List {plain(args.pattern)}{where(args.path)}",
+    access=lambda args, here: read_access(_split_glob_root(args)[0], here),
+    run=_run_glob,
+    summary=lambda args: f"List {escape_path(args.pattern)}{describe_place(args.path)}",
 )

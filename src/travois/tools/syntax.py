@@ -20,26 +20,26 @@ import msgspec
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Query
 
-TABLE = Path(__file__).with_name("grammars.toml")
-CLASSES = ("class", "interface", "struct", "enum", "trait", "union")
-FUNCTIONS = ("function", "method")
-LOCALS = ("variable", "constant", "field", "prototype")
+GRAMMAR_TABLE = Path(__file__).with_name("grammars.toml")
+CLASS_KINDS = ("class", "interface", "struct", "enum", "trait", "union")
+FUNCTION_KINDS = ("function", "method")
+LOCAL_KINDS = ("variable", "constant", "field", "prototype")
 """Kinds that count only outside functions."""
-AROUND = (*CLASSES, *FUNCTIONS, "module", "type", "scope", "closed")
+CONTAINER_KINDS = (*CLASS_KINDS, *FUNCTION_KINDS, "module", "type", "scope", "closed")
 """Kinds that contain other definitions."""
-KINDS = (*CLASSES, *FUNCTIONS, *LOCALS, "type", "typedef", "module", "macro")
-NAMES = re.compile(r"identifier|name|constant|variable|symbol|^word$|^preproc_arg$")
+SYMBOL_KINDS = (*CLASS_KINDS, *FUNCTION_KINDS, *LOCAL_KINDS, "type", "typedef", "module", "macro")
+NAME_NODE = re.compile(r"identifier|name|constant|variable|symbol|^word$|^preproc_arg$")
 """Kinds of leaves that are names; a macro's text is one leaf."""
-SIGNATURE = 160
-PATIENCE = 1.0
-PIECE = 16 * 1024
-UNRULY = 10_000
+MAX_SIGNATURE_CHARS = 160
+PARSE_TIMEOUT_SECONDS = 1.0
+PARSE_CHUNK_BYTES = 16 * 1024
+MAX_ERROR_CHILDREN = 10_000
 """Seconds for one file, bytes per parser read, and children of an error node."""
-ASCII = bytes(byte if byte < 128 else ord("_") for byte in range(256))
+ASCII_TABLE = bytes(byte if byte < 128 else ord("_") for byte in range(256))
 """For grammars whose scanners read beyond their tables at other characters."""
 
 
-class Unparsed(Exception):
+class ParseTimeout(Exception):
     """A source is of a kind that takes too long to be understood."""
 
 
@@ -67,7 +67,7 @@ class Symbol(msgspec.Struct, frozen=True):
     end: int
 
 
-NOWHERE = Symbol(0, "", "", "", 0, 0)
+NO_SYMBOL = Symbol(0, "", "", "", 0, 0)
 
 
 class Mention(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class Mention(msgspec.Struct, frozen=True):
     text: str
 
 
-class Found(msgspec.Struct, frozen=True):
+class DefinitionNode(msgspec.Struct, frozen=True):
     """A node that a query marked."""
 
     kind: str
@@ -88,44 +88,44 @@ class Found(msgspec.Struct, frozen=True):
 
 
 @cache
-def grammars() -> dict[str, Grammar]:
+def load_grammars() -> dict[str, Grammar]:
     """Return all languages, by name."""
     from tomllib import loads
 
-    return msgspec.convert(loads(TABLE.read_text("utf-8")), dict[str, Grammar])
+    return msgspec.convert(loads(GRAMMAR_TABLE.read_text("utf-8")), dict[str, Grammar])
 
 
 @cache
-def endings() -> dict[str, str]:
+def languages_by_extension() -> dict[str, str]:
     """Return the language of each file ending."""
-    return {end: name for name, found in grammars().items() for end in found.endings.split()}
+    return {end: name for name, found in load_grammars().items() for end in found.endings.split()}
 
 
-def language_of(path: str) -> str:
+def language_of_path(path: str) -> str:
     """Return the language that a path speaks of; empty if it is none of ours."""
-    return endings().get(path.rpartition(".")[2].lower(), "")
+    return languages_by_extension().get(path.rpartition(".")[2].lower(), "")
 
 
 @cache
-def installed(language: str) -> bool:
+def is_grammar_installed(language: str) -> bool:
     """Return whether the grammar is there."""
     from importlib.util import find_spec
 
-    return find_spec(grammars()[language].module) is not None
+    return find_spec(load_grammars()[language].module) is not None
 
 
 @cache
-def _loaded(language: str) -> tuple[Language, Query]:
+def _load_grammar(language: str) -> tuple[Language, Query]:
     from tree_sitter import Language, Query
 
-    found = grammars()[language]
+    found = load_grammars()[language]
     grammar: object = getattr(import_module(found.module), found.call)()
     made = Language(grammar)
-    return made, Query(made, _query(found))
+    return made, Query(made, _grammar_query(found))
 
 
-def _query(found: Grammar) -> str:
-    base = _query(grammars()[found.like]) if found.like else ""
+def _grammar_query(found: Grammar) -> str:
+    base = _grammar_query(load_grammars()[found.like]) if found.like else ""
     own = (
         f"({node} name: (_) @name) @{kind}\n"
         for kind, nodes in found.named.items()
@@ -134,133 +134,140 @@ def _query(found: Grammar) -> str:
     return "".join((base, *own, found.also))
 
 
-def symbols(data: bytes, language: str) -> tuple[Symbol, ...]:
+def find_symbols(data: bytes, language: str) -> tuple[Symbol, ...]:
     """Return all that a source defines, in order; local variables are nobody else's business."""
-    return _symbols(data, _root(data, language), language)
+    return _collect_symbols(data, _parse_tree(data, language), language)
 
 
-def _symbols(data: bytes, root: Node, language: str) -> tuple[Symbol, ...]:
+def _collect_symbols(data: bytes, root: Node, language: str) -> tuple[Symbol, ...]:
     around: list[tuple[int, str, str]] = []
-    named, made, lines = set[int](), list[Symbol](), _starts(data)
-    for found in _definitions(data, root, language):
+    named, made, lines = set[int](), list[Symbol](), _line_starts(data)
+    for found in _find_definitions(data, root, language):
         node, at = found.node, found.name.start_byte if found.name else -1
         while around and around[-1][0] <= node.start_byte:
             around.pop()
         _, outer, inside = around[-1] if around else (0, "", "")
         if at in named:
             continue
-        own = _plain(data, found.name) if found.name else ""
+        own = _plain_name(data, found.name) if found.name else ""
         name = ".".join(filter(None, (outer, found.owner, own)))
-        if found.kind in AROUND:
+        if found.kind in CONTAINER_KINDS:
             around.append((node.end_byte, name, found.kind))
-        kind = _kind(found.kind, inside)
-        if found.name and own and kind in KINDS:
+        kind = _definition_kind(found.kind, inside)
+        if found.name and own and kind in SYMBOL_KINDS:
             named.add(at)
-            text = _signature(data, node, found.name, kind=kind)
+            text = _definition_signature(data, node, found.name, kind=kind)
             line = bisect(lines, at)
             made.append(Symbol(line, kind, name, text, node.start_byte, node.end_byte))
     return tuple(sorted(made, key=lambda one: one.line))
 
 
-def _definitions(data: bytes, root: Node, language: str) -> list[Found]:
+def _find_definitions(data: bytes, root: Node, language: str) -> list[DefinitionNode]:
     """Return the nodes that the query finds, outer before inner."""
     from tree_sitter import QueryCursor
 
-    rows = list[tuple[int, int, int, Found]]()
-    for pattern, marked in QueryCursor(_loaded(language)[1]).matches(root):
+    rows = list[tuple[int, int, int, DefinitionNode]]()
+    for pattern, marked in QueryCursor(_load_grammar(language)[1]).matches(root):
         name, owner = marked.get("name", [None])[0], marked.get("owner")
         for kind, nodes in marked.items():
             if kind in ("name", "owner") or kind[0] == "_":
                 continue
-            found = Found(kind, nodes[0], name, _plain(data, owner[0]) if owner else "")
+            found = DefinitionNode(
+                kind, nodes[0], name, _plain_name(data, owner[0]) if owner else ""
+            )
             rows.append((nodes[0].start_byte, -nodes[0].end_byte, pattern, found))
     rows.sort(key=lambda row: row[:3])
     return [row[3] for row in rows]
 
 
-def _kind(kind: str, inside: str) -> str:
+def _definition_kind(kind: str, inside: str) -> str:
     """Return the kind of a definition in view of what it stands in; empty for what is local."""
-    if inside in (*FUNCTIONS, "closed"):
-        return "" if kind in LOCALS else kind
-    if inside in (*CLASSES, "scope"):
+    if inside in (*FUNCTION_KINDS, "closed"):
+        return "" if kind in LOCAL_KINDS else kind
+    if inside in (*CLASS_KINDS, "scope"):
         return {"function": "method", "variable": "field", "prototype": "method"}.get(kind, kind)
     return kind
 
 
-def _plain(data: bytes, name: Node) -> str:
+def _plain_name(data: bytes, name: Node) -> str:
     """Return a name as it is told; empty if it goes over lines, as only what is broken does."""
     text = data[name.start_byte : name.end_byte].decode(errors="replace").strip("@$:#\"'")
     text = re.sub(r"(?<=\w)<[^<>]*>| ", "", text).replace("\\", ".").replace("::", ".")
     return "" if "\n" in text else text
 
 
-def _signature(data: bytes, node: Node, name: Node, *, kind: str) -> str:
+def _definition_signature(data: bytes, node: Node, name: Node, *, kind: str) -> str:
     """Return the beginning of a definition, from the line of its name up to its body."""
     first = max(node.start_byte, data.rfind(b"\n", 0, name.start_byte) + 1)
-    body = _body(node)
+    body = _definition_body(node)
     last = body.start_byte if body is not None and body.start_byte > first else node.end_byte
-    text = data[first : min(last, first + 4 * SIGNATURE)].decode(errors="replace")
-    if kind in LOCALS or kind in CLASSES:
-        text = text.partition("\n" if kind in LOCALS else "{")[0]
+    text = data[first : min(last, first + 4 * MAX_SIGNATURE_CHARS)].decode(errors="replace")
+    if kind in LOCAL_KINDS or kind in CLASS_KINDS:
+        text = text.partition("\n" if kind in LOCAL_KINDS else "{")[0]
     text = re.sub(r"(?<=[(\[]) |,? (?=[)\]])", "", " ".join(text.split()).rstrip(" {:;="))
-    return text if len(text) <= SIGNATURE else text[: SIGNATURE - 1] + "…"
+    return text if len(text) <= MAX_SIGNATURE_CHARS else text[: MAX_SIGNATURE_CHARS - 1] + "…"
 
 
-def _body(node: Node) -> Node | None:
+def _definition_body(node: Node) -> Node | None:
     value = node.child_by_field_name("value") or node.child_by_field_name("right")
     return node.child_by_field_name("body") or (value and value.child_by_field_name("body"))
 
 
-def _root(data: bytes, language: str) -> Node:
+def _parse_tree(data: bytes, language: str) -> Node:
     """Return the syntax tree; raises `Unparsed` for what takes too long.
 
     The parser is fed piece by piece, so that it can be stopped between two of them.
     """
     from tree_sitter import Parser
 
-    text, end = data.translate(ASCII) if language == "bash" else data, thread_time() + PATIENCE
+    text, end = (
+        data.translate(ASCII_TABLE) if language == "bash" else data,
+        thread_time() + PARSE_TIMEOUT_SECONDS,
+    )
 
     def piece(at: int, point: object) -> bytes:
-        return text[at : at + PIECE] if thread_time() < end else b""
+        return text[at : at + PARSE_CHUNK_BYTES] if thread_time() < end else b""
 
-    root = Parser(_loaded(language)[0]).parse(piece).root_node
-    if thread_time() >= end or _unruly(root):
-        raise Unparsed
+    root = Parser(_load_grammar(language)[0]).parse(piece).root_node
+    if thread_time() >= end or _has_huge_error(root):
+        raise ParseTimeout
     return root
 
 
-def _unruly(root: Node) -> bool:
+def _has_huge_error(root: Node) -> bool:
     """Return whether an error holds so much that each look into it would go through all of that."""
     waiting = [root] if root.has_error else []
     while waiting:
         node = waiting.pop()
-        if node.is_error and node.child_count > UNRULY:
+        if node.is_error and node.child_count > MAX_ERROR_CHILDREN:
             return True
         waiting += (child for child in node.children if child.has_error)
     return False
 
 
-def mentions(data: bytes, language: str, word: str) -> tuple[Mention, ...]:
+def find_mentions(data: bytes, language: str, word: str) -> tuple[Mention, ...]:
     """Find where a source uses a name, not counting strings and comments."""
-    places = [match.start() for match in worded(word).finditer(data)]
+    places = [match.start() for match in whole_word_pattern(word).finditer(data)]
     known: tuple[Symbol, ...] = ()
-    if places and installed(language):
-        root = _root(data, language)
+    if places and is_grammar_installed(language):
+        root = _parse_tree(data, language)
         places = [at for at in places if _is_name(root, at, word.encode())]
-        known = _symbols(data, root, language) if places else ()
-    return tuple(_mentions(data, places, known))
+        known = _collect_symbols(data, root, language) if places else ()
+    return tuple(_collect_mentions(data, places, known))
 
 
 def _is_name(root: Node, at: int, word: bytes) -> bool:
     node = root.named_descendant_for_byte_range(at, at + len(word))
-    if node is None or not NAMES.search(node.type):
+    if node is None or not NAME_NODE.search(node.type):
         return False
     size = node.end_byte - node.start_byte
     return node.type == "preproc_arg" or size <= len(word) + 2
 
 
-def _mentions(data: bytes, places: Iterable[int], known: tuple[Symbol, ...]) -> Iterator[Mention]:
-    starts, last = _starts(data), 0
+def _collect_mentions(
+    data: bytes, places: Iterable[int], known: tuple[Symbol, ...]
+) -> Iterator[Mention]:
+    starts, last = _line_starts(data), 0
     for at in places:
         line = bisect(starts, at)
         if line == last:
@@ -268,19 +275,19 @@ def _mentions(data: bytes, places: Iterable[int], known: tuple[Symbol, ...]) -> 
         last = line
         end = starts[line] - 1 if line < len(starts) else len(data)
         text = data[starts[line - 1] : end].decode(errors="replace").strip()
-        yield Mention(line, _within(known, at), text[:SIGNATURE])
+        yield Mention(line, _enclosing_name(known, at), text[:MAX_SIGNATURE_CHARS])
 
 
-def _starts(data: bytes) -> list[int]:
+def _line_starts(data: bytes) -> list[int]:
     """Return the start of each line. Asking nodes for it crashes with tree-sitter 0.26.0."""
     return [0, *(match.end() for match in re.finditer(b"\n", data))]
 
 
-def _within(known: tuple[Symbol, ...], at: int) -> str:
+def _enclosing_name(known: tuple[Symbol, ...], at: int) -> str:
     around = (one for one in known if one.start <= at < one.end)
-    return max(around, key=lambda one: one.start, default=NOWHERE).name
+    return max(around, key=lambda one: one.start, default=NO_SYMBOL).name
 
 
-def worded(word: str) -> re.Pattern[bytes]:
+def whole_word_pattern(word: str) -> re.Pattern[bytes]:
     """Finds a word as a whole; bytes beyond ASCII are letters."""
     return re.compile(rb"(?<![\w\x80-\xff])" + re.escape(word.encode()) + rb"(?![\w\x80-\xff])")

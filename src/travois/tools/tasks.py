@@ -21,15 +21,15 @@ from travois.hooks.events import TaskCompleted, TaskCreated
 from travois.ports.tool import Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env
 
-Subject = Annotated[str, msgspec.Meta(min_length=1)]
-Id = Annotated[str | int, msgspec.Meta(description="the task's number")]
-Ids = tuple[str | int, ...]
+TaskSubject = Annotated[str, msgspec.Meta(min_length=1)]
+TaskNumber = Annotated[str | int, msgspec.Meta(description="the task's number")]
+TaskNumbers = tuple[str | int, ...]
 
 
 class TaskCreateArgs(msgspec.Struct, frozen=True, omit_defaults=True):
     """A task to put on the list."""
 
-    subject: Subject
+    subject: TaskSubject
     description: str = ""
     active: str = msgspec.field(default="", name="activeForm")
     metadata: dict[str, Any] = {}
@@ -38,20 +38,20 @@ class TaskCreateArgs(msgspec.Struct, frozen=True, omit_defaults=True):
 class TaskGetArgs(msgspec.Struct, frozen=True):
     """A task to show."""
 
-    task: Id = msgspec.field(name="taskId")
+    task: TaskNumber = msgspec.field(name="taskId")
 
 
 class TaskUpdateArgs(msgspec.Struct, frozen=True, omit_defaults=True):
     """A task, and the fields to change."""
 
-    task: Id = msgspec.field(name="taskId")
+    task: TaskNumber = msgspec.field(name="taskId")
     status: Literal["pending", "in_progress", "completed", "deleted"] | None = None
-    subject: Subject | None = None
+    subject: TaskSubject | None = None
     description: str | None = None
     active: str | None = msgspec.field(default=None, name="activeForm")
     owner: str | None = None
-    blocks: Ids = msgspec.field(default=(), name="addBlocks")
-    blocked_by: Ids = msgspec.field(default=(), name="addBlockedBy")
+    blocks: TaskNumbers = msgspec.field(default=(), name="addBlocks")
+    blocked_by: TaskNumbers = msgspec.field(default=(), name="addBlockedBy")
     metadata: dict[str, Any] = {}
 
 
@@ -59,7 +59,7 @@ class TaskListArgs(msgspec.Struct, frozen=True):
     """Nothing to say: all of it is shown."""
 
 
-async def _create(args: TaskCreateArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_task_create(args: TaskCreateArgs, env: Env, call: str) -> ToolOutcome:
     added: list[Task] = []
 
     def edit(tasks: TaskList) -> TaskList:
@@ -81,13 +81,13 @@ async def _create(args: TaskCreateArgs, env: Env, call: str) -> ToolOutcome:
         env.tasks.change(lambda tasks: edit_task(tasks, task.id, TaskEdit(status="deleted")))
         raise ToolError(f"Task #{task.id} was removed again. A hook said: {why}")
     return text_outcome(
-        f"Task #{task.id} created successfully: {task.content}", detail=_detail(task)
+        f"Task #{task.id} created successfully: {task.content}", detail=_task_detail(task)
     )
 
 
-async def _update(args: TaskUpdateArgs, env: Env, call: str) -> ToolOutcome:
-    id, edit = _id(args.task), _edit(args)
-    old = _found(env.tasks.read(), id)
+async def _run_task_update(args: TaskUpdateArgs, env: Env, call: str) -> ToolOutcome:
+    id, edit = _parse_task_id(args.task), _build_task_edit(args)
+    old = _require_task(env.tasks.read(), id)
     if args.status == "completed" != old.status:
         heard = await env.fire_hooks(TaskCompleted(id, args.subject or old.content))
         if why := heard.block or heard.stop:
@@ -101,14 +101,14 @@ async def _update(args: TaskUpdateArgs, env: Env, call: str) -> ToolOutcome:
     after = env.tasks.change(apply)
     if args.status == "deleted":
         return text_outcome(f"Updated task #{id} deleted")
-    new = _found(after, id)
-    text = f"Updated task #{id} {', '.join(_changed(args, old, new))}".rstrip()
-    return text_outcome(f"{text}{_remark(after, old, new)}", detail=_detail(new))
+    new = _require_task(after, id)
+    text = f"Updated task #{id} {', '.join(_list_changed_fields(args, old, new))}".rstrip()
+    return text_outcome(f"{text}{_task_change_remark(after, old, new)}", detail=_task_detail(new))
 
 
-async def _get(args: TaskGetArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_task_get(args: TaskGetArgs, env: Env, call: str) -> ToolOutcome:
     tasks = env.tasks.read()
-    task = _found(tasks, _id(args.task))
+    task = _require_task(tasks, _parse_task_id(args.task))
     blocks = [other.id for other in tasks if task.id in other.blocked_by]
     rows = {
         "Status": task.status,
@@ -121,19 +121,19 @@ async def _get(args: TaskGetArgs, env: Env, call: str) -> ToolOutcome:
     }
     lines = (f"{name}: {value}" for name, value in rows.items() if value)
     return text_outcome(
-        "\n".join((f"Task #{task.id}: {task.content}", *lines)), detail=_detail(task)
+        "\n".join((f"Task #{task.id}: {task.content}", *lines)), detail=_task_detail(task)
     )
 
 
-async def _list(args: TaskListArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_task_list(args: TaskListArgs, env: Env, call: str) -> ToolOutcome:
     tasks = env.tasks.read()
     detail = msgspec.json.encode({"tasks": tasks}).decode()
     return text_outcome(
-        "\n".join(task_line(tasks, task) for task in tasks) or "No tasks found", detail=detail
+        "\n".join(format_task(tasks, task) for task in tasks) or "No tasks found", detail=detail
     )
 
 
-def task_line(tasks: TaskList, task: Task) -> str:
+def format_task(tasks: TaskList, task: Task) -> str:
     """Return one line on a task: its number, status, subject, owner and what it waits for."""
     owner = f" ({task.owner})" if task.owner else ""
     waits = ", ".join(f"#{id}" for id in open_blockers(tasks, task))
@@ -141,31 +141,31 @@ def task_line(tasks: TaskList, task: Task) -> str:
     return f"#{task.id} [{task.status}] {task.content}{owner}{blocked}"
 
 
-def _id(given: str | int) -> str:
+def _parse_task_id(given: str | int) -> str:
     return str(given).strip().removeprefix("#").strip()
 
 
-def _found(tasks: TaskList, id: str) -> Task:
+def _require_task(tasks: TaskList, id: str) -> Task:
     try:
         return find_task(tasks, id)
     except TaskError as error:
         raise ToolError(str(error)) from None
 
 
-def _edit(args: TaskUpdateArgs) -> TaskEdit:
+def _build_task_edit(args: TaskUpdateArgs) -> TaskEdit:
     return TaskEdit(
         content=args.subject,
         status=args.status,
         active=args.active,
         description=args.description,
         owner=args.owner,
-        blocks=tuple(map(_id, args.blocks)),
-        blocked_by=tuple(map(_id, args.blocked_by)),
+        blocks=tuple(map(_parse_task_id, args.blocks)),
+        blocked_by=tuple(map(_parse_task_id, args.blocked_by)),
         metadata=args.metadata,
     )
 
 
-def _changed(args: TaskUpdateArgs, old: Task, new: Task) -> list[str]:
+def _list_changed_fields(args: TaskUpdateArgs, old: Task, new: Task) -> list[str]:
     """Return the names of the fields that are not what they were."""
     fields = {
         "subject": old.content != new.content,
@@ -180,7 +180,7 @@ def _changed(args: TaskUpdateArgs, old: Task, new: Task) -> list[str]:
     return [name for name, changed in fields.items() if changed]
 
 
-def _remark(tasks: TaskList, old: Task, new: Task) -> str:
+def _task_change_remark(tasks: TaskList, old: Task, new: Task) -> str:
     """Return what the change means for other tasks."""
     waits = open_blockers(tasks, new)
     if new.status == "in_progress" and waits:
@@ -195,7 +195,7 @@ def _remark(tasks: TaskList, old: Task, new: Task) -> str:
     return f". No longer blocked: {', '.join(free)}" if free else ""
 
 
-def _detail(task: Task) -> str:
+def _task_detail(task: Task) -> str:
     return msgspec.json.encode({"task": task}).decode()
 
 
@@ -204,7 +204,7 @@ TASK_CREATE = Tool(
     description="Add a task to the list you share with your agents and team.",
     args=TaskCreateArgs,
     access=lambda args, here: (),
-    run=_create,
+    run=_run_task_create,
     summary=lambda args: f"New task: {args.subject}",
     deferred=True,
 )
@@ -216,8 +216,8 @@ TASK_UPDATE = Tool(
     ),
     args=TaskUpdateArgs,
     access=lambda args, here: (),
-    run=_update,
-    summary=lambda args: f"Task #{_id(args.task)}: {args.status or 'change'}",
+    run=_run_task_update,
+    summary=lambda args: f"Task #{_parse_task_id(args.task)}: {args.status or 'change'}",
     deferred=True,
 )
 
@@ -226,8 +226,8 @@ TASK_GET = Tool(
     description="Show all details of one task.",
     args=TaskGetArgs,
     access=lambda args, here: (),
-    run=_get,
-    summary=lambda args: f"Show task #{_id(args.task)}",
+    run=_run_task_get,
+    summary=lambda args: f"Show task #{_parse_task_id(args.task)}",
     deferred=True,
 )
 
@@ -236,7 +236,7 @@ TASK_LIST = Tool(
     description="List all tasks with status, owner and blockers.",
     args=TaskListArgs,
     access=lambda args, here: (),
-    run=_list,
+    run=_run_task_list,
     summary=lambda args: "List the tasks",
     polls=True,
     deferred=True,

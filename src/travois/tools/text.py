@@ -26,16 +26,16 @@ BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-DECLARED = rb"""(?:coding[:=]\s*|<\?xml[^>]*\bencoding=["'])([-\w.]+)"""
-STATELESS = r"cp\d+|iso8859-\d+|koi8-\w|mac-\w+|shift_jis\w*|euc_\w+|gb\w+|big5\w*"
+ENCODING_DECLARATION = rb"""(?:coding[:=]\s*|<\?xml[^>]*\bencoding=["'])([-\w.]+)"""
+STATELESS_CODECS = r"cp\d+|iso8859-\d+|koi8-\w|mac-\w+|shift_jis\w*|euc_\w+|gb\w+|big5\w*"
 """Encodings in which the bytes of a character do not depend on what stands before it."""
-BREAK = re.compile(r"\r\n|\r|\n")
+LINE_BREAK = re.compile(r"\r\n|\r|\n")
 SURROGATE = re.compile("[\ud800-\udfff]")
-SAMPLE = 8192
-NEAR = 4096
+ENCODING_SAMPLE_BYTES = 8192
+LINE_END_SEARCH_CHARS = 4096
 
 
-class Encoding(msgspec.Struct, frozen=True):
+class TextEncoding(msgspec.Struct, frozen=True):
     """A text encoding: codec, byte order mark, and how invalid bytes are handled."""
 
     codec: str
@@ -55,15 +55,15 @@ class Encoding(msgspec.Struct, frozen=True):
         return text.encode(self.codec, self.errors)
 
 
-class Decoded(msgspec.Struct, frozen=True):
+class DecodedText(msgspec.Struct, frozen=True):
     """Bytes and the text that they are; encoding the text gives the same bytes again."""
 
     data: bytes
     text: str
-    encoding: Encoding
+    encoding: TextEncoding
 
 
-class Splice(NamedTuple):
+class TextSplice(NamedTuple):
     """The characters from `start` to `end` become `new`."""
 
     start: int
@@ -71,33 +71,33 @@ class Splice(NamedTuple):
     new: str
 
 
-def decode(data: bytes) -> Decoded | None:
+def decode_text(data: bytes) -> DecodedText | None:
     """Return these bytes as text, or None if they are none."""
-    encoding = detect(data)
-    if encoding == Encoding("utf-8") and not _is_utf8(data, final=True):
-        encoding = _guessed(data)
+    encoding = detect_encoding(data)
+    if encoding == TextEncoding("utf-8") and not _is_utf8(data, final=True):
+        encoding = _guess_encoding(data)
     if encoding is None:
         return None
     try:
         text = data[len(encoding.bom) :].decode(encoding.codec, encoding.errors)
     except UnicodeDecodeError:
         return None
-    return Decoded(data, text, encoding)
+    return DecodedText(data, text, encoding)
 
 
-def detect(data: bytes) -> Encoding | None:
+def detect_encoding(data: bytes) -> TextEncoding | None:
     """Return the encoding of these bytes (or of a file that begins with them); None if not text."""
     for bom, codec in BOMS:
         if data.startswith(bom):
-            return _marked(bom, codec, data)
+            return _encoding_with_bom(bom, codec, data)
     if b"\0" in data:
-        return _wide(data[:SAMPLE])
+        return _detect_utf16(data[:ENCODING_SAMPLE_BYTES])
     if _is_utf8(data):
-        return Encoding("utf-8")
-    return _declared(data) or _guessed(data)
+        return TextEncoding("utf-8")
+    return _read_encoding_declaration(data) or _guess_encoding(data)
 
 
-def splice(source: Decoded, splices: Sequence[Splice]) -> Decoded:
+def apply_splices(source: DecodedText, splices: Sequence[TextSplice]) -> DecodedText:
     """Replace these parts, in order and without overlap; all other bytes stay the same."""
     encode, data, text = source.encoding.encode, source.data, source.text
     at, byte = 0, len(source.encoding.bom)
@@ -110,15 +110,15 @@ def splice(source: Decoded, splices: Sequence[Splice]) -> Decoded:
         at = end
     parts.append(data[byte:])
     words.append(text[at:])
-    return Decoded(b"".join(parts), "".join(words), source.encoding)
+    return DecodedText(b"".join(parts), "".join(words), source.encoding)
 
 
-def shown(text: str) -> str:
+def show_invalid_bytes(text: str) -> str:
     """Return the text with bytes that are no characters made visible."""
-    return SURROGATE.sub(_escape, text)
+    return SURROGATE.sub(_escape_surrogate, text)
 
 
-def lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """Return the lines of a text without their ends; a last line that is empty is none.
 
     A lone carriage return ends a line only where there is no line feed at all, so that line
@@ -136,56 +136,56 @@ def line_number(text: str, index: int) -> int:
     return text.count("\n" if "\n" in text else "\r", 0, index) + 1
 
 
-def endings(text: str) -> list[str]:
+def line_endings(text: str) -> list[str]:
     """Return the kinds of line ends in use, the most frequent first."""
     crlf = text.count("\r\n")
     counts = {"\n": text.count("\n") - crlf, "\r\n": crlf, "\r": text.count("\r") - crlf}
     return sorted((kind for kind in counts if counts[kind]), key=lambda kind: -counts[kind])
 
 
-def ending_near(text: str, start: int, end: int, *, usual: str) -> str:
+def line_ending_near(text: str, start: int, end: int, *, usual: str) -> str:
     """Return the most frequent line ending in this span and at its borders."""
-    floor = max(start - NEAR, 0)
+    floor = max(start - LINE_END_SEARCH_CHARS, 0)
     first = max(text.rfind("\n", floor, start), text.rfind("\r", floor, start), floor)
     first -= text[max(first - 1, 0) : first + 1] == "\r\n"
-    after = BREAK.search(text, end)
-    there = BREAK.findall(text, first, after.end() if after else end)
+    after = LINE_BREAK.search(text, end)
+    there = LINE_BREAK.findall(text, first, after.end() if after else end)
     return Counter(there).most_common(1)[0][0] if there else usual
 
 
-class Flat(msgspec.Struct, frozen=True):
+class FlatText(msgspec.Struct, frozen=True):
     """A text with every line end as one line feed, and the way back to its own positions."""
 
     text: str
     pairs: tuple[int, ...]
     """The positions of two-character line endings."""
 
-    def back(self, index: int) -> int:
+    def original_index(self, index: int) -> int:
         """Return the position in the original of this one."""
         return index + bisect_left(self.pairs, index)
 
 
-def flatten(text: str) -> Flat:
+def flatten_line_ends(text: str) -> FlatText:
     """Return the text as a model sees it."""
     if "\r" not in text:
-        return Flat(text, ())
+        return FlatText(text, ())
     pairs = tuple(m.start() - i for i, m in enumerate(re.finditer("\r\n", text)))
-    return Flat(text.replace("\r\n", "\n").replace("\r", "\n"), pairs)
+    return FlatText(text.replace("\r\n", "\n").replace("\r", "\n"), pairs)
 
 
-def _marked(bom: bytes, codec: str, data: bytes) -> Encoding:
+def _encoding_with_bom(bom: bytes, codec: str, data: bytes) -> TextEncoding:
     if codec == "utf-8" and not _is_utf8(data, final=True):
-        return Encoding(codec, bom, "surrogateescape")
-    return Encoding(codec, bom, "surrogatepass" if codec.startswith("utf-16") else "strict")
+        return TextEncoding(codec, bom, "surrogateescape")
+    return TextEncoding(codec, bom, "surrogatepass" if codec.startswith("utf-16") else "strict")
 
 
-def _wide(sample: bytes) -> Encoding | None:
+def _detect_utf16(sample: bytes) -> TextEncoding | None:
     """Detect UTF-16 without a byte order mark by the zero bytes of plain text."""
     units = len(sample) // 2
     low, high = sample[: units * 2 : 2].count(0), sample[1 : units * 2 : 2].count(0)
     for zeros, others, codec in ((high, low, "utf-16-le"), (low, high, "utf-16-be")):
         if zeros > 0.4 * units and others <= 0.05 * units:
-            return Encoding(codec, errors="surrogatepass")
+            return TextEncoding(codec, errors="surrogatepass")
     return None
 
 
@@ -200,32 +200,32 @@ def _is_utf8(data: bytes, *, final: bool = False) -> bool:
     return True
 
 
-def _declared(data: bytes) -> Encoding | None:
+def _read_encoding_declaration(data: bytes) -> TextEncoding | None:
     """Return the encoding that the first lines declare, if the text really has it."""
-    said = re.search(DECLARED, b"\n".join(data[:1024].split(b"\n")[:2]))
+    said = re.search(ENCODING_DECLARATION, b"\n".join(data[:1024].split(b"\n")[:2]))
     if said is None:
         return None
     try:
         codec = codecs.lookup(said[1].decode()).name
-        text = data.decode(codec) if re.fullmatch(STATELESS, codec) else ""
+        text = data.decode(codec) if re.fullmatch(STATELESS_CODECS, codec) else ""
         true = said[0].decode() in text and text.encode(codec) == data
     except (LookupError, UnicodeError):
         return None
-    return Encoding(codec) if true else None
+    return TextEncoding(codec) if true else None
 
 
-def _guessed(data: bytes) -> Encoding:
+def _guess_encoding(data: bytes) -> TextEncoding:
     """Guess an 8-bit encoding, or broken UTF-8 if most non-ASCII bytes make sense as UTF-8."""
     text = data.decode("utf-8", "surrogateescape")
     bad = len(SURROGATE.findall(text))
     odd = sum(map(len, re.findall(r"[^\x00-\x7f]+", text)))
     if 2 * odd >= 3 * bad:
-        return Encoding("utf-8", errors="surrogateescape")
+        return TextEncoding("utf-8", errors="surrogateescape")
     undefined = re.search(rb"[\x81\x8d\x8f\x90\x9d]", data)
-    return Encoding("latin-1" if undefined else "cp1252")
+    return TextEncoding("latin-1" if undefined else "cp1252")
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_surrogate(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else f"\\u{code:04x}"
 
@@ -233,14 +233,14 @@ def _escape(match: re.Match[str]) -> str:
 # Some lines out of a long text, numbered, as many as there is room for.
 
 
-LINES = 2_000
-AROUND = 110
+DEFAULT_PAGE_LINES = 2_000
+PAGE_OVERHEAD_TOKENS = 110
 """The tokens for what is said below a page, and for what a provider puts around a result."""
-LEAST = 32
+MIN_PAGE_TOKENS = 32
 """A page has room for so many tokens, or nobody would ever get on."""
 
 
-class Place(NamedTuple):
+class TextPosition(NamedTuple):
     """A place in a text: a line, or another part of a file, and a character in it, both from 1."""
 
     line: int
@@ -250,11 +250,11 @@ class Place(NamedTuple):
         return f"offset={self.line}" + (f", column={self.column}" if self.column > 1 else "")
 
 
-class Fitted(NamedTuple):
+class FittedPage(NamedTuple):
     """The text of a page, and where the next one begins."""
 
     text: str
-    next: Place
+    next: TextPosition
     lines: int
 
 
@@ -264,7 +264,10 @@ def fit_parts(parts: Iterable[str], *, column: int, room: ResultRoom) -> tuple[l
     The first part begins at a column. With them comes the column at which the last of them goes
     on, nought if it is whole.
     """
-    fitting, left = list[str](), max(LEAST, min(room.cap, room.share) - AROUND)
+    fitting, left = (
+        list[str](),
+        max(MIN_PAGE_TOKENS, min(room.cap, room.share) - PAGE_OVERHEAD_TOKENS),
+    )
     for part in parts:
         text = part if fitting else part[column - 1 :]
         if (size := estimate_text_tokens(text)) > left:
@@ -286,13 +289,15 @@ def _fit_beginning(text: str, *, column: int, tokens: int) -> tuple[list[str], i
     return [text[:size]], column + size
 
 
-class Page:
+class LinePage:
     """The lines from a place on, taken from text that comes in parts.
 
     Once there is more than could ever be shown, `full` is set and no more is taken.
     """
 
-    def __init__(self, first: Place, limit: int, *, room: ResultRoom, feed: str = "\n") -> None:
+    def __init__(
+        self, first: TextPosition, limit: int, *, room: ResultRoom, feed: str = "\n"
+    ) -> None:
         self.first = first
         self.lines: list[str] = []
         self.number = 1
@@ -303,7 +308,7 @@ class Page:
         self._limit = limit
         self._room = room
         self._feed = feed
-        self._left = MAX_CHARS_PER_TOKEN * max(LEAST, room.share)
+        self._left = MAX_CHARS_PER_TOKEN * max(MIN_PAGE_TOKENS, room.share)
         self._line = ""
         self._begun = False
         self._skip_chars = first.column - 1
@@ -317,47 +322,55 @@ class Page:
             self._extend(text, at, stop)
             at = stop + 1
             if end >= 0 and not self.full:
-                self._finish()
+                self._finish_line()
 
     def close(self) -> None:
         """Take what was read of a last line without an end."""
         if self._begun and not self.full:
-            self._finish()
+            self._finish_line()
 
     @property
-    def missed(self) -> bool:
+    def is_past_line_end(self) -> bool:
         """True if the line was shorter than the column to begin at."""
         return self._skip_chars > 0
 
-    def fit(self) -> Fitted:
+    def fit(self) -> FittedPage:
         """Return as many whole lines as there is room for; a part of the first if it has none."""
         whole = self.lines[:-1] if self.open else self.lines
-        count = count_fitting_parts(len(whole), self._size, tokens=self._tokens)
+        count = count_fitting_parts(len(whole), self._count_tokens, tokens=self._tokens)
         if count:
-            return Fitted(self._numbered(count), Place(self.first.line + count), count)
+            return FittedPage(
+                self._number_lines(count), TextPosition(self.first.line + count), count
+            )
         line, number = self.lines[0], self.first.line
         most = min(self._tokens, self._room.cap)
         size = count_fitting_parts(
-            len(line), lambda size: estimate_text_tokens(shown(line[:size])), tokens=most
+            len(line),
+            lambda size: estimate_text_tokens(show_invalid_bytes(line[:size])),
+            tokens=most,
         )
         ended = size == len(line) and not self.open
-        onward = Place(number + 1) if ended else Place(number, self.first.column + max(1, size))
-        return Fitted(f"{number}\t{shown(line[: max(1, size)])}", onward, 1)
+        onward = (
+            TextPosition(number + 1)
+            if ended
+            else TextPosition(number, self.first.column + max(1, size))
+        )
+        return FittedPage(f"{number}\t{show_invalid_bytes(line[: max(1, size)])}", onward, 1)
 
     @property
     def _tokens(self) -> int:
-        return max(LEAST, self._room.share - AROUND)
+        return max(MIN_PAGE_TOKENS, self._room.share - PAGE_OVERHEAD_TOKENS)
 
-    def _numbered(self, count: int) -> str:
+    def _number_lines(self, count: int) -> str:
         lines = enumerate(self.lines[:count], self.first.line)
-        return shown("\n".join(f"{number}\t{line}" for number, line in lines))
+        return show_invalid_bytes("\n".join(f"{number}\t{line}" for number, line in lines))
 
-    def _size(self, count: int) -> int:
+    def _count_tokens(self, count: int) -> int:
         """Count the tokens of so many lines, scaled so that the tool's cap holds too.
 
         The cap counts the file's own text, as nobody who asks for a file asks for numbers.
         """
-        text = self._numbered(count)
+        text = self._number_lines(count)
         size = estimate_text_tokens(text)
         first = self.first.line
         numbers = estimate_tokens("\t".join(map(str, range(first, first + count))))
@@ -385,9 +398,9 @@ class Page:
             self.lines.append(self._line[: self._left])
             self.full = self.open = True
 
-    def _finish(self) -> None:
+    def _finish_line(self) -> None:
         self.lines.append(self._line.removesuffix("\r"))
         self._left -= len(self._line)
         self.number += 1
         self._line, self._begun = "", False
-        self.full = len(self.lines) >= self._limit or self.missed
+        self.full = len(self.lines) >= self._limit or self.is_past_line_end

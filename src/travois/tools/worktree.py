@@ -27,20 +27,20 @@ class ExitArgs(msgspec.Struct, frozen=True):
     discard_changes: bool = False
 
 
-async def _enter(args: EnterArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_enter_worktree(args: EnterArgs, env: Env, call: str) -> ToolOutcome:
     if moved := decode_worktree_move(env.state.get(WORKTREE_STATE, "")):
         raise ToolError(f"The session is in the worktree {moved.path}. Use ExitWorktree first.")
     if args.name and args.path:
         raise ToolError("Give name for a new worktree or path for an existing one, not both.")
-    moved = await _worktrees(env).enter(args.name, path=args.path)
+    moved = await _require_worktrees(env).enter(args.name, path=args.path)
     return text_outcome(
         f"Now working in {moved.root} on branch {moved.branch}. "
         "ExitWorktree returns and keeps or removes the worktree.",
-        changes=(_state(moved), Changed("cwd", moved.root)),
+        changes=(_worktree_state(moved), Changed("cwd", moved.root)),
     )
 
 
-async def _exit(args: ExitArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_exit_worktree(args: ExitArgs, env: Env, call: str) -> ToolOutcome:
     moved = decode_worktree_move(env.state.get(WORKTREE_STATE, ""))
     if moved is None:
         raise ToolError("The session is not in a worktree entered with EnterWorktree.")
@@ -50,22 +50,22 @@ async def _exit(args: ExitArgs, env: Env, call: str) -> ToolOutcome:
         return text_outcome(f"Back in {moved.back}. {kept}", changes=back)
     if not moved.own:
         raise ToolError(f"{moved.path} existed before this session: use action keep.")
-    await _worktrees(env).remove(moved, discard=args.discard_changes)
+    await _require_worktrees(env).remove(moved, discard=args.discard_changes)
     told = f"Back in {moved.back}. Removed {moved.path} and {moved.branch}."
     return text_outcome(told, changes=back)
 
 
-def _worktrees(env: Env) -> Worktrees:
+def _require_worktrees(env: Env) -> Worktrees:
     if env.worktrees is None:
         raise ToolError("Only the main session can move to a worktree.")
     return env.worktrees
 
 
-def _state(moved: WorktreeMove) -> Changed:
+def _worktree_state(moved: WorktreeMove) -> Changed:
     return Changed(WORKTREE_STATE, msgspec.json.encode(moved).decode())
 
 
-def _removal(args: ExitArgs) -> tuple[Access, ...]:
+def _exit_worktree_access(args: ExitArgs) -> tuple[Access, ...]:
     """Return the access of a removal; losing work needs approval in every mode."""
     return (Access("spawn", "the removal of a worktree", asks=args.discard_changes),)
 
@@ -75,7 +75,7 @@ ENTER_WORKTREE = Tool(
     description=("Only if the user asks for a worktree: create a git worktree and work there."),
     args=EnterArgs,
     access=lambda args, here: (Access("spawn", "work in a git worktree"),),
-    run=_enter,
+    run=_run_enter_worktree,
     summary=lambda args: f"Work in the git worktree {args.path or args.name}".strip(),
     deferred=True,
 )
@@ -84,8 +84,8 @@ EXIT_WORKTREE = Tool(
     name="ExitWorktree",
     description="Leave the worktree from EnterWorktree; keep or remove it.",
     args=ExitArgs,
-    access=lambda args, here: _removal(args) if args.action == "remove" else (),
-    run=_exit,
+    access=lambda args, here: _exit_worktree_access(args) if args.action == "remove" else (),
+    run=_run_exit_worktree,
     summary=lambda args: (
         f"Leave the git worktree and {args.action} it"
         f"{' and discard its changes' if args.discard_changes else ''}"

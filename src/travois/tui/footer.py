@@ -27,7 +27,7 @@ from travois.ports.world import Command, Processes
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.sdk import Session
 from travois.settings.schema import Json, StatusLineSettings
-from travois.tools.diff import Patch
+from travois.tools.diff import FilePatch
 from travois.tui.agent_progress import running_agents
 from travois.tui.markdown import OURS, RESET, Role, Theme, clean, folded, width
 from travois.tui.screen import Screen
@@ -203,7 +203,7 @@ class Work(msgspec.Struct):
         match self._items.add(entry):
             case ReplyItem(seconds=seconds):
                 self.waited += seconds
-            case ToolCallItem(patch=Patch() as change):
+            case ToolCallItem(patch=FilePatch() as change):
                 self.added += change.added
                 self.removed += change.removed
             case _:

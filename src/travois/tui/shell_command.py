@@ -9,7 +9,7 @@ from travois.core.content import Call, Text
 from travois.core.facts import User
 from travois.engine.agent import Agent
 from travois.ports.world import Command
-from travois.tools.output import readable
+from travois.tools.output import make_readable
 
 LONGEST = 600.0
 SHELL = "/bin/sh"
@@ -27,7 +27,7 @@ async def run(agent: Agent, line: str) -> tuple[str, tuple[User, ...]]:
     except OSError as error:
         return str(error), ()
     room = result_room_for_call(agent, Call("", "Bash", ""))
-    text = readable(done.output, tokens=room.tokens).text.rstrip()
+    text = make_readable(done.output, tokens=room.tokens).text.rstrip()
     ending = f"exit {done.status}" if done.status else ""
     told = "\n".join(part for part in (text, ending) if part)
     said = f"The user ran this command themselves:\n$ {line}\n{told}"

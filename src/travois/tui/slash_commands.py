@@ -45,7 +45,7 @@ from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots, Turn, turns
 from travois.terminal.tables import clean, overheard, table
-from travois.tools.output import readable
+from travois.tools.output import make_readable
 from travois.tui.agent_progress import price, progress_line, running_agents
 from travois.tui.slash import Command, Desk
 
@@ -280,7 +280,7 @@ async def _task(desk: Desk, word: str, id: str) -> str:
     if job is None:
         return await _agents(desk, f"{'show' if word == 'see' else 'stop'} {id}")
     if word == "see":
-        lines = readable(job.peek_output()).text.rstrip().split("\n")
+        lines = make_readable(job.peek_output()).text.rstrip().split("\n")
         return "\n".join(lines[-LINES:]) or "No output that the model has not read yet."
     if job.status is not None:
         return f"{id} has already ended."

@@ -26,7 +26,7 @@ from travois.ports.world import (
 )
 from travois.presentation.items import NoticeItem, ReplyItem, SessionItems, ToolCallItem
 from travois.providers.replies import BlockBegan, BlockKind, Grew
-from travois.tools.diff import Hunk, Patch
+from travois.tools.diff import DiffHunk, FilePatch
 from travois.tui import agent_progress
 from travois.tui.agent_progress import Work, progress_line
 from travois.tui.markdown import Role, Stream, Theme, clean, cut, folded, rendered, worded
@@ -44,7 +44,7 @@ MAX_DIFF_LINES = 40
 SIGNS: dict[str, Role] = {"+": "good", "-": "bad"}
 
 
-def tally(change: Patch, theme: Theme) -> str:
+def tally(change: FilePatch, theme: Theme) -> str:
     """Format the numbers of added and removed lines."""
     came = theme.mark(f"+{change.added}", "good") if change.added or not change.removed else ""
     went = theme.mark(f"-{change.removed}", "bad") if change.removed else ""
@@ -52,7 +52,7 @@ def tally(change: Patch, theme: Theme) -> str:
 
 
 def diff_lines(
-    change: Patch, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
+    change: FilePatch, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
 ) -> list[str]:
     """Render a change line by line; if it is too long, the rest is counted."""
     shown = [line for hunk in change.structured_patch for line in _hunk(hunk, theme, columns)]
@@ -69,7 +69,7 @@ def unified(diff: str, theme: Theme, columns: int, *, most: int = MAX_DIFF_LINES
     return [_diff_line(line, "", theme, columns) for line in kept[:most]]
 
 
-def _hunk(hunk: Hunk, theme: Theme, columns: int) -> Iterator[str]:
+def _hunk(hunk: DiffHunk, theme: Theme, columns: int) -> Iterator[str]:
     old, new = hunk.old_start, hunk.new_start
     digits = len(str(max(old + hunk.old_lines, new + hunk.new_lines)))
     for line in hunk.lines:

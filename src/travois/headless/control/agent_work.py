@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from travois.agents.activity import NAME
-from travois.agents.activity import Work as Doing
-from travois.agents.report import spent
+from travois.agents.activity import WORK_NAME_NOTE
+from travois.agents.activity import AgentActivity as Doing
+from travois.agents.report import compute_agent_cost
 from travois.compat.claude_json import Object
 from travois.core.content import extract_calls
 from travois.core.facts import Assistant, Entry, Noted, Spawned
@@ -22,7 +22,7 @@ class Work:
         self._about = spawned
         self._began: float | None = None
         self._uses = self._tokens = 0
-        self._work, self._spent = Doing(), spent(before)
+        self._work, self._spent = Doing(), compute_agent_cost(before)
 
     def lines(self, event: Event) -> list[Object]:
         """Return the lines for an event of the subagent."""
@@ -33,7 +33,7 @@ class Work:
         done = extract_calls(event.fact.content) if isinstance(event.fact, Assistant) else ()
         if isinstance(event.fact, Assistant):
             self._tokens = event.fact.usage.context
-        named = isinstance(event.fact, Noted) and event.fact.what == NAME
+        named = isinstance(event.fact, Noted) and event.fact.what == WORK_NAME_NOTE
         if not done and not named:
             return []
         self._uses += len(done)

@@ -15,7 +15,7 @@ from travois.compat.claude_json import Json, Object
 from travois.core.errors import UserError
 from travois.core.json import as_object
 from travois.headless.control.messages import Declined, Desk
-from travois.mcp.tools import Answered, Offer, foreign
+from travois.mcp.tools import McpCallResult, McpToolOffer, wrap_mcp_tools
 from travois.ports.tool import AnyTool, ToolError
 from travois.version import __version__
 
@@ -58,7 +58,7 @@ class Carried(msgspec.Struct, frozen=True):
 class Listed(msgspec.Struct, frozen=True, rename="camel"):
     """One page of a server's tools."""
 
-    tools: tuple[Offer, ...] = ()
+    tools: tuple[McpToolOffer, ...] = ()
     next_cursor: str | None = None
 
 
@@ -78,7 +78,7 @@ class Server:
         self.status = "pending"
         self.error = ""
         self.info: Object = {}
-        self.offers: tuple[Offer, ...] = ()
+        self.offers: tuple[McpToolOffer, ...] = ()
         self._desk = desk
         self._count = 0
         self._meta: Object = {}
@@ -94,7 +94,7 @@ class Server:
         except (Failed, Declined, msgspec.DecodeError) as error:
             self.error = str(error)
 
-    async def call(self, tool: str, args: dict[str, Any]) -> Answered:
+    async def call(self, tool: str, args: dict[str, Any]) -> McpCallResult:
         """Call one of the server's tools."""
         if self.status == "disabled":
             raise ToolError(f"The MCP server {self.name} is disabled.")
@@ -105,7 +105,7 @@ class Server:
             raise ToolError(f"The MCP server {self.name} returned an error: {failed}") from None
         if as_object(msgspec.json.decode(result)).get("resultType") == "input_required":
             raise ToolError(f"{tool} asks for more input, which is not supported here.")
-        return msgspec.json.decode(result, type=Answered)
+        return msgspec.json.decode(result, type=McpCallResult)
 
     def brief(self) -> Json:
         """Return the name and status."""
@@ -133,8 +133,8 @@ class Server:
         known = as_object(as_object(msgspec.json.decode(hello)).get("serverInfo"))
         self.info = {"name": str(known.get("name", "")), "version": str(known.get("version", ""))}
 
-    async def _offered(self) -> tuple[Offer, ...]:
-        found: list[Offer] = []
+    async def _offered(self) -> tuple[McpToolOffer, ...]:
+        found: list[McpToolOffer] = []
         cursor: str | None = None
         for _ in range(PAGES):
             params: Object = {"cursor": cursor} if cursor else {}
@@ -197,6 +197,6 @@ def tools(servers: Iterable[Server]) -> tuple[AnyTool, ...]:
     """Return all tools of the servers under unique names."""
     found: dict[str, AnyTool] = {}
     for server in servers:
-        for tool in foreign(server.name, server.offers, server.call, taken=found):
+        for tool in wrap_mcp_tools(server.name, server.offers, server.call, taken=found):
             found[tool.name] = tool
     return tuple(found.values())

@@ -45,8 +45,8 @@ from travois.sessions import home
 from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots
-from travois.tools.paths import absolute, existing
-from travois.tools.read import WHOLE
+from travois.tools.paths import absolute_path, require_file
+from travois.tools.read import MAX_WHOLE_FILE_BYTES
 from travois.version import __version__
 
 # Listings, and the settings that a client can change.
@@ -197,7 +197,11 @@ WHY = "no rule allows Read to do that without asking"
 async def read(driven: Driven, request: Request) -> Object:
     """Return a file's content."""
     path, env, size = await _judged(driven, request.path)
-    most = WHOLE if request.max_bytes is None else max(0, min(WHOLE, request.max_bytes))
+    most = (
+        MAX_WHOLE_FILE_BYTES
+        if request.max_bytes is None
+        else max(0, min(MAX_WHOLE_FILE_BYTES, request.max_bytes))
+    )
     data = await env.files.read(path, limit=most)
     cut: Object = {"truncated": True} if size > len(data) else {}
     if request.encoding == "base64":
@@ -212,7 +216,7 @@ async def read(driven: Driven, request: Request) -> Object:
 async def seed(driven: Driven, request: Request) -> Object:
     """Mark a file as read by the model if it has not changed since the client saw it."""
     path, env, size = await _judged(driven, request.path)
-    if size > WHOLE:
+    if size > MAX_WHOLE_FILE_BYTES:
         raise UserError(f"{path} is too large to read whole")
     data = await env.files.read(path)
     stat = await env.files.stat(path)
@@ -232,9 +236,9 @@ async def _judged(driven: Driven, path: str) -> tuple[str, CallEnv, int]:
     if preapprove_call(agent, ready) is None:
         raise UserError(f"{path} may not be read", why=WHY)
     env = CallEnv(agent, ready, None)
-    whole = absolute(path, env.cwd)
+    whole = absolute_path(path, env.cwd)
     try:
-        return whole, env, (await existing(whole, env)).size
+        return whole, env, (await require_file(whole, env)).size
     except ToolError as refusal:
         raise UserError(f"{path} cannot be read", why=str(refusal)) from None
 

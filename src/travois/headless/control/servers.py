@@ -24,10 +24,10 @@ from travois.core.json import as_object
 from travois.headless.control.driven_session import Driven
 from travois.headless.control.mcp import Server
 from travois.headless.control.messages import Request
-from travois.mcp.tools import Server as Configured
+from travois.mcp.tools import McpServerConfig as Configured
 
 if TYPE_CHECKING:
-    from travois.mcp.connection import Link
+    from travois.mcp.connection import McpConnection
 
 
 ADDED_SERVER_TIMEOUT = 10.0
@@ -48,7 +48,7 @@ async def status(driven: Driven, request: Request) -> Object:
     return {"mcpServers": [*own, *(_told(link) for link in loan.links), *waiting]}
 
 
-def _told(link: Link) -> Object:
+def _told(link: McpConnection) -> Object:
     """Describe a configured server and its tools."""
     server = link.server
     told: Object = {
@@ -58,7 +58,7 @@ def _told(link: Link) -> Object:
         "config": _config(server),
     }
     if link.state == "failed":
-        return told | {"error": link.why}
+        return told | {"error": link.failure_reason}
     tools: list[Json] = [
         {"name": one.name, "description": one.description or ""} for one in link.offers
     ]
@@ -75,17 +75,17 @@ def _config(server: Configured) -> Object:
 async def reconnect(driven: Driven, request: Request) -> Object:
     """Reconnect a server."""
     server = _server(driven, request.server_name)
-    await (server.meet() if isinstance(server, Server) else server.again())
+    await (server.meet() if isinstance(server, Server) else server.reconnect())
     ready, why = _standing(server)
     if not ready:
         raise UserError(f"{request.server_name} cannot be reached", why=why)
     return {}
 
 
-def _standing(server: Server | Link) -> tuple[bool, str]:
+def _standing(server: Server | McpConnection) -> tuple[bool, str]:
     if isinstance(server, Server):
         return server.status == "connected", server.error
-    return server.state == "ready", server.why
+    return server.state == "ready", server.failure_reason
 
 
 async def toggle(driven: Driven, request: Request) -> Object:
@@ -98,7 +98,7 @@ async def toggle(driven: Driven, request: Request) -> Object:
     return {}
 
 
-def _server(driven: Driven, name: str) -> Server | Link:
+def _server(driven: Driven, name: str) -> Server | McpConnection:
     links = {link.server.name: link for link in driven.session.crew.loan.links}
     found = driven.servers.get(name) or links.get(name)
     if found is None:
@@ -128,8 +128,8 @@ async def replaced(driven: Driven, request: Request) -> Object:
     links = _added(driven, asked, errors) if asked else ()
     with anyio.move_on_after(ADDED_SERVER_TIMEOUT):
         for link in links:
-            await link.settled()
-    errors |= {link.server.name: link.why for link in links if link.state == "failed"}
+            await link.wait_until_started()
+    errors |= {link.server.name: link.failure_reason for link in links if link.state == "failed"}
     added: list[Json] = [link.server.name for link in links]
     return {"added": added, "removed": list[Json](removed), "errors": dict[str, Json](errors)}
 
@@ -145,7 +145,7 @@ def _against(driven: Driven, name: str, tree: object) -> str:
     return TAKEN if name in (link.server.name for link in loan.links) else ""
 
 
-def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Link]:
+def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[McpConnection]:
     """Start servers in the background; record why others cannot be used."""
     crew = driven.session.crew
     assert crew.agent.runtime.background is not None
@@ -168,9 +168,9 @@ def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Li
     return made
 
 
-async def _kept(link: Link, scope: anyio.CancelScope) -> None:
+async def _kept(link: McpConnection, scope: anyio.CancelScope) -> None:
     with scope:
-        await link.keep()
+        await link.keep_alive()
 
 
 def _remove(driven: Driven, name: str) -> None:

@@ -16,7 +16,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from travois.agents.child import offspring
+from travois.agents.child import create_child_agent
 from travois.core.content import Text, extract_text
 from travois.core.facts import Assistant, Changed, Ended, Entry, Noted, Rewound, User
 from travois.core.spending import Limits
@@ -126,7 +126,9 @@ def dreamer(parent: Agent, session: Session, *, id: str, log: str) -> Agent | st
         return f"{head.model.name} is too small for this"
     if why := parent.budget.spawn_blocker():
         return why
-    agent = offspring(parent, session, ParentLink(id, "dream", log), root=parent.world.root)
+    agent = create_child_agent(
+        parent, session, ParentLink(id, "dream", log), root=parent.world.root
+    )
     known = parent.tools.by_name
     tools = {name: known[name] for name in TOOLS if name in known}
     prompt = PROMPT.read_text("utf-8").strip()

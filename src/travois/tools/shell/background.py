@@ -18,26 +18,26 @@ from travois.ports.agents import Subagents
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import BackgroundJob, Env
 from travois.tools.shell.bash import (
-    HIDDEN,
-    QUIET,
-    TICK,
+    HIDDEN_ARGUMENT,
+    MAIL_POLL_SECONDS,
+    QUIET_SECONDS,
+    CommandResult,
     LineWatch,
-    Ran,
     exit_code,
     find_job,
-    join_parts,
-    matching_lines,
+    find_matching_lines,
+    join_result_parts,
     show_job,
     show_output,
     status_change,
     wait_for_job,
 )
 
-LONGEST = 3_600_000
-BLOCK = 30_000
+MAX_WAIT_MS = 3_600_000
+DEFAULT_BLOCK_MS = 30_000
 """Default milliseconds that TaskOutput waits."""
-MONITOR = 300_000
-INTERRUPTED = "The wait ended early: you have a new message."
+DEFAULT_MONITOR_MS = 300_000
+WAIT_INTERRUPTED = "The wait ended early: you have a new message."
 
 
 class OutputArgs(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class OutputArgs(msgspec.Struct, frozen=True):
 
     bash_id: str
     filter: Annotated[str, msgspec.Meta(description="regex: only lines that match")] = ""
-    max_output_tokens: Annotated[int, HIDDEN] = 0
+    max_output_tokens: Annotated[int, HIDDEN_ARGUMENT] = 0
 
 
 class KillArgs(msgspec.Struct, frozen=True):
@@ -59,7 +59,9 @@ class MonitorArgs(msgspec.Struct, frozen=True):
 
     task_id: str
     pattern: Annotated[str, msgspec.Meta(description="regex for a line; empty: until it ends")] = ""
-    timeout: Annotated[int, msgspec.Meta(description="ms", gt=0, le=LONGEST)] = MONITOR
+    timeout: Annotated[int, msgspec.Meta(description="ms", gt=0, le=MAX_WAIT_MS)] = (
+        DEFAULT_MONITOR_MS
+    )
 
 
 class TaskOutputArgs(msgspec.Struct, frozen=True):
@@ -67,7 +69,9 @@ class TaskOutputArgs(msgspec.Struct, frozen=True):
 
     task_id: str
     block: bool = True
-    timeout: Annotated[int, msgspec.Meta(description="ms to wait", ge=0, le=LONGEST)] = BLOCK
+    timeout: Annotated[int, msgspec.Meta(description="ms to wait", ge=0, le=MAX_WAIT_MS)] = (
+        DEFAULT_BLOCK_MS
+    )
 
 
 class TaskStopArgs(msgspec.Struct, frozen=True):
@@ -76,14 +80,14 @@ class TaskStopArgs(msgspec.Struct, frozen=True):
     task_id: str
 
 
-async def _output(args: OutputArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_bash_output(args: OutputArgs, env: Env, call: str) -> ToolOutcome:
     job = find_job(env, args.bash_id)
     if args.filter:  # before anything is taken: a bad pattern loses no output
-        await matching_lines(b"", env, pattern=args.filter, name="filter")
-    return await _new_output(job, env, call, pattern=args.filter, most=args.max_output_tokens)
+        await find_matching_lines(b"", env, pattern=args.filter, name="filter")
+    return await _show_new_output(job, env, call, pattern=args.filter, most=args.max_output_tokens)
 
 
-async def _new_output(
+async def _show_new_output(
     job: BackgroundJob,
     env: Env,
     call: str,
@@ -96,23 +100,25 @@ async def _new_output(
     """Show a job's unread output and its status."""
     status, output = job.status, job.take_output()
     if pattern and output.total:
-        from travois.tools.output import plain_text
+        from travois.tools.output import strip_terminal_codes
 
-        text = plain_text(output.head_and_tail().decode(errors="replace")).encode(errors="replace")
-        output = await matching_lines(text, env, pattern=pattern, name="filter")
+        text = strip_terminal_codes(output.head_and_tail().decode(errors="replace")).encode(
+            errors="replace"
+        )
+        output = await find_matching_lines(text, env, pattern=pattern, name="filter")
     body = show_output(output, env, call, most=most)
     told = [*body.remarks, *remarks, *env.processes.take_notices()]
     state = f"{headline}\n{describe_status(status)}" if headline else describe_status(status)
-    ran = Ran(None if status is None else exit_code(status), status is None, output.total)
+    ran = CommandResult(None if status is None else exit_code(status), status is None, output.total)
     return ToolOutcome(
-        (Text(join_parts(state, body.text or "(no new output)", told)),),
+        (Text(join_result_parts(state, body.text or "(no new output)", told)),),
         detail=encode_json(ran).decode(),
         changes=status_change(env, job.id, status),
         lines=output.line_count,
     )
 
 
-async def _kill(args: KillArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_kill_shell(args: KillArgs, env: Env, call: str) -> ToolOutcome:
     return await _stop_job(find_job(env, args.shell_id), env)
 
 
@@ -121,23 +127,23 @@ async def _stop_job(job: BackgroundJob, env: Env) -> ToolOutcome:
     await job.kill()
     if before is None:
         text = f"Killed {job.id} and all processes it had started."
-        text = join_parts(text, "", [*env.processes.take_notices()])
+        text = join_result_parts(text, "", [*env.processes.take_notices()])
         return text_outcome(text, changes=(Changed(f"job:{job.id}", "killed"),))
     text = f"{job.id} had already ended ({describe_status(before)})."
     return text_outcome(text, changes=status_change(env, job.id, before))
 
 
-async def _monitor(args: MonitorArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_monitor(args: MonitorArgs, env: Env, call: str) -> ToolOutcome:
     """Wait for a line among the output that nobody has read, or for the end."""
     job, seconds = find_job(env, args.task_id), args.timeout / 1000
     if not args.pattern:
         why, line = await wait_for_job(job, env, seconds=seconds), ""
     else:
-        await matching_lines(b"", env, pattern=args.pattern, name="pattern")
+        await find_matching_lines(b"", env, pattern=args.pattern, name="pattern")
         with job.follow() as following:
             watch = LineWatch(job, env, pattern=args.pattern, name="pattern")
             watch.following = following
-            why = await wait_for_job(job, env, seconds=seconds, found=watch.found)
+            why = await wait_for_job(job, env, seconds=seconds, found=watch.has_matched)
             line = watch.line
     match why:
         case "matched":
@@ -146,34 +152,34 @@ async def _monitor(args: MonitorArgs, env: Env, call: str) -> ToolOutcome:
             missed = f" No line matched {args.pattern!r}." if args.pattern else ""
             headline, remarks = f"{job.id} ended.{missed}", ()
         case "mail":
-            headline, remarks = "", (INTERRUPTED,)
+            headline, remarks = "", (WAIT_INTERRUPTED,)
         case "timeout" | "quiet":
             what = f"no line matched {args.pattern!r}" if args.pattern else "it has not ended"
             headline, remarks = f"Waited {seconds:g} s for {job.id}: {what}.", ()
-    return await _new_output(job, env, call, headline=headline, remarks=remarks)
+    return await _show_new_output(job, env, call, headline=headline, remarks=remarks)
 
 
-async def _task_output(args: TaskOutputArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_task_output(args: TaskOutputArgs, env: Env, call: str) -> ToolOutcome:
     seconds = args.timeout / 1000 if args.block else 0.0
     if env.agents is not None and args.task_id in env.agents.reports():
-        return await _agent_output(args.task_id, env.agents, env, seconds=seconds)
-    job = _task(env, args.task_id)
+        return await _wait_for_report(args.task_id, env.agents, env, seconds=seconds)
+    job = _find_background_task(env, args.task_id)
     why = await wait_for_job(job, env, seconds=seconds)
     headline = f"Waited {seconds:g} s for {job.id}." if why == "timeout" and args.block else ""
-    remarks = (INTERRUPTED,) if why == "mail" and seconds else ()
-    return await _new_output(job, env, call, headline=headline, remarks=remarks)
+    remarks = (WAIT_INTERRUPTED,) if why == "mail" and seconds else ()
+    return await _show_new_output(job, env, call, headline=headline, remarks=remarks)
 
 
-async def _agent_output(id: str, agents: Subagents, env: Env, *, seconds: float) -> ToolOutcome:
+async def _wait_for_report(id: str, agents: Subagents, env: Env, *, seconds: float) -> ToolOutcome:
     """Return the report of an agent, waited for at most so long."""
     until, before = anyio.current_time() + seconds, agents.reports()[id].state
     while agents.reports()[id].state == "running" and not env.has_mail:
         if (left := until - anyio.current_time()) <= 0:
             break
-        await anyio.sleep(min(TICK, left))
+        await anyio.sleep(min(MAIL_POLL_SECONDS, left))
     report = agents.reports()[id]
     if report.state == "running":
-        early = f" [{INTERRUPTED}]" if env.has_mail else ""
+        early = f" [{WAIT_INTERRUPTED}]" if env.has_mail else ""
         return text_outcome(
             f"Agent {id} is still running; its report arrives automatically.{early}"
         )
@@ -182,10 +188,10 @@ async def _agent_output(id: str, agents: Subagents, env: Env, *, seconds: float)
     return text_outcome(f"[agent {id}: {report.state}]\n{report.text}")
 
 
-async def _task_stop(args: TaskStopArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_task_stop(args: TaskStopArgs, env: Env, call: str) -> ToolOutcome:
     agents, id = env.agents, args.task_id
     if agents is None or id not in agents.reports():
-        return await _stop_job(_task(env, id), env)
+        return await _stop_job(_find_background_task(env, id), env)
     before = agents.reports()[id].state
     if before != "running":
         return text_outcome(f"Agent {id} had already ended ({before}).")
@@ -193,7 +199,7 @@ async def _task_stop(args: TaskStopArgs, env: Env, call: str) -> ToolOutcome:
     return text_outcome(f"Stopped agent {id}. Its partial report will follow.")
 
 
-def _task(env: Env, id: str) -> BackgroundJob:
+def _find_background_task(env: Env, id: str) -> BackgroundJob:
     """Return the background command of that id; raises `Refusal` that names what there is."""
     try:
         return find_job(env, id)
@@ -205,7 +211,7 @@ def _task(env: Env, id: str) -> BackgroundJob:
     raise ToolError(f"There is no background task {id!r}. Tasks: {known}.")
 
 
-def _nothing(args: msgspec.Struct, here: CallLocation) -> tuple[Access, ...]:
+def _background_access(args: msgspec.Struct, here: CallLocation) -> tuple[Access, ...]:
     return ()
 
 
@@ -213,8 +219,8 @@ BASH_OUTPUT = Tool(
     name="BashOutput",
     description="New output and status of a background Bash job.",
     args=OutputArgs,
-    access=_nothing,
-    run=_output,
+    access=_background_access,
+    run=_run_bash_output,
     bounded=True,
     summary=lambda args: f"Output of {args.bash_id}",
     polls=True,
@@ -223,8 +229,8 @@ KILL_SHELL = Tool(
     name="KillShell",
     description="Kill a background Bash job and all it started.",
     args=KillArgs,
-    access=_nothing,
-    run=_kill,
+    access=_background_access,
+    run=_run_kill_shell,
     summary=lambda args: f"Kill {args.shell_id}",
 )
 MONITOR_JOB = Tool(
@@ -234,8 +240,8 @@ MONITOR_JOB = Tool(
         "unread output and all that follows; shows the new output."
     ),
     args=MonitorArgs,
-    access=_nothing,
-    run=_monitor,
+    access=_background_access,
+    run=_run_monitor,
     bounded=True,
     summary=lambda args: f"Wait for {args.task_id}{f': {args.pattern}' if args.pattern else ''}",
     polls=True,
@@ -245,8 +251,8 @@ TASK_OUTPUT = Tool(
     name="TaskOutput",
     description="Output of a background command or agent; waits for its end unless block is false.",
     args=TaskOutputArgs,
-    access=_nothing,
-    run=_task_output,
+    access=_background_access,
+    run=_run_task_output,
     bounded=True,
     summary=lambda args: f"Output of {args.task_id}",
     polls=True,
@@ -256,8 +262,8 @@ TASK_STOP = Tool(
     name="TaskStop",
     description="Stop a background command or agent.",
     args=TaskStopArgs,
-    access=_nothing,
-    run=_task_stop,
+    access=_background_access,
+    run=_run_task_stop,
     summary=lambda args: f"Stop {args.task_id}",
     deferred=True,
 )
@@ -266,11 +272,13 @@ TASK_STOP = Tool(
 # BashInput: typing into a program that Bash has started with a terminal.
 
 
-MAX_TYPED_CHARS = 600_000
-MOST = 64 * 1024
-CONTROL = frozenset("\x03\x04\x1c")
+MAX_INPUT_WAIT_MS = 600_000
+MAX_TYPED_BYTES = 64 * 1024
+INTERRUPT_KEYS = frozenset("\x03\x04\x1c")
 """Ctrl-C, Ctrl-D and Ctrl-\\: what stops a program and tells it nothing."""
-SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox", "su", "sudo"))
+SHELL_NAMES = frozenset(
+    ("sh", "bash", "dash", "zsh", "ksh", "ash", "fish", "busybox", "su", "sudo")
+)
 
 
 class InputArgs(msgspec.Struct, frozen=True):
@@ -281,32 +289,32 @@ class InputArgs(msgspec.Struct, frozen=True):
         str, msgspec.Meta(description="typed as it is: \\n is Enter, \\u0003 Ctrl-C, \\u0004 EOF")
     ] = ""
     until: Annotated[str, msgspec.Meta(description="regex: wait for a line, e.g. a prompt")] = ""
-    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_TYPED_CHARS)] = 10_000
-    max_output_tokens: Annotated[int, HIDDEN] = 0
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_INPUT_WAIT_MS)] = 10_000
+    max_output_tokens: Annotated[int, HIDDEN_ARGUMENT] = 0
 
 
-async def _input(args: InputArgs, env: Env, call: str) -> ToolOutcome:
+async def _run_bash_input(args: InputArgs, env: Env, call: str) -> ToolOutcome:
     job = find_job(env, args.id)
     if args.until:
-        await matching_lines(b"", env, pattern=args.until, name="until")
+        await find_matching_lines(b"", env, pattern=args.until, name="until")
     if job.is_over:
         return show_job(job, env, call, most=args.max_output_tokens)
     with job.follow() as following:
         watch = LineWatch(job, env, pattern=args.until, name="until") if args.until else None
         if watch is not None:
             watch.following = following
-        await _type(job, args.text)
+        await _type_text(job, args.text)
         why = await wait_for_job(
             job,
             env,
             seconds=args.wait_ms / 1000,
-            quiet=QUIET if args.text and watch is None else 0.0,
-            found=watch.found if watch is not None else None,
+            quiet=QUIET_SECONDS if args.text and watch is None else 0.0,
+            found=watch.has_matched if watch is not None else None,
         )
     return show_job(job, env, call, most=args.max_output_tokens, why=why, until=args.until)
 
 
-async def _type(job: BackgroundJob, text: str) -> None:
+async def _type_text(job: BackgroundJob, text: str) -> None:
     if not text:
         return
     if not job.tty and set(text) <= {"\x03"}:
@@ -315,15 +323,15 @@ async def _type(job: BackgroundJob, text: str) -> None:
     if not job.tty:
         raise ToolError(f"{job.id} has no terminal to type into. Start it with Bash and tty: true.")
     data = text.replace("\r\n", "\n").replace("\n", "\r").encode(errors="replace")  # as Enter does
-    if len(data) > MOST:
-        raise ToolError(f"text is longer than {MOST:,} bytes. Write it to a file.")
+    if len(data) > MAX_TYPED_BYTES:
+        raise ToolError(f"text is longer than {MAX_TYPED_BYTES:,} bytes. Write it to a file.")
     try:
         await job.send(data)
     except OSError as error:
         raise ToolError(f"{error.strerror}.") from None
 
 
-def _access(args: InputArgs, here: CallLocation) -> tuple[Access, ...]:
+def _bash_input_access(args: InputArgs, here: CallLocation) -> tuple[Access, ...]:
     """Return the accesses of typing: the program's command, with the text as its input.
 
     What can change and reach nothing takes any input, and stopping a program needs no leave.
@@ -331,12 +339,12 @@ def _access(args: InputArgs, here: CallLocation) -> tuple[Access, ...]:
     name = f"bash_{args.id}" if args.id.isdigit() else args.id
     job = here.jobs.get(name)
     looks = job is not None and job.cage is not None and job.cage.profile == "look"
-    if job is None or not job.tty or looks or set(args.text) <= CONTROL:
+    if job is None or not job.tty or looks or set(args.text) <= INTERRUPT_KEYS:
         return ()
-    return tuple(one for access in job.accesses for one in _typed(access, args.text))
+    return tuple(one for access in job.accesses for one in _input_accesses(access, args.text))
 
 
-def _typed(access: Access, text: str) -> tuple[Access, ...]:
+def _input_accesses(access: Access, text: str) -> tuple[Access, ...]:
     if access.kind != "exec":
         return (access,)
     end = "INPUT"
@@ -345,10 +353,10 @@ def _typed(access: Access, text: str) -> tuple[Access, ...]:
     given = replace(access, target=f"{{ {access.target}\n}} <<'{end}'\n{text}\n{end}")
     words = {basename(word) for word in access.target.replace(";", " ").split()}
     # What a shell is told is a command line like any other, for rules that deny some.
-    return (given, Access("exec", text)) if words & SHELLS else (given,)
+    return (given, Access("exec", text)) if words & SHELL_NAMES else (given,)
 
 
-def _summary(args: InputArgs) -> str:
+def _summarize_bash_input(args: InputArgs) -> str:
     return f"Type into {args.id}: {args.text!r}" if args.text else f"Wait for {args.id}"
 
 
@@ -359,10 +367,10 @@ BASH_INPUT = Tool(
         "a line matches, or wait_ms is over. Without text, wait until it ends."
     ),
     args=InputArgs,
-    access=_access,
-    run=_input,
+    access=_bash_input_access,
+    run=_run_bash_input,
     bounded=True,
-    summary=_summary,
+    summary=_summarize_bash_input,
     polls=True,
     deferred=True,
     judged_as="Bash",

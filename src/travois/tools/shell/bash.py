@@ -34,31 +34,31 @@ from travois.ports.world import (
 )
 
 if TYPE_CHECKING:
-    from travois.tools.output import Readable
+    from travois.tools.output import ReadableOutput
 
 
 # What Bash and the tools for background commands share: output, status, and waiting.
 
 
-REMARKS = 100
+REMARK_TOKENS = 100
 """The tokens kept for what is said beside an output."""
-KEEP_JOB = 512 * 1024
-TICK = 0.25
+JOB_OUTPUT_BYTES = 512 * 1024
+MAIL_POLL_SECONDS = 0.25
 """Seconds between checks for new messages during a long wait."""
-BATCH = 0.05
+OUTPUT_BATCH_SECONDS = 0.05
 """Seconds that output is collected before it is examined."""
-QUIET = 0.5
+QUIET_SECONDS = 0.5
 """Seconds without output after which a program counts as waiting for input."""
-LONGEST_LINE = 64 * 1024
+MAX_PARTIAL_LINE_BYTES = 64 * 1024
 """Bytes kept of an unfinished line for the next look."""
-HIDDEN = msgspec.Meta(extra_json_schema={"x-hidden": True})
+HIDDEN_ARGUMENT = msgspec.Meta(extra_json_schema={"x-hidden": True})
 """An argument that is accepted and not told: some models send it, others need not know."""
 
-Why = Literal["ended", "matched", "quiet", "timeout", "mail"]
+WaitEnd = Literal["ended", "matched", "quiet", "timeout", "mail"]
 """Why a wait is over."""
 
 
-class Ran(msgspec.Struct, frozen=True, rename="camel"):
+class CommandResult(msgspec.Struct, frozen=True, rename="camel"):
     """The result of a command, for programs."""
 
     exit_code: int | None
@@ -67,22 +67,22 @@ class Ran(msgspec.Struct, frozen=True, rename="camel"):
     cwd: str = ""
 
 
-class Detached(Ran, frozen=True, rename="camel"):
+class DetachedCommand(CommandResult, frozen=True, rename="camel"):
     """The result of a command that goes on in the background, for programs."""
 
     background_task_id: str = ""
 
 
-def show_output(output: CapturedOutput, env: Env, call: str, *, most: int = 0) -> Readable:
+def show_output(output: CapturedOutput, env: Env, call: str, *, most: int = 0) -> ReadableOutput:
     """Return as much of an output as there is room for; all of it is kept if that is not all."""
-    from travois.tools.output import readable
+    from travois.tools.output import make_readable
 
-    room = env.room.tokens - REMARKS
+    room = env.room.tokens - REMARK_TOKENS
     tokens = min(room, most) if most > 0 else room
-    return readable(output, tokens=tokens, keep=partial(env.spill, call))
+    return make_readable(output, tokens=tokens, keep=partial(env.spill, call))
 
 
-def join_parts(headline: str, body: str, remarks: list[str]) -> str:
+def join_result_parts(headline: str, body: str, remarks: list[str]) -> str:
     """Return a headline, a body, and remarks in brackets, without the empty ones."""
     parts = (headline, body.strip("\n"), *(f"[{remark}]" for remark in remarks))
     return "\n".join(part for part in parts if part) or "(no output)"
@@ -118,13 +118,13 @@ def find_job(env: Env, id: str) -> BackgroundJob:
     raise ToolError(f"There is no job {id!r}. Jobs: {', '.join(jobs) or 'none'}.")
 
 
-async def matching_lines(data: bytes, env: Env, *, pattern: str, name: str) -> CapturedOutput:
+async def find_matching_lines(data: bytes, env: Env, *, pattern: str, name: str) -> CapturedOutput:
     """Return the lines that match. Ripgrep looks for them: no pattern can make it hang.
 
     Raises `Refusal` for a pattern that is none, also where there is nothing to look at.
     """
     argv = ("rg", "--no-config", "--text", "--no-line-number", "--regexp", pattern, "--", "-")
-    command = Command(argv, env.root, stdin=data or b"\n", keep=KEEP_JOB, stderr="apart")
+    command = Command(argv, env.root, stdin=data or b"\n", keep=JOB_OUTPUT_BYTES, stderr="apart")
     done = await env.processes.run(command, timeout=10)
     if done.status > 1:
         why = done.errors.head_and_tail().decode(errors="replace").strip().removeprefix("rg: ")
@@ -145,18 +145,18 @@ class LineWatch:
         self.line = ""
         """The first line that matched."""
 
-    async def found(self) -> bool:
+    async def has_matched(self) -> bool:
         """Return whether a line has matched by now."""
-        from travois.tools.output import plain_text
+        from travois.tools.output import strip_terminal_codes
 
         if self.following is not None:
             self._fresh += self.following.take()
         if not self._fresh:
             return False
         data, self._fresh = self._rest + self._fresh, b""
-        self._rest = data.rpartition(b"\n")[2][-LONGEST_LINE:]
-        text = plain_text(data.decode(errors="replace"))
-        search = partial(matching_lines, pattern=self._pattern, name=self._name)
+        self._rest = data.rpartition(b"\n")[2][-MAX_PARTIAL_LINE_BYTES:]
+        text = strip_terminal_codes(data.decode(errors="replace"))
+        search = partial(find_matching_lines, pattern=self._pattern, name=self._name)
         hits = await search(text.encode(errors="replace"), self._env)
         self.line = hits.head_and_tail().decode(errors="replace").partition("\n")[0]
         return bool(hits.total)
@@ -169,7 +169,7 @@ async def wait_for_job(
     seconds: float,
     quiet: float = 0.0,
     found: Callable[[], Awaitable[bool]] | None = None,
-) -> Why:
+) -> WaitEnd:
     """Wait for the end of a job, for what is looked for, or until it has been quiet so long.
 
     Ends early if somebody has something to say to the model.
@@ -187,16 +187,16 @@ async def wait_for_job(
             return "mail"
         if now >= until:
             return "timeout"
-        pause = min(until - now, TICK, quiet or TICK)
+        pause = min(until - now, MAIL_POLL_SECONDS, quiet or MAIL_POLL_SECONDS)
         with anyio.move_on_after(pause) as waited:
             await job.wait_for_change()
         if not waited.cancelled_caught:
             heard = anyio.current_time()
-            await anyio.sleep(min(BATCH, max(0.0, until - heard)))
+            await anyio.sleep(min(OUTPUT_BATCH_SECONDS, max(0.0, until - heard)))
 
 
 def show_job(
-    job: BackgroundJob, env: Env, call: str, *, most: int, why: Why = "ended", until: str = ""
+    job: BackgroundJob, env: Env, call: str, *, most: int, why: WaitEnd = "ended", until: str = ""
 ) -> ToolOutcome:
     """Show a program's unread output, and its exit status if it has ended."""
     status = job.status if job.is_over else None
@@ -207,44 +207,46 @@ def show_job(
         remarks.append(f"No line matched {until!r}.")
     if status is None and why == "timeout":
         remarks.append(f"{job.id} is still running.")
-    ran = Ran(None if status is None else exit_code(status), interrupted=False, bytes=output.total)
+    ran = CommandResult(
+        None if status is None else exit_code(status), interrupted=False, bytes=output.total
+    )
     headline = "" if status is None else describe_status(status)
     return ToolOutcome(
-        (Text(join_parts(headline, body.text or "(no new output)", remarks)),),
+        (Text(join_result_parts(headline, body.text or "(no new output)", remarks)),),
         detail=encode_json(ran).decode(),
         changes=status_change(env, job.id, status) if status is not None else (),
         lines=body.lines,
     )
 
 
-DEFAULT = 120_000
-LONGEST = 600_000
-KEEP = 4 * 1024 * 1024
-LATER = (
+DEFAULT_TIMEOUT_MS = 120_000
+MAX_TIMEOUT_MS = 600_000
+COMMAND_OUTPUT_BYTES = 4 * 1024 * 1024
+BACKGROUND_HELP = (
     "You are told when it ends. Monitor (task_id, pattern, timeout) waits for a line or the end, "
     "BashOutput shows new output, KillShell kills it."
 )
-FIRST = 10.0
+TERMINAL_START_SECONDS = 10.0
 """Default seconds that a program in a terminal has for its first output."""
-TERMINAL = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1"}
+TERMINAL_ENVIRONMENT = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1"}
 """Plain lines are what a model can read: no cursor, no colours, no pager."""
-GLIMPSE = 2_000
-GLIMPSES = 0.1
-ARGUMENT = 30_000
+PREVIEW_BYTES = 2_000
+PREVIEW_INTERVAL_SECONDS = 0.1
+MAX_SHELL_ARGUMENT_CHARS = 30_000
 """Characters that always fit into one argument: the kernel's limit is 128 KiB."""
-SHELLS = (
+SHELL_PATHS = (
     "/bin/bash",
     "/usr/bin/bash",
     "/usr/local/bin/bash",
     "/opt/homebrew/bin/bash",
     "/run/current-system/sw/bin/bash",
 )
-ASIDE = "TRAVOIS_ASIDE"
-TELL = "{ command pwd -P; printf '\\\\0'; } >/dev/fd/$_travois_aside 2>/dev/null"
-SCRIPT = (
-    f"_travois_aside=${ASIDE} _travois_text=@TEXT@; unset {ASIDE}; shift $#; "
-    f"""trap "{TELL}" EXIT; eval "$_travois_text"; """
-    f"""{{ _travois_status=$?; eval "{TELL}"; set +x; }} 2>/dev/null; exit $_travois_status"""
+CWD_FD_VARIABLE = "TRAVOIS_ASIDE"
+REPORT_CWD_SCRIPT = "{ command pwd -P; printf '\\\\0'; } >/dev/fd/$_travois_aside 2>/dev/null"
+WRAPPER_SCRIPT = (
+    f"_travois_aside=${CWD_FD_VARIABLE} _travois_text=@TEXT@; unset {CWD_FD_VARIABLE}; shift $#; "
+    f"""trap "{REPORT_CWD_SCRIPT}" EXIT; eval "$_travois_text"; """
+    f"""{{ _travois_status=$?; eval "{REPORT_CWD_SCRIPT}"; set +x; }} 2>/dev/null; exit $_travois_status"""  # noqa: E501
 )
 """Runs the text as it stands, without parameters, and tells where the shell stood at the end.
 
@@ -257,7 +259,9 @@ class BashArgs(msgspec.Struct, frozen=True):
     """A command line and how to run it."""
 
     command: str
-    timeout: Annotated[int, msgspec.Meta(description="ms", gt=0, le=LONGEST)] = DEFAULT
+    timeout: Annotated[int, msgspec.Meta(description="ms", gt=0, le=MAX_TIMEOUT_MS)] = (
+        DEFAULT_TIMEOUT_MS
+    )
     description: str = ""
     run_in_background: bool = False
     on_timeout: Literal["background", "stop"] = "background"
@@ -266,37 +270,41 @@ class BashArgs(msgspec.Struct, frozen=True):
         Literal["on", "write", "network", "off"],
         msgspec.Meta(description="grant what the sandbox denied; needs approval"),
     ] = "on"
-    max_output_tokens: Annotated[int, HIDDEN] = 0
+    max_output_tokens: Annotated[int, HIDDEN_ARGUMENT] = 0
 
 
-class Place(msgspec.Struct, frozen=True):
+class ShellFolder(msgspec.Struct, frozen=True):
     """The shell's working folder after a command, with a remark for the model."""
 
     cwd: str
     remark: str = ""
 
 
-async def _bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
-    from travois.tools.shell.denied_command import list_tmp, tell_denial, tell_new_entries
+async def _run_bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
+    from travois.tools.shell.denied_command import (
+        explain_denial,
+        list_private_tmp,
+        report_new_tmp_entries,
+    )
 
     if args.tty:
         return await _start_terminal(args, env, call)
     if args.run_in_background:
-        return await _background(args, env)
-    entries = list_tmp(env.cage)
-    done, start = await _run(args, env, call)
+        return await _start_background(args, env)
+    entries = list_private_tmp(env.cage)
+    done, start = await _run_command(args, env, call)
     if done.job:
-        return _detached(args, env, call, done=done)
-    place = _place(done, env, start=start)
+        return _show_detached(args, env, call, done=done)
+    place = _find_shell_folder(done, env, start=start)
     body = show_output(done.output, env, call, most=args.max_output_tokens)
-    remarks = [*body.remarks, *_endings(done, args)]
+    remarks = [*body.remarks, *_ending_remarks(done, args)]
     remarks += [remark for remark in (start.remark, place.remark) if remark]
-    remarks += tell_denial(done, body.text, env.cage, cwd=start.cwd, line=args.command)
-    remarks += tell_new_entries(env.cage, entries)
+    remarks += explain_denial(done, body.text, env.cage, cwd=start.cwd, line=args.command)
+    remarks += report_new_tmp_entries(env.cage, entries)
     remarks += env.processes.take_notices()
-    ran = Ran(exit_code(done.status), done.timed_out, done.output.total, place.cwd)
+    ran = CommandResult(exit_code(done.status), done.timed_out, done.output.total, place.cwd)
     return ToolOutcome(
-        (Text(join_parts(_headline(done), body.text, remarks)),),
+        (Text(join_result_parts(_result_headline(done), body.text, remarks)),),
         error=done.status != 0 or done.timed_out,
         detail=encode_json(ran).decode(),
         changes=() if place.cwd == env.cwd else (Changed("cwd", place.cwd),),
@@ -304,15 +312,15 @@ async def _bash(args: BashArgs, env: Env, call: str) -> ToolOutcome:
     )
 
 
-async def _run(args: BashArgs, env: Env, call: str) -> tuple[ProcessResult, Place]:
+async def _run_command(args: BashArgs, env: Env, call: str) -> tuple[ProcessResult, ShellFolder]:
     """Run the command where the shell stands, or in the workspace if that folder is gone."""
-    glimpse = _glimpse(env)
+    glimpse = _preview_output(env)
     detach_as = partial(_next_job_id, env) if args.on_timeout == "background" else None
     for place in (
-        Place(env.cwd),
-        Place(env.root, f"{env.cwd} is gone; ran in {env.root}."),
+        ShellFolder(env.cwd),
+        ShellFolder(env.root, f"{env.cwd} is gone; ran in {env.root}."),
     ):
-        command = replace(_command(args, place.cwd, env=env), whole=_whole(env, call))
+        command = replace(_build_command(args, place.cwd, env=env), whole=_output_file(env, call))
         try:
             done = await env.processes.run(
                 command, timeout=args.timeout / 1000, on_output=glimpse, detach_as=detach_as
@@ -325,65 +333,70 @@ async def _run(args: BashArgs, env: Env, call: str) -> tuple[ProcessResult, Plac
     raise AssertionError("the last place returns or raises")
 
 
-def _whole(env: Env, call: str) -> str:
+def _output_file(env: Env, call: str) -> str:
     """Return the file for an output that is too large to be held; empty where none can be kept."""
     name = "".join(c if c.isalnum() or c in "-_" else "_" for c in call)
     return os.path.join(env.kept, f"{name}.txt") if env.kept else ""
 
 
-def _command(args: BashArgs, cwd: str, *, env: Env, keep: int = KEEP) -> Command:
+def _build_command(
+    args: BashArgs, cwd: str, *, env: Env, keep: int = COMMAND_OUTPUT_BYTES
+) -> Command:
     """Build the shell command; a long text is passed in pieces and joined in the shell."""
     text = args.command
-    pieces = [text[at : at + ARGUMENT] for at in range(0, len(text), ARGUMENT)] or [""]
+    pieces = [
+        text[at : at + MAX_SHELL_ARGUMENT_CHARS]
+        for at in range(0, len(text), MAX_SHELL_ARGUMENT_CHARS)
+    ] or [""]
     names = "".join(f"${{{number}}}" for number in range(1, len(pieces) + 1))
-    shell = next((path for path in SHELLS if os.access(path, os.X_OK)), "/bin/sh")
-    argv = (shell, "-c", SCRIPT.replace("@TEXT@", names), os.path.basename(shell), *pieces)
+    shell = next((path for path in SHELL_PATHS if os.access(path, os.X_OK)), "/bin/sh")
+    argv = (shell, "-c", WRAPPER_SCRIPT.replace("@TEXT@", names), os.path.basename(shell), *pieces)
     variables = exported(env.state.get("env", "")) | {"PWD": cwd}
     return Command(
         argv,
         cwd,
         env=variables,
         keep=keep,
-        aside=ASIDE,
+        aside=CWD_FD_VARIABLE,
         cage=env.cage,
         label=text,
-        accesses=_executes(args),
+        accesses=_command_accesses(args),
     )
 
 
-def _glimpse(env: Env) -> Callable[[bytes], None]:
+def _preview_output(env: Env) -> Callable[[bytes], None]:
     """Shows the newest output to the eye, a few times a second at most."""
-    shown = -GLIMPSES
+    shown = -PREVIEW_INTERVAL_SECONDS
 
     def show(chunk: bytes) -> None:
         nonlocal shown
-        if anyio.current_time() - shown >= GLIMPSES:
+        if anyio.current_time() - shown >= PREVIEW_INTERVAL_SECONDS:
             shown = anyio.current_time()
-            env.progress(chunk[-GLIMPSE:].decode(errors="replace"))
+            env.progress(chunk[-PREVIEW_BYTES:].decode(errors="replace"))
 
     return show
 
 
-def _place(done: ProcessResult, env: Env, *, start: Place) -> Place:
+def _find_shell_folder(done: ProcessResult, env: Env, *, start: ShellFolder) -> ShellFolder:
     """Read the shell's last working folder; it reports none when it was killed or replaced."""
     told = done.aside.split(b"\0")[:-1]
     if not told:
-        return Place(start.cwd)
+        return ShellFolder(start.cwd)
     try:
         cwd = told[-1].removesuffix(b"\n").decode()
     except UnicodeDecodeError:
-        return Place(
+        return ShellFolder(
             start.cwd,
             f"The folder's name is not UTF-8; still in {start.cwd}.",
         )
     if not cwd:
-        return Place(env.root, f"The working folder no longer exists; now in {env.root}.")
+        return ShellFolder(env.root, f"The working folder no longer exists; now in {env.root}.")
     if cwd == os.path.realpath(start.cwd) or not os.path.isabs(cwd):
-        return Place(start.cwd)
-    return Place(cwd, f"Working folder: {cwd}")
+        return ShellFolder(start.cwd)
+    return ShellFolder(cwd, f"Working folder: {cwd}")
 
 
-def _headline(done: ProcessResult) -> str:
+def _result_headline(done: ProcessResult) -> str:
     if done.timed_out:
         return ""  # how it took our signal says nothing of the command
     if done.status < 0:
@@ -391,7 +404,7 @@ def _headline(done: ProcessResult) -> str:
     return "" if done.status <= 0 else f"Exit code {done.status}"
 
 
-def _endings(done: ProcessResult, args: BashArgs) -> Iterator[str]:
+def _ending_remarks(done: ProcessResult, args: BashArgs) -> Iterator[str]:
     if done.timed_out:
         yield (
             f"Timed out after {args.timeout / 1000:g} s; all its processes were killed. "
@@ -407,29 +420,31 @@ def _endings(done: ProcessResult, args: BashArgs) -> Iterator[str]:
         yield f"Still running until the session ends: process {pids}"
 
 
-async def _background(args: BashArgs, env: Env) -> ToolOutcome:
+async def _start_background(args: BashArgs, env: Env) -> ToolOutcome:
     id = _next_job_id(env)
     try:
-        command = _command(args, env.cwd, env=env, keep=KEEP_JOB)
+        command = _build_command(args, env.cwd, env=env, keep=JOB_OUTPUT_BYTES)
         await env.processes.start(command, id=id)
     except OSError as error:
         raise ToolError(f"{error.strerror or error}.") from None
-    said = f"Running in the background as {id}. {LATER}"
-    if args.timeout != DEFAULT:
+    said = f"Running in the background as {id}. {BACKGROUND_HELP}"
+    if args.timeout != DEFAULT_TIMEOUT_MS:
         said += "\n[Background commands have no time limit: timeout was ignored.]"
     if env.cage is not None and env.cage.backend == "full":
         said += f"\n[{PRIVATE_TMP}; on disk it is {env.cage.temp}.]"
     return ToolOutcome((Text(said),), changes=(Changed(f"job:{id}", JOB_RUNNING),))
 
 
-def _detached(args: BashArgs, env: Env, call: str, *, done: ProcessResult) -> ToolOutcome:
+def _show_detached(args: BashArgs, env: Env, call: str, *, done: ProcessResult) -> ToolOutcome:
     """Show a command that goes on in the background."""
     body = show_output(done.output, env, call, most=args.max_output_tokens)
     limit = f"Still running after {args.timeout / 1000:g} s, so it was not stopped but goes on"
-    remarks = [*body.remarks, f"{limit} in the background as {done.job}. {LATER}"]
-    ran = Detached(None, interrupted=False, bytes=done.output.total, background_task_id=done.job)
+    remarks = [*body.remarks, f"{limit} in the background as {done.job}. {BACKGROUND_HELP}"]
+    ran = DetachedCommand(
+        None, interrupted=False, bytes=done.output.total, background_task_id=done.job
+    )
     return ToolOutcome(
-        (Text(join_parts("", body.text or "(no output so far)", remarks)),),
+        (Text(join_result_parts("", body.text or "(no output so far)", remarks)),),
         detail=encode_json(ran).decode(),
         changes=(Changed(f"job:{done.job}", JOB_RUNNING),),
         lines=body.lines,
@@ -438,15 +453,15 @@ def _detached(args: BashArgs, env: Env, call: str, *, done: ProcessResult) -> To
 
 async def _start_terminal(args: BashArgs, env: Env, call: str) -> ToolOutcome:
     """Start a program with a terminal; returns what it says first."""
-    command = _command(args, env.cwd, env=env, keep=KEEP_JOB)
-    command = replace(command, tty=True, env={**command.env, **TERMINAL})
-    seconds = FIRST if args.timeout == DEFAULT else args.timeout / 1000
+    command = _build_command(args, env.cwd, env=env, keep=JOB_OUTPUT_BYTES)
+    command = replace(command, tty=True, env={**command.env, **TERMINAL_ENVIRONMENT})
+    seconds = TERMINAL_START_SECONDS if args.timeout == DEFAULT_TIMEOUT_MS else args.timeout / 1000
     try:
         job = await env.processes.start(command, id=_next_job_id(env))
     except OSError as error:
         raise ToolError(f"{error.strerror or error}.") from None
     try:
-        await wait_for_job(job, env, seconds=seconds, quiet=QUIET)
+        await wait_for_job(job, env, seconds=seconds, quiet=QUIET_SECONDS)
     except BaseException:  # whoever stops the call does not want what it started
         with anyio.CancelScope(shield=True):
             await job.kill()
@@ -471,11 +486,11 @@ def _next_job_id(env: Env) -> str:
     return f"bash_{number}"
 
 
-def _access(args: BashArgs, here: CallLocation) -> tuple[Access, ...]:
-    return _executes(args)
+def _bash_access(args: BashArgs, here: CallLocation) -> tuple[Access, ...]:
+    return _command_accesses(args)
 
 
-def _executes(args: BashArgs) -> tuple[Access, ...]:
+def _command_accesses(args: BashArgs) -> tuple[Access, ...]:
     """Return the accesses of a command besides what its text implies."""
     line = Access("exec", args.command)
     match args.sandbox:
@@ -487,7 +502,7 @@ def _executes(args: BashArgs) -> tuple[Access, ...]:
             return (line, Access("leave", args.command))
 
 
-def _summary(args: BashArgs) -> str:
+def _summarize_bash(args: BashArgs) -> str:
     return args.description or args.command.strip().partition("\n")[0]
 
 
@@ -500,8 +515,8 @@ BASH = Tool(
         "Prefer Read, Edit, Grep, Glob over cat, sed, grep, find."
     ),
     args=BashArgs,
-    access=_access,
-    run=_bash,
+    access=_bash_access,
+    run=_run_bash,
     bounded=True,
-    summary=_summary,
+    summary=_summarize_bash,
 )

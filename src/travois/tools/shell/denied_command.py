@@ -12,21 +12,23 @@ from travois.permissions.sandbox_profile import PRIVATE_TMP, TMP, Cage
 from travois.ports.world import ProcessResult
 from travois.sandbox.denial import Denial, find_denial, find_port
 from travois.sandbox.disk_facts import LocalDisk
-from travois.tools.paths import plain
+from travois.tools.paths import escape_path
 
-MORE = "If needed, call again with sandbox:"
-WITHIN = (
+SANDBOX_ARGUMENT_HINT = "If needed, call again with sandbox:"
+SESSION_PORT_HINT = (
     "only sandboxed commands without the machine's network can reach it. "
     "Call without sandbox: network or off, or start the server the same way."
 )
-SHOW = "the user can allow it with the setting sandbox.filesystem.allowRead"
-SHOWN = 3
+ALLOW_READ_HINT = "the user can allow it with the setting sandbox.filesystem.allowRead"
+MAX_NAMED_ENTRIES = 3
 """Maximum new entries of /tmp that are named."""
-MISSING = re.compile(r"no such file|enoent|does not exist|not found|cannot find", re.IGNORECASE)
+MISSING_FILE_ERROR = re.compile(
+    r"no such file|enoent|does not exist|not found|cannot find", re.IGNORECASE
+)
 TMP_PATH = re.compile(r"/(?:var/)?tmp/[^\s'\"‘’`:;,|&<>()]+")
 
 
-def list_tmp(cage: Cage | None) -> frozenset[str]:
+def list_private_tmp(cage: Cage | None) -> frozenset[str]:
     """Return the names in the session's private /tmp; none where /tmp is the machine's own."""
     if cage is None or cage.backend != "full":
         return frozenset()
@@ -44,64 +46,72 @@ def _mounted_in_tmp(shown: tuple[str, ...]) -> frozenset[str]:
     return frozenset(path.partition("/")[0] for path in below)
 
 
-def tell_new_entries(cage: Cage | None, before: frozenset[str]) -> Iterator[str]:
+def report_new_tmp_entries(cage: Cage | None, before: frozenset[str]) -> Iterator[str]:
     """Report where on disk the entries are that a command left in the private /tmp."""
-    made = sorted(list_tmp(cage) - before)
+    made = sorted(list_private_tmp(cage) - before)
     if cage is None or not made:
         return
-    paths = ", ".join(plain(os.path.join(cage.temp, name)) for name in made[:SHOWN])
-    more = f" and {len(made) - SHOWN} more there" if len(made) > SHOWN else ""
+    paths = ", ".join(
+        escape_path(os.path.join(cage.temp, name)) for name in made[:MAX_NAMED_ENTRIES]
+    )
+    more = (
+        f" and {len(made) - MAX_NAMED_ENTRIES} more there" if len(made) > MAX_NAMED_ENTRIES else ""
+    )
     yield f"{PRIVATE_TMP}; on disk, this command left {paths}{more}."
 
 
-def tell_denial(
+def explain_denial(
     done: ProcessResult, text: str, cage: Cage | None, *, cwd: str, line: str
 ) -> Iterator[str]:
     """Explain what the sandbox denied a command; nothing if it failed for another reason."""
     if port := find_port(text, done.session_ports):
-        yield f"The server at port {port} runs in the sandbox's own network: {WITHIN}"
+        yield f"The server at port {port} runs in the sandbox's own network: {SESSION_PORT_HINT}"
     if cage is None:
         return
-    yield from _tell_missing(done, text, cage, line=line)
+    yield from _explain_missing_file(done, text, cage, line=line)
     if done.refused and done.status:
-        yield f"The sandbox refused: {'; '.join(done.refused)}. {MORE} network."
+        yield f"The sandbox refused: {'; '.join(done.refused)}. {SANDBOX_ARGUMENT_HINT} network."
         return
     denial = find_denial(text, cage, cwd=cwd, disk=LocalDisk(), line=line) if done.status else None
     # What a read-only try lacks is asked about, or told with its result.
     if denial is not None and (cage.profile != "look" or denial.kind in ("read", "rights")):
-        yield _describe(denial, cage)
+        yield _describe_denial(denial, cage)
 
 
-def _describe(denial: Denial, cage: Cage) -> str:
-    target = plain(denial.target)
+def _describe_denial(denial: Denial, cage: Cage) -> str:
+    target = escape_path(denial.target)
     match denial.kind:
         case "write":
             temp = TMP[0] if cage.backend == "full" else f"$TMPDIR ({cage.temp})"
             places = ", ".join(("the workspace", *cage.writable))
             where = f", not to {target}" if target else ""
             only = f"lets this command write only in {places} and {temp}"
-            return f"The sandbox {only}{where}. {MORE} off."
+            return f"The sandbox {only}{where}. {SANDBOX_ARGUMENT_HINT} off."
         case "pinned":
-            return f"The sandbox does not let commands change {target}. {MORE} off."
+            return (
+                f"The sandbox does not let commands change {target}. {SANDBOX_ARGUMENT_HINT} off."
+            )
         case "read":
-            return f"The sandbox hides {target} from commands; {SHOW}. {MORE} off."
+            return f"The sandbox hides {target} from commands; {ALLOW_READ_HINT}. {SANDBOX_ARGUMENT_HINT} off."  # noqa: E501
         case "rights":
             of = f" that {target} needs" if target else ""
-            return f"No program in the sandbox has root rights{of}. {MORE} off."
+            return f"No program in the sandbox has root rights{of}. {SANDBOX_ARGUMENT_HINT} off."
         case "network" if cage.network == "listed":
             which = f", not {target}" if target else ""
             only = "lets this command reach only the hosts on the user's list, through a proxy"
-            return f"The sandbox {only}{which}. {MORE} network."
+            return f"The sandbox {only}{which}. {SANDBOX_ARGUMENT_HINT} network."
         case "network":
             what = f" and cannot reach {target}" if target else ""
-            return f"This command has no network in the sandbox{what}. {MORE} network."
+            return f"This command has no network in the sandbox{what}. {SANDBOX_ARGUMENT_HINT} network."  # noqa: E501
 
 
-def _tell_missing(done: ProcessResult, text: str, cage: Cage, *, line: str) -> Iterator[str]:
+def _explain_missing_file(
+    done: ProcessResult, text: str, cage: Cage, *, line: str
+) -> Iterator[str]:
     """Explain which /tmp holds a file that a command looked for in the other one."""
-    lines = [said for said in text.splitlines() if MISSING.search(said)]
+    lines = [said for said in text.splitlines() if MISSING_FILE_ERROR.search(said)]
     found = (path.rstrip(".") for said in lines for path in TMP_PATH.findall(said))
-    for path in list(dict.fromkeys(found))[:SHOWN]:
+    for path in list(dict.fromkeys(found))[:MAX_NAMED_ENTRIES]:
         if not done.status and path not in line:
             continue
         root = next(root for root in TMP if inside(path, root))

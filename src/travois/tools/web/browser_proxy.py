@@ -22,14 +22,14 @@ from travois.providers.http.client import Tcp
 from travois.providers.http.fetch import Lookup, lookup
 from travois.sandbox.network import PATIENCE, Asked, attend, dialled, plain, reachable
 
-LOOPBACK = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
+LOOPBACK_NAME = re.compile(r"(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|::1")
 """Names and addresses of this machine."""
-REMEMBERED = 20
+MAX_REFUSALS = 20
 SessionSocket = Callable[[int], socket.socket | None]
 """A TCP socket in the network of the session's commands; none if they share none."""
 
 
-class Gate:
+class BrowserProxy:
     """A proxy that lets the browser reach the internet, and this machine while `local` says so."""
 
     def __init__(
@@ -51,43 +51,43 @@ class Gate:
     async def serve(self) -> None:
         """Serve connections until cancelled."""
         with self._listener:
-            await attend(self._listener, self._reach, refuse=self._refuse)
+            await attend(self._listener, self._connect, refuse=self._record_refusal)
 
-    def turn_away(self) -> None:
+    def close_local_connections(self) -> None:
         """Close connections to this machine: a browser would reuse them for the next page."""
         for inward in tuple(self._inward):
             inward.hang_up()
 
-    def _refuse(self, words: str) -> None:
-        if words not in self.refused and len(self.refused) < REMEMBERED:
+    def _record_refusal(self, words: str) -> None:
+        if words not in self.refused and len(self.refused) < MAX_REFUSALS:
             self.refused.append(words)
 
-    async def _reach(self, asked: Asked) -> Tcp:
+    async def _connect(self, asked: Asked) -> Tcp:
         name = asked.host.decode("latin-1").lower().strip("[]")
-        if LOOPBACK.fullmatch(name):
+        if LOOPBACK_NAME.fullmatch(name):
             if not self._local():
                 raise PermissionError(f"{name} is this machine, which other pages may not reach")
-            inward = await self._served_by_session(asked.port)
+            inward = await self._connect_to_session(asked.port)
             inward = inward or await dialled(name, ("127.0.0.1", "::1"), asked.port)
             self._inward.add(inward)
             return inward
-        found = [address for address in await self._found(name, asked) if reachable(address)]
+        found = [address for address in await self._resolve_host(name, asked) if reachable(address)]
         if not found:
             raise PermissionError(f"{name} is in a private network, which is not allowed")
         return await dialled(name, found, asked.port)
 
-    async def _served_by_session(self, port: int) -> Tcp | None:
+    async def _connect_to_session(self, port: int) -> Tcp | None:
         """Connect to a server that a command of the session started, if any."""
         for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
             try:
                 found = await anyio.to_thread.run_sync(self._session, family)
             except OSError:  # the machine may have no IPv6, or the session may just be over
                 continue
-            if found is not None and await _connects(found, (address, port)):
+            if found is not None and await _try_connect(found, (address, port)):
                 return Tcp(found)
         return None
 
-    async def _found(self, name: str, asked: Asked) -> tuple[str, ...]:
+    async def _resolve_host(self, name: str, asked: Asked) -> tuple[str, ...]:
         with suppress(ValueError):
             return (str(ip_address(name)),)
         host = plain(asked.host)
@@ -99,7 +99,7 @@ class Gate:
             raise OSError(f"there is no host {host}") from None
 
 
-async def _connects(made: socket.socket, place: tuple[str, int]) -> bool:
+async def _try_connect(made: socket.socket, place: tuple[str, int]) -> bool:
     """Return whether a socket could be connected; it is closed if not."""
     made.setblocking(False)
     code = made.connect_ex(place)

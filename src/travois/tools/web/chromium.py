@@ -27,8 +27,8 @@ from travois.core.errors import UserError
 from travois.process.environment import bare
 from travois.process.reap import MARK, fell, tree
 from travois.providers.http.fetch import Lookup, lookup
-from travois.tools.web.browser import BrowserArgs, Seen
-from travois.tools.web.browser_proxy import LOOPBACK, Gate, SessionSocket
+from travois.tools.web.browser import BrowserArgs, PageView
+from travois.tools.web.browser_proxy import LOOPBACK_NAME, BrowserProxy, SessionSocket
 
 if TYPE_CHECKING:
     from playwright.async_api import (
@@ -46,25 +46,25 @@ if TYPE_CHECKING:
 # One run of Chromium, and the page in front of it.
 
 
-LOOK = Path(__file__).with_name("browser.js")
-ROOM = 400_000
+PAGE_READER_SCRIPT = Path(__file__).with_name("browser.js")
+MAX_PAGE_CHARS = 400_000
 """Maximum characters read of a page."""
-FRAMES = 12
-NEWS = 10
-SHORT = 5_000
-LONG = 20_000
+MAX_FRAMES = 12
+MAX_PAGE_NEWS = 10
+ELEMENT_TIMEOUT_MS = 5_000
+PAGE_TIMEOUT_MS = 20_000
 """Milliseconds that an element and a page may take."""
-MOMENT = 0.1
-RESTLESS = 30
+SETTLE_STEP_SECONDS = 0.1
+MAX_SETTLE_STEPS = 30
 """Length of a waiting step in seconds, and the maximum number of steps."""
-LASTING = ("eventsource", "websocket", "media", "ping")
+LASTING_REQUESTS = ("eventsource", "websocket", "media", "ping")
 """Requests that may go on for as long as a page is open."""
-FAREWELL = 5.0
-SIZE = (1280, 800)
-GONE = re.compile(r"(Target|Page|Browser|Connection)[\w, ]* (crashed|closed|disconnected)")
-UNUSABLE = re.compile("intercepts pointer events|is not (visible|enabled|stable|editable)")
-FIND = "(number) => window.__travois?.elements.get(number)?.deref()"
-ARGS = (
+CLOSE_TIMEOUT_SECONDS = 5.0
+VIEWPORT_SIZE = (1280, 800)
+BROWSER_GONE = re.compile(r"(Target|Page|Browser|Connection)[\w, ]* (crashed|closed|disconnected)")
+ELEMENT_UNUSABLE = re.compile("intercepts pointer events|is not (visible|enabled|stable|editable)")
+FIND_ELEMENT_SCRIPT = "(number) => window.__travois?.elements.get(number)?.deref()"
+CHROMIUM_ARGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--disable-features=WebRtcHideLocalIpsWithMdns,MediaRouter,OptimizationHints",
     "--disable-quic",
@@ -72,10 +72,12 @@ ARGS = (
 """Switches that disable what would bypass the proxy."""
 
 
-class Window:
+class BrowserWindow:
     """One run of the browser, with its pages."""
 
-    def __init__(self, path: str, gate: Gate, *, visible: bool, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, path: str, gate: BrowserProxy, *, visible: bool, env: Mapping[str, str]
+    ) -> None:
         self._path = path
         self._gate = gate
         self._visible = visible
@@ -105,18 +107,18 @@ class Window:
             chromium_sandbox=not root,
             proxy={"server": self._gate.url},
             env={**self._environment(), MARK: self._mark},
-            args=[*ARGS],
+            args=[*CHROMIUM_ARGS],
         )
         context = await started.new_context(
             accept_downloads=False,
             service_workers="block",
-            viewport={"width": SIZE[0], "height": SIZE[1]},
+            viewport={"width": VIEWPORT_SIZE[0], "height": VIEWPORT_SIZE[1]},
         )
-        context.set_default_timeout(SHORT)
-        context.on("page", self._follow)
-        context.on("request", self._sent)
-        context.on("requestfinished", self._done)
-        context.on("requestfailed", self._done)
+        context.set_default_timeout(ELEMENT_TIMEOUT_MS)
+        context.on("page", self._on_page)
+        context.on("request", self._on_request)
+        context.on("requestfinished", self._on_request_end)
+        context.on("requestfailed", self._on_request_end)
         await context.new_page()
 
     def _environment(self) -> dict[str, str]:
@@ -127,7 +129,7 @@ class Window:
 
     async def close(self) -> None:
         """Close the browser, by force if necessary."""
-        with anyio.move_on_after(FAREWELL):
+        with anyio.move_on_after(CLOSE_TIMEOUT_SECONDS):
             if self._driver is not None:
                 await self._driver.stop()
         await fell(lambda: tree(f"{MARK}={self._mark}", ()), grace=0.5)
@@ -138,7 +140,7 @@ class Window:
         return self._page.url if self._pages and self._page.url.startswith("http") else ""
 
     @property
-    def open_still(self) -> bool:
+    def has_page(self) -> bool:
         """True if any page is open."""
         return bool(self._pages)
 
@@ -148,73 +150,73 @@ class Window:
             raise OSError("the page was closed")
         return self._pages[-1]
 
-    def named(self, ref: str) -> str:
+    def element_name(self, ref: str) -> str:
         """Return the name of the element with that number, as last shown."""
         _, lines = self._before
         number = re.escape(ref.strip("[] "))
         wanted = re.compile(rf'\[{number}\] (\w+ "(?:[^"\\]|\\.)*")')
         return next((found[1] for line in lines if (found := wanted.search(line))), "")
 
-    def local(self) -> bool:
+    def is_local(self) -> bool:
         """Return whether all that is open is on this machine: only then may pages reach it."""
         urls = {self._heading, *(page.url for page in self._pages[:-1])} - {"about:blank"}
-        return bool(urls) and all(map(_loopback, urls))
+        return bool(urls) and all(map(_is_loopback, urls))
 
-    def _turn(self, url: str) -> None:
+    def _set_heading(self, url: str) -> None:
         self._heading = url
-        if not self.local():
-            self._gate.turn_away()
+        if not self.is_local():
+            self._gate.close_local_connections()
 
-    async def act(self, args: BrowserArgs) -> Seen:
+    async def act(self, args: BrowserArgs) -> PageView:
         """Perform one action, and view the page."""
         self._news, self._accept = [], args.accept
         self._gate.refused.clear()
         self._pending.clear()
         if args.action not in ("navigate", "back"):
-            self._asked_for()
+            self._check_host_approved()
         match args.action:
             case "navigate":
-                await self._go(args.url)
+                await self._navigate(args.url)
             case "click":
-                element = await self._element(args.ref)
+                element = await self._find_element(args.ref)
                 await element.click()
             case "type":
-                await self._type(args)
+                await self._type_into(args)
             case "back":
-                await self._page.go_back(wait_until="domcontentloaded", timeout=LONG)
+                await self._page.go_back(wait_until="domcontentloaded", timeout=PAGE_TIMEOUT_MS)
             case "wait":
-                await self._wait(args.text)
+                await self._wait_for_text(args.text)
             case "read" | "screenshot":
                 pass
         if args.action != "read":
             await self._settle()
-        return await self._look(whole=args.action in ("navigate", "read"))
+        return await self._view_page(whole=args.action in ("navigate", "read"))
 
-    async def picture(self) -> bytes:
+    async def screenshot(self) -> bytes:
         """Return a screenshot of the viewport as JPEG."""
-        self._asked_for()
-        return await self._page.screenshot(type="jpeg", quality=80, timeout=LONG)
+        self._check_host_approved()
+        return await self._page.screenshot(type="jpeg", quality=80, timeout=PAGE_TIMEOUT_MS)
 
-    async def _go(self, url: str) -> None:
+    async def _navigate(self, url: str) -> None:
         from playwright.async_api import Error
 
-        self._hosts.add(_host(url))
-        self._turn(url)
+        self._hosts.add(_page_host(url))
+        self._set_heading(url)
         try:
-            await self._page.goto(url, wait_until="domcontentloaded", timeout=LONG)
+            await self._page.goto(url, wait_until="domcontentloaded", timeout=PAGE_TIMEOUT_MS)
         except Error as error:
-            if GONE.search(error.message):
+            if BROWSER_GONE.search(error.message):
                 raise
             await self._settle()  # its own page of errors would disturb what is opened next
-            raise OSError(f"{url} could not be opened: {self._why(error)}") from None
+            raise OSError(f"{url} could not be opened: {self._navigation_error(error)}") from None
 
-    def _why(self, error: Error) -> str:
+    def _navigation_error(self, error: Error) -> str:
         if "Download is starting" in error.message:
             return "it is a download; fetch it with Bash (curl -o)"
-        return "; ".join(self._gate.refused) or first_line(error.message)
+        return "; ".join(self._gate.refused) or first_error_line(error.message)
 
-    async def _type(self, args: BrowserArgs) -> None:
-        element = await self._element(args.ref)
+    async def _type_into(self, args: BrowserArgs) -> None:
+        element = await self._find_element(args.ref)
         if await element.evaluate("(e) => e.tagName") == "SELECT":
             await element.select_option(label=args.text)
         else:
@@ -222,32 +224,32 @@ class Window:
         if args.enter:
             await element.press("Enter")
 
-    async def _wait(self, text: str) -> None:
+    async def _wait_for_text(self, text: str) -> None:
         if text:
-            await self._page.get_by_text(text).first.wait_for(timeout=LONG)
+            await self._page.get_by_text(text).first.wait_for(timeout=PAGE_TIMEOUT_MS)
         else:
-            await anyio.sleep(10 * MOMENT)
+            await anyio.sleep(10 * SETTLE_STEP_SECONDS)
 
     async def _settle(self) -> None:
         """Wait for what an action set going; a page that never rests is looked at as it is."""
         from playwright.async_api import Error
 
-        quiet, left = 0, RESTLESS
+        quiet, left = 0, MAX_SETTLE_STEPS
         while quiet < 3 and left:
-            await anyio.sleep(MOMENT)
+            await anyio.sleep(SETTLE_STEP_SECONDS)
             quiet, left = 0 if self._pending else quiet + 1, left - 1
         with suppress(Error):
-            await self._page.wait_for_load_state("domcontentloaded", timeout=SHORT)
+            await self._page.wait_for_load_state("domcontentloaded", timeout=ELEMENT_TIMEOUT_MS)
 
-    async def _look(self, *, whole: bool) -> Seen:
+    async def _view_page(self, *, whole: bool) -> PageView:
         page = self._page
         if page.url.startswith("chrome-error:"):
             why = "; ".join(self._gate.refused) or "no response"
             raise OSError(f"the next page could not be opened: {why}")
-        self._asked_for()
+        self._check_host_approved()
         title, texts = "", list[str]()
-        for number, frame in enumerate(page.frames[:FRAMES]):
-            told, text = await _read(frame, f"{number}:" if number else "")
+        for number, frame in enumerate(page.frames[:MAX_FRAMES]):
+            told, text = await _read_frame(frame, f"{number}:" if number else "")
             title = title or told
             texts += [f"(frame {number})"] * bool(number and text) + [text] * bool(text)
         text = "\n".join(texts)
@@ -255,117 +257,123 @@ class Window:
         self._before = page.url, set(lines)
         whole = whole or url != page.url
         shown = text if whole else "\n".join(line for line in lines if line not in known)
-        return Seen(page.url, title, shown, whole, (*self._news, *self._gate.refused))
+        return PageView(page.url, title, shown, whole, (*self._news, *self._gate.refused))
 
-    def _asked_for(self) -> None:
+    def _check_host_approved(self) -> None:
         """Refuse to show a host that nobody approved, wherever a page may lead."""
         url = self._page.url
-        if url != "about:blank" and _host(url.removeprefix("blob:")) not in self._hosts:
+        if url != "about:blank" and _page_host(url.removeprefix("blob:")) not in self._hosts:
             raise PermissionError(f"the page led to {url[:500]}. To continue, navigate to it.")
 
-    async def _element(self, ref: str) -> ElementHandle:
+    async def _find_element(self, ref: str) -> ElementHandle:
         frame, _, number = ref.strip("[] ").rpartition(":")
         if not number.isdecimal() or not (frame or "0").isdecimal():
             raise OSError(f"{ref!r} is not an element number on the page")
         frames = self._page.frames
         found = frames[int(frame or 0)] if int(frame or 0) < len(frames) else self._page.main_frame
-        element = (await found.evaluate_handle(FIND, int(number))).as_element()
+        element = (await found.evaluate_handle(FIND_ELEMENT_SCRIPT, int(number))).as_element()
         if element is None:
             raise OSError(f"[{ref}] is no longer on the page: read the page again")
         return element
 
     # --- what pages do by themselves -------------------------------------------------------------
 
-    def _tell(self, news: str) -> None:
-        if len(self._news) < NEWS:
+    def _add_news(self, news: str) -> None:
+        if len(self._news) < MAX_PAGE_NEWS:
             self._news.append(news)
 
-    def _sent(self, request: Request) -> None:
-        if request.resource_type not in LASTING:
+    def _on_request(self, request: Request) -> None:
+        if request.resource_type not in LASTING_REQUESTS:
             self._pending.add(request)
 
-    def _done(self, request: Request) -> None:
+    def _on_request_end(self, request: Request) -> None:
         self._pending.discard(request)
 
-    def _follow(self, page: Page) -> None:
+    def _on_page(self, page: Page) -> None:
         """Return a page came to the front: the first one, or a window that another opened."""
         if self._pages:
-            self._tell(f"a new window opened and is now in front: {page.url[:200]}")
+            self._add_news(f"a new window opened and is now in front: {page.url[:200]}")
         self._pages.append(page)
-        self._turn(page.url)
-        page.on("dialog", self._answer)
-        page.on("download", self._download)
-        page.on("close", self._closed)
-        page.on("framenavigated", partial(self._moved, page))
+        self._set_heading(page.url)
+        page.on("dialog", self._on_dialog)
+        page.on("download", self._on_download)
+        page.on("close", self._on_close)
+        page.on("framenavigated", partial(self._on_navigated, page))
 
-    def _moved(self, page: Page, frame: Frame) -> None:
+    def _on_navigated(self, page: Page, frame: Frame) -> None:
         error = frame.url.startswith("chrome-error:")
         if page is self._page and frame == page.main_frame and not error:
-            self._turn(frame.url)
+            self._set_heading(frame.url)
 
-    def _closed(self, page: Page) -> None:
+    def _on_close(self, page: Page) -> None:
         front = page is self._pages[-1]
         self._pages.remove(page)
         if front and self._pages:
-            self._turn(self._page.url)
-            self._tell(f"the window closed; now in front: {self._page.url[:200]}")
+            self._set_heading(self._page.url)
+            self._add_news(f"the window closed; now in front: {self._page.url[:200]}")
 
-    async def _answer(self, dialog: Dialog) -> None:
+    async def _on_dialog(self, dialog: Dialog) -> None:
         from playwright.async_api import Error
 
         accept = self._accept or dialog.type in ("alert", "beforeunload")
         done = "accepted" if accept else "dismissed (set accept to accept it)"
-        self._tell(f"the page showed a dialog: {dialog.message[:300]!r}, {done}")
+        self._add_news(f"the page showed a dialog: {dialog.message[:300]!r}, {done}")
         with suppress(Error):
             await (dialog.accept() if accept else dialog.dismiss())
 
-    def _download(self, download: Download) -> None:
-        self._tell(f"a download was blocked: {download.url[:500]}; fetch it with Bash")
+    def _on_download(self, download: Download) -> None:
+        self._add_news(f"a download was blocked: {download.url[:500]}; fetch it with Bash")
 
 
-async def _read(frame: Frame, prefix: str) -> tuple[str, str]:
+async def _read_frame(frame: Frame, prefix: str) -> tuple[str, str]:
     """Return the title and the text of a frame; nothing of one that cannot be read."""
     from playwright.async_api import Error
 
-    script = LOOK.read_text("utf-8")
+    script = PAGE_READER_SCRIPT.read_text("utf-8")
     try:
-        told = await frame.evaluate(script, {"prefix": prefix, "room": ROOM})
+        told = await frame.evaluate(script, {"prefix": prefix, "room": MAX_PAGE_CHARS})
     except Error as error:
-        if not prefix or GONE.search(error.message):
+        if not prefix or BROWSER_GONE.search(error.message):
             raise
         return "", ""
     return str(told["title"]), str(told["text"])
 
 
-def _host(url: str) -> str:
+def _page_host(url: str) -> str:
     return (urlsplit(url).hostname or "").rstrip(".")
 
 
-def _loopback(url: str) -> bool:
-    return bool(LOOPBACK.fullmatch(_host(url)))
+def _is_loopback(url: str) -> bool:
+    return bool(LOOPBACK_NAME.fullmatch(_page_host(url)))
 
 
-def first_line(message: str) -> str:
+def first_error_line(message: str) -> str:
     """Return the first line of what Playwright says, and why an element could not be used."""
     first, *log = re.sub(r"\x1b\[[0-9;]*m", "", message).strip().splitlines() or [""]
-    why = next((line.strip(" -") for line in log if UNUSABLE.search(line)), "")
+    why = next((line.strip(" -") for line in log if ELEMENT_UNUSABLE.search(line)), "")
     said = re.sub(r"^(\w+\.\w+): ", "", first)
     return f"{said} {why}".strip()[:500]
 
 
 T = TypeVar("T")
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-PATIENCE = 45.0
+BROWSER_PROGRAMS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+)
+BROWSER_TIMEOUT_SECONDS = 45.0
 """Seconds after which the browser counts as hung and is stopped."""
-ROOT = "the browser runs without its own sandbox because Travois runs as root"
+ROOT_WARNING = "the browser runs without its own sandbox because Travois runs as root"
 
 
-def program(path: str = "") -> str:
+def find_browser(path: str = "") -> str:
     """Return the path of the browser; raises `Fault` if there is none."""
     if find_spec("playwright") is None:
         fix = "pip install 'travois[browser]', or set browser.enabled to false."
         raise UserError("The browser needs Playwright, which is not installed", fix=fix)
-    names = (os.path.expanduser(path),) if path else PROGRAMS
+    names = (os.path.expanduser(path),) if path else BROWSER_PROGRAMS
     if found := next(filter(None, map(which, names)), None):
         return found
     fix = "Install Chromium from your system's packages, or set browser.path."
@@ -382,7 +390,7 @@ def driver_problem() -> str:
         return f"Playwright's driver cannot start: {error}"
     if done.returncode == 0:
         return ""
-    said = first_line(done.stderr.decode(errors="replace").strip())
+    said = first_error_line(done.stderr.decode(errors="replace").strip())
     return f"Playwright's driver cannot start: {said or f'exit code {done.returncode}'}"
 
 
@@ -405,8 +413,8 @@ class Chromium:
         self._session = session
         self._stack = ExitStack()
         self._portal: BlockingPortal | None = None
-        self._gate: Gate | None = None
-        self._window: Window | None = None
+        self._gate: BrowserProxy | None = None
+        self._window: BrowserWindow | None = None
         self._lock = anyio.Lock()
 
     @property
@@ -414,89 +422,91 @@ class Chromium:
         """The URL of the page in front; empty if there is none."""
         return self._window.url if self._window else ""
 
-    def named(self, ref: str) -> str:
+    def element_name(self, ref: str) -> str:
         """Return the name of the element with that number."""
-        return self._window.named(ref) if self._window else ""
+        return self._window.element_name(ref) if self._window else ""
 
-    async def act(self, args: BrowserArgs) -> Seen:
+    async def act(self, args: BrowserArgs) -> PageView:
         """Perform one action, and view the page."""
-        return await self._within(lambda window: window.act(args))
+        return await self._run_in_browser(lambda window: window.act(args))
 
-    async def picture(self) -> bytes:
+    async def screenshot(self) -> bytes:
         """Return a screenshot of the viewport as JPEG."""
-        return await self._within(lambda window: window.picture())
+        return await self._run_in_browser(lambda window: window.screenshot())
 
     async def aclose(self) -> None:
         """Close the browser and its thread."""
         if self._portal is None:
             return
         with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(self._portal.call, self._end)
+            await anyio.to_thread.run_sync(self._portal.call, self._close_window)
             self._serving.cancel()
             await anyio.to_thread.run_sync(self._stack.close)
         self._portal = None
 
-    async def _within(self, work: Callable[[Window], Awaitable[T]]) -> T:
+    async def _run_in_browser(self, work: Callable[[BrowserWindow], Awaitable[T]]) -> T:
         """Run work in the browser's thread, one action at a time."""
         async with self._lock:
             if self._portal is None:
-                self._portal = await anyio.to_thread.run_sync(self._begin)
-            future = self._portal.start_task_soon(self._do, work)
+                self._portal = await anyio.to_thread.run_sync(self._start_thread)
+            future = self._portal.start_task_soon(self._run_action, work)
             try:
                 return await anyio.to_thread.run_sync(future.result, abandon_on_cancel=True)
             finally:
                 future.cancel()
 
-    def _begin(self) -> BlockingPortal:
+    def _start_thread(self) -> BlockingPortal:
         portal = self._stack.enter_context(start_blocking_portal(name="travois-browser"))
-        self._gate = Gate(
-            lambda: bool(self._window and self._window.local()),
+        self._gate = BrowserProxy(
+            lambda: bool(self._window and self._window.is_local()),
             addresses=self._addresses,
             session=self._session,
         )
-        portal.call(_hush)
+        portal.call(_silence_loop_errors)
         self._serving = portal.start_task_soon(self._gate.serve)
         return portal
 
-    async def _do(self, work: Callable[[Window], Awaitable[T]]) -> T:
+    async def _run_action(self, work: Callable[[BrowserWindow], Awaitable[T]]) -> T:
         from playwright.async_api import Error
 
         try:
-            with anyio.fail_after(PATIENCE):
-                if self._window and not self._window.open_still:
-                    await self._end()
-                self._window = self._window or await self._opened()
+            with anyio.fail_after(BROWSER_TIMEOUT_SECONDS):
+                if self._window and not self._window.has_page:
+                    await self._close_window()
+                self._window = self._window or await self._open_window()
                 return await work(self._window)
         except TimeoutError:
-            await self._end()
-            raise OSError(f"the browser hung for {PATIENCE:g} s and was stopped") from None
+            await self._close_window()
+            raise OSError(
+                f"the browser hung for {BROWSER_TIMEOUT_SECONDS:g} s and was stopped"
+            ) from None
         except Error as error:
-            what = first_line(error.message)
-            if GONE.search(what):
-                await self._end()
+            what = first_error_line(error.message)
+            if BROWSER_GONE.search(what):
+                await self._close_window()
                 what = f"the browser stopped ({what}); navigate starts it again"
             raise OSError(what) from None
 
-    async def _opened(self) -> Window:
+    async def _open_window(self) -> BrowserWindow:
         assert self._gate is not None
         if problem := await anyio.to_thread.run_sync(driver_problem):
             raise OSError(problem)
-        window = Window(self._path, self._gate, visible=self._visible, env=self._env)
+        window = BrowserWindow(self._path, self._gate, visible=self._visible, env=self._env)
         self._window = window
         try:
             await window.open()
         except BaseException:
-            await self._end()
+            await self._close_window()
             raise
         return window
 
-    async def _end(self) -> None:
+    async def _close_window(self) -> None:
         window, self._window = self._window, None
         if window is not None:
             with anyio.CancelScope(shield=True):
                 await window.close()
 
 
-def _hush() -> None:
+def _silence_loop_errors() -> None:
     """Silence the errors that Playwright leaves unhandled when its driver dies."""
     get_running_loop().set_exception_handler(lambda loop, context: None)

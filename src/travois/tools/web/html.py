@@ -14,34 +14,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bs4 import BeautifulSoup, Tag
 
-NAME = re.compile(rb"/?\w*")
-NOISE = re.compile(
+TAG_NAME = re.compile(rb"/?\w*")
+NOISE_TAGS = re.compile(
     "script|style|noscript|template|svg|canvas|iframe|object|embed|video|audio|form|button|input|"
     "select|textarea|nav|footer|aside|dialog|img|link|meta"
 )
-CONTENT = 200
+MIN_CONTENT_CHARS = 200
 """With this many characters a page's `main` or `article` is taken to be its content."""
-DEPTH = 20_000
+RECURSION_LIMIT = 20_000
 
 
-def markdown(body: bytes, *, charset: str) -> str:
+def html_to_markdown(body: bytes, *, charset: str) -> str:
     """Return the page as markdown."""
     from markdownify import MarkdownConverter
 
-    soup = _soup(body, charset)
+    soup = _parse_html(body, charset)
     title = soup.title.extract().get_text(" ", strip=True) if soup.title else ""
     converter = MarkdownConverter(heading_style="ATX", bullets="-", escape_underscores=False)
-    text = _tidied(converter.convert_soup(_content(soup)))
+    text = _tidy_whitespace(converter.convert_soup(_find_main_content(soup)))
     return text if not title or title in text[:500] else f"# {title}\n\n{text}"
 
 
-def words(body: bytes, *, charset: str) -> str:
+def html_to_text(body: bytes, *, charset: str) -> str:
     """Return the page without its tags, in one pass over its bytes."""
     first, *pieces = body.split(b"<")
     kept, skipped = [first], b""
     for piece in pieces:
         tag, _, text = piece.partition(b">")
-        name = NAME.match(tag)
+        name = TAG_NAME.match(tag)
         named = name[0].lower() if name else b""
         if skipped:
             skipped = b"" if named == b"/" + skipped else skipped
@@ -49,43 +49,43 @@ def words(body: bytes, *, charset: str) -> str:
             skipped = named
         if not skipped:
             kept.append(text)
-    return _tidied(unescape(b" ".join(kept).decode(charset or "utf-8", errors="replace")))
+    return _tidy_whitespace(unescape(b" ".join(kept).decode(charset or "utf-8", errors="replace")))
 
 
-def _soup(body: bytes, charset: str) -> BeautifulSoup:
+def _parse_html(body: bytes, charset: str) -> BeautifulSoup:
     """Parse the page, without an XML declaration (the parser would warn) and noise."""
     from bs4 import BeautifulSoup
 
     body = re.sub(rb"^\s*<\?xml[^>]*>", b"", body, count=1)
     soup = BeautifulSoup(body, "html.parser", from_encoding=charset or None)
-    for tag in soup.find_all(_unseen):
+    for tag in soup.find_all(_is_hidden_tag):
         tag.extract()
     for anchor in soup.find_all("a", href=re.compile("^#")):
         anchor.unwrap()
     return soup
 
 
-def _unseen(tag: Tag) -> bool:
-    if NOISE.fullmatch(tag.name) or "hidden" in tag.attrs or tag.get("aria-hidden") == "true":
+def _is_hidden_tag(tag: Tag) -> bool:
+    if NOISE_TAGS.fullmatch(tag.name) or "hidden" in tag.attrs or tag.get("aria-hidden") == "true":
         return True
     return "display:none" in str(tag.get("style", "")).replace(" ", "").lower() or (
         "headerlink" in str(tag.get("class", ""))
     )
 
 
-def _content(soup: BeautifulSoup) -> BeautifulSoup | Tag:
+def _find_main_content(soup: BeautifulSoup) -> BeautifulSoup | Tag:
     found = (soup.find("main"), soup.find("article"))
-    whole = (tag for tag in found if tag is not None and len(tag.get_text()) >= CONTENT)
+    whole = (tag for tag in found if tag is not None and len(tag.get_text()) >= MIN_CONTENT_CHARS)
     return next(whole, soup)
 
 
-def _tidied(text: str) -> str:
+def _tidy_whitespace(text: str) -> str:
     """Remove trailing spaces and runs of empty lines."""
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
     return re.sub(r"\n{3,}", "\n\n", lines).strip()
 
 
 if __name__ == "__main__":
-    sys.setrecursionlimit(DEPTH)
-    page = markdown(sys.stdin.buffer.read(), charset=sys.argv[1])
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    page = html_to_markdown(sys.stdin.buffer.read(), charset=sys.argv[1])
     sys.stdout.buffer.write(page.encode(errors="replace"))

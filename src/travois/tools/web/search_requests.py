@@ -21,12 +21,12 @@ from travois.ports.web_search import SearchQuery, SearchResults
 from travois.providers.replies import Problem, Reply
 from travois.providers.web_search import Hit, asking, merged
 
-PROMPT = Path(__file__).parent / "prompts" / "search.md"
-PAUSES = 5
+SEARCH_PROMPT_FILE = Path(__file__).parent / "prompts" / "search.md"
+MAX_SEARCH_PAUSES = 5
 """Maximum pauses of a provider before its answer."""
 
 
-class Searcher(msgspec.Struct, frozen=True):
+class WebSearchModel(msgspec.Struct, frozen=True):
     """A model that can be asked to search, by what its provider calls the tool for it."""
 
     small: SmallModel
@@ -35,17 +35,18 @@ class Searcher(msgspec.Struct, frozen=True):
     """US dollars for a thousand searches."""
 
 
-async def searched(agent: Agent, wanted: SearchQuery, by: Searcher) -> SearchResults:
+async def search_with_model(agent: Agent, wanted: SearchQuery, by: WebSearchModel) -> SearchResults:
     """Search through the provider; the request is recorded beside the conversation."""
     card = by.small.card
     params = asking(card.protocol, by.tool, only=wanted.only, never=wanted.never)
     price = replace(card.price, search=by.price)
     head = Epoch(
-        replace(card, params=params, price=price, effort=""), PROMPT.read_text("utf-8").strip()
+        replace(card, params=params, price=price, effort=""),
+        SEARCH_PROMPT_FILE.read_text("utf-8").strip(),
     )
-    facts: list[AnyFact] = [head, User((Text(_asked(wanted)),))]
+    facts: list[AnyFact] = [head, User((Text(_query_with_limits(wanted)),))]
     said, hits = "", tuple[Hit, ...]()
-    for _ in range(PAUSES):
+    for _ in range(MAX_SEARCH_PAUSES):
         view = project_view(
             [Entry(n, agent.runtime.clock(), fact) for n, fact in enumerate(facts, 1)]
         )
@@ -55,21 +56,21 @@ async def searched(agent: Agent, wanted: SearchQuery, by: Searcher) -> SearchRes
             )
         except (Problem, BudgetExhausted) as problem:
             raise OSError(f"{card.name} could not search the web: {problem}") from None
-        said, hits = f"{said}\n{_words(reply)}".strip(), merged((*hits, *reply.hits))
+        said, hits = f"{said}\n{_reply_words(reply)}".strip(), merged((*hits, *reply.hits))
         if reply.stop != "pause" or not reply.content:
             return SearchResults(hits, said)
         facts.append(Assistant(reply.content, reply.stop))
     raise OSError(f"{card.name} kept pausing its web search")
 
 
-def _asked(wanted: SearchQuery) -> str:
+def _query_with_limits(wanted: SearchQuery) -> str:
     """Return the query with its limits in words, for those who know no other way to say them."""
     only = f"\nOnly pages of: {', '.join(wanted.only)}" if wanted.only else ""
     never = f"\nNo pages of: {', '.join(wanted.never)}" if wanted.never else ""
     return f"{wanted.query}{only}{never}"
 
 
-def _words(reply: Reply) -> str:
+def _reply_words(reply: Reply) -> str:
     """Return all words, also those that cite and are therefore the provider's own blocks."""
     return "".join(
         block.text
