@@ -30,8 +30,8 @@ def _run_program() -> int:
     gc.set_threshold(YOUNG)
     from travois.tui import start
 
-    if start.early(sys.argv[1:], os.environ):
-        start.paint(os.environ)
+    if start.is_interactive_start(sys.argv[1:], os.environ):
+        start.paint_first_prompt(os.environ)
     from signal import SIG_DFL, SIGINT, signal
 
     before = signal(SIGINT, SIG_DFL)  # an exception amid imports breaks what is half made

@@ -44,9 +44,9 @@ from travois.permissions.decide import ALIASES, MODES, Mode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, ModelClient, Person
 from travois.providers.options import LEVELS
-from travois.telemetry import MISSING as TELEMETRY_MISSING
-from travois.telemetry import Wish
-from travois.telemetry import installed as telemetry_installed
+from travois.telemetry import OTEL_NOT_INSTALLED as TELEMETRY_MISSING
+from travois.telemetry import TelemetryOptions
+from travois.telemetry import is_otel_installed as telemetry_installed
 
 if TYPE_CHECKING:
     from travois.context.compaction.cut import ConversationCut
@@ -275,19 +275,19 @@ class Session:
             self.parting += report_left_jobs(self.crew.agent)
 
     async def _start_telemetry(
-        self, crew: SessionRuntime, wish: Wish, stack: AsyncExitStack
+        self, crew: SessionRuntime, wish: TelemetryOptions, stack: AsyncExitStack
     ) -> None:
         """Send telemetry to a collector from here on."""
         if not telemetry_installed():
             crew.notices += (TELEMETRY_MISSING,)
             return
-        from travois.telemetry.otel import observed
+        from travois.telemetry.otel import observe_session
 
         def add_parting_notice(why: str) -> None:
             self.parting += (why,)
 
         await stack.enter_async_context(
-            observed(crew.agent, crew.id, wish, tell=add_parting_notice)
+            observe_session(crew.agent, crew.id, wish, tell=add_parting_notice)
         )
 
     def stop(self) -> None:

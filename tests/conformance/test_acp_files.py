@@ -9,14 +9,17 @@ import anyio
 import msgspec
 import pytest
 
-from travois.acp.editor import Buffers
-from travois.acp.protocol import Capabilities, Disk
+from travois.acp.editor import EditorFiles
+from travois.acp.protocol import ClientCapabilities, FileCapabilities
 from travois.compat.claude_json import Object
 from travois.files.disk import DiskFiles
-from travois.headless.control.messages import Declined
+from travois.headless.control.messages import HostDeclined
 from travois.ports.world import StaleFile, content_digest
 
-BOTH, READS = Capabilities(fs=Disk(True, True)), Capabilities(fs=Disk(True, False))
+BOTH, READS = (
+    ClientCapabilities(fs=FileCapabilities(True, True)),
+    ClientCapabilities(fs=FileCapabilities(True, False)),
+)
 
 
 class Editor:
@@ -31,7 +34,7 @@ class Editor:
         path = str(params["path"])
         self.asked.append(f"{method} {Path(path).name}")
         if path not in self.buffers:
-            raise Declined("it is not open")
+            raise HostDeclined("it is not open")
         if method == "fs/read_text_file":
             return msgspec.Raw(msgspec.json.encode({"content": self.buffers[path]}))
         if not self.deaf:
@@ -54,9 +57,9 @@ class Ground:
             self.editor.buffers[str(path)] = buffer
         return str(path)
 
-    def files(self, able: Capabilities = BOTH) -> Buffers:
+    def files(self, able: ClientCapabilities = BOTH) -> EditorFiles:
         folders = (str(self.folder),)
-        return Buffers(DiskFiles(), self.editor.ask, able=able, session="s", folders=folders)
+        return EditorFiles(DiskFiles(), self.editor.ask, able=able, session="s", folders=folders)
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 import travois_lab as lab
 from tests.e2e.program import Program
 from travois.core.facts import Changed, Ended
-from travois.headless.control.mcp import met, names, tools
-from travois.headless.control.messages import Declined, Desk, Response
+from travois.headless.control.mcp import connect_host_servers, find_host_servers, list_host_tools
+from travois.headless.control.messages import ControlResponse, HostConnection, HostDeclined
 
 Line = dict[str, Any]
 
@@ -402,13 +402,13 @@ def test_text_output_is_the_form_that_was_asked_for(program: Program) -> None:
 
 def test_answers_find_their_questions_in_any_order() -> None:
     said: list[Line] = []
-    desk = Desk(said.append)
+    desk = HostConnection(said.append)
     found: dict[str, Any] = {}
 
     async def ask(name: str) -> None:
         try:
-            found[name] = msgspec.json.decode(await desk.ask("can_use_tool", {"n": name}))
-        except Declined as declined:
+            found[name] = msgspec.json.decode(await desk.request("can_use_tool", {"n": name}))
+        except HostDeclined as declined:
             found[name] = str(declined)
 
     async def main() -> None:
@@ -417,9 +417,9 @@ def test_answers_find_their_questions_in_any_order() -> None:
                 group.start_soon(ask, name)
             await anyio.wait_all_tasks_blocked()
             ids = {line["request"]["n"]: line["request_id"] for line in said}
-            desk.answered(Response(ids["b"], response=msgspec.Raw(b'{"x":1}')))
-            desk.answered(Response(ids["a"], "error", error="no"))
-            desk.answered(Response("unknown"))
+            desk.resolve(ControlResponse(ids["b"], response=msgspec.Raw(b'{"x":1}')))
+            desk.resolve(ControlResponse(ids["a"], "error", error="no"))
+            desk.resolve(ControlResponse("unknown"))
             await anyio.wait_all_tasks_blocked()
             desk.close()
         await ask("d")
@@ -432,12 +432,12 @@ def test_answers_find_their_questions_in_any_order() -> None:
 
 def test_a_question_that_is_given_up_is_taken_back() -> None:
     said: list[Line] = []
-    desk = Desk(said.append)
+    desk = HostConnection(said.append)
 
     async def main() -> None:
         with anyio.move_on_after(0.01):
-            await desk.ask("hook_callback", {})
-        desk.answered(Response("travois_1"))
+            await desk.request("hook_callback", {})
+        desk.resolve(ControlResponse("travois_1"))
 
     anyio.run(main)
     assert said[-1] == {"type": "control_cancel_request", "request_id": "travois_1"}
@@ -449,12 +449,12 @@ class Server:
     def __init__(self, era: str) -> None:
         self._era = era
         self.sent: list[Line] = []
-        self.desk = Desk(self._hear)
-        self._answers: list[Response] = []
+        self.desk = HostConnection(self._hear)
+        self._answers: list[ControlResponse] = []
 
     def _hear(self, line: Line) -> None:
         carried = msgspec.json.encode({"mcp_response": self._reply(line["request"]["message"])})
-        self._answers.append(Response(line["request_id"], response=msgspec.Raw(carried)))
+        self._answers.append(ControlResponse(line["request_id"], response=msgspec.Raw(carried)))
 
     def _reply(self, message: Line) -> Line:
         self.sent.append(message)
@@ -470,7 +470,7 @@ class Server:
         while True:
             await anyio.lowlevel.checkpoint()
             if self._answers:
-                self.desk.answered(self._answers.pop(0))
+                self.desk.resolve(self._answers.pop(0))
 
 
 HANDSHAKE = ["initialize", "notifications/initialized", "tools/list", "tools/list"]
@@ -490,9 +490,12 @@ def test_servers_of_both_eras_tell_their_tools(
     async def main() -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(host.answer)
-            servers = await met(host.desk, ("s",))
-            assert servers["s"].told()["tools"] == [{"name": "one"}, {"name": "two"}]
-            assert [tool.name for tool in tools(servers.values())] == ["mcp__s__one", "mcp__s__two"]
+            servers = await connect_host_servers(host.desk, ("s",))
+            assert servers["s"].full_status()["tools"] == [{"name": "one"}, {"name": "two"}]
+            assert [tool.name for tool in list_host_tools(servers.values())] == [
+                "mcp__s__one",
+                "mcp__s__two",
+            ]
             group.cancel_scope.cancel()
 
     anyio.run(main)
@@ -504,16 +507,16 @@ def test_a_server_that_fails_offers_nothing_and_says_why() -> None:
     def refuse(line: Line) -> None:
         desk.close()
 
-    desk = Desk(refuse)
+    desk = HostConnection(refuse)
 
     async def main() -> None:
-        servers = await met(desk, ("s",))
-        assert (servers["s"].status, tools(servers.values())) == ("failed", ())
-        assert "disconnected" in str(servers["s"].told()["error"])
+        servers = await connect_host_servers(desk, ("s",))
+        assert (servers["s"].status, list_host_tools(servers.values())) == ("failed", ())
+        assert "disconnected" in str(servers["s"].full_status()["error"])
 
     anyio.run(main)
 
 
 def test_only_servers_of_the_host_are_asked_over_its_pipes() -> None:
     config = {"mcpServers": {"a": {"type": "sdk", "name": "a"}, "b": {"command": "b"}}}
-    assert names((json.dumps(config), "servers.json")) == ("a",)
+    assert find_host_servers((json.dumps(config), "servers.json")) == ("a",)

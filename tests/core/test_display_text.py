@@ -28,7 +28,7 @@ CLASSES = {
 }
 WAYS = {
     "words of others": clean_for_terminal,
-    "cells of the screen": markdown.clean,
+    "cells of the screen": markdown.clean_display_text,
     "lists": plain.clean,
 }
 

@@ -35,7 +35,7 @@ from travois.providers.stream_reader import reader
 from travois.sdk import Session
 from travois.sessions.log_file import LOG_FILE_NAME, SessionLog
 from travois.testing import Scripted, call, say
-from travois.tui.line_mode import Terminal, shown
+from travois.tui.line_mode import LineTerminal, render_question
 
 pytestmark = pytest.mark.skipif(
     not CORPORA.is_dir(), reason="the security corpora are not beside this repository"
@@ -75,7 +75,7 @@ def ids(row: dict[str, Any]) -> str:
     return row["id"]
 
 
-class Watcher(Terminal):
+class Watcher(LineTerminal):
     """The real screen before a person who reads every question and says no."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Watcher(Terminal):
 
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         self.questions.append(question)
-        for line in shown(question):
+        for line in render_question(question):
             self.line(line)
         return PersonAnswer(allow=False, reason="no")
 
@@ -143,7 +143,7 @@ class Play:
             if web is not None:
                 agent.world = msgspec.structs.replace(agent.world, web=web)
             async for event in session.run("go"):
-                terminal.tell(event)
+                terminal.show_event(event)
             log = agent.session._log
             assert isinstance(log, SessionLog)
             return Told(
@@ -537,8 +537,8 @@ def typed(data: bytes) -> Iterator[None]:
 @pytest.mark.parametrize("row", of("paste"), ids=ids)
 def test_a_paste_is_no_yes(row: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     async def main() -> PersonAnswer:
-        terminal = Terminal()
-        terminal.tell(Entry(1, 0.0, Asked("t1", "Run x")))
+        terminal = LineTerminal()
+        terminal.show_event(Entry(1, 0.0, Asked("t1", "Run x")))
         return await terminal.decide(PermissionQuestion("t1", "Bash", "{}", "Run x", "runs x"))
 
     with typed(payload(row)):

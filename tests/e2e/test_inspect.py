@@ -22,7 +22,7 @@ from travois.core.content import Call, Text
 from travois.core.facts import Assistant, Changed, Decided, Hooked, Opened, Result, Spawned
 from travois.core.models import Usage
 from travois.core.view import View, project_view
-from travois.inspector.story import LAYERS, Story
+from travois.inspector.story import REQUEST_LAYERS, SessionStory
 from travois.providers.encoder import Encoder
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import SessionLog, read_history
@@ -148,8 +148,8 @@ def page(browser: Any) -> Iterator[Page]:
     browser.get("about:blank")
 
 
-def story(home: TravoisHome, session: str) -> Story:
-    return Story(read_history(home.session_folder("p", session), []))
+def story(home: TravoisHome, session: str) -> SessionStory:
+    return SessionStory(read_history(home.session_folder("p", session), []))
 
 
 def test_a_session_opens_with_its_plots_which_sum_to_the_window_in_use(
@@ -163,19 +163,19 @@ def test_a_session_opens_with_its_plots_which_sum_to_the_window_in_use(
     layers = page.run(
         "return [...document.querySelectorAll('path.layer')].map(p => p.dataset.layer)"
     )
-    assert layers == [*LAYERS, "read", "write", "input"]
+    assert layers == [*REQUEST_LAYERS, "read", "write", "input"]
     shown = dict(
         re.fullmatch(r"(\w+) ([\d,]+)", one).groups()  # type: ignore[union-attr]
         for one in page.all("#legend li")
         if one != "·"
     )
-    sizes = {name: int(shown.get(name, "0").replace(",", "")) for name in LAYERS}
+    sizes = {name: int(shown.get(name, "0").replace(",", "")) for name in REQUEST_LAYERS}
     assert tuple(sizes.values()) == last.sizes
     assert sum(sizes.values()) == last.usage.prompt
     heights = page.run(
         "return [...document.querySelectorAll('path.layer')].slice(0, arguments[0])"
         ".map(path => path.getAttribute('d').split('M').at(-1))",
-        len(LAYERS),
+        len(REQUEST_LAYERS),
     )
     tops = [re.match(r"([\d.]+) .*?v([\d.]+)", one) for one in heights]
     right = max(float(one[1]) for one in tops if one)
@@ -386,7 +386,11 @@ def test_the_same_is_told_as_json(home: TravoisHome, program: Program) -> None:
     done = program.run("inspect", "s1", "--json")
     assert (done.code, done.err) == (0, "")
     listed, told = json.loads(done.out)
-    assert (listed["title"], listed["live"], told["layers"]) == ("question 0", False, [*LAYERS])
+    assert (listed["title"], listed["live"], told["layers"]) == (
+        "question 0",
+        False,
+        [*REQUEST_LAYERS],
+    )
     assert [sum(step["sizes"]) for step in told["steps"]] == [1000, 1800, 1900, 2700]
     assert json.loads(program.run("inspect", "--json").out)[0]["summary"]["id"] == "s1"
 

@@ -14,7 +14,13 @@ from tests.e2e.collector import Collector, collector
 from tests.e2e.program import Program, read
 from travois.core.cache_audit import SessionSpending
 from travois.settings.schema import Settings
-from travois.telemetry import CONTENT, ENDPOINT, Place, Wish, wished
+from travois.telemetry import (
+    CAPTURE_CONTENT_VARIABLE,
+    OTLP_ENDPOINT_VARIABLE,
+    SessionTrace,
+    TelemetryOptions,
+    read_telemetry_options,
+)
 from travois_lab import Prompt, call, text
 from travois_lab.objects import Json
 
@@ -39,7 +45,11 @@ def model(prompt: Prompt, state: object) -> list[Json]:
 def go(program: Program, got: Collector, *args: str, **more: str) -> Any:
     (program.folder / "a.txt").write_text(f"{WORDS[2]}\n{SECRET}\nkept-in-a-variable\n")
     with program.served(model):
-        program.extra = {ENDPOINT: got.url, "SOME_TOKEN": "kept-in-a-variable", **more}
+        program.extra = {
+            OTLP_ENDPOINT_VARIABLE: got.url,
+            "SOME_TOKEN": "kept-in-a-variable",
+            **more,
+        }
         done = program.ask(WORDS[0], "--allowedTools", "Bash", *args)
         assert (done.code, done.out) == (0, f"{WORDS[1]}\n")
         assert done.err.startswith("travois: a tool call was denied\n  Write: ")
@@ -119,7 +129,7 @@ def test_what_was_measured_is_what_the_log_says(told: tuple[Program, Collector])
 
 def test_words_are_told_where_the_user_asked_for_that_and_secrets_never(program: Program) -> None:
     with collector() as got:
-        go(program, got, **{CONTENT: "true"})
+        go(program, got, **{CAPTURE_CONTENT_VARIABLE: "true"})
     for word in (*WORDS, "trace.txt"):
         assert word.encode() in got.raw
     assert SECRET.encode() not in got.raw
@@ -145,7 +155,7 @@ def test_failures_hooks_and_compactions_are_told(program: Program) -> None:
 
     with lab.server(reads) as api, collector() as got:
         api.fault({"http": {"status": 529}}, n=1)
-        program.url, program.extra = api.url, {ENDPOINT: got.url}
+        program.url, program.extra = api.url, {OTLP_ENDPOINT_VARIABLE: got.url}
         done = program.ask("read it", "--settings", json.dumps(given))
         assert done.code == 0, done.err
     assert got.one("hook UserPromptSubmit").attributes["travois.hook.event"] == "UserPromptSubmit"
@@ -162,7 +172,7 @@ def test_failures_hooks_and_compactions_are_told(program: Program) -> None:
 
 def test_a_dead_collector_costs_one_line(program: Program) -> None:
     with lab.server([{"say": "Four."}]) as api:
-        program.url, program.extra = api.url, {ENDPOINT: "http://127.0.0.1:9"}
+        program.url, program.extra = api.url, {OTLP_ENDPOINT_VARIABLE: "http://127.0.0.1:9"}
         done = program.ask("2 + 2?")
     assert (done.code, done.out) == (0, "Four.\n")
     assert done.err == "travois: telemetry was not delivered: Connection refused\n"
@@ -174,7 +184,10 @@ def test_a_session_belongs_to_the_trace_that_started_it_and_headers_come_from_a_
     above = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     given = json.dumps({"otelHeadersHelper": 'echo \'{"x-pass": "sesame"}\''})
     with lab.server([{"say": "ok"}]) as api, collector() as got:
-        program.url, program.extra = api.url, {ENDPOINT: got.url, "TRACEPARENT": above}
+        program.url, program.extra = (
+            api.url,
+            {OTLP_ENDPOINT_VARIABLE: got.url, "TRACEPARENT": above},
+        )
         done = program.ask("hi", "--settings", given)
         assert (done.code, done.err) == (0, "")
     session = got.one("session")
@@ -195,19 +208,25 @@ def test_unless_it_is_asked_for_nothing_of_it_is_loaded(program: Program) -> Non
     ("settings", "environ", "wish"),
     [
         (Settings(), {}, None),
-        (Settings(telemetry=True), {}, Wish()),
-        (Settings(), {ENDPOINT: "http://x"}, Wish()),
-        (Settings(), {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://x"}, Wish()),
-        (Settings(), {ENDPOINT: "http://x", CONTENT: "True"}, Wish(content=True)),
+        (Settings(telemetry=True), {}, TelemetryOptions()),
+        (Settings(), {OTLP_ENDPOINT_VARIABLE: "http://x"}, TelemetryOptions()),
+        (Settings(), {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://x"}, TelemetryOptions()),
+        (
+            Settings(),
+            {OTLP_ENDPOINT_VARIABLE: "http://x", CAPTURE_CONTENT_VARIABLE: "True"},
+            TelemetryOptions(content=True),
+        ),
         (Settings(telemetry=True), {"OTEL_SDK_DISABLED": "true"}, None),
     ],
 )
-def test_who_asks_for_it(settings: Settings, environ: dict[str, str], wish: Wish | None) -> None:
-    assert wished(settings, environ) == wish
+def test_who_asks_for_it(
+    settings: Settings, environ: dict[str, str], wish: TelemetryOptions | None
+) -> None:
+    assert read_telemetry_options(settings, environ) == wish
 
 
 @pytest.mark.parametrize("above", ["", "nonsense", "00-xyz-b7ad6b7169203331-01"])
 def test_without_a_trace_above_a_session_begins_its_own(above: str) -> None:
-    place = Place(above)
+    place = SessionTrace(above)
     assert place.above == ""
-    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", place.told)
+    assert re.fullmatch(r"00-[0-9a-f]{32}-[0-9a-f]{16}-01", place.traceparent)

@@ -19,7 +19,7 @@ from tests.permissions.test_checkouts import git
 from travois.core.content import extract_text
 from travois.core.facts import Changed, Decided, Result
 from travois.engine.agent import Agent
-from travois.headless.control.callbacks import Host
+from travois.headless.control.callbacks import HostUser
 from travois.permissions.decide import PLANNING, Guard
 from travois.permissions.resolve_paths import home
 from travois.permissions.rules import parse
@@ -518,8 +518,8 @@ def test_a_program_in_the_persons_place_is_offered_the_sandbox() -> None:
         return Raw(b'{"behavior": "deny", "message": "no"}')
 
     offering = PermissionQuestion("c", "Bash", "{}", "make", "asks", offers_sandbox=True)
-    anyio.run(Host(ask).decide, offering)
-    anyio.run(Host(ask).decide, replace(offering, offers_sandbox=False))
+    anyio.run(HostUser(ask).decide, offering)
+    anyio.run(HostUser(ask).decide, replace(offering, offers_sandbox=False))
     wanted = {"type": "setMode", "mode": "sandboxed", "destination": "localSettings"}
     assert [body["permission_suggestions"] for body in bodies] == [(wanted,), ()]
 

@@ -6,16 +6,16 @@ from travois.compat.claude_json import Object
 from travois.core.content import Call, Media, Opaque, Text
 from travois.core.facts import Assistant, Compacted, Ended, Entry, Result
 from travois.core.models import ModelCard
-from travois.headless.codex_json import Teller
-from travois.headless.stream_json import Tally
+from travois.headless.codex_json import CodexJsonWriter
+from travois.headless.stream_json import TurnTally
 from travois.ports.world import Event, RequestRetrying, ToolStarted, UserWarned
 
 SEARCH = Call("1", "WebSearch", '{"query":"herons"}')
 LENT = Call("2", "McpCall", '{"tool":"mcp__zoo__feed_all","arguments":{"who":"heron"}}')
 
 
-def told(*events: Event, teller: Teller | None = None) -> list[Object]:
-    teller = teller or Teller()
+def told(*events: Event, teller: CodexJsonWriter | None = None) -> list[Object]:
+    teller = teller or CodexJsonWriter()
     return [line for event in events for line in teller.lines(event)]
 
 
@@ -67,12 +67,12 @@ def test_warnings_and_retries_are_errors_that_end_nothing_and_compactions_are_le
 
 
 def test_a_call_that_was_cut_off_ends_before_the_turn_does() -> None:
-    teller, tally = Teller(), Tally(ModelCard("lab", "any", "anthropic"))
+    teller, tally = CodexJsonWriter(), TurnTally(ModelCard("lab", "any", "anthropic"))
     command = Call("1", "Bash", '{"command":"sleep 9"}')
     told(entry(Assistant((command,), "calls")), ToolStarted("1", "Bash"), teller=teller)
     tally.ended = Ended("aborted", "interrupted")
     item = {"id": "item_0", "type": "command_execution", "command": "sleep 9", "status": "failed"}
-    assert list(teller.closing(tally)) == [
+    assert list(teller.closing_lines(tally)) == [
         {"type": "item.completed", "item": {**item, "aggregated_output": "interrupted"}},
         {"type": "turn.failed", "error": {"message": "interrupted"}},
     ]

@@ -17,7 +17,7 @@ from travois.core.facts import (
     Sent,
 )
 from travois.core.models import ModelCard, Price, Usage
-from travois.headless.stream_json import Speaker, Tally
+from travois.headless.stream_json import StreamJsonWriter, TurnTally
 from travois.ports.world import RequestRetrying
 
 DEAR = ModelCard("lab", "dear", "anthropic", price=Price(input=10, output=10))
@@ -27,8 +27,8 @@ REPLY = Assistant((Text("Fine."),), "end", usage=Usage(input=1_000_000))
 ACTS = Assistant((Call("c1", "Bash", "{}"),), "calls")
 
 
-def tally(*facts: AnyFact, minds: dict[str, ModelCard] | None = None) -> Tally:
-    found = Tally(DEAR, minds)
+def tally(*facts: AnyFact, minds: dict[str, ModelCard] | None = None) -> TurnTally:
+    found = TurnTally(DEAR, minds)
     for seq, fact in enumerate(facts):
         found.add(Entry(seq, float(seq), fact))
     return found
@@ -63,7 +63,7 @@ def tally(*facts: AnyFact, minds: dict[str, ModelCard] | None = None) -> Tally:
 def test_why_a_turn_is_over_has_a_word_of_its_own(
     facts: tuple[AnyFact, ...], subtype: str, reason: str
 ) -> None:
-    told = tally(*facts).result(0.0)
+    told = tally(*facts).result_json(0.0)
     assert (told["subtype"], told["terminal_reason"]) == (subtype, reason)
 
 
@@ -72,7 +72,7 @@ def test_each_model_has_its_own_bill_and_all_are_summed_up() -> None:
     beside = Finished("f1", "done", Usage(output=100_000))
     other = Epoch(CHEAP, "system")
     found = tally(SENT, REPLY, agent, beside, other, SENT, REPLY, minds={"a1": CHEAP})
-    told = found.result(0.0)
+    told = found.result_json(0.0)
     bills = told["modelUsage"]
     assert isinstance(bills, dict)
     assert told["total_cost_usd"] == 10 + 0.5 + 1 + 1
@@ -84,7 +84,7 @@ def test_each_model_has_its_own_bill_and_all_are_summed_up() -> None:
 
 
 def test_a_provider_that_wants_fewer_requests_is_told_of() -> None:
-    speaker = Speaker("s", Tally(DEAR))
+    speaker = StreamJsonWriter("s", TurnTally(DEAR))
     first, second = speaker.lines(RequestRetrying("rate", "slow down", 429, 1, 10, 7.0))
     info = first["rate_limit_info"]
     assert isinstance(info, dict)
@@ -103,5 +103,5 @@ def test_a_provider_that_wants_fewer_requests_is_told_of() -> None:
 )
 def test_a_reply_that_did_not_come_is_an_error_that_clients_know(kind: str, error: str) -> None:
     found = tally(SENT, Failed(kind, "x", status=401), Ended("failed"))
-    assert (found.error, found.result(0.0)["api_error_status"]) == (error, 401)
-    assert tally(SENT, REPLY, Ended("end")).error == ""
+    assert (found.api_error_name, found.result_json(0.0)["api_error_status"]) == (error, 401)
+    assert tally(SENT, REPLY, Ended("end")).api_error_name == ""

@@ -21,7 +21,7 @@ from travois.core.content import Text, extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Result, User
 from travois.headless import codex_json as codex
-from travois.headless.stream_json import Speaker, Tally
+from travois.headless.stream_json import StreamJsonWriter, TurnTally
 from travois.hooks.fire import remind
 from travois.ports.world import ActivityShown, TerminalSignal
 from travois.skills.command_text import parse
@@ -262,9 +262,9 @@ def test_what_a_hook_shows_in_a_terminal_is_nothing_to_clients(ground: Ground) -
     async def main(session: Session) -> None:
         choices: Any = None
         for shown in (ActivityShown("checking"), TerminalSignal("\x07")):
-            assert list(codex.Teller().lines(shown)) == []
-            assert list(telling.Teller(session.crew.agent, choices).updates(shown)) == []
-            assert Speaker(session.id, Tally(session.crew.model)).lines(shown) == []
+            assert list(codex.CodexJsonWriter().lines(shown)) == []
+            assert list(telling.AcpUpdates(session.crew.agent, choices).updates(shown)) == []
+            assert StreamJsonWriter(session.id, TurnTally(session.crew.model)).lines(shown) == []
 
     play(ground.options, main, say(""))
 

@@ -14,12 +14,18 @@ from starlette.types import ASGIApp, Message, Scope
 from tests.inspector.logs import make, talk
 from travois.core.errors import UserError
 from travois.inspector import server
-from travois.inspector.api import QUESTIONS, Shelf
-from travois.inspector.server import COOKIE, HEADERS, Keys, listen, page
+from travois.inspector.api import API_QUESTIONS, InspectorApi
+from travois.inspector.server import (
+    COOKIE_NAME,
+    SECURITY_HEADERS,
+    AccessKeys,
+    create_page_app,
+    listen_on_loopback,
+)
 from travois.sessions.home import TravoisHome
 
-KEYS = Keys("place", "printed", "opened", "cookie")
-LET_IN = {"cookie": f"{COOKIE}=cookie"}
+KEYS = AccessKeys("place", "printed", "opened", "cookie")
+LET_IN = {"cookie": f"{COOKIE_NAME}=cookie"}
 
 
 @dataclass
@@ -69,14 +75,14 @@ def home(tmp_path: Path) -> TravoisHome:
 
 @pytest.fixture
 def app(home: TravoisHome) -> ASGIApp:
-    return page(home, KEYS, port=80)
+    return create_page_app(home, KEYS, port=80)
 
 
 def test_the_printed_address_is_exchanged_for_a_cookie_and_is_gone(app: ASGIApp) -> None:
     for _ in range(2):
         answer = ask(app, "/place/enter?token=printed")
         assert (answer.status, answer.headers["location"]) == (303, "/place/")
-        cookie = f"{COOKIE}=cookie; HttpOnly; Path=/place/; SameSite=lax"
+        cookie = f"{COOKIE_NAME}=cookie; HttpOnly; Path=/place/; SameSite=lax"
         assert answer.headers["set-cookie"] == cookie
 
 
@@ -96,7 +102,7 @@ def test_a_wrong_token_opens_nothing(app: ASGIApp, token: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/place/", "/place/app.js", "/place/live?session=s1", "/place/api/sessions"]
 )
-@pytest.mark.parametrize("cookie", ["", f"{COOKIE}=x", f"{COOKIE}=", "other=cookie"])
+@pytest.mark.parametrize("cookie", ["", f"{COOKIE_NAME}=x", f"{COOKIE_NAME}=", "other=cookie"])
 def test_nothing_is_told_without_the_cookie(app: ASGIApp, path: str, cookie: str) -> None:
     answer = ask(app, path, cookie=cookie)
     assert answer.status == 403
@@ -135,7 +141,7 @@ def test_there_is_nothing_to_change(app: ASGIApp, method: str) -> None:
 @pytest.mark.parametrize("path", ["/place/", "/place/app.js", "/place/api/nothing", "/elsewhere"])
 def test_every_answer_forbids_what_the_page_does_not_need(app: ASGIApp, path: str) -> None:
     answer = ask(app, path, **LET_IN)
-    assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
+    assert {name: answer.headers.get(name) for name in SECURITY_HEADERS} == SECURITY_HEADERS
     policy = answer.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy and "http" not in policy and "*" not in policy
@@ -159,7 +165,7 @@ def test_only_what_is_listed_can_be_had(app: ASGIApp, path: str) -> None:
 
 
 def test_the_pages_name_nothing_on_the_network() -> None:
-    for path in server.PAGES.iterdir():
+    for path in server.PAGES_FOLDER.iterdir():
         text = path.read_text("utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "//" not in text.replace("// ", "").replace("//\n", ""), path.name
         for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
@@ -168,10 +174,10 @@ def test_the_pages_name_nothing_on_the_network() -> None:
 
 def test_each_question_is_answered_as_json(app: ASGIApp, home: TravoisHome) -> None:
     queries = {"sessions": "", "search": "session=s1&words=needle", "text": "session=s1&item=1"}
-    for question in {*QUESTIONS} - {"diff", "span"}:
+    for question in {*API_QUESTIONS} - {"diff", "span"}:
         query = queries.get(question, "session=s1")
         answer = ask(app, f"/place/api/{question}?{query}", **LET_IN)
-        told = Shelf(home).answer(
+        told = InspectorApi(home).answer_question(
             question, dict(part.split("=") for part in query.split("&") if part)
         )
         assert (answer.status, answer.body) == (200, msgspec.json.encode(told)), question
@@ -183,8 +189,8 @@ def test_a_fault_is_told_in_words(app: ASGIApp) -> None:
 
 
 def test_a_port_in_use_is_a_fault() -> None:
-    with listen(0) as door:
+    with listen_on_loopback(0) as door:
         port = door.getsockname()[1]
         assert door.getsockname()[0] == "127.0.0.1"
         with pytest.raises(UserError, match=f"Port {port} cannot be used"):
-            listen(port)
+            listen_on_loopback(port)

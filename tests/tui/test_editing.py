@@ -9,13 +9,13 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from travois.tui import keys
-from travois.tui.keys import Completing
+from travois.tui.keys import InputCompleter
 
 
 def test_files_and_what_servers_have_are_offered_after_an_at(tmp_path: Path) -> None:
     (tmp_path / "docs.md").touch()
     held = ["docs:file:///guide", "other:x"]
-    completing = Completing(str(tmp_path), lambda name, word: (), lambda: held)
+    completing = InputCompleter(str(tmp_path), lambda name, word: (), lambda: held)
     found = completing.get_completions(Document("see @docs"), CompleteEvent())
     assert [(one.text, one.start_position) for one in found] == [
         ("docs.md", -4),
@@ -24,7 +24,7 @@ def test_files_and_what_servers_have_are_offered_after_an_at(tmp_path: Path) -> 
 
 
 def offered(folder: Path, text: str) -> list[tuple[str, str]]:
-    completing = Completing(str(folder), lambda name, word: ())
+    completing = InputCompleter(str(folder), lambda name, word: ())
     found = completing.get_completions(Document(text), CompleteEvent())
     return [(one.text, one.display_text) for one in found]
 
@@ -32,7 +32,7 @@ def offered(folder: Path, text: str) -> list[tuple[str, str]]:
 def test_more_files_than_are_looked_through_are_told_and_reached_by_their_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "FILES", 20)
+    monkeypatch.setattr(keys, "MAX_LISTED_FILES", 20)
     for folder in ("a", "b/c"):
         (tmp_path / folder).mkdir(parents=True)
         for number in range(15):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from travois.core.tasks import Task
 from travois.tools.diff import compare_texts
 from travois.tui import agent_progress, footer, transcript
-from travois.tui.agent_progress import Work
-from travois.tui.footer import Standing
+from travois.tui.agent_progress import SpinnerState
+from travois.tui.footer import FooterStatus
 from travois.tui.keys import Pastes
-from travois.tui.markdown import theme, width, worded
-from travois.tui.menu import Menu, Pick
-from travois.tui.start import early
+from travois.tui.markdown import display_width, resolve_theme, wrap_words
+from travois.tui.menu import Menu, MenuOption
+from travois.tui.start import is_interactive_start
 
-NONE = theme("none", {})
-BARE = theme("auto", {"NO_COLOR": "1"})
-FULL = Standing("anthropic/claude-opus-5-5", "plan", "main", used=70, warm=260, tasks=2)
+NONE = resolve_theme("none", {})
+BARE = resolve_theme("auto", {"NO_COLOR": "1"})
+FULL = FooterStatus("anthropic/claude-opus-5-5", "plan", "main", used=70, warm=260, tasks=2)
 
 
 def plain(line: str) -> str:
@@ -25,36 +25,37 @@ def plain(line: str) -> str:
 
 def test_the_footer_leaves_out_what_has_no_room() -> None:
     whole = "  claude-opus-5-5 · plan · main · ━━━━━━╌╌ 70% · cache 4 min · 2 tasks"
-    assert plain(footer.line(FULL, BARE, 100)) == whole
+    assert plain(footer.render_footer(FULL, BARE, 100)) == whole
     assert (
-        plain(footer.line(FULL, BARE, 60))
+        plain(footer.render_footer(FULL, BARE, 60))
         == "  claude-opus-5-5 · plan · main · ━━━━━━╌╌ 70% · 2 tasks"
     )
-    assert plain(footer.line(FULL, BARE, 40)) == "  plan · ━━━━━━╌╌ 70% · 2 tasks"
+    assert plain(footer.render_footer(FULL, BARE, 40)) == "  plan · ━━━━━━╌╌ 70% · 2 tasks"
 
 
 def test_the_spinner_leaves_out_what_has_no_room() -> None:
-    work = Work("Writing", 75.0, 3_200, 456, 0.0123)
-    shown = plain(agent_progress.line(work, BARE, 80))
+    work = SpinnerState("Writing", 75.0, 3_200, 456, 0.0123)
+    shown = plain(agent_progress.render_spinner(work, BARE, 80))
     assert shown[2:] in [
         f"{turn} Writing  1:15 min · ↑ 3.2k ↓ 456 · $0.0123 · Esc stops"
-        for turn in agent_progress.TURNS
+        for turn in agent_progress.SPINNER_FRAMES
     ]
     assert all(
-        width(agent_progress.line(work, BARE, columns)) <= columns for columns in range(24, 80)
+        display_width(agent_progress.render_spinner(work, BARE, columns)) <= columns
+        for columns in range(24, 80)
     )
 
 
 def test_a_change_is_shown_with_the_numbers_of_its_lines() -> None:
     change = compare_texts("a.py", "one\ntwo\nthree\n", "one\n2\nthree\nfour\n")
-    assert [plain(line) for line in transcript.diff_lines(change, NONE, 40)] == [
+    assert [plain(line) for line in transcript.render_patch(change, NONE, 40)] == [
         "    1   one",
         "    2 - two",
         "    2 + 2",
         "    3   three",
         "    4 + four",
     ]
-    assert plain(transcript.tally(change, NONE)) == "+2 -1"
+    assert plain(transcript.format_line_counts(change, NONE)) == "+2 -1"
 
 
 def test_a_long_list_is_shown_where_the_work_is() -> None:
@@ -64,7 +65,7 @@ def test_a_long_list_is_shown_where_the_work_is() -> None:
         Task(content="this", status="in_progress"),
         *(Task(content=f"later {n}", status="pending") for n in range(10)),
     )
-    shown = [plain(line) for line in transcript.todo_lines(list_, NONE, 40, most=5)]
+    shown = [plain(line) for line in transcript.render_todos(list_, NONE, 40, most=5)]
     assert shown == [
         "  ✓ done 8",
         "  ✓ done 9",
@@ -76,16 +77,16 @@ def test_a_long_list_is_shown_where_the_work_is() -> None:
 
 
 def test_a_key_counts_only_after_a_pause() -> None:
-    menu = Menu((Pick("y", "yes"), Pick("n", "no")))
-    assert [menu.armed(), menu.armed()] == [False, False]
+    menu = Menu((MenuOption("y", "yes"), MenuOption("n", "no")))
+    assert [menu.is_armed(), menu.is_armed()] == [False, False]
     menu._heard -= 1
-    assert [menu.armed(), menu.armed()] == [True, True]
+    assert [menu.is_armed(), menu.is_armed()] == [True, True]
     assert not menu.press("x")
     assert menu.press("N") and menu.answer == [1]
 
 
 def test_several_are_marked_before_they_are_taken() -> None:
-    menu = Menu((Pick("1", "a"), Pick("2", "b"), Pick("0", "done")), several=True)
+    menu = Menu((MenuOption("1", "a"), MenuOption("2", "b"), MenuOption("0", "done")), several=True)
     menu.press("1")
     menu.press("2")
     menu.press("1")
@@ -97,26 +98,26 @@ def test_several_are_marked_before_they_are_taken() -> None:
 def test_a_long_paste_is_shown_by_its_size_and_sent_whole() -> None:
     pastes = Pastes()
     text = "x" * 1_000_000
-    assert pastes.taken("short\r\none") == "short\none"
-    assert [pastes.taken(text), pastes.taken(text)] == ["[pasted 1.0 MB]", "[pasted 1.0 MB, 2]"]
-    assert pastes.whole("see [pasted 1.0 MB] twice") == f"see {text} twice"
+    assert pastes.shorten("short\r\none") == "short\none"
+    assert [pastes.shorten(text), pastes.shorten(text)] == ["[pasted 1.0 MB]", "[pasted 1.0 MB, 2]"]
+    assert pastes.expand("see [pasted 1.0 MB] twice") == f"see {text} twice"
 
 
 def test_only_words_that_surely_begin_a_conversation_paint_early() -> None:
-    assert not any(early(argv, {"TERM": "dumb"}) for argv in ([], ["-c"]))
+    assert not any(is_interactive_start(argv, {"TERM": "dumb"}) for argv in ([], ["-c"]))
     assert not any(
-        early(argv, {"TERM": "xterm"})
+        is_interactive_start(argv, {"TERM": "xterm"})
         for argv in (["-p", "x"], ["-cp"], ["--help"], ["sessions"], ["fix it"], ["--plain"])
     )
 
 
 def test_prose_is_folded_between_words_and_loses_nothing() -> None:
-    assert worded("one two three four", 9) == ["one two", "three", "four"]
-    assert worded("first line\nsecond, which is longer", 12) == [
+    assert wrap_words("one two three four", 9) == ["one two", "three", "four"]
+    assert wrap_words("first line\nsecond, which is longer", 12) == [
         "first line",
         "second,",
         "which is",
         "longer",
     ]
-    assert worded("extraordinarily long", 10) == ["extraordin", "arily", "long"]
-    assert worded("", 10) == [""]
+    assert wrap_words("extraordinarily long", 10) == ["extraordin", "arily", "long"]
+    assert wrap_words("", 10) == [""]

@@ -18,9 +18,9 @@ from travois.ports.world import Command
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.testing import Scripted, say
-from travois.tui.line_mode import Lines
-from travois.tui.slash import Prompt, obey, offers
-from travois.tui.slash_registry import COMMANDS
+from travois.tui.line_mode import LineModeHost
+from travois.tui.slash import CommandPrompt, complete_slash_line, run_slash_line
+from travois.tui.slash_registry import SLASH_COMMANDS
 
 REVIEW = """\
 ---
@@ -30,7 +30,7 @@ argument-hint: FILE
 Review $1 with care.
 Said: !`echo by a program`
 """
-Answer = str | Prompt | None
+Answer = str | CommandPrompt | None
 
 
 class Reader:
@@ -56,14 +56,14 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
 
 
 def at_desk(
-    options: Options, run: Callable[[Lines], Awaitable[None]], reader: Reader | None = None
+    options: Options, run: Callable[[LineModeHost], Awaitable[None]], reader: Reader | None = None
 ) -> None:
     """Do something in a conversation in which one thing was said."""
 
     async def main() -> None:
         async with Session(options, model=Scripted(say("ok"))) as session:
             await session.ask("hello")
-            await run(Lines(session, options, reader or Reader()))
+            await run(LineModeHost(session, options, reader or Reader()))
 
     anyio.run(main)
 
@@ -71,8 +71,8 @@ def at_desk(
 def answers(options: Options, *lines: str) -> list[Answer]:
     found: list[Answer] = []
 
-    async def run(desk: Lines) -> None:
-        found.extend([await obey(desk, line) for line in lines])
+    async def run(desk: LineModeHost) -> None:
+        found.extend([await run_slash_line(desk, line) for line in lines])
 
     at_desk(options, run)
     return found
@@ -95,7 +95,7 @@ def test_help_lists_every_command_in_its_group_and_those_of_ones_own(options: Op
         "Custom commands",
     ]
     assert {line.split()[0].lstrip("/") for line in lines if "/" in line[:4]} == {
-        *COMMANDS,
+        *SLASH_COMMANDS,
         "review",
     }
     assert "  /review FILE             Look at a file (.claude/commands/review.md)" in lines
@@ -128,7 +128,7 @@ def test_how_much_is_thought_can_be_changed_between_turns(options: Options) -> N
 def test_a_command_of_ones_own_is_said_filled_with_the_typed_line_last(options: Options) -> None:
     write(options, ".claude/commands/review.md", REVIEW)
     (said,) = answers(replace(options, mode="bypass"), "/review a.py")
-    assert said == Prompt(
+    assert said == CommandPrompt(
         (Text("Review a.py with care.\nSaid: by a program"), Text("/review a.py"))
     )
 
@@ -145,9 +145,9 @@ def test_a_command_of_ones_own_hides_none_of_ours_and_a_bad_file_is_told(options
     write(options, ".gemini/commands/bad.toml", "prompt = 3 x")
     seen: list[str] = []
 
-    async def run(desk: Lines) -> None:
+    async def run(desk: LineModeHost) -> None:
         seen.extend(desk.notices)
-        assert desk.commands["help"] is COMMANDS["help"]
+        assert desk.commands["help"] is SLASH_COMMANDS["help"]
 
     at_desk(options, run)
     bad, hidden = seen
@@ -156,9 +156,13 @@ def test_a_command_of_ones_own_hides_none_of_ours_and_a_bad_file_is_told(options
 
 
 def test_names_and_words_that_follow_them_are_offered(options: Options) -> None:
-    async def run(desk: Lines) -> None:
-        assert [name for name, _ in offers(desk, None, "re")] == ["rewind", "resume", "rename"]
-        assert list(offers(desk, "tasks", "s")) == [("see", ""), ("stop", "")]
+    async def run(desk: LineModeHost) -> None:
+        assert [name for name, _ in complete_slash_line(desk, None, "re")] == [
+            "rewind",
+            "resume",
+            "rename",
+        ]
+        assert list(complete_slash_line(desk, "tasks", "s")) == [("see", ""), ("stop", "")]
 
     at_desk(options, run)
 
@@ -170,20 +174,20 @@ def test_rules_are_listed_with_who_said_them_and_an_answer_can_be_forgotten(
     trust.remember_answer(home, trust.trust_root(options.cwd), "Bash(make:*)")
     home.settings.write_text(json.dumps({"permissions": {"deny": ["Bash(rm:*)"]}}))
 
-    async def run(desk: Lines) -> None:
+    async def run(desk: LineModeHost) -> None:
         agent = desk.session.crew.agent
-        told = await obey(desk, "/permissions")
+        told = await run_slash_line(desk, "/permissions")
         assert isinstance(told, str)
         assert told.startswith("Mode default.")
         assert f"deny    Bash(rm:*)    {home.settings}"[:60] in told
         assert "allow   Bash(make:*)  your answers in this folder" in told
-        assert "deny: " in str(await obey(desk, "/permissions why rm x"))
-        await obey(desk, "/permissions forget Bash(make:*)")
+        assert "deny: " in str(await run_slash_line(desk, "/permissions why rm x"))
+        await run_slash_line(desk, "/permissions forget Bash(make:*)")
         assert [rule.text for rule in agent.permissions.guard.rules] == ["Bash(rm:*)"]
         assert trust.list_answers(home, trust.trust_root(options.cwd)) == ()
-        again = await obey(desk, "/permissions forget Bash(make:*)")
+        again = await run_slash_line(desk, "/permissions forget Bash(make:*)")
         assert str(again).startswith("No saved answer allows 'Bash(make:*)'")
-        assert await obey(desk, "/permissions mode plan") == "The mode is plan."
+        assert await run_slash_line(desk, "/permissions mode plan") == "The mode is plan."
         assert agent.permissions.guard.mode == "plan"
 
     at_desk(options, run)
@@ -194,13 +198,13 @@ def test_forgetting_an_answer_leaves_a_rule_of_a_file_that_says_the_same(
 ) -> None:
     home = TravoisHome(tmp_path / "home").prepare()
 
-    async def run(desk: Lines) -> None:
+    async def run(desk: LineModeHost) -> None:
         agent = desk.session.crew.agent
         mine = parse("Bash(make:*)", "allow", origin="your answer")
         file = parse("Bash(make:*)", "allow", origin="a file")
         agent.permissions.guard = replace(agent.permissions.guard, rules=(file, mine))
         trust.remember_answer(home, trust.trust_root(options.cwd), "Bash(make:*)")
-        await obey(desk, "/permissions forget Bash(make:*)")
+        await run_slash_line(desk, "/permissions forget Bash(make:*)")
         assert agent.permissions.guard.rules == (file,)
 
     at_desk(options, run)
@@ -216,9 +220,9 @@ def test_hooks_are_listed_with_their_file(options: Options, tmp_path: Path) -> N
 
 
 def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> None:
-    async def run(desk: Lines) -> None:
+    async def run(desk: LineModeHost) -> None:
         agent = desk.session.crew.agent
-        assert await obey(desk, "/tasks") == "No background tasks."
+        assert await run_slash_line(desk, "/tasks") == "No background tasks."
         line = "echo up; sleep 60"
         job = await agent.world.processes.start(
             Command(("bash", "-c", line), options.cwd), id="bash_1"
@@ -226,17 +230,17 @@ def test_programs_in_the_background_are_seen_and_stopped(options: Options) -> No
         agent.session.append(Changed("job:bash_1", "running"))
         while not job.peek_output().total:
             await job.wait_for_change()
-        assert "bash_1  running" in str(await obey(desk, "/tasks"))
-        assert await obey(desk, "/tasks see bash_1") == "up"
+        assert "bash_1  running" in str(await run_slash_line(desk, "/tasks"))
+        assert await run_slash_line(desk, "/tasks see bash_1") == "up"
         assert job.peek_output().head_and_tail() == b"up\n"
-        stopped = await obey(desk, "/tasks stop bash_1")
+        stopped = await run_slash_line(desk, "/tasks stop bash_1")
         assert stopped == "Stopped bash_1 and everything it started."
         assert job.status is not None
         told = agent.session.view.items[-1].fact.content
         assert extract_text(told).startswith("[bash_1: stopped by the user] bash -c")
         assert not await desk.session.news()
-        assert await obey(desk, "/tasks stop bash_1") == "bash_1 has already ended."
-        assert "No running agent 'bash_9'" in str(await obey(desk, "/tasks stop bash_9"))
+        assert await run_slash_line(desk, "/tasks stop bash_1") == "bash_1 has already ended."
+        assert "No running agent 'bash_9'" in str(await run_slash_line(desk, "/tasks stop bash_9"))
 
     at_desk(options, run)
 
@@ -273,14 +277,19 @@ def test_a_conversation_is_written_as_a_document_and_nothing_is_overwritten(
 
 
 def test_a_session_is_named_branched_off_and_left_for_another(options: Options) -> None:
-    async def run(desk: Lines) -> None:
-        assert await obey(desk, "/rename  the   talk") == "Renamed. To resume it: /resume the talk"
+    async def run(desk: LineModeHost) -> None:
+        assert (
+            await run_slash_line(desk, "/rename  the   talk")
+            == "Renamed. To resume it: /resume the talk"
+        )
         last = desk.session.crew.agent.session.all_entries()[-1].fact
         assert last == Changed("name", "the talk")
-        assert await obey(desk, "/resume the talk") == "You are already in this session."
-        assert str(await obey(desk, "/resume nothing")).startswith("There is no session 'nothing'")
+        assert await run_slash_line(desk, "/resume the talk") == "You are already in this session."
+        assert str(await run_slash_line(desk, "/resume nothing")).startswith(
+            "There is no session 'nothing'"
+        )
         assert not desk.left
-        await obey(desk, "/fork")
+        await run_slash_line(desk, "/fork")
         assert desk.left
         assert desk.next == replace(options, resume=desk.session.id, fork=True)
 
@@ -290,13 +299,13 @@ def test_a_session_is_named_branched_off_and_left_for_another(options: Options) 
 def test_the_other_session_is_chosen_by_number_or_by_words(options: Options) -> None:
     ids: list[str] = []
 
-    async def first(desk: Lines) -> None:
+    async def first(desk: LineModeHost) -> None:
         ids.append(desk.session.id)
 
     reader = Reader("nothing like it", "hel", "1")
 
-    async def second(desk: Lines) -> None:
-        assert await obey(desk, "/resume") == ""
+    async def second(desk: LineModeHost) -> None:
+        assert await run_slash_line(desk, "/resume") == ""
         assert desk.next == replace(options, resume=ids[0])
 
     at_desk(options, first)

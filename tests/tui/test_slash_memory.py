@@ -9,8 +9,8 @@ import pytest
 
 from travois import Options, Session
 from travois.testing import Scripted, say
-from travois.tui.line_mode import Lines
-from travois.tui.slash import obey
+from travois.tui.line_mode import LineModeHost
+from travois.tui.slash import run_slash_line
 
 
 class Nobody:
@@ -28,8 +28,8 @@ def answers(options: Options, *lines: str) -> list[str | None]:
 
     async def main() -> list[str | None]:
         async with Session(options, model=Scripted(say("ok"))) as session:
-            desk = Lines(session, options, Nobody())
-            return [await obey(desk, line) for line in lines]
+            desk = LineModeHost(session, options, Nobody())
+            return [await run_slash_line(desk, line) for line in lines]
 
     return anyio.run(main)
 

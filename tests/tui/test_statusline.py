@@ -18,8 +18,14 @@ from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import LoadedSettings, StatusLineSettings
 from travois.testing import Scripted, say
-from travois.tui.footer import Work, repository, statusline_payload, tame, worktree
-from travois.tui.markdown import theme
+from travois.tui.footer import (
+    SessionWork,
+    build_status_line_payload,
+    describe_worktree,
+    find_git_repository,
+    strip_terminal_codes,
+)
+from travois.tui.markdown import resolve_theme
 
 RED = "\x1b[31mred\x1b[0m"
 
@@ -38,11 +44,11 @@ RED = "\x1b[31mred\x1b[0m"
     ],
 )
 def test_of_all_that_a_terminal_obeys_only_colours_are_left(said: str, shown: str) -> None:
-    assert tame(said, theme("dark", {})) == shown
+    assert strip_terminal_codes(said, resolve_theme("dark", {})) == shown
 
 
 def test_where_there_are_no_colours_there_are_none_of_the_program_either() -> None:
-    assert tame(f"a {RED} b", theme("none", {})) == "a red b"
+    assert strip_terminal_codes(f"a {RED} b", resolve_theme("none", {})) == "a red b"
 
 
 def test_the_program_is_told_what_it_would_be_told_elsewhere(
@@ -54,7 +60,7 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
     async def main() -> None:
         reply = say("ok", usage=Usage(input=100, read=900, output=50))
         async with Session(options, model=Scripted(reply)) as session:
-            fresh = statusline_payload(session, Work(), seconds=0.0)["context_window"]
+            fresh = build_status_line_payload(session, SessionWork(), seconds=0.0)["context_window"]
             assert fresh == {
                 "total_input_tokens": 0,
                 "total_output_tokens": 0,
@@ -65,8 +71,10 @@ def test_the_program_is_told_what_it_would_be_told_elsewhere(
             }
             session.exert("low")
             await session.ask("hello")
-            work = Work(waited=0.25, added=3, removed=1)
-            told = msgspec.to_builtins(statusline_payload(session, work, seconds=1.5, vim="NORMAL"))
+            work = SessionWork(waited=0.25, added=3, removed=1)
+            told = msgspec.to_builtins(
+                build_status_line_payload(session, work, seconds=1.5, vim="NORMAL")
+            )
             assert Path(told.pop("transcript_path")).read_text().count("hello") == 1
             assert told.pop("context_window")["current_usage"] == {
                 "input_tokens": 100,
@@ -120,10 +128,10 @@ def test_the_repository_and_its_worktree_are_read_off_gits_files(
     (apart / "src").mkdir(parents=True)
     (apart / ".git").write_text(f"gitdir: {git}/worktrees/fix\n")
     repo = {"repo": dict(zip(("host", "owner", "name"), told, strict=True))} if told else {}
-    assert repository(str(tmp_path)) == repo
-    assert repository(str(apart / "src")) == {"git_worktree": "fix", **repo}
-    assert worktree(str(tmp_path), "main") == {}
-    assert worktree(str(apart / "src"), "travois/fix") == {
+    assert find_git_repository(str(tmp_path)) == repo
+    assert find_git_repository(str(apart / "src")) == {"git_worktree": "fix", **repo}
+    assert describe_worktree(str(tmp_path), "main") == {}
+    assert describe_worktree(str(apart / "src"), "travois/fix") == {
         "worktree": {
             "name": "fix",
             "path": str(apart),
@@ -134,7 +142,7 @@ def test_the_repository_and_its_worktree_are_read_off_gits_files(
 
 
 def test_lines_that_change_and_seconds_that_the_model_takes_are_counted() -> None:
-    work = Work()
+    work = SessionWork()
     change = '{"type":"update","filePath":"a","added":2,"removed":1,"structuredPatch":[]}'
     said = Assistant((), stop="calls")
     for at, fact in (
@@ -146,7 +154,7 @@ def test_lines_that_change_and_seconds_that_the_model_takes_are_counted() -> Non
         (6.5, said),
         (7.0, Result("three", (), detail=change)),
     ):
-        work.hear(Entry(1, at, fact))
+        work.add(Entry(1, at, fact))
     assert (work.waited, work.added, work.removed) == (3.0, 4, 2)
 
 

@@ -15,156 +15,156 @@ from travois.compat.claude_json import Json, Object
 from travois.core.errors import UserError
 from travois.core.json import encode_json
 from travois.headless import prompt_input
-from travois.headless.control.messages import GONE, Declined, Waiting
+from travois.headless.control.messages import HOST_GONE, HostDeclined, PendingAnswer
 
-NULL = msgspec.Raw(b"null")
+NULL_JSON = msgspec.Raw(b"null")
 
 
-class Shape(msgspec.Struct, frozen=True, rename="camel"):
+class AcpMessage(msgspec.Struct, frozen=True, rename="camel"):
     """Base of all messages; unknown members are ignored, as the protocol demands."""
 
 
-class Failure(Shape, frozen=True):
+class JsonRpcError(AcpMessage, frozen=True):
     """The error of a failed request."""
 
     code: int = 0
     message: str = ""
 
 
-class Message(Shape, frozen=True):
+class JsonRpcMessage(AcpMessage, frozen=True):
     """A request, a notification (both have a method) or a reply."""
 
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
     method: str = ""
-    params: msgspec.Raw = NULL
-    result: msgspec.Raw = NULL
-    error: Failure | None = None
+    params: msgspec.Raw = NULL_JSON
+    result: msgspec.Raw = NULL_JSON
+    error: JsonRpcError | None = None
 
 
-class Identified(Shape, frozen=True):
+class MessageId(AcpMessage, frozen=True):
     """The id of a malformed message."""
 
     id: int | str | None = None
 
 
-class Disk(Shape, frozen=True):
+class FileCapabilities(AcpMessage, frozen=True):
     """File methods that the editor supports."""
 
     read_text_file: bool | None = False
     write_text_file: bool | None = False
 
 
-class Forms(Shape, frozen=True):
+class FormCapabilities(AcpMessage, frozen=True):
     """Form methods that the editor supports."""
 
     form: dict[str, object] | None = None
 
 
-class Capabilities(Shape, frozen=True):
+class ClientCapabilities(AcpMessage, frozen=True):
     """Capabilities of the editor."""
 
-    fs: Disk | None = None
-    elicitation: Forms | None = None
+    fs: FileCapabilities | None = None
+    elicitation: FormCapabilities | None = None
 
     @property
-    def reads(self) -> bool:
+    def can_read_files(self) -> bool:
         """True if the editor serves its buffers."""
         return self.fs is not None and bool(self.fs.read_text_file)
 
     @property
-    def writes(self) -> bool:
+    def can_write_files(self) -> bool:
         """True if the editor accepts edits to its buffers."""
         return self.fs is not None and bool(self.fs.write_text_file)
 
     @property
-    def forms(self) -> bool:
+    def has_forms(self) -> bool:
         """True if the editor can show several questions as a form."""
         return self.elicitation is not None and self.elicitation.form is not None
 
 
-class Hello(Shape, frozen=True):
+class InitializeParams(AcpMessage, frozen=True):
     """Parameters of `initialize`."""
 
     protocol_version: int
-    client_capabilities: Capabilities | None = None
+    client_capabilities: ClientCapabilities | None = None
 
 
-class Pair(Shape, frozen=True):
+class NameValue(AcpMessage, frozen=True):
     """An environment variable or a header."""
 
     name: str
     value: str
 
 
-class Server(Shape, frozen=True):
+class McpServerParams(AcpMessage, frozen=True):
     """An MCP server: a command without a `type`, or a URL with one."""
 
     name: str
     type: Literal["stdio", "http", "sse"] = "stdio"
     command: str = ""
     args: tuple[str, ...] = ()
-    env: tuple[Pair, ...] = ()
+    env: tuple[NameValue, ...] = ()
     url: str = ""
-    headers: tuple[Pair, ...] = ()
+    headers: tuple[NameValue, ...] = ()
 
 
-class Begin(Shape, frozen=True):
+class NewSessionParams(AcpMessage, frozen=True):
     """Parameters of `session/new`."""
 
     cwd: str
-    mcp_servers: tuple[Server, ...] | None = ()
+    mcp_servers: tuple[McpServerParams, ...] | None = ()
     additional_directories: tuple[str, ...] | None = ()
 
 
-class Again(Begin, frozen=True, kw_only=True):
+class ExistingSessionParams(NewSessionParams, frozen=True, kw_only=True):
     """Parameters of `session/load`, `session/resume` and `session/fork`."""
 
     session_id: str
 
 
-class One(Shape, frozen=True):
+class SessionParams(AcpMessage, frozen=True):
     """Parameters that name only a session."""
 
     session_id: str
 
 
-class Nothing(Shape, frozen=True):
+class EmptyParams(AcpMessage, frozen=True):
     """Empty parameters."""
 
 
-class Listing(Shape, frozen=True):
+class ListSessionsParams(AcpMessage, frozen=True):
     """Parameters of `session/list`."""
 
     cwd: str | None = None
     cursor: str | None = None
 
 
-class Mode(One, frozen=True):
+class SetModeParams(SessionParams, frozen=True):
     """Parameters of `session/set_mode`."""
 
     mode_id: str
 
 
-class Setting(One, frozen=True):
+class SetConfigOptionParams(SessionParams, frozen=True):
     """Parameters of `session/set_config_option`."""
 
     config_id: str
     value: str | bool
 
 
-class Method(Shape, frozen=True):
+class AuthenticateParams(AcpMessage, frozen=True):
     """Parameters of `authenticate`."""
 
     method_id: str
 
 
-class Withdrawn(Shape, frozen=True):
+class CancelRequestParams(AcpMessage, frozen=True):
     """Parameters of `$/cancel_request`."""
 
     request_id: int | str | None
 
 
-class Resource(Shape, frozen=True):
+class EmbeddedResource(AcpMessage, frozen=True):
     """An embedded resource: its text, or bytes in base64."""
 
     uri: str
@@ -173,7 +173,7 @@ class Resource(Shape, frozen=True):
     mime_type: str | None = None
 
 
-class Block(Shape, frozen=True):
+class PromptBlock(AcpMessage, frozen=True):
     """A content block of a prompt."""
 
     type: str
@@ -182,36 +182,36 @@ class Block(Shape, frozen=True):
     mime_type: str | None = None
     uri: str | None = None
     name: str = ""
-    resource: Resource | None = None
+    resource: EmbeddedResource | None = None
 
 
-class Prompt(One, frozen=True):
+class PromptParams(SessionParams, frozen=True):
     """Parameters of `session/prompt`."""
 
-    prompt: tuple[Block, ...]
+    prompt: tuple[PromptBlock, ...]
 
 
-class Picked(Shape, frozen=True):
+class PermissionOutcome(AcpMessage, frozen=True):
     """The outcome of a permission request."""
 
     outcome: Literal["selected", "cancelled"]
     option_id: str = ""
 
 
-class Permission(Shape, frozen=True):
+class PermissionReply(AcpMessage, frozen=True):
     """The reply to a permission request."""
 
-    outcome: Picked
+    outcome: PermissionOutcome
 
 
-class Filled(Shape, frozen=True):
+class FormReply(AcpMessage, frozen=True):
     """The reply to a form."""
 
     action: str
     content: dict[str, str | int | float | bool | tuple[str, ...]] | None = None
 
 
-class Buffer(Shape, frozen=True):
+class FileReply(AcpMessage, frozen=True):
     """The reply with a file's text."""
 
     content: str
@@ -220,20 +220,20 @@ class Buffer(Shape, frozen=True):
 # The JSON-RPC connection, with the protocol's error codes.
 
 
-GARBLED = -32700
-INVALID = -32600
-UNKNOWN = -32601
-UNFIT = -32602
-BROKEN = -32603
-WITHDRAWN = -32800
-LOGIN = -32000
-MISSING = -32002
-Id = int | str | None
-Ask = Callable[[str, Object], Awaitable[msgspec.Raw]]
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+REQUEST_CANCELLED = -32800
+AUTH_REQUIRED = -32000
+RESOURCE_NOT_FOUND = -32002
+RequestId = int | str | None
+AskEditor = Callable[[str, Object], Awaitable[msgspec.Raw]]
 """Sends a request to the editor; raises `Declined`."""
 
 
-class Wrong(Exception):
+class AcpError(Exception):
     """A failed request, with its JSON-RPC error code."""
 
     def __init__(self, code: int, why: str) -> None:
@@ -241,57 +241,57 @@ class Wrong(Exception):
         self.code = code
 
 
-class Way(msgspec.Struct, frozen=True):
+class MethodHandler(msgspec.Struct, frozen=True):
     """The handler of a method, and the type of its parameters."""
 
     takes: type[msgspec.Struct]
     run: Callable[[Any], Awaitable[Object]]
 
 
-class Peer:
+class AcpConnection:
     """The JSON-RPC connection to the editor, one message per line."""
 
     def __init__(self, out: int) -> None:
         self._out = out
-        self._ways: Mapping[str, Way] = {}
-        self._waiting: dict[Id, Waiting] = {}
-        self._scopes: dict[Id, anyio.CancelScope] = {}
+        self._ways: Mapping[str, MethodHandler] = {}
+        self._waiting: dict[RequestId, PendingAnswer] = {}
+        self._scopes: dict[RequestId, anyio.CancelScope] = {}
         self._count = 0
         self._open = True
         self._hearing = anyio.CancelScope()
 
-    async def serve(self, ways: Mapping[str, Way], group: TaskGroup) -> None:
+    async def serve(self, ways: Mapping[str, MethodHandler], group: TaskGroup) -> None:
         """Handle messages until the editor closes the connection."""
         self._ways = ways
         with self._hearing:
-            async with aclosing(prompt_input.raw()) as lines:
+            async with aclosing(prompt_input.read_raw_lines()) as lines:
                 async for line in lines:
-                    self._heard(line, group)
+                    self._handle_line(line, group)
         self._open = False
         for waiting in self._waiting.values():
             waiting.over.set()
 
-    def tell(self, method: str, params: Object) -> None:
+    def notify(self, method: str, params: Object) -> None:
         """Send a notification."""
-        self._say({"method": method, "params": params})
+        self._write_message({"method": method, "params": params})
 
-    async def ask(self, method: str, params: Object) -> msgspec.Raw:
+    async def request(self, method: str, params: Object) -> msgspec.Raw:
         """Send a request and return the reply; raise `Declined`."""
         if not self._open:
-            raise Declined(GONE)
+            raise HostDeclined(HOST_GONE)
         self._count += 1
-        id, waiting = self._count, Waiting()
+        id, waiting = self._count, PendingAnswer()
         self._waiting[id] = waiting
         try:
-            self._say({"id": id, "method": method, "params": params})
+            self._write_message({"id": id, "method": method, "params": params})
             await waiting.over.wait()
         finally:
             del self._waiting[id]
         if waiting.answer is None:
-            raise Declined(waiting.why)
+            raise HostDeclined(waiting.why)
         return waiting.answer
 
-    def _say(self, body: Object) -> None:
+    def _write_message(self, body: Object) -> None:
         left = memoryview(encode_json({"jsonrpc": "2.0", **body}) + b"\n")
         try:
             while left:
@@ -299,78 +299,78 @@ class Peer:
         except BrokenPipeError:
             self._hearing.cancel()
 
-    def _fail(self, id: Id, code: int, why: str) -> None:
+    def _write_error(self, id: RequestId, code: int, why: str) -> None:
         error: Object = {"code": code, "message": why}
-        self._say({"id": id, "error": error})
+        self._write_message({"id": id, "error": error})
 
-    def _heard(self, line: bytes, group: TaskGroup) -> None:
+    def _handle_line(self, line: bytes, group: TaskGroup) -> None:
         if not line.strip():
             return
         try:
-            message = msgspec.json.decode(line.decode(), type=Message)
+            message = msgspec.json.decode(line.decode(), type=JsonRpcMessage)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self._garbled(line, str(error))
+            self._reject_line(line, str(error))
             return
         if message.method == "$/cancel_request":
-            self._withdraw(message)
+            self._cancel_request(message)
         elif message.method:
-            group.start_soon(self._answer, message)
+            group.start_soon(self._answer_message, message)
         elif message.id is not msgspec.UNSET and (waiting := self._waiting.get(message.id)):
-            self._settle(waiting, message)
+            self._resolve_request(waiting, message)
 
-    def _garbled(self, line: bytes, why: str) -> None:
+    def _reject_line(self, line: bytes, why: str) -> None:
         try:
-            id: Id = msgspec.json.decode(line.decode(), type=Identified).id
-            code = INVALID
+            id: RequestId = msgspec.json.decode(line.decode(), type=MessageId).id
+            code = INVALID_REQUEST
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            id, code = None, INVALID if _is_json(line) else GARBLED
-        self._fail(id, code, why)
+            id, code = None, INVALID_REQUEST if _is_json(line) else PARSE_ERROR
+        self._write_error(id, code, why)
 
-    def _settle(self, waiting: Waiting, message: Message) -> None:
+    def _resolve_request(self, waiting: PendingAnswer, message: JsonRpcMessage) -> None:
         if message.error is not None:
             waiting.why = message.error.message or "the editor failed"
         else:
             waiting.answer = message.result
         waiting.over.set()
 
-    def _withdraw(self, message: Message) -> None:
+    def _cancel_request(self, message: JsonRpcMessage) -> None:
         try:
-            id = msgspec.json.decode(message.params, type=Withdrawn).request_id
+            id = msgspec.json.decode(message.params, type=CancelRequestParams).request_id
         except msgspec.DecodeError:
             return
         if scope := self._scopes.get(id):
             scope.cancel()
 
-    async def _answer(self, message: Message) -> None:
+    async def _answer_message(self, message: JsonRpcMessage) -> None:
         """Run a request and send its reply; a notification gets none."""
         if isinstance(message.id, msgspec.UnsetType):
-            await self._done(message)
+            await self._run_method(message)
             return
         id = message.id
         with anyio.CancelScope() as scope:
             self._scopes[id] = scope
-            found = await self._done(message)
-            if isinstance(found, Wrong):
-                self._fail(id, found.code, str(found))
+            found = await self._run_method(message)
+            if isinstance(found, AcpError):
+                self._write_error(id, found.code, str(found))
             else:
-                self._say({"id": id, "result": found})
+                self._write_message({"id": id, "result": found})
         if scope.cancelled_caught:
-            self._fail(id, WITHDRAWN, "The request was cancelled.")
+            self._write_error(id, REQUEST_CANCELLED, "The request was cancelled.")
         self._scopes.pop(id, None)
 
-    async def _done(self, message: Message) -> Json | Wrong:
+    async def _run_method(self, message: JsonRpcMessage) -> Json | AcpError:
         way = self._ways.get(message.method)
         if way is None:
-            return Wrong(UNKNOWN, f"Method not found: {message.method!r}")
+            return AcpError(METHOD_NOT_FOUND, f"Method not found: {message.method!r}")
         try:
             params = b"{}" if message.params == b"null" else message.params
             return await way.run(msgspec.json.decode(params, type=way.takes))
         except (msgspec.DecodeError, RecursionError) as error:
-            return Wrong(UNFIT, str(error))
-        except Wrong as wrong:
+            return AcpError(INVALID_PARAMS, str(error))
+        except AcpError as wrong:
             return wrong
         except (UserError, OSError) as error:
-            return Wrong(BROKEN, str(error))
+            return AcpError(INTERNAL_ERROR, str(error))
 
 
 def _is_json(line: bytes) -> bool:

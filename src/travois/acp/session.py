@@ -15,10 +15,23 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 from msgspec.structs import replace
 
-from travois.acp.editor import SILENCE, Buffers, Editor, Said, understood
-from travois.acp.options import Choices
-from travois.acp.protocol import BROKEN, LOGIN, Block, Capabilities, Peer, Wrong
-from travois.acp.updates import Steps, Teller, answer, fenced, notice
+from travois.acp.editor import (
+    EMPTY_PROMPT,
+    EditorFiles,
+    EditorUser,
+    PromptParts,
+    parse_prompt_blocks,
+)
+from travois.acp.options import SessionChoices
+from travois.acp.protocol import (
+    AUTH_REQUIRED,
+    INTERNAL_ERROR,
+    AcpConnection,
+    AcpError,
+    ClientCapabilities,
+    PromptBlock,
+)
+from travois.acp.updates import AcpUpdates, SubagentSteps, answer_update, fence_text, notice_update
 from travois.compat.claude_json import Json, Object
 from travois.compose import commands, mcp
 from travois.compose.options import Options
@@ -33,85 +46,89 @@ from travois.ports.world import AgentProgress, Event
 from travois.sdk import Session, typed_text
 from travois.sessions.catalog import SessionSummary
 from travois.tui import slash
-from travois.tui.agent_progress import watch_agents
-from travois.tui.line_mode import PERMISSION
-from travois.tui.slash import Command, Prompt, named, obey
-from travois.tui.slash_registry import COMMANDS
+from travois.tui.agent_progress import enable_activity_names
+from travois.tui.line_mode import PERMISSION_NOTICE
+from travois.tui.slash import CommandPrompt, SlashCommand, find_slash_command, run_slash_line
+from travois.tui.slash_registry import SLASH_COMMANDS
 
 # Slash commands in the editor's prompt.
 
 
-OURS = (
+EDITOR_COMMANDS = (
     *("compact", "context", "notes", "cost", "todos", "memory", "agents", "tasks", "mcp", "skills"),
     *("hooks", "config", "rename", "inspect"),
 )
 """Commands that neither duplicate the editor's own menus nor disturb its display."""
-COLUMNS = 100
+EDITOR_COLUMNS = 100
 
 
-class Desk:
+class EditorCommandHost:
     """The host of slash commands in the editor's prompt."""
 
     def __init__(self, session: Session, options: Options) -> None:
         self.session = session
         self.options = options
-        self.columns = COLUMNS
-        ours = {name: COMMANDS[name] for name in OURS}
+        self.columns = EDITOR_COLUMNS
+        ours = {name: SLASH_COMMANDS[name] for name in EDITOR_COMMANDS}
         known, self.notices = commands.compose_commands(options, taken=ours)
-        self.commands: Mapping[str, Command] = {**ours, **slash.commands(known)}
+        self.commands: Mapping[str, SlashCommand] = {**ours, **slash.to_slash_commands(known)}
 
-    async def obeyed(self, content: tuple[TextOrMedia, ...]) -> str | tuple[TextOrMedia, ...]:
+    async def run_or_pass(self, content: tuple[TextOrMedia, ...]) -> str | tuple[TextOrMedia, ...]:
         """Run a command and return its answer, or return the content for the model."""
         line = typed_text(content)
-        if named(self, line) is None and not line.startswith(f"/{commands.MCP_PROMPT_PREFIX}"):
+        if find_slash_command(self, line) is None and not line.startswith(
+            f"/{commands.MCP_PROMPT_PREFIX}"
+        ):
             return content
-        match await obey(self, line):
-            case Prompt(content=said):
+        match await run_slash_line(self, line):
+            case CommandPrompt(content=said):
                 return (*content[:-1], *said)
             case str(answer):
-                return fenced(answer) if "\n" in answer else answer
+                return fence_text(answer) if "\n" in answer else answer
             case None:
                 return content
 
-    def listed(self) -> Object:
+    def available_commands(self) -> Object:
         """Return all commands, as an update."""
         offers: list[Json] = [
-            _offer(name, one.what, one.usage.partition(" ")[2])
+            _command_json(name, one.what, one.usage.partition(" ")[2])
             for name, one in self.commands.items()
         ]
         prompts = mcp.list_mcp_prompts(self.session.crew.loan).items()
         offers += (
-            _offer(name, f"prompt of the MCP server {lender.server.name}", " ".join(prompt.fields))
+            _command_json(
+                name, f"prompt of the MCP server {lender.server.name}", " ".join(prompt.fields)
+            )
             for name, (lender, prompt) in prompts
         )
         return {"sessionUpdate": "available_commands_update", "availableCommands": offers}
 
-    async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
+    async def pick_option(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Return None: no command offered in the editor asks for a choice."""
         return None
 
-    async def browse(self, shelf: SessionPicker) -> SessionSummary | None:
+    async def pick_session(self, shelf: SessionPicker) -> SessionSummary | None:
         """Return None: the editor has a session list of its own."""
         return None
 
-    def type(self, text: str) -> None:
+    def set_input(self, text: str) -> None:
         """Do nothing: the editor owns its input."""
 
-    def turn_to(self, options: Options | None) -> None:
+    def switch_to(self, options: Options | None) -> None:
         """Refuse: the editor opens sessions itself."""
         raise UserError("The editor opens conversations", fix="Open another one there.")
 
-    def dress(self, theme: str) -> None:
+    def set_theme(self, theme: str) -> None:
         """Refuse: the editor has its own colours."""
         raise UserError("The editor has its own colours")
 
 
-def _offer(name: str, what: str, hint: str) -> Json:
+def _command_json(name: str, what: str, hint: str) -> Json:
     told: Object = {"name": name, "description": what}
     return {**told, "input": {"hint": hint}} if hint else told
 
 
-STOPS: dict[EndReason, str] = {
+STOP_REASONS: dict[EndReason, str] = {
     "end": "end_turn",
     "hook": "end_turn",
     "refusal": "refusal",
@@ -119,25 +136,25 @@ STOPS: dict[EndReason, str] = {
     "budget": "max_turn_requests",
     "aborted": "cancelled",
 }
-CLOSED = "The session was closed."
-CANCELLED: Object = {"stopReason": "cancelled"}
+SESSION_CLOSED = "The session was closed."
+CANCELLED_REPLY: Object = {"stopReason": "cancelled"}
 
 
-class Job:
+class PromptJob:
     """A prompt that waits for its reply."""
 
-    def __init__(self, said: Said) -> None:
+    def __init__(self, said: PromptParts) -> None:
         self.said = said
         self.over = anyio.Event()
-        self.outcome: Object | Wrong = Wrong(BROKEN, CLOSED)
+        self.outcome: Object | AcpError = AcpError(INTERNAL_ERROR, SESSION_CLOSED)
 
-    def end(self, outcome: Object | Wrong) -> None:
+    def finish(self, outcome: Object | AcpError) -> None:
         """Set the outcome and wake the waiting request."""
         self.outcome = outcome
         self.over.set()
 
 
-class Course:
+class TurnOutcome:
     """The outcome of a turn, for the reply to its prompt."""
 
     def __init__(self) -> None:
@@ -157,26 +174,26 @@ class Course:
             case _:
                 pass
 
-    def outcome(self) -> str | Wrong:
+    def stop_reason(self) -> str | AcpError:
         """Return the protocol's stop reason, or an error."""
         why = self._ended.why
-        if why not in STOPS:
-            code = LOGIN if self._trouble == "auth" else BROKEN
-            return Wrong(code, self._ended.detail or why)
-        return "max_tokens" if why == "end" and self._stop == "length" else STOPS[why]
+        if why not in STOP_REASONS:
+            code = AUTH_REQUIRED if self._trouble == "auth" else INTERNAL_ERROR
+            return AcpError(code, self._ended.detail or why)
+        return "max_tokens" if why == "end" and self._stop == "length" else STOP_REASONS[why]
 
 
-class Talk:
+class AcpSession:
     """An open session, its prompt queue and its updates."""
 
-    def __init__(self, peer: Peer, options: Options, able: Capabilities) -> None:
+    def __init__(self, peer: AcpConnection, options: Options, able: ClientCapabilities) -> None:
         self._peer = peer
         self._options = options
         self._able = able
-        self._person = Editor(peer.ask, able)
+        self._person = EditorUser(peer.request, able)
         self._session = Session(options, person=self._person)
-        self._jobs: deque[Job] = deque()
-        self._running: Job | None = None
+        self._jobs: deque[PromptJob] = deque()
+        self._running: PromptJob | None = None
         self._scope: anyio.CancelScope | None = None
         self._stirred = anyio.Event()
         self._left = False
@@ -184,7 +201,7 @@ class Talk:
         """The last entry that was sent."""
         self._moved = anyio.Event()
         self._offered: Object = {}
-        self._steps = Steps()
+        self._steps = SubagentSteps()
         self.over = anyio.Event()
         """Set when the session is closed and its log is released."""
 
@@ -193,87 +210,89 @@ class Talk:
         """The session's id."""
         return self._session.id
 
-    async def live(self, *, task_status: TaskStatus[None]) -> None:
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
         """Run the session until the editor closes it; its failure does not affect others."""
-        begun, why = False, CLOSED
+        begun, why = False, SESSION_CLOSED
         try:
             async with self._session as session, anyio.create_task_group() as group:
-                self._arrange(session, group)
+                self._set_up(session, group)
                 begun = True
                 task_status.started()
-                await self._converse()
+                await self._run_jobs()
                 session.leaving = "prompt_input_exit"
                 group.cancel_scope.cancel()
         except (UserError, OSError, ExceptionGroup) as error:
-            if not begun or not (why := _ordinary(error)):
+            if not begun or not (why := _user_error_text(error)):
                 raise
         finally:
-            self._part(why)
+            self._fail_waiting_prompts(why)
 
-    def _arrange(self, session: Session, group: TaskGroup) -> None:
+    def _set_up(self, session: Session, group: TaskGroup) -> None:
         agent = session.crew.agent
-        self.choices = Choices(session, self._options)
-        self._teller = Teller(agent, self.choices)
-        self._desk = Desk(session, replace(self._options, resume="", fork=False))
-        self._person.session, self._person.describe = session.id, self._teller.described
-        if self._able.reads:
-            agent.use_world(replace(agent.world, files=self._buffers(agent)))
+        self.choices = SessionChoices(session, self._options)
+        self._teller = AcpUpdates(agent, self.choices)
+        self._desk = EditorCommandHost(session, replace(self._options, resume="", fork=False))
+        self._person.session, self._person.describe = session.id, self._teller.describe_call
+        if self._able.can_read_files:
+            agent.use_world(replace(agent.world, files=self._editor_files(agent)))
         before = agent.team.on_child
 
-        def born(child: Agent) -> None:
+        def on_child(child: Agent) -> None:
             before(child)
-            group.start_soon(self._overhear, child)
+            group.start_soon(self._follow_subagent, child)
 
-        agent.team.on_child = born
-        watch_agents(agent)
-        group.start_soon(self._watch)
+        agent.team.on_child = on_child
+        enable_activity_names(agent)
+        group.start_soon(self._send_events)
 
-    def _buffers(self, agent: Agent) -> Buffers:
+    def _editor_files(self, agent: Agent) -> EditorFiles:
         files, folders = agent.world.files, agent.permissions.guard.folders
-        return Buffers(files, self._peer.ask, able=self._able, session=self.id, folders=folders)
+        return EditorFiles(
+            files, self._peer.request, able=self._able, session=self.id, folders=folders
+        )
 
-    def _part(self, why: str) -> None:
+    def _fail_waiting_prompts(self, why: str) -> None:
         self._left = True
         for job in (*self._jobs, *filter(None, (self._running,))):
-            job.end(Wrong(BROKEN, why))
+            job.finish(AcpError(INTERNAL_ERROR, why))
         self.over.set()
 
-    def opened(self) -> Object:
+    def session_json(self) -> Object:
         """Return the modes and options of an opened session."""
-        return {"modes": self.choices.modes(), "configOptions": self.choices.options()}
+        return {"modes": self.choices.modes_json(), "configOptions": self.choices.config_options()}
 
-    async def greet(self) -> None:
+    async def send_greeting(self) -> None:
         """Send the available commands and the notices."""
-        self._offer()
+        self._send_changed_commands()
         notices = (*self._session.crew.notices, *self._desk.notices)
         for line in dict.fromkeys(notices):
-            self._update(notice(line))
+            self._send_update(notice_update(line))
 
     def replay(self) -> None:
         """Send the whole history."""
         for entry in self._session.crew.agent.session.history():
             for update in self._teller.replay(entry):
-                self._update(update)
-        for update in self._teller.standing():
-            self._update(update)
+                self._send_update(update)
+        for update in self._teller.state_updates():
+            self._send_update(update)
 
-    async def prompt(self, blocks: tuple[Block, ...]) -> Object:
+    async def prompt(self, blocks: tuple[PromptBlock, ...]) -> Object:
         """Run a prompt after those before it; raise `Wrong`."""
         agent = self._session.crew.agent
-        job = Job(understood(blocks, agent.world.blobs, cwd=agent.world.root))
+        job = PromptJob(parse_prompt_blocks(blocks, agent.world.blobs, cwd=agent.world.root))
         if not self._left:
             self._jobs.append(job)
             self._stirred.set()
             try:
                 await job.over.wait()
             except anyio.get_cancelled_exc_class():
-                self._withdraw(job)
+                self._cancel_job(job)
                 raise
-        if isinstance(job.outcome, Wrong):
+        if isinstance(job.outcome, AcpError):
             raise job.outcome
         return job.outcome
 
-    def _withdraw(self, job: Job) -> None:
+    def _cancel_job(self, job: PromptJob) -> None:
         if job in self._jobs:
             self._jobs.remove(job)
         elif job is self._running and self._scope is not None:
@@ -282,7 +301,7 @@ class Talk:
     def cancel(self) -> None:
         """Stop the running turn and drop the queue."""
         while self._jobs:
-            self._jobs.popleft().end(CANCELLED)
+            self._jobs.popleft().finish(CANCELLED_REPLY)
         if self._scope is not None:
             self._scope.cancel()
 
@@ -293,19 +312,19 @@ class Talk:
         self._stirred.set()
         await self.over.wait()
 
-    async def _converse(self) -> None:
-        while await self._next():
-            job = self._running = self._jobs.popleft() if self._jobs else Job(SILENCE)
-            outcome: Object | Wrong = CANCELLED
+    async def _run_jobs(self) -> None:
+        while await self._has_next_job():
+            job = self._running = self._jobs.popleft() if self._jobs else PromptJob(EMPTY_PROMPT)
+            outcome: Object | AcpError = CANCELLED_REPLY
             with anyio.CancelScope() as self._scope:
-                outcome = await self._answered(job.said)
+                outcome = await self._answer_prompt(job.said)
             self._scope = None
-            await self._caught_up()
-            self._offer()
-            job.end(outcome)
+            await self._wait_until_sent()
+            self._send_changed_commands()
+            job.finish(outcome)
             self._running = None
 
-    async def _next(self) -> bool:
+    async def _has_next_job(self) -> bool:
         """Wait for a prompt, mail or news of a background agent; return False when closed."""
         agent, office = self._session.crew.agent, self._session.crew.office
         while not self._left:
@@ -313,38 +332,42 @@ class Talk:
                 return True
             self._stirred = anyio.Event()
             async with anyio.create_task_group() as group:
-                for watch in (partial(keep_cache_warm, agent), self._wake, self._heed):
+                for watch in (
+                    partial(keep_cache_warm, agent),
+                    self._wake_on_mail,
+                    self._wake_on_subagent,
+                ):
                     group.start_soon(watch)
                 await self._stirred.wait()
                 group.cancel_scope.cancel()
         return False
 
-    async def _wake(self) -> None:
+    async def _wake_on_mail(self) -> None:
         if self._session.crew.office is not None:
             await self._session.crew.office.wait_for_mail()
             self._stirred.set()
 
-    async def _heed(self) -> None:
+    async def _wake_on_subagent(self) -> None:
         if await self._session.news():
             self._stirred.set()
 
-    async def _answered(self, said: Said) -> Object | Wrong:
+    async def _answer_prompt(self, said: PromptParts) -> Object | AcpError:
         try:
-            found = await self._desk.obeyed(said.content)
+            found = await self._desk.run_or_pass(said.content)
             if not isinstance(found, str):
-                return await self._turn(found, said.notes)
+                return await self._run_turn(found, said.notes)
         except UserError as fault:
-            return Wrong(BROKEN, str(fault))
-        self._update(answer(found))
-        return self._done("end_turn")
+            return AcpError(INTERNAL_ERROR, str(fault))
+        self._send_update(answer_update(found))
+        return self._prompt_reply("end_turn")
 
-    async def _turn(
+    async def _run_turn(
         self, content: tuple[TextOrMedia, ...], notes: tuple[User, ...]
-    ) -> Object | Wrong:
+    ) -> Object | AcpError:
         """Run one turn; notes on attachments go first."""
         inbox = self._session.crew.agent.turn.inbox
         inbox.extend(notes)
-        course = Course()
+        course = TurnOutcome()
         try:
             async with aclosing(self._session.run(content)) as events:
                 async for event in events:
@@ -353,10 +376,10 @@ class Talk:
             for note in notes:
                 inbox.remove(note)
             raise
-        found = course.outcome()
-        return found if isinstance(found, Wrong) else self._done(found)
+        found = course.stop_reason()
+        return found if isinstance(found, AcpError) else self._prompt_reply(found)
 
-    def _done(self, stop: str) -> Object:
+    def _prompt_reply(self, stop: str) -> Object:
         used = self._session.crew.agent.session.usage
         usage: Object = {
             "totalTokens": used.context,
@@ -368,61 +391,63 @@ class Talk:
         }
         return {"stopReason": stop, "usage": usage}
 
-    def _update(self, update: Object) -> None:
-        self._peer.tell("session/update", {"sessionId": self.id, "update": update})
+    def _send_update(self, update: Object) -> None:
+        self._peer.notify("session/update", {"sessionId": self.id, "update": update})
 
-    def _offer(self) -> None:
+    def _send_changed_commands(self) -> None:
         """Send changed commands: MCP servers bring prompts once they are up."""
-        if (listed := self._desk.listed()) != self._offered:
+        if (listed := self._desk.available_commands()) != self._offered:
             self._offered = listed
-            self._update(listed)
+            self._send_update(listed)
 
-    async def _watch(self) -> None:
+    async def _send_events(self) -> None:
         agent = self._session.crew.agent
         with agent.session.watch() as events:
             self._told = agent.session.last.seq if agent.session.last else 0
             async for event in events:
                 for update in self._teller.updates(event):
-                    self._update(update)
+                    self._send_update(update)
                 if isinstance(event, AgentProgress):
-                    self._update(self._steps.progress(event, shown=self._teller.awaits(event.call)))
+                    self._send_update(
+                        self._steps.progress(event, shown=self._teller.is_awaiting(event.call))
+                    )
                 if isinstance(event, Entry):
-                    await self._heard(event, agent)
+                    await self._mark_sent(event, agent)
 
-    async def _heard(self, entry: Entry, agent: Agent) -> None:
+    async def _mark_sent(self, entry: Entry, agent: Agent) -> None:
         self._told = entry.seq
         self._moved.set()
         self._moved = anyio.Event()
         if isinstance(entry.fact, Asked):
-            self._person.told(entry.fact.call).set()
-            await notify(agent, "permission_prompt", PERMISSION)
+            self._person.call_shown_event(entry.fact.call).set()
+            await notify(agent, "permission_prompt", PERMISSION_NOTICE)
 
-    async def _caught_up(self) -> None:
+    async def _wait_until_sent(self) -> None:
         """Wait until all events so far are sent."""
         last = self._session.crew.agent.session.last
         while last is not None and self._told < last.seq:
             await self._moved.wait()
 
-    async def _overhear(self, child: Agent) -> None:
+    async def _follow_subagent(self, child: Agent) -> None:
         """Show the last steps of a subagent under the call that started it."""
         assert child.team.birth is not None
         born = self._session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
         with child.session.watch() as events:
             async for event in events:
-                if _over(event):
+                if _is_turn_end(event):
                     return
-                if self._steps.add(born.call, event, child) and self._teller.awaits(born.call):
-                    self._update(self._steps.update(born.call))
+                if self._steps.add(born.call, event, child) and self._teller.is_awaiting(born.call):
+                    self._send_update(self._steps.update(born.call))
 
 
-def _over(event: Event) -> bool:
+def _is_turn_end(event: Event) -> bool:
     return isinstance(event, Entry) and isinstance(event.fact, Ended)
 
 
-def _ordinary(error: BaseException) -> str:
+def _user_error_text(error: BaseException) -> str:
     """Return the message of an error that the user can fix; empty for a bug of ours."""
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
     if inner:
-        found = [_ordinary(one) for one in inner]
+        found = [_user_error_text(one) for one in inner]
         return found[0] if all(found) else ""
     return str(error) if isinstance(error, UserError | OSError) else ""

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from travois.acp.options import Choices
+from travois.acp.options import SessionChoices
 from travois.compat.claude_json import Json, Object
 from travois.context.compaction.compact import describe_compaction
 from travois.core.content import Call, Media, Opaque, Text, TextOrMedia, extract_calls
@@ -35,19 +35,19 @@ from travois.sdk import typed_text
 from travois.tools.diff import DiffHunk, FilePatch
 from travois.tools.edit import EditArgs, MultiEditArgs, WriteArgs
 from travois.tools.paths import absolute_path
-from travois.tui.agent_progress import progress_line
+from travois.tui.agent_progress import format_agent_progress
 
 # Tool calls: title, location, diff and result.
 
 
 T = TypeVar("T")
-LONGEST = 30_000
+MAX_SHOWN_CHARS = 30_000
 """Characters of a result that are shown; the model may see more."""
-PLAIN = ("Agent", "ExitPlanMode", "AskUserQuestion")
+MARKUP_TOOLS = ("Agent", "ExitPlanMode", "AskUserQuestion")
 """Tools whose results are text for people, possibly Markdown."""
 
 
-class Spot(msgspec.Struct, frozen=True):
+class CallLocation(msgspec.Struct, frozen=True):
     """The location in a call's arguments."""
 
     file_path: str = ""
@@ -56,7 +56,7 @@ class Spot(msgspec.Struct, frozen=True):
     offset: int = 0
 
 
-def described(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> Object:
+def tool_call_json(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> Object:
     """Build the JSON of a call before it runs."""
     told: Object = {
         "toolCallId": item.id,
@@ -64,78 +64,86 @@ def described(item: ToolCallItem, tools: Mapping[str, AnyTool], cwd: str) -> Obj
         "kind": item.kind,
         "rawInput": item.arguments,
     }
-    found = _decoded(item, Spot)
+    found = _decode_args(item, CallLocation)
     if found and (path := found.file_path or found.notebook_path or found.path):
-        told["locations"] = [place(absolute_path(path, cwd), found.offset)]
-    if planned := list(changes(item, cwd)):
+        told["locations"] = [location_json(absolute_path(path, cwd), found.offset)]
+    if planned := list(diffs_from_arguments(item, cwd)):
         told["content"] = planned
     return told
 
 
-def changes(item: ToolCallItem, cwd: str) -> Iterator[Json]:
+def diffs_from_arguments(item: ToolCallItem, cwd: str) -> Iterator[Json]:
     """Yield the edits that a call's arguments announce."""
     match item.name:
-        case "Edit" if args := _decoded(item, EditArgs):
-            yield diff(absolute_path(args.file_path, cwd), args.old_string, args.new_string)
-        case "MultiEdit" if args := _decoded(item, MultiEditArgs):
+        case "Edit" if args := _decode_args(item, EditArgs):
+            yield diff_content(absolute_path(args.file_path, cwd), args.old_string, args.new_string)
+        case "MultiEdit" if args := _decode_args(item, MultiEditArgs):
             for one in args.edits:
-                yield diff(absolute_path(args.file_path, cwd), one.old_string, one.new_string)
-        case "Write" if args := _decoded(item, WriteArgs):
-            yield diff(absolute_path(args.file_path, cwd), None, args.content)
+                yield diff_content(
+                    absolute_path(args.file_path, cwd), one.old_string, one.new_string
+                )
+        case "Write" if args := _decode_args(item, WriteArgs):
+            yield diff_content(absolute_path(args.file_path, cwd), None, args.content)
         case _:
             pass
 
 
-def _decoded(item: ToolCallItem, shape: type[T]) -> T | None:
+def _decode_args(item: ToolCallItem, shape: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(item.own.args or "{}", type=shape, strict=False)
+        return msgspec.json.decode(item.own_call.args or "{}", type=shape, strict=False)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
 
 
-def ended(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> Object:
+def finished_call_json(item: ToolCallItem, *, cwd: str, blobs: Blobs) -> Object:
     """Build the JSON of a finished call."""
     assert item.result is not None
     told: Object = {
         "toolCallId": item.id,
         "status": "failed" if item.is_error else "completed",
-        "rawOutput": item.detail if item.result.detail else _cut(item.text),
+        "rawOutput": item.detail if item.result.detail else _clip_text(item.text),
     }
     change = None if item.is_error else item.patch
     if change is None:
-        return {**told, "content": list(_shown(item, item.result.content, blobs))}
+        return {**told, "content": list(_result_blocks(item, item.result.content, blobs))}
     first = change.structured_patch[0].new_start if change.structured_patch else 1
-    done = [_hunk(change.file_path, hunk) for hunk in change.structured_patch]
-    told["content"] = done or list(_whole(item, change, cwd))
-    return {**told, "locations": [place(change.file_path, first)]}
+    done = [_hunk_diff(change.file_path, hunk) for hunk in change.structured_patch]
+    told["content"] = done or list(_change_without_hunks(item, change, cwd))
+    return {**told, "locations": [location_json(change.file_path, first)]}
 
 
-def _whole(item: ToolCallItem, change: FilePatch, cwd: str) -> Iterator[Json]:
+def _change_without_hunks(item: ToolCallItem, change: FilePatch, cwd: str) -> Iterator[Json]:
     """Yield a change whose result has no hunks: a new file, or a large change."""
-    yield from changes(item, cwd)
+    yield from diffs_from_arguments(item, cwd)
     if item.name not in ("Edit", "MultiEdit", "Write"):
         yield text_content(f"+{change.added} -{change.removed}")
 
 
-def _hunk(path: str, hunk: DiffHunk) -> Json:
+def _hunk_diff(path: str, hunk: DiffHunk) -> Json:
     sides = ("+", "-")
     new, old = (
         "".join(f"{line[1:]}\n" for line in hunk.lines if line[0] != other) for other in sides[::-1]
     )
-    return diff(path, old, new)
+    return diff_content(path, old, new)
 
 
-def _shown(item: ToolCallItem, content: tuple[TextOrMedia, ...], blobs: Blobs) -> Iterator[Json]:
-    said = _cut(item.text)
+def _result_blocks(
+    item: ToolCallItem, content: tuple[TextOrMedia, ...], blobs: Blobs
+) -> Iterator[Json]:
+    said = _clip_text(item.text)
     if said.strip():
-        yield text_content(said if item.name in PLAIN else fenced(said))
+        yield text_content(said if item.name in MARKUP_TOOLS else fence_text(said))
     for block in content:
         if isinstance(block, Media) and block.kind == "image":
-            yield {"type": "content", "content": image(block, blobs)}
+            yield {"type": "content", "content": image_block(block, blobs)}
 
 
-def _cut(said: str) -> str:
-    return said if len(said) <= LONGEST else f"{said[:LONGEST]}\n… {len(said) - LONGEST:,} more"
+def _clip_text(said: str) -> str:
+    return (
+        said
+        if len(said) <= MAX_SHOWN_CHARS
+        else f"{said[:MAX_SHOWN_CHARS]}\n… {len(said) - MAX_SHOWN_CHARS:,} more"
+    )
 
 
 def text_content(said: str) -> Json:
@@ -143,18 +151,18 @@ def text_content(said: str) -> Json:
     return {"type": "content", "content": {"type": "text", "text": said}}
 
 
-def result_content(block: TextOrMedia, blobs: Blobs) -> Object:
+def content_block(block: TextOrMedia, blobs: Blobs) -> Object:
     """Build a content block."""
     match block:
         case Text():
             return {"type": "text", "text": block.text}
         case Media(kind="image"):
-            return image(block, blobs)
+            return image_block(block, blobs)
         case Media():
             return {"type": "text", "text": f"[{block.name or block.mime}]"}
 
 
-def image(block: Media, blobs: Blobs) -> Object:
+def image_block(block: Media, blobs: Blobs) -> Object:
     """Build an image block; its name as text if the bytes are gone."""
     try:
         data = b64encode(blobs.get(block.blob)).decode()
@@ -163,33 +171,36 @@ def image(block: Media, blobs: Blobs) -> Object:
     return {"type": "image", "mimeType": block.mime, "data": data}
 
 
-def diff(path: str, old: str | None, new: str) -> Json:
+def diff_content(path: str, old: str | None, new: str) -> Json:
     """Build the diff of a file."""
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 
 
-def place(path: str, line: int) -> Json:
+def location_json(path: str, line: int) -> Json:
     """Build a location; lines count from 1."""
     return {"path": path, "line": line} if line > 0 else {"path": path}
 
 
-def fenced(said: str) -> str:
+def fence_text(said: str) -> str:
     """Put text in a code fence that it cannot close."""
     longest = max(map(len, re.findall(r"`{3,}", said)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{said.rstrip()}\n{fence}"
 
 
-TITLE = 80
-CHUNKS: dict[BlockKind, str] = {"text": "agent_message_chunk", "thinking": "agent_thought_chunk"}
-SILENT = ("end", "aborted", "failed")
+MAX_TITLE_CHARS = 80
+CHUNK_UPDATES: dict[BlockKind, str] = {
+    "text": "agent_message_chunk",
+    "thinking": "agent_thought_chunk",
+}
+SILENT_ENDS = ("end", "aborted", "failed")
 """Ends of a turn that the reply to its prompt reports."""
 
 
-class Teller:
+class AcpUpdates:
     """Turns session events into updates."""
 
-    def __init__(self, agent: Agent, choices: Choices) -> None:
+    def __init__(self, agent: Agent, choices: SessionChoices) -> None:
         self._agent = agent
         self._choices = choices
         self._items = SessionItems()
@@ -202,27 +213,27 @@ class Teller:
         """Yield the updates for an event."""
         match self._items.add(event):
             case Entry(fact=fact):
-                yield from self._entry(fact)
+                yield from self._entry_updates(fact)
             case ReplyItem() as item:
                 if not self._streamed:
-                    yield from self._blocks(item)
+                    yield from self._reply_chunks(item)
                 self._streamed = False
-                yield from self._called(item)
-                yield self.usage()
+                yield from self._call_updates(item)
+                yield self.usage_update()
             case ToolCallItem() as item:
-                yield from self._ended(item)
+                yield from self._result_updates(item)
             case NoticeItem(text=text) if text:
-                yield notice(text)
+                yield notice_update(text)
             case Began():
                 self._message, self._streamed = str(uuid4()), False
-            case Grew(kind=kind, text=text) if kind in CHUNKS:
+            case Grew(kind=kind, text=text) if kind in CHUNK_UPDATES:
                 self._streamed = True
-                yield self._chunk(CHUNKS[kind], text)
-            case ToolStarted(call=call) if self.awaits(call):
-                yield _updated({"toolCallId": call, "status": "in_progress"})
-            case ToolProgress(call=call, text=text) if self.awaits(call):
-                shown: list[Json] = [text_content(fenced(text))]
-                yield _updated({"toolCallId": call, "content": shown})
+                yield self._chunk_update(CHUNK_UPDATES[kind], text)
+            case ToolStarted(call=call) if self.is_awaiting(call):
+                yield _call_update({"toolCallId": call, "status": "in_progress"})
+            case ToolProgress(call=call, text=text) if self.is_awaiting(call):
+                shown: list[Json] = [text_content(fence_text(text))]
+                yield _call_update({"toolCallId": call, "content": shown})
             case _:
                 pass
 
@@ -232,36 +243,36 @@ class Teller:
             case Entry(fact=User(origin="human", content=content)):
                 said = [block for block in content if isinstance(block, Media)]
                 for block in (*said, Text(typed_text(content))):
-                    shown = result_content(block, self._agent.world.blobs)
+                    shown = content_block(block, self._agent.world.blobs)
                     yield {"sessionUpdate": "user_message_chunk", "content": shown}
             case ReplyItem() as item:
                 self._message = str(uuid4())
-                yield from self._blocks(item)
-                yield from self._called(item)
+                yield from self._reply_chunks(item)
+                yield from self._call_updates(item)
             case ToolCallItem() as item:
-                yield from self._ended(item)
+                yield from self._result_updates(item)
             case _:
                 pass
 
-    def standing(self) -> Iterator[Object]:
+    def state_updates(self) -> Iterator[Object]:
         """Yield the todo list and the usage."""
         state = self._agent.session.state
         if todos := state.get("todos"):
-            yield plan(todos)
-        yield self.usage()
+            yield plan_update(todos)
+        yield self.usage_update()
 
-    def usage(self) -> Object:
+    def usage_update(self) -> Object:
         """Build the context and cost update."""
-        session, card = self._agent.session, self._choices.card
+        session, card = self._agent.session, self._choices.model
         cost: Object = {"amount": session.dollars, "currency": "USD"}
         used = context_tokens(session.view)
         return {"sessionUpdate": "usage_update", "used": used, "size": card.window, "cost": cost}
 
-    def described(self, call: Call) -> Object:
+    def describe_call(self, call: Call) -> Object:
         """Build the JSON of a call before it runs."""
-        return described(ToolCallItem(call), self._agent.tools.by_name, self._cwd)
+        return tool_call_json(ToolCallItem(call), self._agent.tools.by_name, self._cwd)
 
-    def awaits(self, call: str) -> bool:
+    def is_awaiting(self, call: str) -> bool:
         """Tell whether a call is still unanswered."""
         return _is_shown(self._items.find_call(call))
 
@@ -269,78 +280,80 @@ class Teller:
     def _cwd(self) -> str:
         return self._agent.session.state.get("cwd", self._agent.world.root)
 
-    def _entry(self, fact: AnyFact) -> Iterator[Object]:
+    def _entry_updates(self, fact: AnyFact) -> Iterator[Object]:
         match fact:
             case User(origin="human", content=content) if not self._titled:
                 self._titled = True
-                yield titled(typed_text(content))
+                yield title_update(typed_text(content))
             case Changed():
-                yield from self._changed(fact)
+                yield from self._change_updates(fact)
             case Epoch():
-                yield self._choices.update()
+                yield self._choices.config_option_update()
             case Compacted():
-                yield notice(describe_compaction(fact))
-                yield self.usage()
-            case Ended(why=why, detail=detail) if why not in SILENT and detail:
-                yield notice(detail)
+                yield notice_update(describe_compaction(fact))
+                yield self.usage_update()
+            case Ended(why=why, detail=detail) if why not in SILENT_ENDS and detail:
+                yield notice_update(detail)
             case _:
                 pass
 
-    def _blocks(self, item: ReplyItem) -> Iterator[Object]:
+    def _reply_chunks(self, item: ReplyItem) -> Iterator[Object]:
         for block in item.fact.content:
             if isinstance(block, Text) and block.text:
-                yield self._chunk(CHUNKS["text"], block.text)
+                yield self._chunk_update(CHUNK_UPDATES["text"], block.text)
             elif isinstance(block, Opaque) and block.text:
-                yield self._chunk(CHUNKS["thinking"], block.text)
+                yield self._chunk_update(CHUNK_UPDATES["thinking"], block.text)
 
-    def _called(self, item: ReplyItem) -> Iterator[Object]:
+    def _call_updates(self, item: ReplyItem) -> Iterator[Object]:
         for call in filter(_is_shown, item.calls):
-            told = described(call, self._agent.tools.by_name, self._cwd)
+            told = tool_call_json(call, self._agent.tools.by_name, self._cwd)
             yield {"sessionUpdate": "tool_call", "status": "pending", **told}
 
-    def _ended(self, item: ToolCallItem) -> Iterator[Object]:
+    def _result_updates(self, item: ToolCallItem) -> Iterator[Object]:
         if item.result is not None and _is_shown(item):
-            yield _updated(ended(item, cwd=self._cwd, blobs=self._agent.world.blobs))
+            yield _call_update(
+                finished_call_json(item, cwd=self._cwd, blobs=self._agent.world.blobs)
+            )
 
-    def _changed(self, fact: Changed) -> Iterator[Object]:
+    def _change_updates(self, fact: Changed) -> Iterator[Object]:
         match fact.what:
             case "todos":
-                yield plan(fact.value)
+                yield plan_update(fact.value)
             case "name":
-                yield titled(fact.value)
+                yield title_update(fact.value)
             case _ if fact.what == MODE_STATE:
                 yield {"sessionUpdate": "current_mode_update", "currentModeId": fact.value}
-                yield self._choices.update(mode=fact.value)
+                yield self._choices.config_option_update(mode=fact.value)
             case _:
                 pass
 
-    def _chunk(self, kind: str, text: str) -> Object:
+    def _chunk_update(self, kind: str, text: str) -> Object:
         content: Object = {"type": "text", "text": text}
         return {"sessionUpdate": kind, "content": content, "messageId": self._message}
 
 
-def notice(text: str) -> Object:
+def notice_update(text: str) -> Object:
     """Build the update for a notice."""
     content: Object = {"type": "text", "text": f"· {text}\n"}
     kind = "agent_thought_chunk"
     return {"sessionUpdate": kind, "content": content, "messageId": str(uuid4())}
 
 
-def answer(text: str) -> Object:
+def answer_update(text: str) -> Object:
     """Build the update for a slash command's answer."""
     content: Object = {"type": "text", "text": text}
     kind = "agent_message_chunk"
     return {"sessionUpdate": kind, "content": content, "messageId": str(uuid4())}
 
 
-def titled(text: str) -> Object:
+def title_update(text: str) -> Object:
     """Build the update for the session's title."""
     line = " ".join(text.split())
-    title = line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
+    title = line if len(line) <= MAX_TITLE_CHARS else f"{line[: MAX_TITLE_CHARS - 1]}…"
     return {"sessionUpdate": "session_info_update", "title": title}
 
 
-def plan(todos: str) -> Object:
+def plan_update(todos: str) -> Object:
     """Build the update for the todo list."""
     entries: list[Json] = [
         {"content": one.content, "status": one.status, "priority": "medium"}
@@ -354,24 +367,26 @@ def _is_shown(item: ToolCallItem) -> bool:
     return bool(item.name) and item.name not in TASK_LIST_TOOLS
 
 
-def _updated(body: Object) -> Object:
+def _call_update(body: Object) -> Object:
     return {"sessionUpdate": "tool_call_update", **body}
 
 
 # Subagents, shown under the calls that started them.
 
 
-LAST = 8
+MAX_SHOWN_STEPS = 8
 """Steps of a subagent that are shown."""
-META = "travois/agent"
+AGENT_META_KEY = "travois/agent"
 """The `_meta` key of a subagent's progress as data."""
 
 
-class Steps:
+class SubagentSteps:
     """The last steps and current activity of the subagents of each call."""
 
     def __init__(self) -> None:
-        self._steps: defaultdict[str, deque[str]] = defaultdict(partial(deque[str], maxlen=LAST))
+        self._steps: defaultdict[str, deque[str]] = defaultdict(
+            partial(deque[str], maxlen=MAX_SHOWN_STEPS)
+        )
         self._now: dict[str, str] = {}
 
     def add(self, call: str, event: Event, agent: Agent) -> bool:
@@ -385,22 +400,22 @@ class Steps:
 
     def progress(self, now: AgentProgress, *, shown: bool) -> Object:
         """Build the update for a subagent's progress, with text while its call is unanswered."""
-        self._now[now.call] = progress_line(now)
+        self._now[now.call] = format_agent_progress(now)
         about: Object = {"agentId": now.id, "doing": now.doing, "lastTool": now.tool}
         about |= {"tokens": now.tokens, "costUsd": now.dollars}
-        update = self.update(now.call) if shown else _update(now.call)
-        meta: Object = {META: about}
+        update = self.update(now.call) if shown else _new_call_update(now.call)
+        meta: Object = {AGENT_META_KEY: about}
         update["_meta"] = meta
         return update
 
     def update(self, call: str) -> Object:
         """Build the update that shows all steps under the call."""
         lines = [line for line in (self._now.get(call, ""), *self._steps[call]) if line]
-        update, content = _update(call), list[Json]()
-        content.append(text_content(fenced("\n".join(lines))))
+        update, content = _new_call_update(call), list[Json]()
+        content.append(text_content(fence_text("\n".join(lines))))
         update["content"] = content
         return update
 
 
-def _update(call: str) -> Object:
+def _new_call_update(call: str) -> Object:
     return {"sessionUpdate": "tool_call_update", "toolCallId": call}

@@ -8,12 +8,12 @@ from argparse import Namespace
 
 import anyio
 
-from travois.acp.protocol import Peer
-from travois.acp.server import Talks
+from travois.acp.protocol import AcpConnection
+from travois.acp.server import AcpServer
 from travois.commands.flags import chosen, shared
 from travois.compose.options import Options
 from travois.terminal.tables import Commands, command
-from travois.tui.slash_commands import afresh
+from travois.tui.slash_commands import new_session_options
 
 MORE = """\
 Your editor starts this command; docs/acp.md has the settings for several editors. Session flags
@@ -52,9 +52,9 @@ async def _serve(options: Options, out: int) -> int:
     async with anyio.create_task_group() as group:
         async with anyio.create_task_group() as talking:
             group.start_soon(watch_signals)
-            peer = Peer(out)
-            talks = Talks(peer, afresh(options), talking)
-            await peer.serve(talks.ways(), talking)
-            talks.leave()
+            peer = AcpConnection(out)
+            talks = AcpServer(peer, new_session_options(options), talking)
+            await peer.serve(talks.method_handlers(), talking)
+            talks.close_all()
         group.cancel_scope.cancel()
     return code

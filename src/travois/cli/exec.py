@@ -9,7 +9,7 @@ from pathlib import Path
 
 from travois.commands.flags import understood
 from travois.core.errors import UserError
-from travois.headless.print_mode import once
+from travois.headless.print_mode import run_headless
 from travois.permissions.paths import inside
 from travois.providers.options import LEVELS
 from travois.terminal.tables import Commands, command, warn
@@ -80,7 +80,7 @@ def run(args: Namespace) -> int:
     words = list(_words(args))
     if args.cd:
         _enter(args.cd)
-    return once(understood(words))
+    return run_headless(understood(words))
 
 
 def _settle(args: Namespace) -> Iterator[str]:

@@ -14,17 +14,17 @@ from travois.tui import line_mode, start
 def talk(args: Namespace) -> int:
     """Talk until the user leaves; returns the exit code."""
     if not sys.stdin.isatty():
-        from travois.headless.print_mode import once
+        from travois.headless.print_mode import run_headless
 
-        return once(args)
-    if args.plain or not start.able(os.environ):
-        return line_mode.talk(args)
-    if not start.early(sys.argv[1:], os.environ):
-        start.paint(os.environ)
+        return run_headless(args)
+    if args.plain or not start.can_run_screen(os.environ):
+        return line_mode.run_line_mode(args)
+    if not start.is_interactive_start(sys.argv[1:], os.environ):
+        start.paint_first_prompt(os.environ)
     try:
         return _on_screen(args)
     except BaseException:
-        start.unpaint()
+        start.erase_first_prompt()
         raise
 
 
@@ -32,8 +32,8 @@ def _on_screen(args: Namespace) -> int:
     options = chosen(args)
     taste = load_workspace(options)[1].settings.tui
     if taste.plain:
-        start.unpaint()
-        return line_mode.talk(args)
-    from travois.tui.app import talk
+        start.erase_first_prompt()
+        return line_mode.run_line_mode(args)
+    from travois.tui.app import run_terminal_app
 
-    return talk(args.prompt or "", options, taste)
+    return run_terminal_app(args.prompt or "", options, taste)

@@ -14,7 +14,7 @@ import msgspec
 from travois.commands.context import picked
 from travois.commands.sessions import here
 from travois.core.errors import UserError
-from travois.inspector.api import Shelf
+from travois.inspector.api import InspectorApi
 from travois.terminal.tables import Commands, command, say
 
 MORE = """\
@@ -46,7 +46,7 @@ def run_inspect(args: Namespace) -> int:
     session = _session(args.session)
     if args.json:
         question = "overview" if session else "sessions"
-        told = Shelf(here()[0]).answer(question, {"session": session})
+        told = InspectorApi(here()[0]).answer_question(question, {"session": session})
         say(msgspec.json.encode(told).decode())
         return 0
     try:
@@ -58,15 +58,15 @@ def run_inspect(args: Namespace) -> int:
             fix="pip install 'travois[web]'",
         ) from error
     home, _ = here()
-    keys, goal = server.cut(), f"#session={quote(session)}" if session else ""
-    with server.listen(args.port) as door:
+    keys, goal = server.create_access_keys(), f"#session={quote(session)}" if session else ""
+    with server.listen_on_loopback(args.port) as door:
         port = door.getsockname()[1]
         place = f"http://127.0.0.1:{port}/{keys.path}/enter?token="
         say(f"{place}{keys.printed}{goal}\nPress Ctrl-C to stop.")
         sys.stdout.flush()
         if not args.no_open and has_screen(os.environ):
             webbrowser.open(f"{place}{keys.opened}{goal}")
-        server.serve(server.page(home, keys, port=port), door)
+        server.serve_page(server.create_page_app(home, keys, port=port), door)
     return 0
 
 

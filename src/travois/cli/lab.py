@@ -24,8 +24,8 @@ from travois.core.errors import UserError
 from travois.settings.schema import TuiSettings
 from travois.terminal.tables import Commands, command, say
 from travois.tui import start
-from travois.tui.app import talk
-from travois.tui.line_mode import converse
+from travois.tui.app import run_terminal_app
+from travois.tui.line_mode import run_line_sessions
 from travois_lab import server
 from travois_lab.demo import account, scratch
 from travois_lab.demo.guide import Tour
@@ -308,13 +308,13 @@ def run_demo(args: Namespace) -> int:
 
 def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, bool]:
     """Return the exit code, and whether it went on to the end."""
-    if plain or not start.able(os.environ):
+    if plain or not start.can_run_screen(os.environ):
         guided = Guided(pace)
-        anyio.run(converse, options, guided)
+        anyio.run(run_line_sessions, options, guided)
         return 0, guided.finished
-    start.paint(os.environ)
+    start.paint_first_prompt(os.environ)
     tour = Tour(pace)
-    return talk("", options, TuiSettings(), guide=tour), tour.finished
+    return run_terminal_app("", options, TuiSettings(), guide=tour), tour.finished
 
 
 @contextmanager

@@ -197,9 +197,9 @@ def _run(argv: list[str]) -> int:
 def _spoken(options: Namespace) -> int:
     """Do one task, or talk."""
     if options.init_only or options.print:
-        from travois.headless.print_mode import once, set_up
+        from travois.headless.print_mode import run_headless, run_setup_hooks
 
-        return set_up(options) if options.init_only else once(options)
+        return run_setup_hooks(options) if options.init_only else run_headless(options)
     from travois.cli.front_end import talk
 
     return talk(options)

@@ -24,7 +24,7 @@ from travois.core.cache_audit import SessionSpending
 from travois.core.content import extract_calls
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Entry, Finished, Spawned
-from travois.presentation.document import parts
+from travois.presentation.document import document_parts
 from travois.sessions import lock
 from travois.sessions.catalog import find_newest_session, find_session, list_session_folders
 from travois.sessions.home import TravoisHome, locate_home
@@ -152,7 +152,7 @@ def show_one(id: str, session: str, *, json: bool) -> int:
         for entry in told:
             say(msgspec.json.encode(entry).decode())
     else:
-        for part in parts(told):
+        for part in document_parts(told):
             say(shown(part))
     report(skipped)
     return 0

@@ -15,7 +15,7 @@ import msgspec
 from travois.compat.claude_transcript import Writer, encoded
 from travois.core.content import Media
 from travois.core.facts import Entry
-from travois.presentation.document import Part, parts
+from travois.presentation.document import DocumentPart, document_parts
 from travois.sessions.catalog import SessionSummary
 from travois.sessions.log_file import DamagedPlace
 from travois.terminal.tables import clean, styled
@@ -68,11 +68,11 @@ def _plural(number: int, word: str) -> str:
 def markdown(document: Document) -> str:
     """Return a document that reads well as it is, and on any site that renders Markdown."""
     title = document.summary.title.lstrip("#").strip()
-    body = "\n\n".join(_marked(part) for part in parts(document.entries))
+    body = "\n\n".join(_marked(part) for part in document_parts(document.entries))
     return f"# {title}\n\n{about(document)}\n\n{body}\n"
 
 
-def _marked(part: Part) -> str:
+def _marked(part: DocumentPart) -> str:
     match part.kind:
         case "person" | "model":
             return f"## {part.title}\n\n{part.text}{_pictures(part.media)}".rstrip()
@@ -111,13 +111,13 @@ def _pretty(args: str) -> str:
 
 def html(document: Document, *, fetch: Fetch) -> str:
     """Return one static HTML page without scripts or external resources."""
-    body = "\n".join(_tagged(part, fetch) for part in parts(document.entries))
+    body = "\n".join(_tagged(part, fetch) for part in document_parts(document.entries))
     return Template(TEMPLATE.read_text("utf-8")).substitute(
         title=escape(document.summary.title), about=escape(about(document)), body=body
     )
 
 
-def _tagged(part: Part, fetch: Fetch) -> str:
+def _tagged(part: DocumentPart, fetch: Fetch) -> str:
     title, text = escape(part.title), escape(part.text)
     images = "".join(_image(item, fetch) for item in part.media)
     match part.kind:
@@ -151,7 +151,7 @@ def _image(item: Media, fetch: Fetch) -> str:
 COLOURS = {"person": "bold", "model": "green", "call": "cyan", "error": "red"}
 
 
-def shown(part: Part) -> str:
+def shown(part: DocumentPart) -> str:
     """Return a part for the terminal; long texts are cut, with a note."""
     title, text = clean(part.title, lines="show"), clean(part.text)
     media = "".join(f"\n  [{item.kind} {item.mime}, {item.size} B]" for item in part.media)

@@ -21,7 +21,7 @@ from travois.compat.sessions.own import NAME as OWN
 from travois.compat.sessions.search import Known, Match, Progress, SessionIndex
 from travois.core.errors import UserError
 from travois.core.facts import Changed
-from travois.presentation.document import parts
+from travois.presentation.document import document_parts
 from travois.search import database
 from travois.search.lexical import words
 from travois.sessions import blobs, catalog, lock
@@ -184,7 +184,7 @@ def run_show(args: Namespace) -> int:
     else:
         say(styled(clean(summary.title), "bold"))
         say(clean(about(Document(summary, []))))
-        for part in parts(entries):
+        for part in document_parts(entries):
             say(shown(part))
     report(skipped)
     return 0

@@ -99,7 +99,7 @@ from travois.settings.schema import LoadedSettings, Plugin, Settings
 from travois.settings.sources import parse_setting_sources
 from travois.skills.invoke import Practitioner
 from travois.snapshots.snapshots import Snapshots
-from travois.telemetry import Wish, wished
+from travois.telemetry import TelemetryOptions, read_telemetry_options
 from travois.tools import interaction
 from travois.tools.catalog import TOOLS
 
@@ -124,7 +124,7 @@ class SessionRuntime(msgspec.Struct):
     loan: McpServers = McpServers()
     """The MCP servers of the session."""
     plugins: tuple[Plugin, ...] = ()
-    telemetry: Wish | None = None
+    telemetry: TelemetryOptions | None = None
     """The telemetry settings; none if nothing is sent."""
     style: str = DEFAULT
     """The output style that it began with, as far as the settings still say so."""
@@ -288,7 +288,7 @@ def _add_settings_parts(crew: SessionRuntime, start: SessionParts) -> SessionRun
     """Add the parts that only settings decide: consolidation, telemetry, style."""
     asked, driven = start.loaded.settings, start.options.driven
     nights = _open_dreams(start) if start.guests.is_attended and not driven else None
-    wish, style = wished(asked, os.environ), asked.output_style or DEFAULT
+    wish, style = read_telemetry_options(asked, os.environ), asked.output_style or DEFAULT
     plugins = start.loaded.plugins
     return replace(crew, nights=nights, plugins=plugins, style=style, telemetry=wish)
 

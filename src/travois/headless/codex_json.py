@@ -17,8 +17,8 @@ from travois.core.json import as_list, as_object, as_string
 from travois.core.models import Usage
 from travois.core.tasks import read_tasks
 from travois.core.tool_conversions import list_patched_files
-from travois.headless.stream_json import Tally
-from travois.headless.structured_output import NAME as ANSWER
+from travois.headless.stream_json import TurnTally
+from travois.headless.structured_output import STRUCTURED_OUTPUT_TOOL as ANSWER
 from travois.ports.world import Event, ToolStarted
 from travois.presentation.items import (
     TASK_LIST_TOOLS,
@@ -28,15 +28,15 @@ from travois.presentation.items import (
     ToolCallItem,
 )
 
-OURS = "travois"
+OWN_SERVER = "travois"
 """The server name for our own tools that have no item type in Codex."""
-OTHERWISE = (*TASK_LIST_TOOLS, ANSWER)
+TOOLS_WITHOUT_ITEM = (*TASK_LIST_TOOLS, ANSWER)
 """Tools whose outcome is not reported as a call."""
-THOUGHTS = ("thinking", "reasoning", "sealed")
-BROKEN = ("failed", "crashed")
+THINKING_KINDS = ("thinking", "reasoning", "sealed")
+ERROR_ENDS = ("failed", "crashed")
 
 
-class Teller:
+class CodexJsonWriter:
     """Turns the events of a run into lines, and tracks the open items."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Teller:
         self._todos: Object = {}
         self._count = 0
 
-    def opening(self, session: str) -> list[Object]:
+    def opening_lines(self, session: str) -> list[Object]:
         """Return the first lines of a run."""
         return [{"type": "thread.started", "thread_id": session}, {"type": "turn.started"}]
 
@@ -54,80 +54,84 @@ class Teller:
         """Yield the lines for an event."""
         match self._items.add(event):
             case ReplyItem(fact=reply):
-                yield from self._reply(reply.content)
+                yield from self._reply_items(reply.content)
             case ToolCallItem(result=Result()) as item:
-                yield from self._end(item)
+                yield from self._end_item(item)
             case Entry(fact=Changed(what="todos", value=value)):
-                yield self._listed(value)
+                yield self._todo_line(value)
             case ToolStarted(call=id) if (item := self._items.find_call(id)).name:
-                yield from self._start(item)
+                yield from self._start_item(item)
             case NoticeItem(kind="retry" | "warning", text=text):
-                yield self._trouble(text)
+                yield self._error_item(text)
             case _:
                 pass
 
-    def closing(self, tally: Tally) -> Iterator[Object]:
+    def closing_lines(self, tally: TurnTally) -> Iterator[Object]:
         """Yield the last lines: unfinished items, the structured answer and the end."""
         for id in tuple(self._begun):
-            cut = Entry(0, 0.0, Result(id, (Text(tally.trouble),), error=True))
+            cut = Entry(0, 0.0, Result(id, (Text(tally.failure_text),), error=True))
             yield from self.lines(cut)
         if self._todos:
-            yield _line("completed", self._todos)
+            yield _item_line("completed", self._todos)
         if tally.shape is not None and tally.shape.given:
             text = msgspec.json.encode(tally.shape.value).decode()
-            yield self._whole({"type": "agent_message", "text": text})
-        if not tally.failed:
-            yield {"type": "turn.completed", "usage": _usage(tally.usage)}
+            yield self._whole_item({"type": "agent_message", "text": text})
+        if not tally.is_failure:
+            yield {"type": "turn.completed", "usage": _usage_json(tally.usage)}
             return
-        if tally.ended.why in BROKEN:
-            yield {"type": "error", "message": tally.trouble}
-        yield {"type": "turn.failed", "error": {"message": tally.trouble}}
+        if tally.ended.why in ERROR_ENDS:
+            yield {"type": "error", "message": tally.failure_text}
+        yield {"type": "turn.failed", "error": {"message": tally.failure_text}}
 
-    def _reply(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
+    def _reply_items(self, content: tuple[AnyBlock, ...]) -> Iterator[Object]:
         for block in content:
-            if isinstance(block, Opaque) and block.kind in THOUGHTS and block.text:
-                yield self._whole({"type": "reasoning", "text": block.text})
-        if text := "\n".join(filter(None, map(_spoken, content))):
-            yield self._whole({"type": "agent_message", "text": text})
+            if isinstance(block, Opaque) and block.kind in THINKING_KINDS and block.text:
+                yield self._whole_item({"type": "reasoning", "text": block.text})
+        if text := "\n".join(filter(None, map(_visible_text, content))):
+            yield self._whole_item({"type": "agent_message", "text": text})
 
-    def _start(self, item: ToolCallItem) -> Iterator[Object]:
-        if item.kind == "edit" or item.name in OTHERWISE:
+    def _start_item(self, item: ToolCallItem) -> Iterator[Object]:
+        if item.kind == "edit" or item.name in TOOLS_WITHOUT_ITEM:
             return
-        self._begun[item.id] = self._id()
-        yield _line("started", {"id": self._begun[item.id], **_asked(item)})
+        self._begun[item.id] = self._next_item_id()
+        yield _item_line("started", {"id": self._begun[item.id], **_call_item(item)})
 
-    def _end(self, item: ToolCallItem) -> Iterator[Object]:
-        if item.name and item.name not in OTHERWISE:
-            id = self._begun.pop(item.id, "") or self._id()
-            yield _line("completed", {"id": id, **_answered(item)})
-        if item.is_error and (item.kind == "edit" or item.name in (*OTHERWISE, "WebSearch")):
-            yield self._trouble(f"{item.name}: {item.text}")
+    def _end_item(self, item: ToolCallItem) -> Iterator[Object]:
+        if item.name and item.name not in TOOLS_WITHOUT_ITEM:
+            id = self._begun.pop(item.id, "") or self._next_item_id()
+            yield _item_line("completed", {"id": id, **_finished_call_item(item)})
+        if item.is_error and (
+            item.kind == "edit" or item.name in (*TOOLS_WITHOUT_ITEM, "WebSearch")
+        ):
+            yield self._error_item(f"{item.name}: {item.text}")
 
-    def _listed(self, value: str) -> Object:
+    def _todo_line(self, value: str) -> Object:
         todos = read_tasks(value)
         items: list[Json] = [
             {"text": one.content, "completed": one.status == "completed"} for one in todos
         ]
-        stage, id = ("updated", self._todos["id"]) if self._todos else ("started", self._id())
+        stage, id = (
+            ("updated", self._todos["id"]) if self._todos else ("started", self._next_item_id())
+        )
         self._todos = {"id": id, "type": "todo_list", "items": items}
-        return _line(stage, self._todos)
+        return _item_line(stage, self._todos)
 
-    def _trouble(self, message: str) -> Object:
-        return self._whole({"type": "error", "message": message})
+    def _error_item(self, message: str) -> Object:
+        return self._whole_item({"type": "error", "message": message})
 
-    def _whole(self, item: Object) -> Object:
-        return _line("completed", {"id": self._id(), **item})
+    def _whole_item(self, item: Object) -> Object:
+        return _item_line("completed", {"id": self._next_item_id(), **item})
 
-    def _id(self) -> str:
+    def _next_item_id(self) -> str:
         self._count += 1
         return f"item_{self._count - 1}"
 
 
-def _line(stage: str, item: Object) -> Object:
+def _item_line(stage: str, item: Object) -> Object:
     return {"type": f"item.{stage}", "item": item}
 
 
-def _spoken(block: AnyBlock) -> str:
+def _visible_text(block: AnyBlock) -> str:
     """Return a block's text; text with citations is an opaque block of the provider."""
     match block:
         case Text(text=text) | Opaque(kind="text", text=text):
@@ -136,7 +140,7 @@ def _spoken(block: AnyBlock) -> str:
             return ""
 
 
-def _asked(call: ToolCallItem) -> Object:
+def _call_item(call: ToolCallItem) -> Object:
     """Build the item of a running call."""
     args = as_object(call.arguments)
     if call.name == "Bash":
@@ -153,7 +157,7 @@ def _asked(call: ToolCallItem) -> Object:
     if call.kind == "edit":
         path = as_string(args.get("file_path") or args.get("notebook_path"))
         return {"type": "file_change", "changes": [{"path": path, "kind": "update"}]}
-    server, tool = OURS, call.name
+    server, tool = OWN_SERVER, call.name
     if call.name == "McpCall":
         named, args = as_string(args.get("tool")).removeprefix("mcp__"), args.get("arguments")
         tool = f"mcp__{named}" if "__" in named else named
@@ -163,9 +167,9 @@ def _asked(call: ToolCallItem) -> Object:
     return item | {"status": "in_progress"}
 
 
-def _answered(call: ToolCallItem) -> Object:
+def _finished_call_item(call: ToolCallItem) -> Object:
     """Build the item of a finished call."""
-    item, told, detail = _asked(call), call.text, call.detail
+    item, told, detail = _call_item(call), call.text, call.detail
     ended: Object = {"status": "failed" if call.is_error else "completed"}
     match item["type"]:
         case "web_search":
@@ -182,20 +186,20 @@ def _answered(call: ToolCallItem) -> Object:
         case "mcp_tool_call" if call.is_error:
             ended["error"] = {"message": told}
         case "mcp_tool_call" if call.result is not None:
-            content: list[Json] = [_block(part) for part in call.result.content]
+            content: list[Json] = [_result_block(part) for part in call.result.content]
             ended["result"] = {"content": content, "structured_content": detail}
         case _:
             pass
     return item | ended
 
 
-def _block(part: TextOrMedia) -> Object:
+def _result_block(part: TextOrMedia) -> Object:
     """Build a result block; of an image only the name, since its bytes are in a file."""
     text = part.text if isinstance(part, Text) else f"[{part.name or part.mime}]"
     return {"type": "text", "text": text}
 
 
-def _usage(usage: Usage) -> Object:
+def _usage_json(usage: Usage) -> Object:
     """Build the token counts; `input_tokens` includes cache reads and writes."""
     return {
         "input_tokens": usage.prompt,

@@ -11,44 +11,46 @@ from travois.compose import commands
 from travois.core.content import TextOrMedia
 from travois.core.display_text import write_stderr
 from travois.headless import prompt_input
-from travois.headless.run import Run
+from travois.headless.run import HeadlessRun
 from travois.sdk import Session
 
 
-def once(args: Namespace) -> int:
+def run_headless(args: Namespace) -> int:
     """Run headless; return the exit code."""
-    prompt = prompt_input.plain(args.prompt or "") if args.input_format == "text" else ()
-    return anyio.run(_once, args, prompt)
+    prompt = prompt_input.read_text_prompt(args.prompt or "") if args.input_format == "text" else ()
+    return anyio.run(_run_headless, args, prompt)
 
 
-def set_up(args: Namespace) -> int:
+def run_setup_hooks(args: Namespace) -> int:
     """Open and close a session so that its setup hooks run; return the exit code."""
 
-    async def main() -> None:
+    async def open_and_close() -> None:
         async with Session(chosen(args)) as session:
             notices = session.crew.notices
         for notice in (*notices, *session.parting):
             write_stderr(f"travois: {notice}\n")
 
-    anyio.run(main)
+    anyio.run(open_and_close)
     return 0
 
 
-async def _once(args: Namespace, prompt: tuple[TextOrMedia, ...]) -> int:
+async def _run_headless(args: Namespace, prompt: tuple[TextOrMedia, ...]) -> int:
     """Run a controlled session, or a single turn."""
-    run = Run(args)
+    run = HeadlessRun(args)
     if args.input_format == "stream-json":
-        from travois.headless.control.session import Driven
+        from travois.headless.control.session import ControlSession
 
-        await Driven(args, run).work()
+        await ControlSession(args, run).run_until_closed()
         return run.code
-    async with run.opened(args) as session, anyio.create_task_group() as group:
+    async with run.create_session(args) as session, anyio.create_task_group() as group:
         group.start_soon(run.watch_signals, group.cancel_scope)
-        run.attend(session, group)
+        run.follow_subagents(session, group)
         for notice in session.crew.notices:
             write_stderr(f"travois: {notice}\n")
-        await run.turn(session, await commands.expand_typed_command(session, run.commands, prompt))
-        await run.settle(session)
+        await run.run_turn(
+            session, await commands.expand_typed_command(session, run.commands, prompt)
+        )
+        await run.finish_memory(session)
         group.cancel_scope.cancel()
     for notice in session.parting:
         write_stderr(f"travois: {notice}\n")

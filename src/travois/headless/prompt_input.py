@@ -15,16 +15,16 @@ import msgspec
 
 from travois.core.content import Media, Text, TextOrMedia
 from travois.core.errors import UserError
-from travois.headless.control.messages import Line
+from travois.headless.control.messages import InputLine
 from travois.ports.world import Blobs
 
-LIMIT = 10_000_000
+MAX_STDIN_BYTES = 10_000_000
 """Bytes accepted from standard input."""
 PIPE_TIMEOUT = 3.0
 """Seconds to wait for a silent pipe if there is also a prompt argument."""
 
 
-class Source(msgspec.Struct):
+class MediaSource(msgspec.Struct):
     """The bytes of an image or document."""
 
     type: str = ""
@@ -32,40 +32,40 @@ class Source(msgspec.Struct):
     data: str = ""
 
 
-class Part(msgspec.Struct):
+class InputPart(msgspec.Struct):
     """A content block of an input message."""
 
     type: str
     text: str = ""
-    source: Source = msgspec.field(default_factory=Source)
+    source: MediaSource = msgspec.field(default_factory=MediaSource)
 
 
-class Said(msgspec.Struct):
+class InputMessage(msgspec.Struct):
     """The message of an input line."""
 
-    content: str | list[Part] = ""
+    content: str | list[InputPart] = ""
 
 
-class Garbled(msgspec.Struct):
+class UnreadableLine(msgspec.Struct):
     """A line that cannot be parsed, and the request id if it has one."""
 
     why: str
     request_id: str = ""
 
 
-class Named(msgspec.Struct):
+class LineRequestId(msgspec.Struct):
     """The request id of a malformed line."""
 
     request_id: str = ""
 
 
-SILENT = Line("user")
+EMPTY_LINE = InputLine("user")
 """A message without content."""
 
 
-def plain(words: str) -> tuple[Text, ...]:
+def read_text_prompt(words: str) -> tuple[Text, ...]:
     """Return the prompt: piped text, then the argument, which alone may hold commands."""
-    piped = _piped(waiting=not words)
+    piped = _read_piped(waiting=not words)
     parts = tuple(Text(part) for part in (piped.strip("\n"), words) if part.strip())
     if not parts:
         raise UserError(
@@ -76,24 +76,24 @@ def plain(words: str) -> tuple[Text, ...]:
     return parts
 
 
-def _piped(*, waiting: bool) -> str:
+def _read_piped(*, waiting: bool) -> str:
     """Read piped text; do not wait for a terminal or a pipe without a writer."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     fd = sys.stdin.fileno()
-    if stat.S_ISCHR(os.fstat(fd).st_mode) or not (waiting or _speaks(fd)):
+    if stat.S_ISCHR(os.fstat(fd).st_mode) or not (waiting or _wait_for_pipe(fd)):
         return ""
-    data = sys.stdin.buffer.read(LIMIT + 1)
-    if len(data) > LIMIT:
+    data = sys.stdin.buffer.read(MAX_STDIN_BYTES + 1)
+    if len(data) > MAX_STDIN_BYTES:
         raise UserError(
             "Standard input is too long",
-            why=f"more than {LIMIT // 1_000_000} MB",
+            why=f"more than {MAX_STDIN_BYTES // 1_000_000} MB",
             fix="Put it in a file and name the file in the prompt.",
         )
     return data.decode("utf-8", "replace")
 
 
-def _speaks(fd: int) -> bool:
+def _wait_for_pipe(fd: int) -> bool:
     """Wait for a pipe to become readable; warn and go on if it stays silent."""
     if select([fd], [], [], PIPE_TIMEOUT)[0]:
         return True
@@ -103,17 +103,17 @@ def _speaks(fd: int) -> bool:
     return False
 
 
-async def lines() -> AsyncGenerator[Line | Garbled]:
+async def read_json_lines() -> AsyncGenerator[InputLine | UnreadableLine]:
     """Yield the JSON lines of standard input."""
     number = 0
-    async with aclosing(raw()) as found:
+    async with aclosing(read_raw_lines()) as found:
         async for line in found:
             number += 1
             if line.strip():
-                yield _read(line, number)
+                yield _parse_line(line, number)
 
 
-async def raw() -> AsyncGenerator[bytes]:
+async def read_raw_lines() -> AsyncGenerator[bytes]:
     """Yield the raw lines of standard input, empty ones too."""
     pending, fd = b"", sys.stdin.fileno()
     while True:
@@ -129,18 +129,18 @@ async def raw() -> AsyncGenerator[bytes]:
             return
 
 
-def content(line: Line, blobs: Blobs) -> tuple[TextOrMedia, ...]:
+def parse_message_content(line: InputLine, blobs: Blobs) -> tuple[TextOrMedia, ...]:
     """Return the content blocks of a message."""
     try:
-        said = msgspec.json.decode(line.message, type=Said).content
+        said = msgspec.json.decode(line.message, type=InputMessage).content
     except msgspec.DecodeError as error:
         raise UserError("Invalid input message", why=str(error)) from None
     if isinstance(said, str):
         return (Text(said),) if said else ()
-    return tuple(_shown(part, blobs) for part in said)
+    return tuple(_content_part(part, blobs) for part in said)
 
 
-def _shown(part: Part, blobs: Blobs) -> TextOrMedia:
+def _content_part(part: InputPart, blobs: Blobs) -> TextOrMedia:
     if part.type == "text":
         return Text(part.text)
     if part.type in ("image", "document") and part.source.type == "base64":
@@ -153,13 +153,13 @@ def _shown(part: Part, blobs: Blobs) -> TextOrMedia:
     )
 
 
-def _read(data: bytes, number: int) -> Line | Garbled:
+def _parse_line(data: bytes, number: int) -> InputLine | UnreadableLine:
     """Parse an input line; keep its request id if it is malformed."""
     try:
-        return msgspec.json.decode(data.decode(), type=Line)
+        return msgspec.json.decode(data.decode(), type=InputLine)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         why = f"Line {number} of standard input is not a message: {error}"
     try:
-        return Garbled(why, msgspec.json.decode(data, type=Named).request_id)
+        return UnreadableLine(why, msgspec.json.decode(data, type=LineRequestId).request_id)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Garbled(why)
+        return UnreadableLine(why)

@@ -30,10 +30,10 @@ from travois.core.json import encode_json
 from travois.core.models import ModelCard
 from travois.engine.agent import Agent
 from travois.engine.background_jobs import JOB_WAIT_SECONDS as JOB_PATIENCE
-from travois.headless.control.agent_work import Work
-from travois.headless.control.tasks import Tasks
-from travois.headless.stream_json import Speaker, Tally, Telling
-from travois.headless.structured_output import Shape
+from travois.headless.control.agent_work import SubagentProgress
+from travois.headless.control.tasks import TaskLines
+from travois.headless.stream_json import StreamJsonOptions, StreamJsonWriter, TurnTally
+from travois.headless.structured_output import StructuredAnswer
 from travois.hooks.fire import MODES
 from travois.memory.extraction import PATIENCE, settled, told
 from travois.ports.world import CompactionProgress, Event, RequestRetrying, UserWarned
@@ -45,34 +45,34 @@ from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.version import __version__
 
 if TYPE_CHECKING:
-    from travois.headless.codex_json import Teller
+    from travois.headless.codex_json import CodexJsonWriter
 
-PAUSE = 1.0
+MIN_SHOWN_RETRY_SECONDS = 1.0
 """Retries that wait less than this are not reported."""
-LONGEST = 3_600.0
+MAX_BACKGROUND_SECONDS = 3_600.0
 """Seconds to wait for background agents after the last reply."""
-HOST_ONLY = "CLAUDE_CODE_SDK_READS_SESSION_STATE"
-EVERYBODY = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
+STATE_FOR_HOST_VARIABLE = "CLAUDE_CODE_SDK_READS_SESSION_STATE"
+STATE_FOR_ALL_VARIABLE = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Environment variables with which a client asks for session state events."""
-DENIED = 3
+DENIED_EXIT_CODE = 3
 """The exit code of `--fail-on-denial`."""
 MAX_DENIALS = 5
 """Denied calls that are listed."""
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-INTERRUPTED = Ended("aborted", "interrupted")
+RUN_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+INTERRUPTED_END = Ended("aborted", "interrupted")
 """The end of a turn that was cut off by a signal or an error."""
 
 
-class Run:
+class HeadlessRun:
     """A headless run, its output format and its exit code."""
 
     def __init__(self, args: Namespace) -> None:
         self.code = 0
-        self.shape = Shape(args.json_schema) if args.json_schema else None
+        self.shape = StructuredAnswer(args.json_schema) if args.json_schema else None
         """The structured answer that is required, if any."""
         self.brought: Callable[[], Object] = dict
         """Returns extra fields for the first line of a turn."""
-        self._telling = Telling(
+        self._telling = StreamJsonOptions(
             partial=args.include_partial_messages,
             replay=args.replay_user_messages,
             hooks=args.include_hook_events,
@@ -89,45 +89,45 @@ class Run:
         self._over = False
         self._state = ""
         self._fails_on_denial: bool = args.fail_on_denial
-        self._children: list[Tally] = []
+        self._children: list[TurnTally] = []
         """Tallies of the started subagents."""
         self.commands, notices = commands.compose_commands(chosen(args))
         for notice in notices:
             write_stderr(f"travois: {notice}\n")
 
     @cached_property
-    def _codex(self) -> Teller:
+    def _codex_writer(self) -> CodexJsonWriter:
         # Loads shlex and more, which no other format needs before the first request.
-        from travois.headless.codex_json import Teller
+        from travois.headless.codex_json import CodexJsonWriter
 
-        return Teller()
+        return CodexJsonWriter()
 
-    def opened(self, args: Namespace) -> Session:
+    def create_session(self, args: Namespace) -> Session:
         """Create the session of a run without a client."""
         options, person, tool = chosen(args), None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
-            from travois.headless.control.callbacks import Host, Referee
+            from travois.headless.control.callbacks import HostUser, PermissionPromptTool
 
-            person = Host(Referee(tool, lambda: session.crew.agent).ask)
+            person = HostUser(PermissionPromptTool(tool, lambda: session.crew.agent).ask)
             options = replace(options, driven=True)
         own = (self.shape.tool,) if self.shape else ()
         ears = self.shape.listeners if self.shape else ()
         session = Session(options, person=person, tools=own, listeners=ears)
         return session
 
-    def adopt(self, *, schema: str, forward: bool) -> None:
+    def apply_greeting(self, *, schema: str, forward: bool) -> None:
         """Apply the options of the client's `initialize`."""
-        self.shape = Shape(schema) if schema else self.shape
+        self.shape = StructuredAnswer(schema) if schema else self.shape
         if forward:
             self._telling = replace(self._telling, forward=True)
 
     async def watch_signals(self, scope: anyio.CancelScope) -> None:
         """Stop the turn on the first signal, leaving a session to resume; a second one kills."""
         ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # by `nohup`, for one
-        heeded = [one for one in CODES if one != signal.SIGHUP or not ignored]
+        heeded = [one for one in RUN_EXIT_CODES if one != signal.SIGHUP or not ignored]
         with anyio.open_signal_receiver(*heeded) as signals:
             async for number in signals:
-                self.code = self.code if self._over else CODES[number]
+                self.code = self.code if self._over else RUN_EXIT_CODES[number]
                 scope.cancel()
                 if number != signal.SIGHUP:
                     return
@@ -135,147 +135,149 @@ class Run:
                 break
         ignore_hangups()
 
-    async def settle(self, session: Session, *, patience: float = PATIENCE) -> None:
+    async def finish_memory(self, session: Session, *, patience: float = PATIENCE) -> None:
         """Wait for memory extraction; from here on the exit code is final."""
         self._over = True
         if told := await settled(session.crew.agent, patience=patience):
             write_stderr(f"travois: {told}\n")
 
-    def state(self, state: str) -> None:
+    def report_state(self, state: str) -> None:
         """Report whether work is under way, if the client asked for it."""
-        asked = [name in os.environ for name in (HOST_ONLY, EVERYBODY)]
+        asked = [name in os.environ for name in (STATE_FOR_HOST_VARIABLE, STATE_FOR_ALL_VARIABLE)]
         if state != self._state and any(asked):
             line: Object = {"type": "system", "subtype": "session_state_changed", "state": state}
-            say(line | ({} if asked[1] else {"sdk_host_only": True}))
+            print_json_line(line | ({} if asked[1] else {"sdk_host_only": True}))
         self._state = state
 
-    def speaker(self, session: Session, *, parent: str | None = None) -> Speaker:
+    def create_writer(self, session: Session, *, parent: str | None = None) -> StreamJsonWriter:
         """Create the writer for a turn, or for the subagents of a call."""
-        tally = Tally(session.crew.model, self._minds)
-        return Speaker(session.id, tally, telling=self._telling, parent=parent)
+        tally = TurnTally(session.crew.model, self._minds)
+        return StreamJsonWriter(session.id, tally, telling=self._telling, parent=parent)
 
-    def attend(self, session: Session, group: TaskGroup) -> None:
+    def follow_subagents(self, session: Session, group: TaskGroup) -> None:
         """Follow subagents and report their work."""
         agent, before = session.crew.agent, session.crew.agent.team.on_child
 
-        def born(child: Agent) -> None:
+        def on_child(child: Agent) -> None:
             before(child)
             if child.team.birth is not None and child.session.view.epoch is not None:
                 self._minds[child.team.birth.id] = child.session.view.epoch.model
-            group.start_soon(self._follow_child, child)
+            group.start_soon(self._count_denials, child)
             if self._format == "stream-json":
-                group.start_soon(self._overhear, session, child)
+                group.start_soon(self._print_subagent, session, child)
 
-        agent.team.on_child = born
+        agent.team.on_child = on_child
         if self._format == "stream-json":
-            from travois.tui.agent_progress import watch_agents
+            from travois.tui.agent_progress import enable_activity_names
 
-            watch_agents(agent)
+            enable_activity_names(agent)
         group.start_soon(self._watch_tasks, session)
 
     async def _watch_tasks(self, session: Session) -> None:
-        tasks = Tasks(session.id)
+        tasks = TaskLines(session.id)
         with session.crew.agent.session.watch() as events:
             async for event in events:
                 if isinstance(event, Entry) and isinstance(event.fact, Finished):
                     self._finished[event.seq] = event.fact
                 for line in tasks.lines(event) if self._format == "stream-json" else ():
-                    say(line)
+                    print_json_line(line)
 
-    async def _follow_child(self, child: Agent) -> None:
+    async def _count_denials(self, child: Agent) -> None:
         """Count the denied calls of a subagent."""
         epoch = child.session.view.epoch
         assert epoch is not None
-        tally = Tally(epoch.model)
+        tally = TurnTally(epoch.model)
         self._children.append(tally)
         with child.session.watch() as events:
             async for event in events:
                 if isinstance(event, Entry):
                     tally.add(event)
 
-    async def _overhear(self, session: Session, child: Agent) -> None:
+    async def _print_subagent(self, session: Session, child: Agent) -> None:
         """Print a subagent's work under the call that started it."""
         assert child.team.birth is not None
         top = session.crew.agent.session.children[child.team.birth.id.partition(".")[0]]
-        speaker = self.speaker(session, parent=top.call)
-        work = Work(session.id, top, before=child.session.history())
+        speaker = self.create_writer(session, parent=top.call)
+        work = SubagentProgress(session.id, top, before=child.session.history())
         with child.session.watch() as events:
             async for event in events:
-                for line in (*speaker.child(event), *work.lines(event)):
-                    say(line)
+                for line in (*speaker.subagent_lines(event), *work.lines(event)):
+                    print_json_line(line)
 
-    def failed(self, session: Session, why: str) -> None:
+    def report_unstarted_turn(self, session: Session, why: str) -> None:
         """Report a turn that could not start."""
-        speaker = self.speaker(session)
+        speaker = self.create_writer(session)
         speaker.tally.ended = Ended("crashed", why)
-        self._finish(speaker, seconds=0.0)
+        self._print_outcome(speaker, seconds=0.0)
 
-    async def turn(
+    async def run_turn(
         self, session: Session, prompt: tuple[TextOrMedia, ...], *, given: str = ""
     ) -> bool:
         """Run and print one turn; return whether it started. `given` is the id of its prompt."""
-        speaker = self.speaker(session)
-        speaker.tally.ended = INTERRUPTED
+        speaker = self.create_writer(session)
+        speaker.tally.ended = INTERRUPTED_END
         speaker.tally.shape, speaker.given, speaker.unasked = self.shape, given, not prompt
         if self.shape is not None:
-            self.shape.begin()
+            self.shape.begin_turn()
         start = monotonic()
-        self._begin(session, speaker)
+        self._print_opening(session, speaker)
         try:
-            await self._follow(session, prompt, speaker=speaker)
+            await self._run_and_print(session, prompt, speaker=speaker)
         except UserError as fault:
             speaker.tally.ended = Ended("failed", str(fault))
             self.code = fault.code if self._alone else self.code
             return False
         finally:
-            self._finish(speaker, seconds=monotonic() - start)
+            self._print_outcome(speaker, seconds=monotonic() - start)
         return True
 
-    async def _follow(
-        self, session: Session, prompt: tuple[TextOrMedia, ...], *, speaker: Speaker
+    async def _run_and_print(
+        self, session: Session, prompt: tuple[TextOrMedia, ...], *, speaker: StreamJsonWriter
     ) -> None:
         if (found := TYPED.fullmatch(typed_text(prompt).strip())) and found[1] not in self.commands:
             if found[1] == "compact":
-                await self._compact(session, found[2] or "", speaker=speaker)
+                await self._run_compaction(session, found[2] or "", speaker=speaker)
                 return
-            if why := _elsewhere(found[1]):
+            if why := _terminal_only_reason(found[1]):
                 speaker.tally.ended = Ended("crashed", why)
                 return
         async with aclosing(session.run(prompt)) as events:
             async for event in events:
-                if self._format in ("text", "json") and (notice := _notice(event)):
+                if self._format in ("text", "json") and (notice := _notice_text(event)):
                     write_stderr(f"travois: {notice}\n")
-                for line in self._told(event, speaker):
-                    say(line)
-        if self._alone and speaker.tally.ended.why == "end" and await heard(session):
-            await self._follow(session, (), speaker=speaker)
+                for line in self._event_lines(event, speaker):
+                    print_json_line(line)
+        if self._alone and speaker.tally.ended.why == "end" and await wait_for_background(session):
+            await self._run_and_print(session, (), speaker=speaker)
 
-    async def _compact(self, session: Session, focus: str, *, speaker: Speaker) -> None:
+    async def _run_compaction(
+        self, session: Session, focus: str, *, speaker: StreamJsonWriter
+    ) -> None:
         """Compact the conversation in place of a turn."""
         with session.crew.agent.session.watch() as events:
             try:
-                await self._compact_told(session, focus, speaker=speaker, events=events)
+                await self._compact_and_print(session, focus, speaker=speaker, events=events)
             finally:  # also what is left to say of one that was stopped
                 while events.statistics().current_buffer_used:
-                    self._print(events.receive_nowait(), speaker)
+                    self._print_event(events.receive_nowait(), speaker)
 
-    async def _compact_told(
+    async def _compact_and_print(
         self,
         session: Session,
         focus: str,
         *,
-        speaker: Speaker,
+        speaker: StreamJsonWriter,
         events: MemoryObjectReceiveStream[Event],
     ) -> None:
         """Compact and print events meanwhile: writing a summary may take minutes."""
         from travois.context.compaction.compact import describe_compaction
 
-        async def tell() -> None:
+        async def print_events() -> None:
             async for event in events:
-                self._print(event, speaker)
+                self._print_event(event, speaker)
 
         async with anyio.create_task_group() as group:
-            group.start_soon(tell)
+            group.start_soon(print_events)
             try:
                 speaker.tally.text = describe_compaction(await session.compact(focus.strip()))
                 speaker.tally.ended = Ended("end")
@@ -283,46 +285,48 @@ class Run:
                 speaker.tally.ended = Ended("crashed", str(fault))
             group.cancel_scope.cancel()
 
-    def _print(self, event: Event, speaker: Speaker) -> None:
-        for line in self._told(event, speaker):
-            say(line)
+    def _print_event(self, event: Event, speaker: StreamJsonWriter) -> None:
+        for line in self._event_lines(event, speaker):
+            print_json_line(line)
 
-    def _begin(self, session: Session, speaker: Speaker) -> None:
+    def _print_opening(self, session: Session, speaker: StreamJsonWriter) -> None:
         if self._format == "stream-json":
-            say(speaker.opening(_opening(session, tuple(self.commands)) | self.brought()))
+            print_json_line(
+                speaker.init_line(_session_json(session, tuple(self.commands)) | self.brought())
+            )
         elif self._format == "codex-json":
-            for line in self._codex.opening(session.id):
-                say(line)
+            for line in self._codex_writer.opening_lines(session.id):
+                print_json_line(line)
 
-    def _told(self, event: Event, speaker: Speaker) -> Iterable[Object]:
+    def _event_lines(self, event: Event, speaker: StreamJsonWriter) -> Iterable[Object]:
         """Return the lines of an event, after it is added to the tally."""
         lines = speaker.lines(event)
         if self._format == "codex-json":
-            return self._codex.lines(event)
+            return self._codex_writer.lines(event)
         return lines if self._format == "stream-json" else ()
 
-    def _finish(self, speaker: Speaker, *, seconds: float) -> None:
+    def _print_outcome(self, speaker: StreamJsonWriter, *, seconds: float) -> None:
         tally = speaker.tally
         for seq, fact in self._finished.items():
             if seq not in self._paid and seq not in tally.finished:
-                tally.pay(seq, fact)
+                tally.add_side_cost(seq, fact)
         self._paid |= tally.finished
-        self.code = self.code if self.code > 1 else int(tally.failed)
-        self._tell_denials(tally)
+        self.code = self.code if self.code > 1 else int(tally.is_failure)
+        self._print_denials(tally)
         if self._format == "codex-json":
-            for line in self._codex.closing(tally):
-                say(line)
+            for line in self._codex_writer.closing_lines(tally):
+                print_json_line(line)
             return
         if self._format != "text":
-            say(speaker.result(seconds))
+            print_json_line(speaker.result_line(seconds))
             return
-        if text := self._words(tally):
+        if text := self._outcome_text(tally):
             sys.stdout.write(clean_for_stream(text + "\n", sys.stdout))
             sys.stdout.flush()
-        if tally.failed and (tally.ended is not INTERRUPTED or self.code > 1):
-            write_stderr(f"travois: {tally.trouble}\n")
+        if tally.is_failure and (tally.ended is not INTERRUPTED_END or self.code > 1):
+            write_stderr(f"travois: {tally.failure_text}\n")
 
-    def _tell_denials(self, tally: Tally) -> None:
+    def _print_denials(self, tally: TurnTally) -> None:
         """Print which calls were denied; with `--fail-on-denial`, set the exit code."""
         denied = [*tally.denied, *(one for child in self._children for one in child.denied)]
         if not denied:
@@ -335,21 +339,21 @@ class Run:
             if len(denied) > MAX_DENIALS:
                 write_stderr(f"  and {len(denied) - MAX_DENIALS} more\n")
         if self._fails_on_denial and not self.code:
-            self.code = DENIED
+            self.code = DENIED_EXIT_CODE
 
-    def _words(self, tally: Tally) -> str:
+    def _outcome_text(self, tally: TurnTally) -> str:
         """Return the text to print: only the structured answer if one is required."""
         if self.shape is None or not self.shape.given:
             return tally.text
         return msgspec.json.encode(self.shape.value).decode()
 
 
-def _notice(event: Event) -> str:
+def _notice_text(event: Event) -> str:
     """Return what to print of an event on standard error; empty for nothing."""
     match event:
         case UserWarned(text=text):
             return text
-        case RequestRetrying(message=message, wait=wait) if wait >= PAUSE:
+        case RequestRetrying(message=message, wait=wait) if wait >= MIN_SHOWN_RETRY_SECONDS:
             return f"{message}; retrying in {wait:.0f} s"
         case CompactionProgress(seconds=seconds) if seconds:
             return f"writing the compaction summary ({seconds:.0f} s so far)"
@@ -359,21 +363,21 @@ def _notice(event: Event) -> str:
             return ""
 
 
-def _elsewhere(command: str) -> str:
+def _terminal_only_reason(command: str) -> str:
     """Return why a slash command cannot run here; empty for a prompt."""
-    from travois.tui.slash_registry import COMMANDS
+    from travois.tui.slash_registry import SLASH_COMMANDS
 
-    return f"/{command} is available only in the terminal" if command in COMMANDS else ""
+    return f"/{command} is available only in the terminal" if command in SLASH_COMMANDS else ""
 
 
-async def heard(session: Session) -> bool:
+async def wait_for_background(session: Session) -> bool:
     """Wait for background work; return whether there is news."""
-    with anyio.move_on_after(LONGEST):
+    with anyio.move_on_after(MAX_BACKGROUND_SECONDS):
         return await session.news(patience=JOB_PATIENCE)
     return False
 
 
-def _opening(session: Session, commands: tuple[str, ...]) -> Object:
+def _session_json(session: Session, commands: tuple[str, ...]) -> Object:
     """Describe the session for the first line of a turn."""
     crew, mode = session.crew, session.crew.agent.permissions.guard.mode
     return {
@@ -385,7 +389,7 @@ def _opening(session: Session, commands: tuple[str, ...]) -> Object:
         "slash_commands": list(commands),
         "skills": [skill.name for skill in skills(crew.agent).skills],
         "agents": list(crew.agent.team.children.kinds) if crew.agent.team.children else [],
-        "plugins": [_plugin(one) for one in crew.plugins],
+        "plugins": [_plugin_json(one) for one in crew.plugins],
         "output_style": crew.style,
         "apiKeySource": crew.key_source,
         "claude_code_version": __version__,
@@ -393,12 +397,12 @@ def _opening(session: Session, commands: tuple[str, ...]) -> Object:
     }
 
 
-def _plugin(plugin: Plugin) -> Object:
+def _plugin_json(plugin: Plugin) -> Object:
     told: Object = {"name": plugin.name, "path": plugin.folder}
     return told | ({"version": plugin.version} if plugin.version else {})
 
 
-def say(line: Object) -> None:
+def print_json_line(line: Object) -> None:
     """Print one JSON line and flush."""
     sys.stdout.buffer.write(encode_json(line) + b"\n")
     sys.stdout.buffer.flush()

@@ -37,7 +37,7 @@ from travois.core.facts import (
 )
 from travois.core.json import as_list, as_object
 from travois.core.models import ModelCard, Usage, compute_cost
-from travois.headless.structured_output import FAILED, Shape
+from travois.headless.structured_output import NO_VALID_ANSWER, StructuredAnswer
 from travois.memory.extraction import told
 from travois.memory.recall_text import names
 from travois.ports.world import (
@@ -57,13 +57,13 @@ from travois.providers.replies import Began, BlockBegan, BlockEnded, Grew
 # The outcome of a turn, in the terms of Claude Code's clients.
 
 
-SUBTYPES: dict[EndReason, str] = {
+RESULT_SUBTYPES: dict[EndReason, str] = {
     "end": "success",
     "refusal": "success",
     "turns": "error_max_turns",
     "budget": "error_max_budget_usd",
 }
-TERMINAL: dict[EndReason, str] = {
+TERMINAL_REASONS: dict[EndReason, str] = {
     "end": "completed",
     "refusal": "completed",
     "turns": "max_turns",
@@ -73,7 +73,7 @@ TERMINAL: dict[EndReason, str] = {
     "hook": "hook_stopped",
     "crashed": "turn_setup_failed",
 }
-FAILURES = {
+FAILURE_REASONS = {
     "overflow": "prompt_too_long",
     "compaction": "prompt_too_long",
     "large": "prompt_too_long",
@@ -81,7 +81,7 @@ FAILURES = {
     "missing": "model_error",
 }
 """Terminal reasons of failed requests; any other is "api_error"."""
-ERRORS = {
+API_ERROR_NAMES = {
     "auth": "authentication_failed",
     "forbidden": "authentication_failed",
     "billing": "billing_error",
@@ -92,7 +92,7 @@ ERRORS = {
 """Client-side names of errors; any other is "invalid_request"."""
 
 
-class Tally:
+class TurnTally:
     """The outcome of a turn so far."""
 
     def __init__(self, model: ModelCard, minds: Mapping[str, ModelCard] | None = None) -> None:
@@ -104,7 +104,7 @@ class Tally:
         self.api_seconds = 0.0
         self.text = ""
         self.stop: StopReason | None = None
-        self.shape: Shape | None = None
+        self.shape: StructuredAnswer | None = None
         self.denials: list[Json] = []
         self.denied: list[tuple[str, str]] = []
         """The tool and reason of each denied call."""
@@ -124,7 +124,7 @@ class Tally:
                 self.turns += 1
                 self.api_seconds += item.seconds
                 self.usage += item.fact.usage
-                self._spend(self.model, item.fact.usage, item.dollars)
+                self._add_model_usage(self.model, item.fact.usage, item.dollars)
                 self.text, self.stop = extract_text(item.fact.content), item.fact.stop
             case ToolCallItem(result=None, decided=Decided() as fact) as item:
                 if item.is_denied and fact.by != "schema" and item.name:
@@ -136,7 +136,7 @@ class Tally:
             case Entry(fact=Failed() as fact):
                 self.failure = fact
             case Entry(fact=Finished() as fact):
-                self.pay(entry.seq, fact)
+                self.add_side_cost(entry.seq, fact)
             case Entry(fact=Hooked(event=event)):
                 self._hooked = event
             case Entry(fact=Ended() as fact):
@@ -150,80 +150,80 @@ class Tally:
         assert self.items.model is not None
         return self.items.model
 
-    def pay(self, seq: int, fact: Finished) -> None:
+    def add_side_cost(self, seq: int, fact: Finished) -> None:
         """Add the cost of a subagent or of a side request."""
         model = self._minds.get(fact.id, self.model)
         dollars = compute_cost(fact.usage, model.price) if fact.dollars is None else fact.dollars
         self.finished.add(seq)
-        self._spend(model, fact.usage, dollars)
+        self._add_model_usage(model, fact.usage, dollars)
 
-    def _spend(self, model: ModelCard, usage: Usage, dollars: float) -> None:
+    def _add_model_usage(self, model: ModelCard, usage: Usage, dollars: float) -> None:
         _, used, paid = self._served.get(model.id, (model, Usage(), 0.0))
         self._served[model.id] = (model, used + usage, paid + dollars)
         self.dollars += dollars
 
     @property
-    def trouble(self) -> str:
+    def failure_text(self) -> str:
         """Why the turn failed."""
-        if self.shape is not None and self.shape.exhausted:
-            return FAILED
+        if self.shape is not None and self.shape.is_exhausted:
+            return NO_VALID_ANSWER
         return self.ended.detail or self.ended.why
 
     @property
-    def failed(self) -> bool:
+    def is_failure(self) -> bool:
         """True unless the turn ended with the model's last word and any required answer."""
-        unshaped = self.shape is not None and self.shape.exhausted
+        unshaped = self.shape is not None and self.shape.is_exhausted
         return unshaped or self.ended.why not in ("end", "refusal")
 
     @property
-    def error(self) -> str:
+    def api_error_name(self) -> str:
         """The client-side name of the API error; empty without one."""
         if self.ended.why != "failed" or self.failure is None:
             return ""
-        return ERRORS.get(self.failure.kind, "invalid_request")
+        return API_ERROR_NAMES.get(self.failure.kind, "invalid_request")
 
     @property
-    def terminal(self) -> str:
+    def terminal_reason(self) -> str:
         """Why the turn ended, as clients name it."""
-        if self.shape is not None and self.shape.exhausted:
+        if self.shape is not None and self.shape.is_exhausted:
             return "structured_output_retry_exhausted"
         match self.ended.why:
             case "failed" if self.failure is not None:
-                return FAILURES.get(self.failure.kind, "api_error")
+                return FAILURE_REASONS.get(self.failure.kind, "api_error")
             case "aborted" if self.items.sent is not None or self.stop != "calls":
                 return "aborted_streaming"
             case "hook" if self._hooked == "Stop":
                 return "stop_hook_prevented"
             case why:
-                return TERMINAL[why]
+                return TERMINAL_REASONS[why]
 
-    def result(self, seconds: float) -> Object:
+    def result_json(self, seconds: float) -> Object:
         """Build the fields of the result line."""
-        told: Object = {"errors": [self.trouble]} if self.failed else {"result": self.text}
-        subtype = SUBTYPES.get(self.ended.why, "error_during_execution")
+        told: Object = {"errors": [self.failure_text]} if self.is_failure else {"result": self.text}
+        subtype = RESULT_SUBTYPES.get(self.ended.why, "error_during_execution")
         if self.shape is not None and self.shape.given:
             told["structured_output"] = self.shape.value
-        elif self.shape is not None and self.shape.exhausted:
+        elif self.shape is not None and self.shape.is_exhausted:
             subtype = "error_max_structured_output_retries"
-        if self.error and self.failure and self.failure.status:
+        if self.api_error_name and self.failure and self.failure.status:
             told["api_error_status"] = self.failure.status
         return {
             "subtype": subtype,
-            "is_error": self.failed,
+            "is_error": self.is_failure,
             **told,
             "duration_ms": round(seconds * 1000),
             "duration_api_ms": round(self.api_seconds * 1000),
             "num_turns": self.turns,
             "stop_reason": STOPS[self.stop] if self.stop else None,
-            "terminal_reason": self.terminal,
+            "terminal_reason": self.terminal_reason,
             "total_cost_usd": self.dollars,
             "usage": usage_json(self.usage),
-            "modelUsage": {id: _spent(*each) for id, each in self._served.items()},
+            "modelUsage": {id: _model_usage_json(*each) for id, each in self._served.items()},
             "permission_denials": self.denials,
         }
 
 
-def _spent(model: ModelCard, usage: Usage, dollars: float) -> Object:
+def _model_usage_json(model: ModelCard, usage: Usage, dollars: float) -> Object:
     return {
         "inputTokens": usage.input,
         "outputTokens": usage.output,
@@ -236,11 +236,11 @@ def _spent(model: ModelCard, usage: Usage, dollars: float) -> Object:
     }
 
 
-OFTEN = 1.0
+PROGRESS_SECONDS = 1.0
 """Seconds between two progress lines of a call."""
 
 
-class Telling(msgspec.Struct, frozen=True):
+class StreamJsonOptions(msgspec.Struct, frozen=True):
     """Optional parts of the output."""
 
     partial: bool = False
@@ -253,14 +253,19 @@ class Telling(msgspec.Struct, frozen=True):
     """Text of subagents; otherwise only their tool calls."""
 
 
-PLAIN = Telling()
+DEFAULT_STREAM_OPTIONS = StreamJsonOptions()
 
 
-class Speaker:
+class StreamJsonWriter:
     """Turns the events of one turn into lines; `parent` is the call of a subagent."""
 
     def __init__(
-        self, session: str, tally: Tally, *, telling: Telling = PLAIN, parent: str | None = None
+        self,
+        session: str,
+        tally: TurnTally,
+        *,
+        telling: StreamJsonOptions = DEFAULT_STREAM_OPTIONS,
+        parent: str | None = None,
     ) -> None:
         self.tally = tally
         self.given = ""
@@ -284,87 +289,91 @@ class Speaker:
             case Entry():
                 self.tally.add(event)
                 self._sent = monotonic() if isinstance(event.fact, Sent) else self._sent
-                return self._entry(event.seq, event.fact)
+                return self._entry_lines(event.seq, event.fact)
             case Began() | BlockBegan() | Grew() | BlockEnded():
                 raw = stream_json(event) if self._telling.partial else None
                 first: Object = {}
                 if isinstance(event, Began):
                     first["ttft_ms"] = round(1000 * (monotonic() - self._sent))
-                return [self._stream(raw) | first] if raw else []
+                return [self._stream_line(raw) | first] if raw else []
             case RequestRetrying():
-                return [*self._limited(event), self._retry(event)]
+                return [*self._rate_limit_lines(event), self._retry_line(event)]
             case UserWarned():
-                return [self._loose("system", {"subtype": "informational", "content": event.text})]
+                return [
+                    self._line_without_entry(
+                        "system", {"subtype": "informational", "content": event.text}
+                    )
+                ]
             case ToolStarted():
                 self._running[event.call] = (event.name, monotonic())
                 return []
             case ToolProgress():
-                return self._progress(event)
+                return self._progress_lines(event)
             case CompactionProgress():
-                return self._under_way(event)
+                return self._compacting_lines(event)
             case TerminalSignal() | ActivityShown() | AgentProgress():
                 return []
             case _:
                 assert_never(event)
 
-    def _progress(self, event: ToolProgress) -> list[Object]:
+    def _progress_lines(self, event: ToolProgress) -> list[Object]:
         """Return a progress line, at most once a second."""
         name, began = self._running.get(event.call, ("", monotonic()))
         seconds = monotonic() - began
-        if seconds - self._shown.get(event.call, -OFTEN) < OFTEN:
+        if seconds - self._shown.get(event.call, -PROGRESS_SECONDS) < PROGRESS_SECONDS:
             return []
         self._shown[event.call] = seconds
         body: Object = {"tool_use_id": event.call, "tool_name": name}
         body |= {"parent_tool_use_id": self._parent, "elapsed_time_seconds": round(seconds, 1)}
-        return [self._loose("tool_progress", body)]
+        return [self._line_without_entry("tool_progress", body)]
 
-    def result(self, seconds: float) -> Object:
+    def result_line(self, seconds: float) -> Object:
         """Return the last line of a turn."""
         origin: Object = {"origin": {"kind": "task-notification"}} if self.unasked else {}
-        return self._loose("result", self.tally.result(seconds) | origin)
+        return self._line_without_entry("result", self.tally.result_json(seconds) | origin)
 
-    def opening(self, body: Object) -> Object:
+    def init_line(self, body: Object) -> Object:
         """Return the first line of a turn."""
-        return self._loose("system", {"subtype": "init", **body})
+        return self._line_without_entry("system", {"subtype": "init", **body})
 
-    def child(self, event: Event) -> list[Object]:
+    def subagent_lines(self, event: Event) -> list[Object]:
         """Return the lines of a subagent: its calls and results, or everything."""
         if not isinstance(event, Entry) or not isinstance(event.fact, Assistant | Result):
             return []
-        lines = self._entry(event.seq, event.fact)
+        lines = self._entry_lines(event.seq, event.fact)
         talk = isinstance(event.fact, Assistant) and not self._telling.forward
-        return [line for line in lines if not talk or _acts(line)]
+        return [line for line in lines if not talk or _has_tool_use(line)]
 
-    def _entry(self, seq: int, fact: AnyFact) -> list[Object]:
+    def _entry_lines(self, seq: int, fact: AnyFact) -> list[Object]:
         match fact:
             case Compacted() | Failed():
-                return self._compaction(fact)
+                return self._compaction_lines(fact)
             case Decided(verdict="deny") if fact.by != "schema":
-                return [self._denied(fact)]
+                return [self._denial_line(fact)]
             case Hooked() if self._telling.hooks:
-                return [self._hooked(fact)]
+                return [self._hook_line(fact)]
             case User(origin="human") if self._telling.replay:
-                return [self._replayed(seq, fact)]
+                return [self._replay_line(seq, fact)]
             case Assistant():
-                return [*self._blocks(seq, fact), *self._close(fact)]
+                return [*self._reply_lines(seq, fact), *self._close_stream(fact)]
             case Result():
-                return [self._result(seq, fact)]
+                return [self._tool_result_line(seq, fact)]
             case User() if fact.origin != "human":
                 content: list[Json] = [block_json(part) for part in fact.content]
-                synthetic = self._user(seq, content) | {"isSynthetic": True}
-                return [*self._recalled(extract_text(fact.content)), synthetic]
+                synthetic = self._user_line(seq, content) | {"isSynthetic": True}
+                return [*self._recall_lines(extract_text(fact.content)), synthetic]
             case Noted(what="memory", text=text):
-                return self._remembered(told(text))
-            case Ended() if self.tally.error:
-                return [self._broken(seq)]
+                return self._memory_lines(told(text))
+            case Ended() if self.tally.api_error_name:
+                return [self._api_error_line(seq)]
             case _:
                 return []
 
-    def _replayed(self, seq: int, fact: User) -> Object:
-        said = self._user(seq, [block_json(part) for part in fact.content])
+    def _replay_line(self, seq: int, fact: User) -> Object:
+        said = self._user_line(seq, [block_json(part) for part in fact.content])
         return said | ({"uuid": self.given} if self.given else {}) | {"isReplay": True}
 
-    def _compacted(self, fact: Compacted) -> Object:
+    def _compact_boundary(self, fact: Compacted) -> Object:
         told: Object = {
             "trigger": "manual" if fact.trigger == "manual" else "auto",
             "pre_tokens": fact.before,
@@ -372,60 +381,65 @@ class Speaker:
             "duration_ms": round(fact.seconds * 1000),
             "summary_by": fact.source or fact.by,
         }
-        return self._loose("system", {"subtype": "compact_boundary", "compact_metadata": told})
+        return self._line_without_entry(
+            "system", {"subtype": "compact_boundary", "compact_metadata": told}
+        )
 
-    def _under_way(self, event: CompactionProgress) -> list[Object]:
+    def _compacting_lines(self, event: CompactionProgress) -> list[Object]:
         """Return the compaction status; repeated while it runs, withdrawn if it fails."""
         before, self._compacting = self._compacting, not event.over
         if not event.over:
-            return [self._status("compacting")]
-        return [self._status(None, compact_result="failed")] if before else []
+            return [self._status_line("compacting")]
+        return [self._status_line(None, compact_result="failed")] if before else []
 
-    def _compaction(self, fact: Compacted | Failed) -> list[Object]:
+    def _compaction_lines(self, fact: Compacted | Failed) -> list[Object]:
         """Return the outcome of a compaction."""
         before, self._compacting = self._compacting, False
         match fact:
             case Compacted():
-                return [self._compacted(fact), self._status(None, compact_result="success")]
+                return [
+                    self._compact_boundary(fact),
+                    self._status_line(None, compact_result="success"),
+                ]
             case Failed(kind="compaction"):
-                return [self._status(None, compact_result="failed")]
+                return [self._status_line(None, compact_result="failed")]
             case _:
                 self._compacting = before
                 return []
 
-    def _status(self, status: str | None, **more: str) -> Object:
-        return self._loose("system", {"subtype": "status", "status": status, **more})
+    def _status_line(self, status: str | None, **more: str) -> Object:
+        return self._line_without_entry("system", {"subtype": "status", "status": status, **more})
 
-    def _denied(self, fact: Decided) -> Object:
+    def _denial_line(self, fact: Decided) -> Object:
         name = self.tally.items.find_call(fact.call).call.name
         told: Object = {"subtype": "permission_denied", "tool_use_id": fact.call}
         told |= {"tool_name": name, "decision_reason": fact.because}
-        return self._loose("system", told)
+        return self._line_without_entry("system", told)
 
-    def _hooked(self, fact: Hooked) -> Object:
+    def _hook_line(self, fact: Hooked) -> Object:
         told: Object = {"subtype": "hook_response", "hook_event": fact.event}
         told |= {"hook_name": fact.command, "outcome": fact.outcome, "tool_use_id": fact.call}
-        return self._loose("system", told)
+        return self._line_without_entry("system", told)
 
-    def _broken(self, seq: int) -> Object:
+    def _api_error_line(self, seq: int) -> Object:
         """Build an assistant message that reports an API error."""
-        said: Object = {"type": "text", "text": f"API Error: {self.tally.trouble}"}
+        said: Object = {"type": "text", "text": f"API Error: {self.tally.failure_text}"}
         message: Object = {"id": f"msg_{seq}", "type": "message", "role": "assistant"}
         message |= {"model": "<synthetic>", "content": [said], "usage": usage_json(Usage())}
         message |= {"stop_reason": "stop_sequence", "stop_sequence": ""}
-        line: Object = {"type": "assistant", "message": message, "error": self.tally.error}
-        return line | {"parent_tool_use_id": self._parent, **self._ids(str(seq))}
+        line: Object = {"type": "assistant", "message": message, "error": self.tally.api_error_name}
+        return line | {"parent_tool_use_id": self._parent, **self._line_ids(str(seq))}
 
-    def _recalled(self, note: str) -> list[Object]:
+    def _recall_lines(self, note: str) -> list[Object]:
         found: list[Json] = [{"name": name} for name in names(note)]
         body: Object = {"subtype": "memory_recall", "mode": "select", "memories": found}
-        return [self._loose("system", body)] if found else []
+        return [self._line_without_entry("system", body)] if found else []
 
-    def _remembered(self, text: str) -> list[Object]:
+    def _memory_lines(self, text: str) -> list[Object]:
         body: Object = {"subtype": "informational", "content": text}
-        return [self._loose("system", body)] if text else []
+        return [self._line_without_entry("system", body)] if text else []
 
-    def _blocks(self, seq: int, fact: Assistant) -> list[Object]:
+    def _reply_lines(self, seq: int, fact: Assistant) -> list[Object]:
         message: Object = {
             "id": fact.id or f"msg_{seq}",
             "type": "message",
@@ -442,10 +456,10 @@ class Speaker:
             line["parent_tool_use_id"] = self._parent
             if fact.request:
                 line["request_id"] = fact.request
-            lines.append(line | self._ids(f"{seq}.{index}"))
+            lines.append(line | self._line_ids(f"{seq}.{index}"))
         return lines
 
-    def _result(self, seq: int, fact: Result) -> Object:
+    def _tool_result_line(self, seq: int, fact: Result) -> Object:
         content: list[Json] = [block_json(part) for part in fact.content]
         block: Object = {"type": "tool_result", "tool_use_id": fact.call, "content": content}
         if fact.error:
@@ -453,33 +467,35 @@ class Speaker:
         detail: Json = (
             msgspec.json.decode(fact.detail) if fact.detail else extract_text(fact.content)
         )
-        return self._user(seq, [block]) | {"tool_use_result": detail}
+        return self._user_line(seq, [block]) | {"tool_use_result": detail}
 
-    def _user(self, seq: int, content: list[Json]) -> Object:
+    def _user_line(self, seq: int, content: list[Json]) -> Object:
         return {
             "type": "user",
             "message": {"role": "user", "content": content},
             "parent_tool_use_id": self._parent,
-            **self._ids(str(seq)),
+            **self._line_ids(str(seq)),
         }
 
-    def _close(self, fact: Assistant) -> list[Object]:
+    def _close_stream(self, fact: Assistant) -> list[Object]:
         if not self._telling.partial:
             return []
         delta: Object = {"stop_reason": STOPS[fact.stop], "stop_sequence": None}
         last: Object = {"type": "message_delta", "delta": delta, "usage": usage_json(fact.usage)}
-        return [self._stream(last), self._stream({"type": "message_stop"})]
+        return [self._stream_line(last), self._stream_line({"type": "message_stop"})]
 
-    def _stream(self, event: Object) -> Object:
-        return self._loose("stream_event", {"event": event, "parent_tool_use_id": self._parent})
+    def _stream_line(self, event: Object) -> Object:
+        return self._line_without_entry(
+            "stream_event", {"event": event, "parent_tool_use_id": self._parent}
+        )
 
-    def _limited(self, event: RequestRetrying) -> list[Object]:
+    def _rate_limit_lines(self, event: RequestRetrying) -> list[Object]:
         """Return the rate limit line."""
         info: Object = {"status": "rejected", "resetsAt": round(time() + event.wait)}
-        line = self._loose("rate_limit_event", {"rate_limit_info": info})
+        line = self._line_without_entry("rate_limit_event", {"rate_limit_info": info})
         return [line] if event.kind == "rate" else []
 
-    def _retry(self, event: RequestRetrying) -> Object:
+    def _retry_line(self, event: RequestRetrying) -> Object:
         body: Object = {
             "subtype": "api_retry",
             "attempt": event.attempt,
@@ -488,20 +504,20 @@ class Speaker:
             "error_status": event.status or None,
             "error": event.message,
         }
-        return self._loose("system", body)
+        return self._line_without_entry("system", body)
 
-    def _loose(self, kind: str, body: Object) -> Object:
+    def _line_without_entry(self, kind: str, body: Object) -> Object:
         """Build a line that stands for no log entry."""
         self._count += 1
-        return {"type": kind, **body, **self._ids(f"{id(self)}.{self._count}")}
+        return {"type": kind, **body, **self._line_ids(f"{id(self)}.{self._count}")}
 
-    def _ids(self, what: str) -> Object:
+    def _line_ids(self, what: str) -> Object:
         """Return the session id, and a line id that is stable when the line is repeated."""
         own = f"{self._parent}/{what}" if self._parent else what
         return {"session_id": self._session, "uuid": uuid(self._session, own)}
 
 
-def _acts(line: Object) -> bool:
+def _has_tool_use(line: Object) -> bool:
     message = as_object(line.get("message"))
     return any(
         as_object(block).get("type") == "tool_use" for block in as_list(message.get("content"))

@@ -14,42 +14,42 @@ from travois.ports.tool import AnyTool, Tool, ToolError, ToolOutcome, text_outco
 from travois.ports.world import Env
 from travois.providers.json_schema import flaws
 
-NAME = "StructuredOutput"
-TRIES = 5
+STRUCTURED_OUTPUT_TOOL = "StructuredOutput"
+MAX_ANSWER_ATTEMPTS = 5
 """Attempts before the turn fails."""
-MISSING = f"The answer is still missing. Call {NAME} once to deliver it."
-FAILED = f"no valid answer came after {TRIES} attempts"
+ANSWER_MISSING = f"The answer is still missing. Call {STRUCTURED_OUTPUT_TOOL} once to deliver it."
+NO_VALID_ANSWER = f"no valid answer came after {MAX_ANSWER_ATTEMPTS} attempts"
 
 
-class Shape:
+class StructuredAnswer:
     """The required answer of each turn, and the answer so far."""
 
     def __init__(self, schema: str) -> None:
-        self._schema = _read(schema)
+        self._schema = _parse_schema(schema)
         self._wrapped = self._schema.get("type", "object") != "object"
         self._tries = 0
         self.value: Json = None
         self.given = False
 
-    def begin(self) -> None:
+    def begin_turn(self) -> None:
         """Start another turn without an answer."""
         self._tries, self.value, self.given = 0, None, False
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """True if the model has used up its attempts."""
-        return not self.given and self._tries > TRIES
+        return not self.given and self._tries > MAX_ANSWER_ATTEMPTS
 
     @property
     def tool(self) -> AnyTool:
         """The tool that takes the answer."""
         wrapped = {"type": "object", "properties": {"value": self._schema}, "required": ["value"]}
         return Tool[Any](
-            name=NAME,
+            name=STRUCTURED_OUTPUT_TOOL,
             description="Deliver the final answer in this form, once, when the task is done.",
             args=dict[str, Any],
             access=lambda args, here: (),
-            run=self._take,
+            run=self._take_answer,
             summary=lambda args: "The answer",
             schema=msgspec.json.encode(wrapped if self._wrapped else self._schema).decode(),
         )
@@ -58,11 +58,11 @@ class Shape:
     def listeners(self) -> tuple[Listener, ...]:
         """Hooks that send the model back until it has answered."""
         return (
-            Listener("Stop", self._ending),
-            Listener("PostToolUseFailure", self._refused, matcher=NAME),
+            Listener("Stop", self._on_stop),
+            Listener("PostToolUseFailure", self._on_tool_failure, matcher=STRUCTURED_OUTPUT_TOOL),
         )
 
-    async def _take(self, args: dict[str, Any], env: Env, call: str) -> ToolOutcome:
+    async def _take_answer(self, args: dict[str, Any], env: Env, call: str) -> ToolOutcome:
         value: Any = args.get("value") if self._wrapped else args
         wrong = flaws(value, self._schema)
         if wrong:
@@ -72,20 +72,20 @@ class Shape:
         self.value, self.given = value, True
         return text_outcome("Accepted. Say in a few words that you are done.")
 
-    async def _ending(self, told: dict[str, Any]) -> object:
-        return None if self.given else self._sent_back("block")
+    async def _on_stop(self, told: dict[str, Any]) -> object:
+        return None if self.given else self._send_back("block")
 
-    async def _refused(self, told: dict[str, Any]) -> object:
-        return self._sent_back(None)
+    async def _on_tool_failure(self, told: dict[str, Any]) -> object:
+        return self._send_back(None)
 
-    def _sent_back(self, decision: str | None) -> object:
+    def _send_back(self, decision: str | None) -> object:
         self._tries += 1
-        if self.exhausted:
-            return {"continue": False, "stopReason": FAILED}
-        return {"decision": decision, "reason": MISSING} if decision else None
+        if self.is_exhausted:
+            return {"continue": False, "stopReason": NO_VALID_ANSWER}
+        return {"decision": decision, "reason": ANSWER_MISSING} if decision else None
 
 
-def _read(text: str) -> dict[str, Any]:
+def _parse_schema(text: str) -> dict[str, Any]:
     try:
         schema: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:

@@ -32,8 +32,14 @@ from travois.core.facts import (
 from travois.core.legality import find_send_blocker
 from travois.core.models import Usage
 from travois.core.view import ViewItem, keep_live_entries
-from travois.inspector.story import LAYERS, Reading, Step, Story, layer
-from travois.presentation.document import Part, parts
+from travois.inspector.story import (
+    REQUEST_LAYERS,
+    LogReader,
+    RequestStep,
+    SessionStory,
+    layer_of_item,
+)
+from travois.presentation.document import DocumentPart, document_parts
 from travois.providers.encoder import Encoder
 from travois.providers.options import LONGEST
 from travois.sessions import lock
@@ -42,13 +48,13 @@ from travois.sessions.catalog import SessionSummary, list_sessions, summarise_se
 from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import LOG_FILE_NAME
 
-Fetch = Callable[[str], bytes]
-CUT = 2_000
+FetchBlob = Callable[[str], bytes]
+MAX_TEXT_CHARS = 2_000
 """Characters of a text that are sent at first."""
-FOUND = 200
-WINDOW = 100
+MAX_SEARCH_HITS = 200
+ITEMS_PER_PAGE = 100
 """Items per page, and how far back the call of a result is looked up."""
-MARKER = re.compile(rb',"cache_control":\{[^}]*\}')
+CACHE_MARKER_PATTERN = re.compile(rb',"cache_control":\{[^}]*\}')
 """Cache markers, whose position is not part of what a provider caches."""
 
 
@@ -57,7 +63,7 @@ class Overview(msgspec.Struct, frozen=True):
 
     first: int
     layers: tuple[str, ...]
-    steps: list[Step]
+    steps: list[RequestStep]
     entries: int
     dollars: float
     usage: Usage
@@ -75,26 +81,26 @@ class Overview(msgspec.Struct, frozen=True):
     damaged: int
 
 
-class Line(msgspec.Struct, frozen=True):
+class ItemLine(msgspec.Struct, frozen=True):
     """An item as the model saw it."""
 
     index: int
     entry: int
     layer: str
     tokens: int
-    parts: list[Part]
+    parts: list[DocumentPart]
     """Parts of the item, with long texts cut."""
     lengths: list[int]
     """Full lengths of the texts."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class RequestDetail(msgspec.Struct, frozen=True):
     """One request: some of its items, and the check of its bytes."""
 
-    step: Step
-    lines: list[Line]
+    step: RequestStep
+    lines: list[ItemLine]
     """Items that are new in this request."""
-    answer: Line | None
+    answer: ItemLine | None
     """The model's reply."""
     gone: int
     """Items of the previous request that are no longer included."""
@@ -106,14 +112,14 @@ class Seen(msgspec.Struct, frozen=True):
     """The difference between the rebuilt and the sent request; empty if there is none."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class RequestHead(msgspec.Struct, frozen=True):
     """System prompt and tools of a request."""
 
     system: str
     tools: tuple[ToolSpec, ...]
 
 
-class Bytes(msgspec.Struct, frozen=True):
+class BodyPart(msgspec.Struct, frozen=True):
     """Part of a request's body."""
 
     start: int
@@ -121,7 +127,7 @@ class Bytes(msgspec.Struct, frozen=True):
     size: int
 
 
-class Choice(msgspec.Struct, frozen=True):
+class DecisionRow(msgspec.Struct, frozen=True):
     """A permission decision, a question or a hook run."""
 
     entry: int
@@ -133,7 +139,7 @@ class Choice(msgspec.Struct, frozen=True):
     step: int
 
 
-class Hit(msgspec.Struct, frozen=True):
+class SearchHit(msgspec.Struct, frozen=True):
     """A search result."""
 
     entry: int
@@ -144,11 +150,11 @@ class Hit(msgspec.Struct, frozen=True):
     step: int
 
 
-class Diff(msgspec.Struct, frozen=True):
+class CompactionDiff(msgspec.Struct, frozen=True):
     """Items that a compaction removed, and their summary."""
 
     receipt: CompactionReceipt
-    dropped: list[Line]
+    dropped: list[ItemLine]
     """The first of the removed items."""
     count: int
     """The number of removed items."""
@@ -157,14 +163,14 @@ class Diff(msgspec.Struct, frozen=True):
     summary: tuple[str, ...]
 
 
-def overview(story: Story, *, first: int, damaged: int) -> Overview:
+def build_overview(story: SessionStory, *, first: int, damaged: int) -> Overview:
     """Build the overview of a session."""
     total = bill(story.entries)
     misses = total.cache.misses
     started = (entry.fact for entry in story.entries[story.own :])
     return Overview(
         first=first,
-        layers=LAYERS,
+        layers=REQUEST_LAYERS,
         steps=story.steps[first:],
         entries=story.entries[-1].seq if story.entries else 0,
         dollars=total.dollars,
@@ -180,50 +186,52 @@ def overview(story: Story, *, first: int, damaged: int) -> Overview:
     )
 
 
-def seen(story: Story, index: int, *, fetch: Fetch) -> Seen:
+def describe_request(story: SessionStory, index: int, *, fetch: FetchBlob) -> RequestDetail:
     """Describe one request with the first of its new items."""
-    step = _step(story, index)
-    view = story.seen(index)
+    step = _find_step(story, index)
+    view = story.view_at(index)
     before = story.steps[index - 1].items if index else 0
     epoch, encoder = view.epoch, Encoder(fetch)
-    old = _body(story, index - 1, encoder)[0] if index else b""
-    body, problem = _body(story, index, encoder)
-    return Seen(
+    old = _derive_body(story, index - 1, encoder)[0] if index else b""
+    body, problem = _derive_body(story, index, encoder)
+    return RequestDetail(
         step=step,
-        lines=lines(view.items, step.common, step.common + WINDOW),
-        answer=_line(step.items, reply, {}) if (reply := answered(story, index)) else None,
+        lines=item_lines(view.items, step.common, step.common + ITEMS_PER_PAGE),
+        answer=_item_line(step.items, reply, {})
+        if (reply := find_reply_item(story, index))
+        else None,
         gone=before - step.common,
         system=len(epoch.system) if epoch else 0,
         tools=len(epoch.tools) if epoch else 0,
-        shared=_shared(old, body),
+        shared=_shared_prefix_bytes(old, body),
         problem=problem,
     )
 
 
-def lines(items: list[ViewItem], first: int, last: int) -> list[Line]:
+def item_lines(items: list[ViewItem], first: int, last: int) -> list[ItemLine]:
     """Render items, with results under the names of their tools."""
-    near = (item.fact for item in items[max(0, first - WINDOW) : last])
+    near = (item.fact for item in items[max(0, first - ITEMS_PER_PAGE) : last])
     names = {
         c.id: c.name for f in near if isinstance(f, Assistant) for c in extract_calls(f.content)
     }
-    return [_line(index, item, names) for index, item in enumerate(items[first:last], first)]
+    return [_item_line(index, item, names) for index, item in enumerate(items[first:last], first)]
 
 
-def items(story: Story, index: int) -> list[ViewItem]:
+def request_items(story: SessionStory, index: int) -> list[ViewItem]:
     """Return all items of a request and its reply."""
-    _step(story, index)
-    reply = answered(story, index)
-    return [*story.seen(index).items, *([reply] if reply else [])]
+    _find_step(story, index)
+    reply = find_reply_item(story, index)
+    return [*story.view_at(index).items, *([reply] if reply else [])]
 
 
-def dropped(story: Story, entry: int) -> list[ViewItem]:
+def items_cut_by_compaction(story: SessionStory, entry: int) -> list[ViewItem]:
     """Return all items that a compaction removed."""
     if entry not in story.cuts:
         raise UserError(f"There is no compaction at entry {entry}")
     return [*story.cuts[entry].dropped]
 
 
-def answered(story: Story, index: int) -> ViewItem | None:
+def find_reply_item(story: SessionStory, index: int) -> ViewItem | None:
     """Return the reply to a request as an item."""
     number = story.steps[index].reply
     at = bisect_left(story.entries, number, key=lambda entry: entry.seq) if number else -1
@@ -231,76 +239,80 @@ def answered(story: Story, index: int) -> ViewItem | None:
     return ViewItem(number, fact) if isinstance(fact, Assistant) else None
 
 
-def whole(item: ViewItem, part: int) -> str:
+def full_text(item: ViewItem, part: int) -> str:
     """Return a text in full."""
-    found = _parts(item)
+    found = _item_parts(item)
     if not 0 <= part < len(found):
         raise UserError("There is no such part")
     return found[part].text
 
 
-def head(story: Story, index: int) -> Head:
+def request_head(story: SessionStory, index: int) -> RequestHead:
     """Return the system prompt and the tools of a request."""
-    _step(story, index)
-    epoch = story.seen(index).epoch
-    return Head(epoch.system, epoch.tools) if epoch else Head("", ())
+    _find_step(story, index)
+    epoch = story.view_at(index).epoch
+    return RequestHead(epoch.system, epoch.tools) if epoch else RequestHead("", ())
 
 
-def raw(story: Story, index: int, *, start: int, size: int, fetch: Fetch) -> Bytes:
+def request_bytes(
+    story: SessionStory, index: int, *, start: int, size: int, fetch: FetchBlob
+) -> BodyPart:
     """Return part of a request's bytes, cut at character boundaries."""
-    _step(story, index)
-    body, _ = _body(story, index, Encoder(fetch))
+    _find_step(story, index)
+    body, _ = _derive_body(story, index, Encoder(fetch))
     while 0 < start < len(body) and body[start] & 0xC0 == 0x80:
         start -= 1
     end = min(start + size, len(body))
     while end < len(body) and body[end] & 0xC0 == 0x80:
         end += 1
-    return Bytes(start, body[start:end].decode("utf-8", "replace"), len(body))
+    return BodyPart(start, body[start:end].decode("utf-8", "replace"), len(body))
 
 
-def choices(story: Story) -> list[Choice]:
+def list_decisions(story: SessionStory) -> list[DecisionRow]:
     """List permission decisions, questions and hook runs."""
     asked: dict[str, Call] = {}
-    found: list[Choice] = []
+    found: list[DecisionRow] = []
     for entry in story.entries[story.own :]:
         fact = entry.fact
         if isinstance(fact, Assistant):
             asked |= {call.id: call for call in extract_calls(fact.content)}
         elif isinstance(fact, Decided | Asked | Hooked):
-            found.append(_choice(story, entry, asked.get(fact.call)))
+            found.append(_decision_row(story, entry, asked.get(fact.call)))
     return found
 
 
-def search(story: Story, text: str) -> list[Hit]:
+def search_story(story: SessionStory, text: str) -> list[SearchHit]:
     """Find texts that contain all words, newest first."""
     wanted = text.casefold().split()
     own = story.entries[story.own :] if wanted else []
     found = (
         part
-        for part in parts(own)
+        for part in document_parts(own)
         if all(word in f"{part.title}\n{part.text}".casefold() for word in wanted)
     )
-    return [_hit(story, part, wanted[0]) for part in reversed([*found][-FOUND:])]
+    return [_search_hit(story, part, wanted[0]) for part in reversed([*found][-MAX_SEARCH_HITS:])]
 
 
-def diff(story: Story, entry: int) -> Diff:
+def describe_compaction(story: SessionStory, entry: int) -> CompactionDiff:
     """Describe what a compaction removed and its summary."""
     receipt = next(
         (one for one in list_compaction_receipts(story.entries) if one.entry == entry), None
     )
-    gone = dropped(story, entry)
+    gone = items_cut_by_compaction(story, entry)
     fact = next((one.fact for one in story.entries if one.seq == entry), None)
     if receipt is None or not isinstance(fact, Compacted):
         raise UserError(f"There is no compaction at entry {entry}")
     summary = tuple(part for block in fact.summary if (part := getattr(block, "text", "")))
     size = sum(one.tokens for item in gone for one in list_item_portions(item))
     kept = story.cuts[entry].kept
-    return Diff(receipt, lines(gone, 0, WINDOW), len(gone), size, kept, summary)
+    return CompactionDiff(
+        receipt, item_lines(gone, 0, ITEMS_PER_PAGE), len(gone), size, kept, summary
+    )
 
 
-def span(story: Story, entry: int, number: int, *, home: Path) -> str:
+def read_span_file(story: SessionStory, entry: int, number: int, *, home: Path) -> str:
     """Read a saved span; only files in the Travois home are read."""
-    receipt = diff(story, entry).receipt
+    receipt = describe_compaction(story, entry).receipt
     if not 0 <= number < len(receipt.spans):
         raise UserError("There is no such span")
     path = Path(receipt.spans[number].file).resolve()
@@ -309,32 +321,32 @@ def span(story: Story, entry: int, number: int, *, home: Path) -> str:
     return path.read_text("utf-8", errors="replace")
 
 
-def _step(story: Story, index: int) -> Step:
+def _find_step(story: SessionStory, index: int) -> RequestStep:
     if not 0 <= index < len(story.steps):
         raise UserError(f"There is no request {index}")
     return story.steps[index]
 
 
-def _line(index: int, item: ViewItem, names: Mapping[str, str]) -> Line:
+def _item_line(index: int, item: ViewItem, names: Mapping[str, str]) -> ItemLine:
     """Render an item with its texts cut."""
     sizes = list(list_item_portions(item))
-    kind = layer(item, sizes[0].kind) if sizes else "notes"
-    found = _parts(item)
+    kind = layer_of_item(item, sizes[0].kind) if sizes else "notes"
+    found = _item_parts(item)
     cut = [
-        replace(part, title=names.get(part.title, part.title), text=part.text[:CUT])
+        replace(part, title=names.get(part.title, part.title), text=part.text[:MAX_TEXT_CHARS])
         for part in found
     ]
     lengths = [len(part.text) for part in found]
-    return Line(index, item.seq, kind, sum(one.tokens for one in sizes), cut, lengths)
+    return ItemLine(index, item.seq, kind, sum(one.tokens for one in sizes), cut, lengths)
 
 
-def _parts(item: ViewItem) -> list[Part]:
-    return list(parts([Entry(item.seq, 0.0, item.fact)]))
+def _item_parts(item: ViewItem) -> list[DocumentPart]:
+    return list(document_parts([Entry(item.seq, 0.0, item.fact)]))
 
 
-def _body(story: Story, index: int, encoder: Encoder) -> tuple[bytes, str]:
+def _derive_body(story: SessionStory, index: int, encoder: Encoder) -> tuple[bytes, str]:
     """Rebuild a request, and compare it with the one that was sent."""
-    view, sent = story.seen(index), story.sent(index)
+    view, sent = story.view_at(index), story.request_fact(index)
     if why := find_send_blocker(view):
         return b"", f"could not have been sent: {why}"
     try:
@@ -344,9 +356,9 @@ def _body(story: Story, index: int, encoder: Encoder) -> tuple[bytes, str]:
     return request.body, difference(request, sent)
 
 
-def _shared(old: bytes, new: bytes) -> int:
+def _shared_prefix_bytes(old: bytes, new: bytes) -> int:
     """Return the length of the shared prefix in the second body, ignoring markers."""
-    one, two = (memoryview(_bare(body)) for body in (old, new))
+    one, two = (memoryview(_strip_cache_fields(body)) for body in (old, new))
     low, high = 0, min(len(one), len(two))
     while low < high:
         middle = (low + high + 1) // 2
@@ -354,41 +366,43 @@ def _shared(old: bytes, new: bytes) -> int:
         low, high = (middle, high) if same else (low, middle - 1)
     longest = LONGEST.search(new)
     aside = [longest.span(2)] if longest else []
-    for start, end in (*aside, *(marker.span() for marker in MARKER.finditer(new))):
+    for start, end in (*aside, *(marker.span() for marker in CACHE_MARKER_PATTERN.finditer(new))):
         low += end - start if start <= low else 0
     return low
 
 
-def _bare(body: bytes) -> bytes:
+def _strip_cache_fields(body: bytes) -> bytes:
     """Remove fields that may differ without a cache miss."""
-    return MARKER.sub(b"", LONGEST.sub(rb"\1", body, count=1))
+    return CACHE_MARKER_PATTERN.sub(b"", LONGEST.sub(rb"\1", body, count=1))
 
 
-def _choice(story: Story, entry: Entry, call: Call | None) -> Choice:
-    what = f"{call.name} {call.args}"[:CUT] if call else ""
-    step = _at(story, entry.seq)
+def _decision_row(story: SessionStory, entry: Entry, call: Call | None) -> DecisionRow:
+    what = f"{call.name} {call.args}"[:MAX_TEXT_CHARS] if call else ""
+    step = _step_of_entry(story, entry.seq)
     match entry.fact:
         case Decided() as fact:
-            return Choice(entry.seq, entry.at, fact.verdict, fact.by, what, fact.because, step)
+            return DecisionRow(entry.seq, entry.at, fact.verdict, fact.by, what, fact.because, step)
         case Asked() as fact:
-            return Choice(entry.seq, entry.at, "asked", "person", what, fact.question[:CUT], step)
+            return DecisionRow(
+                entry.seq, entry.at, "asked", "person", what, fact.question[:MAX_TEXT_CHARS], step
+            )
         case Hooked() as fact:
-            why = f"{fact.command}: {fact.outcome}"[:CUT]
-            return Choice(entry.seq, entry.at, "hook", fact.event, what, why, step)
+            why = f"{fact.command}: {fact.outcome}"[:MAX_TEXT_CHARS]
+            return DecisionRow(entry.seq, entry.at, "hook", fact.event, what, why, step)
         case _:
             raise AssertionError(entry.fact)
 
 
-def _hit(story: Story, part: Part, word: str) -> Hit:
+def _search_hit(story: SessionStory, part: DocumentPart, word: str) -> SearchHit:
     """Build a search result with the text around a word."""
     at = max(0, part.text.casefold().find(word))
     near = " ".join(part.text[max(0, at - 80) : at + 160].split())
     replied = part.kind in ("model", "thinking", "call")
-    where = _at(story, part.seq, replied=replied)
-    return Hit(part.seq, part.at, part.kind, part.title, near, where)
+    where = _step_of_entry(story, part.seq, replied=replied)
+    return SearchHit(part.seq, part.at, part.kind, part.title, near, where)
 
 
-def _at(story: Story, seq: int, *, replied: bool = False) -> int:
+def _step_of_entry(story: SessionStory, seq: int, *, replied: bool = False) -> int:
     """Return the first request that includes an entry; for a reply, its own request."""
     after = bisect_right(story.steps, seq, key=lambda step: step.entry) - replied
     return max(0, min(after, len(story.steps) - 1))
@@ -397,15 +411,15 @@ def _at(story: Story, seq: int, *, replied: bool = False) -> int:
 # The API that the page calls.
 
 
-KEPT = 4
+MAX_OPEN_LOGS = 4
 """Logs that stay in memory."""
-RECENT = 3600.0
+RECENT_SECONDS = 3600.0
 """Sessions unused for this many seconds are not checked for a running process."""
-PIECE = 1 << 16
+BODY_PART_BYTES = 1 << 16
 Query = Mapping[str, str]
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedSession(msgspec.Struct, frozen=True):
     """An entry of the session list."""
 
     summary: SessionSummary
@@ -413,101 +427,109 @@ class Listed(msgspec.Struct, frozen=True):
     live: bool
 
 
-class Shelf:
+class InspectorApi:
     """The inspector's API over the sessions of a home, with the last logs cached."""
 
     def __init__(self, home: TravoisHome) -> None:
         self._home = home
         self._fetch = BlobStore(home.blobs).get
-        self._readings: dict[Path, Reading] = {}
+        self._readings: dict[Path, LogReader] = {}
         self._busy = Lock()
 
-    def answer(self, question: str, query: Query) -> object:
+    def answer_question(self, question: str, query: Query) -> object:
         """Answer a question of the page; one at a time."""
-        ask = QUESTIONS.get(question)
+        ask = API_QUESTIONS.get(question)
         if ask is None:
             raise UserError(f"There is no question {question!r}")
         with self._busy:
             return ask(self, query)
 
-    def log(self, query: Query) -> Path:
+    def log_path(self, query: Query) -> Path:
         """Return the path of the log."""
-        return self._folder(query) / LOG_FILE_NAME
+        return self._find_folder(query) / LOG_FILE_NAME
 
-    def sessions(self, query: Query) -> list[Listed]:
+    def sessions(self, query: Query) -> list[ListedSession]:
         """List all sessions, newest first."""
-        return [self._listed(summary) for summary in list_sessions(self._home)]
+        return [self._list_session(summary) for summary in list_sessions(self._home)]
 
-    def overview(self, query: Query) -> tuple[Listed, Overview]:
+    def overview(self, query: Query) -> tuple[ListedSession, Overview]:
         """Return a session at a glance."""
-        reading = self._read(query)
-        told = overview(reading.story, first=_number(query, "first"), damaged=len(reading.skipped))
-        return self._listed(summarise_session(self._folder({"session": query["session"]}))), told
+        reading = self._read_log(query)
+        told = build_overview(
+            reading.story, first=_parse_number(query, "first"), damaged=len(reading.skipped)
+        )
+        return self._list_session(
+            summarise_session(self._find_folder({"session": query["session"]}))
+        ), told
 
-    def seen(self, query: Query) -> Seen:
+    def request(self, query: Query) -> RequestDetail:
         """Return one request."""
-        return seen(self._read(query).story, _number(query, "step"), fetch=self._fetch)
+        return describe_request(
+            self._read_log(query).story, _parse_number(query, "step"), fetch=self._fetch
+        )
 
-    def items(self, query: Query) -> list[Line]:
+    def item_page(self, query: Query) -> list[ItemLine]:
         """Return items of a request, or of those removed by a compaction."""
-        found = self._items(query)
-        first = max(0, _number(query, "first"))
-        return lines(found, first, min(_number(query, "last"), first + WINDOW))
+        found = self._find_items(query)
+        first = max(0, _parse_number(query, "first"))
+        return item_lines(found, first, min(_parse_number(query, "last"), first + ITEMS_PER_PAGE))
 
-    def text(self, query: Query) -> str:
+    def item_text(self, query: Query) -> str:
         """Return one text of an item in full."""
-        items, number = self._items(query), _number(query, "item")
+        items, number = self._find_items(query), _parse_number(query, "item")
         if not 0 <= number < len(items):
             raise UserError(f"There is no item {number}")
-        return whole(items[number], _number(query, "part"))
+        return full_text(items[number], _parse_number(query, "part"))
 
-    def head(self, query: Query) -> Head:
+    def head(self, query: Query) -> RequestHead:
         """Return the system prompt and the tools of a request."""
-        return head(self._read(query).story, _number(query, "step"))
+        return request_head(self._read_log(query).story, _parse_number(query, "step"))
 
-    def bytes(self, query: Query) -> Bytes:
+    def body_bytes(self, query: Query) -> BodyPart:
         """Return part of a request's bytes."""
-        return raw(
-            self._read(query).story,
-            _number(query, "step"),
-            start=_number(query, "start"),
-            size=_number(query, "size", default=PIECE),
+        return request_bytes(
+            self._read_log(query).story,
+            _parse_number(query, "step"),
+            start=_parse_number(query, "start"),
+            size=_parse_number(query, "size", default=BODY_PART_BYTES),
             fetch=self._fetch,
         )
 
-    def choices(self, query: Query) -> list[Choice]:
+    def decisions(self, query: Query) -> list[DecisionRow]:
         """List permission decisions, questions and hook runs."""
-        return choices(self._read(query).story)
+        return list_decisions(self._read_log(query).story)
 
-    def search(self, query: Query) -> list[Hit]:
+    def search(self, query: Query) -> list[SearchHit]:
         """Search the texts of a session."""
-        return search(self._read(query).story, query.get("words", ""))
+        return search_story(self._read_log(query).story, query.get("words", ""))
 
-    def diff(self, query: Query) -> Diff:
+    def diff(self, query: Query) -> CompactionDiff:
         """Return what a compaction removed."""
-        return diff(self._read(query).story, _number(query, "compaction"))
+        return describe_compaction(self._read_log(query).story, _parse_number(query, "compaction"))
 
     def span(self, query: Query) -> str:
         """Return a saved span of a compaction."""
-        story, entry = self._read(query).story, _number(query, "compaction")
-        return span(story, entry, _number(query, "span"), home=self._home.path)
+        story, entry = self._read_log(query).story, _parse_number(query, "compaction")
+        return read_span_file(story, entry, _parse_number(query, "span"), home=self._home.path)
 
     def agents(self, query: Query) -> list[object]:
         """List the agents of a session as a tree."""
-        return [*tree(self._folder({"session": query.get("session", "")}), [])]
+        return [*tree(self._find_folder({"session": query.get("session", "")}), [])]
 
-    def _items(self, query: Query) -> list[ViewItem]:
-        story, entry = self._read(query).story, _number(query, "compaction")
+    def _find_items(self, query: Query) -> list[ViewItem]:
+        story, entry = self._read_log(query).story, _parse_number(query, "compaction")
         if entry:
-            return dropped(story, entry)
-        return items(story, _number(query, "step"))
+            return items_cut_by_compaction(story, entry)
+        return request_items(story, _parse_number(query, "step"))
 
-    def _listed(self, summary: SessionSummary) -> Listed:
-        recent = time.time() - summary.updated < RECENT
+    def _list_session(self, summary: SessionSummary) -> ListedSession:
+        recent = time.time() - summary.updated < RECENT_SECONDS
         folder = self._home.session_folder(summary.project, summary.id)
-        return Listed(summary, summary.title, recent and lock.find_lock_holder(folder) is not None)
+        return ListedSession(
+            summary, summary.title, recent and lock.find_lock_holder(folder) is not None
+        )
 
-    def _folder(self, query: Query) -> Path:
+    def _find_folder(self, query: Query) -> Path:
         """Find a session's folder; a name that is no plain session id finds none."""
         session, agent = query.get("session", ""), query.get("agent", "")
         named = session == Path(session).name and session not in ("", "..")
@@ -517,33 +539,33 @@ class Shelf:
             raise UserError(f"There is no session {session!r}")
         return agent_folder(found, agent) if agent else found
 
-    def _read(self, query: Query) -> Reading:
-        folder = self._folder(query)
-        reading = self._readings.pop(folder, None) or Reading(folder)
+    def _read_log(self, query: Query) -> LogReader:
+        folder = self._find_folder(query)
+        reading = self._readings.pop(folder, None) or LogReader(folder)
         self._readings[folder] = reading
-        while len(self._readings) > KEPT:
+        while len(self._readings) > MAX_OPEN_LOGS:
             del self._readings[next(iter(self._readings))]
         reading.update()
         return reading
 
 
-QUESTIONS: dict[str, Callable[[Shelf, Query], object]] = {
-    "sessions": Shelf.sessions,
-    "overview": Shelf.overview,
-    "seen": Shelf.seen,
-    "items": Shelf.items,
-    "text": Shelf.text,
-    "head": Shelf.head,
-    "bytes": Shelf.bytes,
-    "choices": Shelf.choices,
-    "search": Shelf.search,
-    "diff": Shelf.diff,
-    "span": Shelf.span,
-    "agents": Shelf.agents,
+API_QUESTIONS: dict[str, Callable[[InspectorApi, Query], object]] = {
+    "sessions": InspectorApi.sessions,
+    "overview": InspectorApi.overview,
+    "seen": InspectorApi.request,
+    "items": InspectorApi.item_page,
+    "text": InspectorApi.item_text,
+    "head": InspectorApi.head,
+    "bytes": InspectorApi.body_bytes,
+    "choices": InspectorApi.decisions,
+    "search": InspectorApi.search,
+    "diff": InspectorApi.diff,
+    "span": InspectorApi.span,
+    "agents": InspectorApi.agents,
 }
 
 
-def _number(query: Query, name: str, *, default: int = 0) -> int:
+def _parse_number(query: Query, name: str, *, default: int = 0) -> int:
     text = query.get(name, str(default))
     if not text.removeprefix("-").isdecimal() or len(text) > 15:
         raise UserError(f"{name} must be a number, not {text!r}")

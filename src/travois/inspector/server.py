@@ -23,18 +23,18 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from travois.core.errors import UserError
-from travois.inspector.api import Shelf
+from travois.inspector.api import InspectorApi
 from travois.sessions.home import TravoisHome
 
-PAGES = Path(__file__).parent / "pages"
-FILES = {
+PAGES_FOLDER = Path(__file__).parent / "pages"
+PAGE_FILES = {
     "style.css": "text/css",
     "plot.js": "text/javascript",
     "app.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
-COOKIE = "travois-inspect"
-HEADERS = {
+COOKIE_NAME = "travois-inspect"
+SECURITY_HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
@@ -44,12 +44,12 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-POLL = 0.3
-QUIET = 15.0
+LOG_POLL_SECONDS = 0.3
+KEEP_ALIVE_SECONDS = 15.0
 """Seconds between two signs of life, which keep the connection open."""
 
 
-class Keys(msgspec.Struct, frozen=True):
+class AccessKeys(msgspec.Struct, frozen=True):
     """Secrets that give a browser access."""
 
     path: str
@@ -59,12 +59,12 @@ class Keys(msgspec.Struct, frozen=True):
     cookie: str
 
 
-def cut() -> Keys:
+def create_access_keys() -> AccessKeys:
     """Create random access keys."""
-    return Keys(*(token_urlsafe(size) for size in (9, 24, 24, 24)))
+    return AccessKeys(*(token_urlsafe(size) for size in (9, 24, 24, 24)))
 
 
-def listen(port: int) -> socket.socket:
+def listen_on_loopback(port: int) -> socket.socket:
     """Open a socket on the loopback interface; port 0 means any free one."""
     found = socket.socket()
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -79,7 +79,7 @@ def listen(port: int) -> socket.socket:
     return found
 
 
-def serve(app: ASGIApp, door: socket.socket) -> None:
+def serve_page(app: ASGIApp, door: socket.socket) -> None:
     """Serve until interrupted."""
     config = uvicorn.Config(
         app,
@@ -94,9 +94,9 @@ def serve(app: ASGIApp, door: socket.socket) -> None:
     uvicorn.Server(config).run(sockets=[door])
 
 
-def page(home: TravoisHome, keys: Keys, *, port: int) -> ASGIApp:
+def create_page_app(home: TravoisHome, keys: AccessKeys, *, port: int) -> ASGIApp:
     """Create the web application."""
-    shelf, tokens = Shelf(home), {keys.printed, keys.opened}
+    shelf, tokens = InspectorApi(home), {keys.printed, keys.opened}
 
     def enter(request: Request) -> Response:
         token = request.query_params.get("token", "")
@@ -104,43 +104,52 @@ def page(home: TravoisHome, keys: Keys, *, port: int) -> ASGIApp:
             return PlainTextResponse("Use the address that `travois inspect` printed.", 403)
         tokens.discard(keys.opened if token == keys.opened else "")
         answer = RedirectResponse(f"/{keys.path}/", 303)
-        answer.set_cookie(COOKIE, keys.cookie, path=f"/{keys.path}/", httponly=True, samesite="lax")
+        answer.set_cookie(
+            COOKIE_NAME, keys.cookie, path=f"/{keys.path}/", httponly=True, samesite="lax"
+        )
         return answer
 
     def index(request: Request) -> Response:
-        return _file("index.html", "text/html")
+        return _page_response("index.html", "text/html")
 
-    def file(request: Request) -> Response:
+    def page_file(request: Request) -> Response:
         name = str(request.path_params["name"])
-        return _file(name, FILES[name]) if name in FILES else PlainTextResponse("", 404)
+        return (
+            _page_response(name, PAGE_FILES[name])
+            if name in PAGE_FILES
+            else PlainTextResponse("", 404)
+        )
 
     def answer(request: Request) -> Response:
-        told = shelf.answer(str(request.path_params["question"]), request.query_params)
+        told = shelf.answer_question(str(request.path_params["question"]), request.query_params)
         return Response(msgspec.json.encode(told), media_type="application/json")
 
-    async def live(request: Request) -> Response:
-        return StreamingResponse(_growth(shelf.log(request.query_params)), media_type=STREAM)
+    async def stream_growth(request: Request) -> Response:
+        return StreamingResponse(
+            _watch_growth(shelf.log_path(request.query_params)), media_type=EVENT_STREAM_TYPE
+        )
 
     routes = [
         Route("/enter", enter),
         Route("/", index),
-        Route("/live", live),
-        Route("/{name}", file),
+        Route("/live", stream_growth),
+        Route("/{name}", page_file),
         Route("/api/{question}", answer),
     ]
     inside = Starlette(
-        routes=[Mount(f"/{keys.path}", routes=routes)], exception_handlers={UserError: _fault}
+        routes=[Mount(f"/{keys.path}", routes=routes)],
+        exception_handlers={UserError: _error_response},
     )
-    return Guard(inside, keys, port=port)
+    return AccessGuard(inside, keys, port=port)
 
 
-STREAM = "text/event-stream"
+EVENT_STREAM_TYPE = "text/event-stream"
 
 
-class Guard:
+class AccessGuard:
     """Middleware that admits only read requests from this address with the cookie."""
 
-    def __init__(self, app: ASGIApp, keys: Keys, *, port: int) -> None:
+    def __init__(self, app: ASGIApp, keys: AccessKeys, *, port: int) -> None:
         self._app = app
         self._keys = keys
         self._hosts = (f"127.0.0.1:{port}", f"localhost:{port}")
@@ -149,16 +158,16 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
 
-        async def sealed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                MutableHeaders(scope=message).update(SECURITY_HEADERS)
             await send(message)
 
-        why = self._refuse(Request(scope)) if scope["type"] == "http" else "not a request"
+        why = self._refusal_reason(Request(scope)) if scope["type"] == "http" else "not a request"
         app = PlainTextResponse(f"Refused: {why}\n", 403) if why else self._app
-        await app(scope, receive, sealed)
+        await app(scope, receive, send_with_headers)
 
-    def _refuse(self, request: Request) -> str:
+    def _refusal_reason(self, request: Request) -> str:
         """Return why a request is refused; empty if it is admitted."""
         if request.headers.get("host", "") not in self._hosts:
             return "unexpected host"  # a name that an attacker made point to this machine
@@ -169,7 +178,7 @@ class Guard:
         site, mode = (request.headers.get(f"sec-fetch-{name}", "") for name in ("site", "mode"))
         if mode not in ("", "navigate") and site not in ("", "none", "same-origin"):
             return "cross-site request"
-        known = request.cookies.get(COOKIE, "")
+        known = request.cookies.get(COOKIE_NAME, "")
         if request.url.path != f"/{self._keys.path}/enter" and not compare_digest(
             known.encode(), self._keys.cookie.encode()
         ):
@@ -177,7 +186,7 @@ class Guard:
         return ""
 
 
-async def _growth(log: Path) -> AsyncGenerator[str]:
+async def _watch_growth(log: Path) -> AsyncGenerator[str]:
     """Yield an event whenever the log has grown."""
     size, quiet = -1, 0.0
     while log.is_file():
@@ -185,16 +194,16 @@ async def _growth(log: Path) -> AsyncGenerator[str]:
         if found != size:
             size, quiet = found, 0.0
             yield f"data: {size}\n\n"
-        elif quiet >= QUIET:
+        elif quiet >= KEEP_ALIVE_SECONDS:
             quiet = 0.0
             yield ": still here\n\n"
-        await anyio.sleep(POLL)
-        quiet += POLL
+        await anyio.sleep(LOG_POLL_SECONDS)
+        quiet += LOG_POLL_SECONDS
 
 
-def _file(name: str, kind: str) -> Response:
-    return Response((PAGES / name).read_bytes(), media_type=kind)
+def _page_response(name: str, kind: str) -> Response:
+    return Response((PAGES_FOLDER / name).read_bytes(), media_type=kind)
 
 
-async def _fault(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
     return PlainTextResponse(str(error), 404)

@@ -32,7 +32,7 @@ from travois.core.view import View, ViewItem, project_view
 from travois.sessions import blobs, log_line
 from travois.sessions.log_file import LOG_FILE_NAME, DamagedPlace, read_history, read_opening
 
-LAYERS = (
+REQUEST_LAYERS = (
     "system",
     "tools",
     "instructions",
@@ -46,7 +46,7 @@ LAYERS = (
 """Layers of a request, in plotting order."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class RequestStep(msgspec.Struct, frozen=True):
     """A request and its reply."""
 
     index: int
@@ -76,7 +76,7 @@ class Step(msgspec.Struct, frozen=True):
     failed: str = ""
 
 
-class Stretch(msgspec.Struct):
+class PrefixStretch(msgspec.Struct):
     """Consecutive requests that each begin with the previous one."""
 
     base: View
@@ -85,41 +85,41 @@ class Stretch(msgspec.Struct):
     items: list[ViewItem] = []
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestOrigin(msgspec.Struct, frozen=True):
     """The data from which a request can be rebuilt."""
 
-    stretch: Stretch
+    stretch: PrefixStretch
     sent: Sent
     anchor: int
     branch: int
 
 
-class Cut(msgspec.Struct, frozen=True):
+class CompactionCut(msgspec.Struct, frozen=True):
     """Items that a compaction removed, and the number that stayed."""
 
     dropped: tuple[ViewItem, ...]
     kept: int
 
 
-class Story:
+class SessionStory:
     """The requests of a session so far."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.entries: list[Entry] = []
-        self.steps: list[Step] = []
-        self.cuts: dict[int, Cut] = {}
+        self.steps: list[RequestStep] = []
+        self.cuts: dict[int, CompactionCut] = {}
         self.own = 0
         """The number of entries inherited from the parent session."""
         self._turns = 0
         self._view = View()
         self._spent = SessionSpending()
         self._cache = PromptCache()
-        self._stretch: Stretch | None = None
-        self._asked: list[Asked] = []
+        self._stretch: PrefixStretch | None = None
+        self._asked: list[RequestOrigin] = []
         for entry in entries:
-            self.take(entry)
+            self.add(entry)
 
-    def take(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         """Add an entry."""
         before = self._spent.dollars
         self._spent, self._cache = self._spent.after_entry(entry), self._cache.after_entry(entry)
@@ -129,13 +129,13 @@ class Story:
             case User(origin="human"):
                 self._turns += 1
             case Sent() as fact:
-                self._send(fact, entry)
+                self._add_request(fact, entry)
             case Assistant() as fact if self.steps and not self.steps[-1].reply:
-                self._answer(fact, entry, dollars=self._spent.dollars - before)
+                self._add_reply(fact, entry, dollars=self._spent.dollars - before)
             case Failed() as fact if self.steps and not self.steps[-1].reply:
                 self.steps[-1] = replace(self.steps[-1], failed=f"{fact.kind}: {fact.message}")
             case Compacted() as fact:
-                self._cut(fact, entry.seq)
+                self._add_compaction(fact, entry.seq)
             case _:
                 pass
         self.entries.append(entry)
@@ -145,29 +145,29 @@ class Story:
         else:
             self._view.add(entry)
 
-    def seen(self, index: int) -> View:
+    def view_at(self, index: int) -> View:
         """Return the view of a request."""
         asked = self._asked[index]
         items = asked.stretch.items[: self.steps[index].items]
         return replace(asked.stretch.base, items=items, anchor=asked.anchor, branch=asked.branch)
 
-    def sent(self, index: int) -> Sent:
+    def request_fact(self, index: int) -> Sent:
         """Return the logged fact of a request."""
         return self._asked[index].sent
 
-    def _send(self, sent: Sent, entry: Entry) -> None:
-        view, moved = self._view, self._moved()
-        stretch = self._stretch = self._begin() if moved else self._stretch
+    def _add_request(self, sent: Sent, entry: Entry) -> None:
+        view, moved = self._view, self._has_prefix_moved()
+        stretch = self._stretch = self._new_stretch() if moved else self._stretch
         assert stretch is not None
         for item in view.items[len(stretch.items) :]:
             stretch.items.append(item)
             for one in list_item_portions(item, cleared=view.cleared):
-                stretch.sizes[layer(item, one.kind)] += one.tokens
-        sizes = _sized((stretch.sizes[name] for name in LAYERS), sent.tokens)
+                stretch.sizes[layer_of_item(item, one.kind)] += one.tokens
+        sizes = _scale_sizes((stretch.sizes[name] for name in REQUEST_LAYERS), sent.tokens)
         common = self.steps[-1].items if self.steps else 0
         if moved and self.steps:
-            common = _common(self.seen(-1).items, view.items)
-        step = Step(
+            common = _common_length(self.view_at(-1).items, view.items)
+        step = RequestStep(
             index=len(self.steps),
             entry=entry.seq,
             at=entry.at,
@@ -182,22 +182,22 @@ class Story:
             total=self._spent.dollars,
         )
         self.steps.append(step)
-        self._asked.append(Asked(stretch, sent, view.anchor, view.branch))
+        self._asked.append(RequestOrigin(stretch, sent, view.anchor, view.branch))
 
-    def _moved(self) -> bool:
+    def _has_prefix_moved(self) -> bool:
         view, last = self._view, self._stretch
         return last is None or (last.base.moves, last.base.cleared) != (view.moves, view.cleared)
 
-    def _begin(self) -> Stretch:
+    def _new_stretch(self) -> PrefixStretch:
         view = self._view
         sizes: Counter[str] = Counter()
         for one in list_head_portions(view.epoch) if view.epoch else ():
             sizes[one.kind] += one.tokens
-        return Stretch(View(epoch=view.epoch, moves=view.moves, cleared=view.cleared), sizes)
+        return PrefixStretch(View(epoch=view.epoch, moves=view.moves, cleared=view.cleared), sizes)
 
-    def _answer(self, reply: Assistant, entry: Entry, *, dollars: float) -> None:
+    def _add_reply(self, reply: Assistant, entry: Entry, *, dollars: float) -> None:
         step = self.steps[-1]
-        sizes = _sized(step.sizes, 0 if reply.usage.estimated else reply.usage.prompt)
+        sizes = _scale_sizes(step.sizes, 0 if reply.usage.estimated else reply.usage.prompt)
         self.steps[-1] = replace(
             step,
             reply=entry.seq,
@@ -211,15 +211,15 @@ class Story:
             failed="",
         )
 
-    def _cut(self, fact: Compacted, seq: int) -> None:
+    def _add_compaction(self, fact: Compacted, seq: int) -> None:
         items = self._view.items
         where = {item.seq: index for index, item in enumerate(items)}
         if fact.first in where and fact.last in where:
             gone = tuple(items[where[fact.first] : where[fact.last] + 1])
-            self.cuts[seq] = Cut(gone, len(items) - len(gone))
+            self.cuts[seq] = CompactionCut(gone, len(items) - len(gone))
 
 
-def layer(item: ViewItem, kind: str) -> str:
+def layer_of_item(item: ViewItem, kind: str) -> str:
     """Return the layer of a block; messages are split by speaker."""
     fact = item.fact
     if kind != "messages":
@@ -231,14 +231,14 @@ def layer(item: ViewItem, kind: str) -> str:
     return "user"
 
 
-def _common(old: list[ViewItem], new: list[ViewItem]) -> int:
+def _common_length(old: list[ViewItem], new: list[ViewItem]) -> int:
     """Count the items that both lists begin with."""
     pairs = enumerate(zip(old, new, strict=False))
     differ = (n for n, (a, b) in pairs if a.seq != b.seq or a.fact is not b.fact)
     return next(differ, min(len(old), len(new)))
 
 
-def _sized(sizes: Iterable[int], total: int) -> tuple[int, ...]:
+def _scale_sizes(sizes: Iterable[int], total: int) -> tuple[int, ...]:
     """Scale the sizes to sum to the total, if it is known."""
     guessed = tuple(sizes)
     whole = sum(guessed)
@@ -248,12 +248,12 @@ def _sized(sizes: Iterable[int], total: int) -> tuple[int, ...]:
 # Reading a log while it grows; each line is read once.
 
 
-class Reading:
+class LogReader:
     """A log that is read incrementally; a fork starts with its parent's entries."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.story = Story()
+        self.story = SessionStory()
         self.skipped: list[DamagedPlace] = []
         self._offset = 0
         self._lines = 0
@@ -263,11 +263,11 @@ class Reading:
             for entry in read_history(folder, self.skipped):
                 if entry.seq > first.fact.at:
                     break
-                self.story.take(entry)
+                self.story.add(entry)
         self.update()
 
     @property
-    def size(self) -> int:
+    def size_on_disk(self) -> int:
         """The size of the log in bytes."""
         return (self.folder / LOG_FILE_NAME).stat().st_size
 
@@ -276,14 +276,14 @@ class Reading:
         try:
             with (self.folder / LOG_FILE_NAME).open("rb") as file:
                 file.seek(self._offset)
-                for text in takewhile(_ended, file):
-                    self._take(text)
+                for text in takewhile(_is_whole_line, file):
+                    self._add_line(text)
         except OSError as error:
             raise blobs.make_storage_error(
                 "The session cannot be read", error, path=self.folder
             ) from error
 
-    def _take(self, text: bytes) -> None:
+    def _add_line(self, text: bytes) -> None:
         found, reason = log_line.split_records(text)
         self._lines += 1
         if reason:
@@ -291,17 +291,17 @@ class Reading:
             self.skipped.append(DamagedPlace(name, self._lines, self._offset, reason))
         self._offset += len(text)
         for record in found:
-            entry = _decoded(record)
+            entry = _decode_record(record)
             if entry and entry.seq > self._last:
                 self._last = entry.seq
-                self.story.take(entry)
+                self.story.add(entry)
 
 
-def _ended(text: bytes) -> bool:
+def _is_whole_line(text: bytes) -> bool:
     return text.endswith(b"\n")
 
 
-def _decoded(record: bytes) -> Entry | None:
+def _decode_record(record: bytes) -> Entry | None:
     """Decode a record; skip what only a later version knows."""
     try:
         return log_line.decode_record(record)

@@ -35,50 +35,50 @@ from travois.core.facts import (
 )
 from travois.presentation.items import SessionItems, ToolCallItem
 
-Kind = Literal["person", "model", "thinking", "call", "result", "error", "note", "event"]
+PartKind = Literal["person", "model", "thinking", "call", "result", "error", "note", "event"]
 
 
-class Part(msgspec.Struct, frozen=True):
+class DocumentPart(msgspec.Struct, frozen=True):
     """A part of a document: a title (who or what) and a text; `media` is shown below."""
 
     seq: int
     at: float
-    kind: Kind
+    kind: PartKind
     title: str
     text: str = ""
     media: tuple[Media, ...] = ()
 
 
-Piece = tuple[Kind, str, str, tuple[Media, ...]]
+PartFields = tuple[PartKind, str, str, tuple[Media, ...]]
 
 
-def parts(entries: Iterable[Entry]) -> Iterator[Part]:
+def document_parts(entries: Iterable[Entry]) -> Iterator[DocumentPart]:
     """Yield all parts of a session in the order of the log."""
     items = SessionItems()
     for entry in entries:
         item = items.add(entry)
         fact = item if isinstance(item, ToolCallItem) and item.result else entry.fact
-        for kind, title, text, media in _told(fact):
-            yield Part(entry.seq, entry.at, kind, title, text, media)
+        for kind, title, text, media in _fact_parts(fact):
+            yield DocumentPart(entry.seq, entry.at, kind, title, text, media)
 
 
-def _told(fact: AnyFact | ToolCallItem) -> Iterator[Piece]:
+def _fact_parts(fact: AnyFact | ToolCallItem) -> Iterator[PartFields]:
     """Yield the parts that a fact contributes."""
     match fact:
         case User():
-            yield _said(fact)
+            yield _user_part(fact)
         case Assistant():
-            yield from _replied(fact)
+            yield from _reply_parts(fact)
         case ToolCallItem(result=Result(content=content)) as item:
-            kind: Kind = "error" if item.is_error else "result"
-            yield kind, item.call.name or item.id, item.text, _media(content)
+            kind: PartKind = "error" if item.is_error else "result"
+            yield kind, item.call.name or item.id, item.text, _media_blocks(content)
         case Compacted():
             title = f"Entries {fact.first} to {fact.last} were replaced by a summary ({fact.by})"
             yield "note", title, extract_text(fact.summary), ()
         case Offloaded() | Cleared() | Rewound() | Restored() | Epoch() | Opened():
-            yield "event", _shaped(fact), "", ()
+            yield "event", _context_event_text(fact), "", ()
         case Failed() | Ended() | Decided() | Changed() | Spawned() | Finished() | Hooked():
-            if title := _happened(fact):
+            if title := _event_text(fact):
                 yield "event", title, "", ()
         case Noted():
             yield "note", fact.what, fact.text, ()
@@ -88,18 +88,18 @@ def _told(fact: AnyFact | ToolCallItem) -> Iterator[Piece]:
             assert_never(fact)
 
 
-def _said(fact: User) -> Piece:
+def _user_part(fact: User) -> PartFields:
     if fact.origin == "human":
-        return "person", "You", extract_text(fact.content), _media(fact.content)
+        return "person", "You", extract_text(fact.content), _media_blocks(fact.content)
     return (
         "note",
         f"Note to the model ({fact.origin})",
         extract_text(fact.content),
-        _media(fact.content),
+        _media_blocks(fact.content),
     )
 
 
-def _replied(fact: Assistant) -> Iterator[Piece]:
+def _reply_parts(fact: Assistant) -> Iterator[PartFields]:
     name = fact.model or "Model"
     for block in fact.content:
         match block:
@@ -117,7 +117,7 @@ def _replied(fact: Assistant) -> Iterator[Piece]:
         yield "event", f"The reply stopped: {fact.stop} {fact.detail}".rstrip(), "", ()
 
 
-def _shaped(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> str:
+def _context_event_text(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> str:
     """Describe a change of what the model sees."""
     match fact:
         case Offloaded():
@@ -138,7 +138,7 @@ def _shaped(fact: Offloaded | Cleared | Rewound | Restored | Epoch | Opened) -> 
             assert_never(fact)
 
 
-def _happened(fact: Failed | Ended | Decided | Changed | Spawned | Finished | Hooked) -> str:
+def _event_text(fact: Failed | Ended | Decided | Changed | Spawned | Finished | Hooked) -> str:
     """Describe an event; empty if it is not worth showing."""
     match fact:
         case Failed():
@@ -159,5 +159,5 @@ def _happened(fact: Failed | Ended | Decided | Changed | Spawned | Finished | Ho
             assert_never(fact)
 
 
-def _media(content: tuple[AnyBlock, ...]) -> tuple[Media, ...]:
+def _media_blocks(content: tuple[AnyBlock, ...]) -> tuple[Media, ...]:
     return tuple(block for block in content if isinstance(block, Media))

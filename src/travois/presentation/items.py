@@ -26,7 +26,7 @@ from travois.ports.world import Event, RequestRetrying, UserWarned
 from travois.tools.diff import FilePatch
 
 ToolKind = Literal["read", "edit", "search", "execute", "fetch", "think", "switch_mode", "other"]
-KINDS: dict[ToolKind, tuple[str, ...]] = {
+TOOLS_BY_KIND: dict[ToolKind, tuple[str, ...]] = {
     "read": ("Read", "GitShow", "GitDiff", "GitLog", "GitBlame", "GitStatus", "Skill"),
     "edit": ("Edit", "MultiEdit", "Write", "NotebookEdit", "ApplyPatch"),
     "search": ("Grep", "Glob", "Recall", "ToolSearch", "Symbols"),
@@ -35,7 +35,9 @@ KINDS: dict[ToolKind, tuple[str, ...]] = {
     "think": ("Agent", "Remember"),
     "switch_mode": ("ExitPlanMode",),
 }
-KIND: dict[str, ToolKind] = {name: kind for kind, names in KINDS.items() for name in names}
+KIND_BY_TOOL: dict[str, ToolKind] = {
+    name: kind for kind, names in TOOLS_BY_KIND.items() for name in names
+}
 TASK_LIST_TOOLS = ("TodoWrite", "TaskCreate", "TaskUpdate")
 """Tools that change the task list, which is shown in place of the call."""
 MAX_TITLE_ARGS = 200
@@ -51,7 +53,7 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
     result: Result | None = None
 
     @cached_property
-    def own(self) -> Call:
+    def own_call(self) -> Call:
         """The call with our own tool names."""
         return canonical_call(self.call)
 
@@ -63,17 +65,17 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
     @property
     def name(self) -> str:
         """Our name of the called tool."""
-        return self.own.name
+        return self.own_call.name
 
     @cached_property
     def arguments(self) -> Json:
         """The decoded arguments, under our own names."""
-        return arguments(self.own)
+        return arguments(self.own_call)
 
     @property
     def kind(self) -> ToolKind:
         """The kind of work that the tool does."""
-        return KIND.get(self.name, "other")
+        return KIND_BY_TOOL.get(self.name, "other")
 
     @property
     def is_denied(self) -> bool:
@@ -106,7 +108,7 @@ class ToolCallItem(msgspec.Struct, frozen=True, dict=True):
 
     def title(self, tools: Mapping[str, AnyTool]) -> str:
         """Return a one-line description; for a shell command, the command."""
-        call, tool = self.own, tools.get(self.name)
+        call, tool = self.own_call, tools.get(self.name)
         if tool is not None and call.name != "Bash":
             try:
                 args = msgspec.json.decode(call.args or "{}", type=tool.args, strict=False)
@@ -138,7 +140,7 @@ class NoticeItem(msgspec.Struct, frozen=True):
     """The change of memory as a unified diff."""
 
 
-Item = ToolCallItem | ReplyItem | NoticeItem | Event
+SessionItem = ToolCallItem | ReplyItem | NoticeItem | Event
 
 
 class SessionItems:
@@ -152,10 +154,10 @@ class SessionItems:
         self._calls: dict[str, ToolCallItem] = {}
         """Calls without a result."""
 
-    def add(self, event: Event) -> Item:
+    def add(self, event: Event) -> SessionItem:
         """Add an event and return what to show of it."""
         if not isinstance(event, Entry):
-            return note_event(event) or event
+            return notice_for_event(event) or event
         match event.fact:
             case Assistant() as fact:
                 return self._add_reply(fact, at=event.at)
@@ -173,7 +175,7 @@ class SessionItems:
             case Failed():
                 self.sent = None
             case _:
-                return note_event(event) or event
+                return notice_for_event(event) or event
         return event
 
     def find_call(self, id: str) -> ToolCallItem:
@@ -189,7 +191,7 @@ class SessionItems:
         return ReplyItem(fact, found, dollars, seconds)
 
 
-def note_event(event: Event) -> NoticeItem | None:
+def notice_for_event(event: Event) -> NoticeItem | None:
     """Return the notice for an event, or None."""
     match event:
         case RequestRetrying(message=message, wait=wait):

@@ -14,14 +14,17 @@ import msgspec
 
 from travois.settings.schema import Settings
 
-ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-ENDPOINTS = (ENDPOINT, *(f"OTEL_EXPORTER_OTLP_{kind}_ENDPOINT" for kind in ("TRACES", "METRICS")))
-CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
-MISSING = "telemetry is enabled but not installed: pip install 'travois[otel]'"
+OTLP_ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+OTLP_ENDPOINT_VARIABLES = (
+    OTLP_ENDPOINT_VARIABLE,
+    *(f"OTEL_EXPORTER_OTLP_{kind}_ENDPOINT" for kind in ("TRACES", "METRICS")),
+)
+CAPTURE_CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+TRACEPARENT_PATTERN = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+OTEL_NOT_INSTALLED = "telemetry is enabled but not installed: pip install 'travois[otel]'"
 
 
-class Wish(msgspec.Struct, frozen=True):
+class TelemetryOptions(msgspec.Struct, frozen=True):
     """Options of enabled telemetry."""
 
     content: bool = False
@@ -30,31 +33,35 @@ class Wish(msgspec.Struct, frozen=True):
     """A command that prints headers for the collector as JSON."""
 
 
-class Place:
+class SessionTrace:
     """The trace and span of a session, fixed before the SDK is loaded: child processes get them."""
 
     def __init__(self, above: str) -> None:
-        found = TRACEPARENT.fullmatch(above)
+        found = TRACEPARENT_PATTERN.fullmatch(above)
         self.above = above if found else ""
         """The parent context from our own `TRACEPARENT`."""
         self.trace = found[1] if found else os.urandom(16).hex()
         self.span = os.urandom(8).hex()
 
     @property
-    def told(self) -> str:
+    def traceparent(self) -> str:
         """The `TRACEPARENT` for processes that we start."""
         return f"00-{self.trace}-{self.span}-01"
 
 
-def wished(settings: Settings, environ: Mapping[str, str]) -> Wish | None:
+def read_telemetry_options(
+    settings: Settings, environ: Mapping[str, str]
+) -> TelemetryOptions | None:
     """Return the telemetry options, or None if it is off."""
-    asked = settings.telemetry or any(environ.get(name) for name in ENDPOINTS)
-    if not asked or _true(environ.get("OTEL_SDK_DISABLED", "")):
+    asked = settings.telemetry or any(environ.get(name) for name in OTLP_ENDPOINT_VARIABLES)
+    if not asked or _is_true(environ.get("OTEL_SDK_DISABLED", "")):
         return None
-    return Wish(_true(environ.get(CONTENT, "")), settings.otel_headers_helper)
+    return TelemetryOptions(
+        _is_true(environ.get(CAPTURE_CONTENT_VARIABLE, "")), settings.otel_headers_helper
+    )
 
 
-def installed() -> bool:
+def is_otel_installed() -> bool:
     """Tell whether the OpenTelemetry packages are installed."""
     from importlib.util import find_spec
 
@@ -64,5 +71,5 @@ def installed() -> bool:
         return False
 
 
-def _true(text: str) -> bool:
+def _is_true(text: str) -> bool:
     return text.strip().lower() in ("true", "1", "span_only", "span_and_event")

@@ -57,19 +57,19 @@ from travois.ports.world import Command, Event, RequestRetrying
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.process.run import LocalProcesses
 from travois.providers.replies import Began, BlockBegan, Grew
-from travois.telemetry import Place, Wish
+from travois.telemetry import SessionTrace, TelemetryOptions
 from travois.version import __version__
 
 # The exporters: spans and metrics are sent in the background, or dropped.
 
 
-LEAVING = 2.0
+SHUTDOWN_SECONDS = 2.0
 """Seconds that the last export may delay the end of a session."""
-GLANCE = 0.01
-REASON = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
-SHORT = 160
+SHUTDOWN_POLL_SECONDS = 0.01
+ERRNO_PATTERN = re.compile(r"\[Errno -?\d+\] ([^'\")]+)")
+MAX_COMPLAINT_CHARS = 160
 """Characters of an exporter's error that are shown."""
-COUNTERS = {
+COUNTER_METRICS = {
     "travois.tokens": ("{token}", "Tokens as counted by providers, by kind"),
     "travois.cost": ("USD", "Cost, where prices are known"),
     "travois.requests": ("{request}", "Requests to models, by outcome"),
@@ -78,7 +78,7 @@ COUNTERS = {
     "travois.permission.decisions": ("{decision}", "Permission decisions, by who decided"),
     "travois.compactions": ("{compaction}", "Compactions of the context window"),
 }
-HISTOGRAMS = {
+HISTOGRAM_METRICS = {
     "gen_ai.client.token.usage": ("{token}", "Tokens of one request"),
     "gen_ai.client.operation.duration": ("s", "Duration of one request"),
     "gen_ai.client.operation.time_to_first_chunk": ("s", "Time to the first chunk"),
@@ -86,7 +86,7 @@ HISTOGRAMS = {
 }
 
 
-class Complaints(logging.Handler):
+class ExporterComplaints(logging.Handler):
     """A log handler that keeps exporter errors off the screen and remembers the first."""
 
     def __init__(self) -> None:
@@ -96,11 +96,11 @@ class Complaints(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Remember the first error."""
         text = record.getMessage()
-        reason = REASON.search(text)
-        self.first = self.first or (reason[1] if reason else text[:SHORT])
+        reason = ERRNO_PATTERN.search(text)
+        self.first = self.first or (reason[1] if reason else text[:MAX_COMPLAINT_CHARS])
 
 
-class Pipe(msgspec.Struct, frozen=True):
+class OtelPipe(msgspec.Struct, frozen=True):
     """Tracer, metrics and providers of one session."""
 
     tracer: Tracer
@@ -108,10 +108,10 @@ class Pipe(msgspec.Struct, frozen=True):
     histograms: Mapping[str, Histogram]
     above: Context
     """The parent context from our own environment."""
-    complaints: Complaints
+    complaints: ExporterComplaints
     providers: tuple[TracerProvider, MeterProvider]
 
-    def root(self, id: str, kind: str, *, at: int, above: Context) -> Span:
+    def start_root_span(self, id: str, kind: str, *, at: int, above: Context) -> Span:
         """Start the root span of a session or of a subagent."""
         about = {"gen_ai.conversation.id": id, "gen_ai.operation.name": "invoke_agent"}
         about["gen_ai.agent.name"] = kind or "travois"
@@ -123,17 +123,17 @@ class Pipe(msgspec.Struct, frozen=True):
         ends = [Thread(target=one.shutdown, daemon=True) for one in self.providers]
         for end in ends:
             end.start()
-        with anyio.move_on_after(LEAVING):
+        with anyio.move_on_after(SHUTDOWN_SECONDS):
             while any(end.is_alive() for end in ends) and not self.complaints.first:  # noqa: ASYNC110 - threads
-                await anyio.sleep(GLANCE)
-        late = any(end.is_alive() for end in ends) and f"no answer within {LEAVING:g} s"
+                await anyio.sleep(SHUTDOWN_POLL_SECONDS)
+        late = any(end.is_alive() for end in ends) and f"no answer within {SHUTDOWN_SECONDS:g} s"
         return self.complaints.first or late or ""
 
 
-class Ids(RandomIdGenerator):
+class SpanIds(RandomIdGenerator):
     """Span ids, of which the first is the one that child processes were given."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: SessionTrace) -> None:
         self._spans = [int(place.span, 16)]
         self._traces = [int(place.trace, 16)]
 
@@ -146,9 +146,9 @@ class Ids(RandomIdGenerator):
         return self._traces.pop() if self._traces else super().generate_trace_id()
 
 
-def lay(session: str, place: Place, headers: Mapping[str, str]) -> Pipe:
+def create_otel_pipe(session: str, place: SessionTrace, headers: Mapping[str, str]) -> OtelPipe:
     """Create the exporters for the collector that the standard variables name."""
-    resource, ids = Resource.create(_about(session)), Ids(place)
+    resource, ids = Resource.create(_resource_attributes(session)), SpanIds(place)
     tracers = TracerProvider(resource=resource, id_generator=ids, shutdown_on_exit=False)
     told = dict(headers) or None
     if os.environ.get("OTEL_TRACES_EXPORTER") != "none":
@@ -158,17 +158,17 @@ def lay(session: str, place: Place, headers: Mapping[str, str]) -> Pipe:
         readers = []
     meters = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
     meter = meters.get_meter("travois", __version__)
-    return Pipe(
+    return OtelPipe(
         tracers.get_tracer("travois", __version__),
-        {name: meter.create_counter(name, *about) for name, about in COUNTERS.items()},
-        {name: meter.create_histogram(name, *about) for name, about in HISTOGRAMS.items()},
+        {name: meter.create_counter(name, *about) for name, about in COUNTER_METRICS.items()},
+        {name: meter.create_histogram(name, *about) for name, about in HISTOGRAM_METRICS.items()},
         TraceContextTextMapPropagator().extract({"traceparent": place.above}),
-        _hushed(),
+        _capture_complaints(),
         (tracers, meters),
     )
 
 
-def _about(session: str) -> dict[str, str]:
+def _resource_attributes(session: str) -> dict[str, str]:
     known = {"service.version": __version__, "session.id": session}
     named = "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     if named or os.environ.get("OTEL_SERVICE_NAME"):
@@ -176,8 +176,8 @@ def _about(session: str) -> dict[str, str]:
     return known | {"service.name": "travois"}
 
 
-def _hushed() -> Complaints:
-    complaints, logger = Complaints(), logging.getLogger("opentelemetry")
+def _capture_complaints() -> ExporterComplaints:
+    complaints, logger = ExporterComplaints(), logging.getLogger("opentelemetry")
     logger.handlers, logger.propagate = [complaints], False
     return complaints
 
@@ -185,9 +185,9 @@ def _hushed() -> Complaints:
 # Session events as spans and metrics, by OpenTelemetry's semantic conventions.
 
 
-LONGEST = 8_000
+MAX_CONTENT_CHARS = 8_000
 """Characters of one text that are exported."""
-PROVIDERS = {
+PROVIDER_NAMES = {
     "gemini": "gcp.gemini",
     "vertex": "gcp.vertex_ai",
     "bedrock": "aws.bedrock",
@@ -196,12 +196,12 @@ PROVIDERS = {
     "azure": "azure.ai.openai",
 }
 """Provider names of the semantic conventions, where they differ from ours."""
-BEGINS = ("human", "mail", "task")
-Value = str | int | float | bool | tuple[str, ...]
-Attributes = dict[str, Value]
+TURN_ORIGINS = ("human", "mail", "task")
+AttributeValue = str | int | float | bool | tuple[str, ...]
+Attributes = dict[str, AttributeValue]
 
 
-class About(msgspec.Struct, frozen=True):
+class EventSource(msgspec.Struct, frozen=True):
     """The session or subagent that events belong to."""
 
     session: str
@@ -211,7 +211,7 @@ class About(msgspec.Struct, frozen=True):
     secrets: Secrets = Secrets()
 
 
-class Telling:
+class OtelExporter:
     """Exports the events of one session or subagent.
 
     `born` is called for each subagent that starts, with its parent context, and `over` for its end.
@@ -219,8 +219,8 @@ class Telling:
 
     def __init__(
         self,
-        pipe: Pipe,
-        about: About,
+        pipe: OtelPipe,
+        about: EventSource,
         *,
         card: ModelCard,
         root: Span,
@@ -241,11 +241,11 @@ class Telling:
         self._open: dict[str, Span] = {}
         """Spans of calls and forks, by id."""
 
-    def see(self, now: int, event: Event) -> None:
+    def handle_event(self, now: int, event: Event) -> None:
         """Handle an event that occurred at `now`."""
         match event:
             case Entry(at=at):
-                self._entry(round(at * 1e9), event)
+                self._handle_entry(round(at * 1e9), event)
             case Began() | BlockBegan() | Grew():
                 self._first = self._first or now
             case RequestRetrying(kind=kind):
@@ -265,94 +265,100 @@ class Telling:
             self._turn.end(at)
         self._root.end(at)
 
-    def _entry(self, at: int, entry: Entry) -> None:
+    def _handle_entry(self, at: int, entry: Entry) -> None:
         match self._items.add(entry):
             case ReplyItem() as item:
-                self._reply(at, item)
+                self._record_reply(at, item)
             case ToolCallItem(result=Result() as fact) as item:
-                self._result(at, item, fact)
+                self._end_call(at, item, fact)
             case ToolCallItem(decided=Decided() as fact) as item:
-                self._decide(at, item, fact)
+                self._start_call(at, item, fact)
             case _:
-                self._fact(at, entry.fact)
+                self._handle_fact(at, entry.fact)
 
-    def _fact(self, at: int, fact: AnyFact) -> None:
+    def _handle_fact(self, at: int, fact: AnyFact) -> None:
         match fact:
             case User(origin=origin, content=content):
-                if origin in BEGINS:
-                    self._begin(at)
-                self._heard.append(self._words(content))
+                if origin in TURN_ORIGINS:
+                    self._start_turn(at)
+                self._heard.append(self._content_text(content))
             case Sent():
-                self._begin(at)
-                self._send(at, fact)
+                self._start_turn(at)
+                self._start_request(at, fact)
             case Failed(kind=kind):
                 self._end_request(at, error=kind)
             case Ended():
-                self._finish(at, fact)
+                self._end_turn(at, fact)
             case Hooked() | Compacted() | Spawned() | Finished():
-                self._beside(at, fact)
+                self._handle_side_fact(at, fact)
             case _:
                 pass
 
     @property
-    def _card(self) -> ModelCard:
+    def _current_model(self) -> ModelCard:
         assert self._items.model is not None
         return self._items.model
 
-    def _beside(self, at: int, fact: Hooked | Compacted | Spawned | Finished) -> None:
+    def _handle_side_fact(self, at: int, fact: Hooked | Compacted | Spawned | Finished) -> None:
         match fact:
             case Hooked(event=event):
-                self._span(f"hook {event}", at, {"travois.hook.event": event}).end(at)
+                self._start_span(f"hook {event}", at, {"travois.hook.event": event}).end(at)
             case Compacted():
-                self._compact(at, fact)
+                self._record_compaction(at, fact)
             case Spawned(id=id, kind="fork", what=what, call=""):
-                self._open[id] = self._span(f"fork {what}", at, self._model("chat"))
+                self._open[id] = self._start_span(
+                    f"fork {what}", at, self._model_attributes("chat")
+                )
             case Spawned():
                 above = self._open.get(fact.call) or self._turn or self._root
                 self._born(fact, at, trace.set_span_in_context(above))
             case Finished(id=id):
-                self._finished(at, fact, apart=self._over(id, at))
+                self._end_agent(at, fact, apart=self._over(id, at))
 
-    def _begin(self, at: int) -> None:
+    def _start_turn(self, at: int) -> None:
         if self._turn is None:
-            self._turn = self._span("turn", at, {}, above=self._root)
+            self._turn = self._start_span("turn", at, {}, above=self._root)
 
-    def _finish(self, at: int, fact: Ended) -> None:
+    def _end_turn(self, at: int, fact: Ended) -> None:
         self._end_request(at, error="aborted")
         if self._turn is not None:
             self._turn.set_attribute("travois.ended", fact.why)
             if fact.why not in ("end", "refusal"):
-                _failed(self._turn, fact.why)
+                _mark_failed(self._turn, fact.why)
             self._turn.end(at)
         self._turn = None
 
-    def _send(self, at: int, fact: Sent) -> None:
-        told = self._model("chat") | {"travois.request.bytes": fact.size}
+    def _start_request(self, at: int, fact: Sent) -> None:
+        told = self._model_attributes("chat") | {"travois.request.bytes": fact.size}
         if fact.output:
             told["gen_ai.request.max_tokens"] = fact.output
         if self._about.content:
-            told["gen_ai.input.messages"] = _message("user", "\n".join(self._heard))
+            told["gen_ai.input.messages"] = _message_json("user", "\n".join(self._heard))
         self._heard.clear()
-        name = f"chat {self._card.id}"
-        self._request = self._span(name, at, told, kind=SpanKind.CLIENT)
+        name = f"chat {self._current_model.id}"
+        self._request = self._start_span(name, at, told, kind=SpanKind.CLIENT)
         self._sent, self._first = at, 0
 
-    def _reply(self, at: int, item: ReplyItem) -> None:
+    def _record_reply(self, at: int, item: ReplyItem) -> None:
         fact = item.fact
         usage, first = fact.usage, max(0, min(self._first, at) - self._sent) / 1e9
         if self._first:
             self._measure("gen_ai.client.operation.time_to_first_chunk", first)
         if self._request is not None:
-            told = _counted(usage) | {"gen_ai.response.finish_reasons": (STOPS[fact.stop],)}
-            told["gen_ai.response.model"] = fact.model or self._card.id
+            told = _usage_attributes(usage) | {
+                "gen_ai.response.finish_reasons": (STOPS[fact.stop],)
+            }
+            told["gen_ai.response.model"] = fact.model or self._current_model.id
             if self._first:
                 told["gen_ai.response.time_to_first_chunk"] = first
             if fact.id:
                 told["gen_ai.response.id"] = fact.id
             if self._about.content:
-                told["gen_ai.output.messages"] = _message("assistant", self._words(fact.content))
+                told["gen_ai.output.messages"] = _message_json(
+                    "assistant", self._content_text(fact.content)
+                )
             self._request.set_attributes(told)
-        self._pay(usage, item.dollars)
+        self._count_usage(usage, item.dollars)
         if usage.prompt:
             self._measure("travois.cache.read_ratio", usage.read / usage.prompt)
         self._measure("gen_ai.client.token.usage", usage.prompt, **{"gen_ai.token.type": "input"})
@@ -365,13 +371,13 @@ class Telling:
             return
         outcome: Attributes = {"error.type": error} if error else {}
         if error:
-            _failed(span, error)
+            _mark_failed(span, error)
         span.end(at)
         seconds = max(0.0, (at - self._sent) / 1e9)
         self._measure("gen_ai.client.operation.duration", seconds, **outcome)
         self._count("travois.requests", 1, **outcome)
 
-    def _pay(self, usage: Usage, dollars: float) -> None:
+    def _count_usage(self, usage: Usage, dollars: float) -> None:
         kinds = {
             "input": usage.input,
             "output": usage.output,
@@ -384,7 +390,7 @@ class Telling:
         if dollars:
             self._count("travois.cost", dollars)
 
-    def _decide(self, at: int, item: ToolCallItem, fact: Decided) -> None:
+    def _start_call(self, at: int, item: ToolCallItem, fact: Decided) -> None:
         name = item.call.name or "unknown"
         told: Attributes = {"travois.verdict": fact.verdict, "travois.by": fact.by}
         self._count("travois.permission.decisions", 1, **told, **{"gen_ai.tool.name": name})
@@ -397,10 +403,10 @@ class Telling:
             "gen_ai.tool.type": "function",
         }
         if self._about.content and item.call.name:
-            about["gen_ai.tool.call.arguments"] = self._plain(item.call.args)
-        self._open[fact.call] = self._span(f"execute_tool {name}", at, about | told)
+            about["gen_ai.tool.call.arguments"] = self._redact(item.call.args)
+        self._open[fact.call] = self._start_span(f"execute_tool {name}", at, about | told)
 
-    def _result(self, at: int, item: ToolCallItem, fact: Result) -> None:
+    def _end_call(self, at: int, item: ToolCallItem, fact: Result) -> None:
         span = self._open.pop(fact.call, None)
         if span is None:
             return
@@ -408,15 +414,15 @@ class Telling:
         outcome = "denied" if item.is_denied else outcome
         span.set_attribute("travois.outcome", outcome)
         if self._about.content:
-            span.set_attribute("gen_ai.tool.call.result", self._words(fact.content))
+            span.set_attribute("gen_ai.tool.call.result", self._content_text(fact.content))
         if fact.error:
-            _failed(span, "tool_error" if outcome == "error" else outcome)
+            _mark_failed(span, "tool_error" if outcome == "error" else outcome)
         span.end(at)
         name = item.call.name or "unknown"
         told: Attributes = {"gen_ai.tool.name": name, "travois.outcome": outcome}
         self._count("travois.tool.calls", 1, **told)
 
-    def _compact(self, at: int, fact: Compacted) -> None:
+    def _record_compaction(self, at: int, fact: Compacted) -> None:
         told: Attributes = {
             "travois.compaction.by": fact.by,
             "travois.compaction.trigger": fact.trigger or "auto",
@@ -425,20 +431,20 @@ class Telling:
             "travois.tokens.before": fact.before,
             "travois.tokens.after": fact.after,
         }
-        self._span("compact", at - round(fact.seconds * 1e9), told | sizes).end(at)
+        self._start_span("compact", at - round(fact.seconds * 1e9), told | sizes).end(at)
         self._count("travois.compactions", 1, **told)
 
-    def _finished(self, at: int, fact: Finished, *, apart: bool) -> None:
+    def _end_agent(self, at: int, fact: Finished, *, apart: bool) -> None:
         """End a fork or subagent; count its cost unless its own events did."""
         if (span := self._open.pop(fact.id, None)) is not None:
-            span.set_attributes(_counted(fact.usage))
+            span.set_attributes(_usage_attributes(fact.usage))
             span.end(at)
         if not apart:
             known = fact.dollars is not None
-            price = fact.dollars if known else compute_cost(fact.usage, self._card.price)
-            self._pay(fact.usage, price or 0.0)
+            price = fact.dollars if known else compute_cost(fact.usage, self._current_model.price)
+            self._count_usage(fact.usage, price or 0.0)
 
-    def _span(
+    def _start_span(
         self,
         name: str,
         at: int,
@@ -453,37 +459,37 @@ class Telling:
             name, inside, kind, attributes=whose | told, start_time=at
         )
 
-    def _model(self, operation: str) -> Attributes:
-        provider = PROVIDERS.get(self._card.provider, self._card.provider)
+    def _model_attributes(self, operation: str) -> Attributes:
+        provider = PROVIDER_NAMES.get(self._current_model.provider, self._current_model.provider)
         return {
             "gen_ai.operation.name": operation,
             "gen_ai.provider.name": provider,
             "gen_ai.system": provider,
-            "gen_ai.request.model": self._card.id,
+            "gen_ai.request.model": self._current_model.id,
         }
 
-    def _count(self, name: str, amount: float, **told: Value) -> None:
+    def _count(self, name: str, amount: float, **told: AttributeValue) -> None:
         whose: Attributes = {
-            "gen_ai.request.model": self._card.id,
+            "gen_ai.request.model": self._current_model.id,
             "travois.agent": self._about.agent or "main",
         }
         self._pipe.counters[name].add(amount, whose | told)
 
-    def _measure(self, name: str, amount: float, **told: Value) -> None:
-        self._pipe.histograms[name].record(amount, self._model("chat") | told)
+    def _measure(self, name: str, amount: float, **told: AttributeValue) -> None:
+        self._pipe.histograms[name].record(amount, self._model_attributes("chat") | told)
 
-    def _words(self, content: tuple[AnyBlock, ...]) -> str:
-        return self._plain(extract_text(content)) if self._about.content else ""
+    def _content_text(self, content: tuple[AnyBlock, ...]) -> str:
+        return self._redact(extract_text(content)) if self._about.content else ""
 
-    def _plain(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         """Redact secrets and clip the text."""
         text = self._about.secrets.redacted(text)
         for found in reversed(find(text)):
             text = f"{text[: found.start]}[redacted: {found.kind}]{text[found.end :]}"
-        return text if len(text) <= LONGEST else text[:LONGEST] + "…"
+        return text if len(text) <= MAX_CONTENT_CHARS else text[:MAX_CONTENT_CHARS] + "…"
 
 
-def _counted(usage: Usage) -> Attributes:
+def _usage_attributes(usage: Usage) -> Attributes:
     return {
         "gen_ai.usage.input_tokens": usage.prompt,
         "gen_ai.usage.output_tokens": usage.output,
@@ -492,21 +498,21 @@ def _counted(usage: Usage) -> Attributes:
     }
 
 
-def _message(role: str, text: str) -> str:
+def _message_json(role: str, text: str) -> str:
     parts = [{"type": "text", "content": text}]
     return msgspec.json.encode([{"role": role, "parts": parts}]).decode()
 
 
-def _failed(span: Span, why: str) -> None:
+def _mark_failed(span: Span, why: str) -> None:
     span.set_attribute("error.type", why)
     span.set_status(StatusCode.ERROR, why)
 
 
-PATIENCE = 10.0
+HEADERS_HELPER_SECONDS = 10.0
 """Seconds that the headers helper may run."""
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class AgentArrival(msgspec.Struct, frozen=True):
     """The start of an agent: its type, time and parent context."""
 
     kind: str
@@ -514,14 +520,14 @@ class Arrival(msgspec.Struct, frozen=True):
     above: Context
 
 
-class Followed(msgspec.Struct):
+class FollowedAgent(msgspec.Struct):
     """An agent and its queued events."""
 
     agent: Agent
     events: MemoryObjectReceiveStream[Event]
     line: deque[tuple[int, Event]] = msgspec.field(default_factory=deque[tuple[int, Event]])
     """Events that are not exported yet, with their times."""
-    telling: Telling | None = None
+    telling: OtelExporter | None = None
 
     def drain(self) -> None:
         """Queue the events that were not received yet."""
@@ -529,68 +535,72 @@ class Followed(msgspec.Struct):
             self.line.append((time.time_ns(), self.events.receive_nowait()))
 
 
-class Observer:
+class TelemetryObserver:
     """Follows a session and all its subagents; `trouble` is why that failed."""
 
-    def __init__(self, session: str, wish: Wish) -> None:
+    def __init__(self, session: str, wish: TelemetryOptions) -> None:
         self.trouble = ""
-        self.place = Place(os.environ.get("TRACEPARENT", ""))
+        self.place = SessionTrace(os.environ.get("TRACEPARENT", ""))
         self._since = time.time_ns()
         self._session = session
         self._wish = wish
-        self._pipe: Pipe | None = None
-        self._followed: dict[str, Followed] = {}
-        self._arrivals: dict[str, Arrival] = {}
+        self._pipe: OtelPipe | None = None
+        self._followed: dict[str, FollowedAgent] = {}
+        self._arrivals: dict[str, AgentArrival] = {}
 
-    def attend(self, id: str, followed: Followed) -> None:
+    def add_agent(self, id: str, followed: FollowedAgent) -> None:
         """Register an agent before its first event."""
         self._followed[id] = followed
 
-    async def follow(self, id: str) -> None:
+    async def follow_agent(self, id: str) -> None:
         """Export an agent's events; a failure here does not disturb the session."""
         agent = self._followed[id].agent
-        self.trouble = await run_child_guarded(agent, partial(self._follow, id)) or self.trouble
+        self.trouble = (
+            await run_child_guarded(agent, partial(self._export_events, id)) or self.trouble
+        )
 
-    async def open(self) -> None:
+    async def connect(self) -> None:
         """Load the SDK and connect to the collector."""
         agent = self._followed[self._session].agent
-        self.trouble = await run_child_guarded(agent, partial(self._open, agent)) or self.trouble
+        self.trouble = await run_child_guarded(agent, partial(self._connect, agent)) or self.trouble
 
-    async def _follow(self, id: str) -> None:
+    async def _export_events(self, id: str) -> None:
         async for event in self._followed[id].events:
             self._followed[id].line.append((time.time_ns(), event))
-            self._tell(id)
+            self._export_waiting(id)
 
-    async def _open(self, agent: Agent) -> None:
-        headers = await _headers(self._wish.helper, agent)
+    async def _connect(self, agent: Agent) -> None:
+        headers = await _run_headers_helper(self._wish.helper, agent)
         with anyio.CancelScope(shield=True):
-            self._pipe = await to_thread.run_sync(lay, self._session, self.place, headers)
-            self._begin(self._session, Arrival("", self._since, self._pipe.above))
+            self._pipe = await to_thread.run_sync(
+                create_otel_pipe, self._session, self.place, headers
+            )
+            self._begin_agent(self._session, AgentArrival("", self._since, self._pipe.above))
 
-    def _tell(self, id: str) -> None:
+    def _export_waiting(self, id: str) -> None:
         """Export the queued events of an agent whose parent context is known."""
-        telling = self._told(id)
+        telling = self._exporter_for(id)
         while telling is not None and self._followed[id].line:
-            telling.see(*self._followed[id].line.popleft())
+            telling.handle_event(*self._followed[id].line.popleft())
 
-    def _begin(self, id: str, arrival: Arrival) -> None:
+    def _begin_agent(self, id: str, arrival: AgentArrival) -> None:
         self._arrivals[id] = arrival
-        self._tell(id)
+        self._export_waiting(id)
 
-    def _born(self, fact: Spawned, at: int, above: Context) -> None:
-        self._begin(fact.id, Arrival(fact.kind, at, above))
+    def _on_agent_start(self, fact: Spawned, at: int, above: Context) -> None:
+        self._begin_agent(fact.id, AgentArrival(fact.kind, at, above))
 
-    def _over(self, id: str, at: int) -> bool:
+    def _on_agent_end(self, id: str, at: int) -> bool:
         """End an agent; return whether its own events counted its cost."""
-        telling = self._told(id)
+        telling = self._exporter_for(id)
         if telling is None:
             return False
         self._followed[id].drain()
-        self._tell(id)
+        self._export_waiting(id)
         telling.close(at)
         return True
 
-    def _told(self, id: str) -> Telling | None:
+    def _exporter_for(self, id: str) -> OtelExporter | None:
         """Return the exporter of an agent, created once its parent context is known."""
         followed, arrival = self._followed.get(id), self._arrivals.get(id)
         if followed is None or arrival is None or self._pipe is None:
@@ -598,14 +608,16 @@ class Observer:
         if followed.telling is None:
             session = followed.agent.session
             assert session.view.epoch is not None
-            about = About(id, arrival.kind, self._wish.content, session.secrets)
-            followed.telling = Telling(
+            about = EventSource(id, arrival.kind, self._wish.content, session.secrets)
+            followed.telling = OtelExporter(
                 self._pipe,
                 about,
                 card=session.view.epoch.model,
-                root=self._pipe.root(id, arrival.kind, at=arrival.at, above=arrival.above),
-                born=self._born,
-                over=self._over,
+                root=self._pipe.start_root_span(
+                    id, arrival.kind, at=arrival.at, above=arrival.above
+                ),
+                born=self._on_agent_start,
+                over=self._on_agent_end,
             )
         return followed.telling
 
@@ -615,7 +627,7 @@ class Observer:
             return self.trouble
         for id in list(self._followed):
             self._followed[id].drain()
-            self._tell(id)
+            self._export_waiting(id)
         for followed in reversed(self._followed.values()):
             if followed.telling is not None:
                 followed.telling.close(time.time_ns())
@@ -623,32 +635,32 @@ class Observer:
 
 
 @asynccontextmanager
-async def observed(
-    agent: Agent, session: str, wish: Wish, *, tell: Callable[[str], None]
+async def observe_session(
+    agent: Agent, session: str, wish: TelemetryOptions, *, tell: Callable[[str], None]
 ) -> AsyncGenerator[None]:
     """Export a session's events during the block; report a failure with `tell`."""
     observer, before, processes = (
-        Observer(session, wish),
+        TelemetryObserver(session, wish),
         agent.team.on_child,
         agent.world.processes,
     )
     if isinstance(processes, LocalProcesses):
-        processes.export("TRACEPARENT", observer.place.told)
+        processes.export("TRACEPARENT", observer.place.traceparent)
     with ExitStack() as watches:
         async with anyio.create_task_group() as group:
 
-            def born(child: Agent) -> None:
+            def on_child(child: Agent) -> None:
                 before(child)
                 assert child.team.birth is not None
                 events = watches.enter_context(child.session.watch())
-                observer.attend(child.team.birth.id, Followed(child, events))
-                group.start_soon(observer.follow, child.team.birth.id)
+                observer.add_agent(child.team.birth.id, FollowedAgent(child, events))
+                group.start_soon(observer.follow_agent, child.team.birth.id)
 
-            agent.team.on_child = born
+            agent.team.on_child = on_child
             events = watches.enter_context(agent.session.watch())
-            observer.attend(session, Followed(agent, events))
-            group.start_soon(observer.follow, session)
-            group.start_soon(observer.open)
+            observer.add_agent(session, FollowedAgent(agent, events))
+            group.start_soon(observer.follow_agent, session)
+            group.start_soon(observer.connect)
             try:
                 yield
             finally:
@@ -658,12 +670,12 @@ async def observed(
                 tell(f"telemetry was not delivered: {why}")
 
 
-async def _headers(helper: str, agent: Agent) -> dict[str, str]:
+async def _run_headers_helper(helper: str, agent: Agent) -> dict[str, str]:
     """Run the headers helper and parse its output."""
     if not helper:
         return {}
     command = Command(("/bin/sh", "-c", helper), agent.world.root, stderr="apart")
-    done = await agent.world.processes.run(command, timeout=PATIENCE)
+    done = await agent.world.processes.run(command, timeout=HEADERS_HELPER_SECONDS)
     try:
         return msgspec.json.decode(done.output.head_and_tail(), type=dict[str, str])
     except msgspec.DecodeError:

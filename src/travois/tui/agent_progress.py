@@ -6,14 +6,14 @@ import msgspec
 
 from travois.engine.agent import Agent
 from travois.ports.world import AgentProgress
-from travois.tui.markdown import Theme, clean, width
+from travois.tui.markdown import Theme, clean_display_text, display_width
 
-TURNS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-PACE = 0.3
+SPINNER_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+SPINNER_FRAME_SECONDS = 0.3
 """Seconds that each spinner frame is shown."""
 
 
-class Work(msgspec.Struct, frozen=True):
+class SpinnerState(msgspec.Struct, frozen=True):
     """The activity that the spinner line shows."""
 
     what: str
@@ -24,52 +24,54 @@ class Work(msgspec.Struct, frozen=True):
     dollars: float = 0.0
 
 
-def line(work: Work, theme: Theme, columns: int) -> str:
+def render_spinner(work: SpinnerState, theme: Theme, columns: int) -> str:
     """Render the spinner line; parts that do not fit are dropped from the end."""
-    picture = theme.mark(TURNS[int(work.seconds / PACE) % len(TURNS)], "accent")
-    parts = [f"{clock(work.seconds)}"]
+    picture = theme.mark(
+        SPINNER_FRAMES[int(work.seconds / SPINNER_FRAME_SECONDS) % len(SPINNER_FRAMES)], "accent"
+    )
+    parts = [f"{format_elapsed(work.seconds)}"]
     if work.sent or work.said:
-        parts.append(f"↑ {count(work.sent)} ↓ {count(work.said)}")
+        parts.append(f"↑ {format_token_count(work.sent)} ↓ {format_token_count(work.said)}")
     if work.dollars:
         parts.append(f"${work.dollars:.4f}")
     parts.append("Esc stops")
-    while width(shown := " · ".join(parts)) > columns - len(work.what) - 6 and parts[1:]:
+    while display_width(shown := " · ".join(parts)) > columns - len(work.what) - 6 and parts[1:]:
         parts.pop()
     return f"  {picture} {work.what}  {theme.mark(shown, 'quiet')}"
 
 
-def clock(seconds: float) -> str:
+def format_elapsed(seconds: float) -> str:
     """Format a duration."""
     whole = int(seconds)
     return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02} min"
 
 
-def count(number: int) -> str:
+def format_token_count(number: int) -> str:
     """Format a token count in at most five characters."""
     if number < 1_000:
         return str(number)
     return f"{number / 1_000:.1f}k" if number < 100_000 else f"{number // 1_000:,}k"
 
 
-PRICED = 0.0005
+MIN_SHOWN_DOLLARS = 0.0005
 """Smaller amounts are not shown."""
 
 
-def progress_line(now: AgentProgress) -> str:
+def format_agent_progress(now: AgentProgress) -> str:
     """Format a subagent's activity, last tool, tokens and cost on one line."""
-    parts = [clean(now.doing)]
-    parts += [clean(now.tool)] if now.tool else []
-    parts += [f"{count(now.tokens)} tokens"] if now.tokens else []
-    parts += [price(now.dollars)] if now.dollars >= PRICED else []
+    parts = [clean_display_text(now.doing)]
+    parts += [clean_display_text(now.tool)] if now.tool else []
+    parts += [f"{format_token_count(now.tokens)} tokens"] if now.tokens else []
+    parts += [format_price(now.dollars)] if now.dollars >= MIN_SHOWN_DOLLARS else []
     return " · ".join(parts)
 
 
-def price(dollars: float) -> str:
+def format_price(dollars: float) -> str:
     """Format a cost; empty if it is next to nothing."""
-    return f"${dollars:.3f}" if dollars >= PRICED else ""
+    return f"${dollars:.3f}" if dollars >= MIN_SHOWN_DOLLARS else ""
 
 
-def running_agents(agent: Agent) -> list[AgentProgress]:
+def list_running_agents(agent: Agent) -> list[AgentProgress]:
     """List the progress of the running subagents, in the order they were started."""
     if agent.team.children is None:
         return []
@@ -77,7 +79,7 @@ def running_agents(agent: Agent) -> list[AgentProgress]:
     return [known[id] for id in agent.session.running if id in known]
 
 
-def watch_agents(agent: Agent) -> None:
+def enable_activity_names(agent: Agent) -> None:
     """Let a small model describe the activity of subagents, since a person sees it."""
     if agent.team.naming is not None:
         agent.team.naming.watched = True

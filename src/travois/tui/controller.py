@@ -21,20 +21,20 @@ from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
 from travois.settings.schema import TuiSettings
 from travois.tui import footer, keys, markdown, slash
-from travois.tui.dialogs import Dialogs, Picker
-from travois.tui.footer import Asking, Standing, standing
-from travois.tui.keys import content
-from travois.tui.menu import Pick
+from travois.tui.dialogs import SessionMenu, TerminalDialogs
+from travois.tui.footer import FooterStatus, StatusLineProgram, read_footer_status
+from travois.tui.keys import attach_named_images
+from travois.tui.menu import MenuOption
 from travois.tui.screen import Screen
-from travois.tui.slash import Command, named, offers
-from travois.tui.slash_registry import COMMANDS
+from travois.tui.slash import SlashCommand, complete_slash_line, find_slash_command
+from travois.tui.slash_registry import SLASH_COMMANDS
 from travois.tui.transcript import Transcript
 
-MODES = ("default", "accept-edits", "plan")
-FIGURES = "123456789abcdefghijklmnopqrstuvwxyz"
+CYCLED_MODES = ("default", "accept-edits", "plan")
+MENU_KEYS = "123456789abcdefghijklmnopqrstuvwxyz"
 
 
-class Desk:
+class Controller:
     """The state of the terminal app: the screen, its session and the queued input."""
 
     def __init__(self, options: Options, taste: TuiSettings, *, history: str) -> None:
@@ -49,64 +49,68 @@ class Desk:
         self.over = False
         self.next: Options | None = None
         """Options of the session to switch to; None to exit."""
-        completer = keys.Completing(options.cwd or os.getcwd(), self._offers, self._held)
-        look = markdown.theme(taste.theme, os.environ)
-        self.screen = Screen(look, keys.buffer(completer, history), vim=taste.vim)
+        completer = keys.InputCompleter(
+            options.cwd or os.getcwd(), self._complete_command, self._mcp_resources
+        )
+        look = markdown.resolve_theme(taste.theme, os.environ)
+        self.screen = Screen(look, keys.create_input_buffer(completer, history), vim=taste.vim)
         self.page = Transcript(self.screen, {})
-        self.dialogs = Dialogs(self.screen, lambda: self.page)
+        self.dialogs = TerminalDialogs(self.screen, lambda: self.page)
         self._session: Session | None = None
-        self._own: Mapping[str, Command] = {}
+        self._own: Mapping[str, SlashCommand] = {}
         self._told: set[str] = set()
         self._ask, self.asked = anyio.create_memory_object_stream[str](inf)
         """Slash commands to run during a turn."""
-        self._standing = Standing()
+        self._standing = FooterStatus()
         self._keys = ""
         """The vi mode when the footer was last drawn."""
         self._before = 0.0
         """The session's cost when the turn began."""
-        self.program: Asking | None = None
+        self.program: StatusLineProgram | None = None
         """The user's status line command."""
-        self.screen.footer = self._footer
+        self.screen.footer = self._footer_lines
 
-    def seat(self, session: Session) -> None:
+    def attach_session(self, session: Session) -> None:
         """Attach the session that the screen shows."""
         self._session, self.over, self.next = session, False, None
-        known, notices = commands.compose_commands(self.options, taken=COMMANDS)
-        self._own = slash.commands(known)
+        known, notices = commands.compose_commands(self.options, taken=SLASH_COMMANDS)
+        self._own = slash.to_slash_commands(known)
         self.page = Transcript(self.screen, session.crew.agent.tools.by_name)
-        self.screen.status = self.page.status
+        self.screen.status = self.page.status_lines
         for notice in dict.fromkeys((*session.crew.notices, *notices)):
             if notice not in self._told:
-                self.page.note(notice)
+                self.page.show_note(notice)
         self._told.update(notices)
-        self.look()
+        self.refresh_status()
 
-    def go(self, options: Options) -> bool:
+    def change_folder(self, options: Options) -> bool:
         """Change to the folder of the next session; return whether it is another one."""
         self.options, folder = options, os.path.realpath(options.cwd or os.getcwd())
         if folder == os.path.realpath(os.getcwd()):
             return False
         os.chdir(folder)
-        self.screen.buffer.completer = keys.Completing(folder, self._offers, self._held)
-        self.page.note(f"in {folder}")
+        self.screen.buffer.completer = keys.InputCompleter(
+            folder, self._complete_command, self._mcp_resources
+        )
+        self.page.show_note(f"in {folder}")
         return True
 
-    def look(self) -> None:
+    def refresh_status(self) -> None:
         """Refresh the footer from the session."""
         if self._session is not None:
-            self._standing = standing(self._session)
+            self._standing = read_footer_status(self._session)
             self.page.dollars = self._session.crew.agent.session.dollars - self._before
             self.screen.refresh()
             if self.program is not None:
-                self.program.stir()
+                self.program.request_update()
 
-    def _footer(self, columns: int) -> list[str]:
-        theme, vim = self.screen.theme, self.screen.vim
+    def _footer_lines(self, columns: int) -> list[str]:
+        theme, vim = self.screen.theme, self.screen.vim_mode
         if self.program is not None and vim != self._keys:
             self._keys = vim
-            self.program.stir()
-        own = self.program.rows(theme, columns) if self.program is not None else []
-        return [*own, footer.line(self._standing, theme, columns)]
+            self.program.request_update()
+        own = self.program.render_rows(theme, columns) if self.program is not None else []
+        return [*own, footer.render_footer(self._standing, theme, columns)]
 
     @property
     def session(self) -> Session:
@@ -115,29 +119,29 @@ class Desk:
         return self._session
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while a turn or another long command runs."""
         return bool(self.page.began)
 
     def submit(self, text: str, *, when: Literal["next", "after"]) -> None:
         """Take a line of input: steer the running turn with it, or queue it."""
         prompt = not text.startswith(("/", "!", "#"))
-        command = named(self, text) if self.busy else None
+        command = find_slash_command(self, text) if self.is_busy else None
         if command is not None and command.when == "ever":
             self._ask.send_nowait(text)
-        elif self.busy and when == "next" and prompt:
-            self._steer(text)
+        elif self.is_busy and when == "next" and prompt:
+            self._steer_turn(text)
         else:
             self.waiting.append(text)
-            self.page.queued = tuple(self.waiting) if self.busy else ()
+            self.page.queued = tuple(self.waiting) if self.is_busy else ()
             self.stirred.set()
         self.screen.refresh()
 
-    def _steer(self, text: str) -> None:
+    def _steer_turn(self, text: str) -> None:
         try:
-            said = User(self.said(text))
+            said = User(self.prompt_content(text))
         except UserError as fault:
-            self.page.note(str(fault), tone="warn")
+            self.page.show_note(str(fault), tone="warn")
             return
         self.page.pending.append(text)
         self.session.crew.agent.turn.inbox.append(said)
@@ -148,94 +152,98 @@ class Desk:
         if self.errand is not None:
             self.errand.cancel()
 
-    def press(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
+    def handle_key(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
         """Run the action of a key."""
         match what:
             case "leave":
-                self.turn_to(None)
+                self.switch_to(None)
             case "rewind":
                 self.submit("/rewind", when="after")
             case "expand":
-                self.page.expand()
+                self.page.expand_result()
             case "mode":
-                self._shift_mode()
+                self._cycle_mode()
 
-    def _shift_mode(self) -> None:
+    def _cycle_mode(self) -> None:
         if self._session is None:
             return
         held = self._session.crew.agent.permissions.guard.mode
-        after = MODES.index(held) + 1 if held in MODES else 0
-        self._session.enter(MODES[after % len(MODES)])
-        self.look()
+        after = CYCLED_MODES.index(held) + 1 if held in CYCLED_MODES else 0
+        self._session.enter(CYCLED_MODES[after % len(CYCLED_MODES)])
+        self.refresh_status()
 
     @property
-    def commands(self) -> Mapping[str, Command]:
+    def commands(self) -> Mapping[str, SlashCommand]:
         """All slash commands, built-in and custom."""
-        return {**COMMANDS, **self._own}
+        return {**SLASH_COMMANDS, **self._own}
 
     @property
     def columns(self) -> int:
         """The width available for an answer."""
         return self.screen.columns - 3
 
-    async def browse(self, shelf: SessionPicker) -> SessionSummary | None:
+    async def pick_session(self, shelf: SessionPicker) -> SessionSummary | None:
         """Let the user choose a session."""
-        picker = Picker(shelf, lambda: self.screen.rows)
-        await self.screen.choose(picker)
-        return picker.chosen
+        picker = SessionMenu(shelf, lambda: self.screen.rows)
+        await self.screen.run_menu(picker)
+        return picker.selection
 
-    async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
+    async def pick_option(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Let the user choose one of the options."""
-        self.screen.show("", f"  {self.screen.theme.mark(title, 'strong')}")
-        figures = (*FIGURES, *(" " * len(options)))
-        picks = [Pick(key, text, note) for key, (text, note) in zip(figures, options, strict=False)]
-        found = await self.screen.pick(picks)
+        self.screen.show_lines("", f"  {self.screen.theme.mark(title, 'strong')}")
+        figures = (*MENU_KEYS, *(" " * len(options)))
+        picks = [
+            MenuOption(key, text, note) for key, (text, note) in zip(figures, options, strict=False)
+        ]
+        found = await self.screen.pick_options(picks)
         return found[0] if found else None
 
-    def type(self, text: str) -> None:
+    def set_input(self, text: str) -> None:
         """Put text on the input line."""
         self.screen.buffer.text = text
         self.screen.buffer.cursor_position = len(text)
 
-    def turn_to(self, options: Options | None) -> None:
+    def switch_to(self, options: Options | None) -> None:
         """Leave this session for another one, or exit."""
         self.over, self.next = True, options
         if self._session is not None:
             self._session.stop()
         self.stirred.set()
 
-    def dress(self, theme: str) -> None:
+    def set_theme(self, theme: str) -> None:
         """Change the theme."""
-        self.screen.theme = markdown.theme(markdown.named(theme), os.environ)
+        self.screen.theme = markdown.resolve_theme(markdown.parse_theme_name(theme), os.environ)
         self.screen.refresh()
 
-    def _offers(self, name: str | None, word: str) -> Iterable[tuple[str, str]]:
-        return offers(self, name, word) if self._session is not None else ()
+    def _complete_command(self, name: str | None, word: str) -> Iterable[tuple[str, str]]:
+        return complete_slash_line(self, name, word) if self._session is not None else ()
 
-    def _held(self) -> list[str]:
+    def _mcp_resources(self) -> list[str]:
         return list_resource_uris(self.session.crew.loan) if self._session is not None else []
 
     def line(self, text: str) -> None:
         """Show lines of text, for the trust question."""
-        self.page.paragraph(text)
+        self.page.show_paragraph(text)
 
     async def read(self, prompt: str) -> str | None:
         """Ask whether to trust the folder."""
         self.line(prompt.partition("[")[0])
-        picked = await self.screen.pick((Pick("y", "yes"), Pick("n", "no, work without them")))
+        picked = await self.screen.pick_options(
+            (MenuOption("y", "yes"), MenuOption("n", "no, work without them"))
+        )
         return None if picked is None else "no" if picked[0] else "yes"
 
-    def said(self, text: str) -> tuple[TextOrMedia, ...]:
+    def prompt_content(self, text: str) -> tuple[TextOrMedia, ...]:
         """Return the prompt's text with the images that it names."""
         agent = self.session.crew.agent
-        return content(text, agent.world.blobs, folder=agent.world.root)
+        return attach_named_images(text, agent.world.blobs, folder=agent.world.root)
 
-    def begin(self) -> None:
+    def begin_turn(self) -> None:
         """Mark the start of a turn."""
-        self.page.begin()
+        self.page.begin_turn()
         self._before = self.session.crew.agent.session.dollars
 
-    def end(self, *, stopped: bool) -> None:
+    def end_turn(self, *, stopped: bool) -> None:
         """Mark the end of a turn; if it was stopped, unsent input returns to the input line."""
         inbox = self.session.crew.agent.turn.inbox
         unheard = [extract_text(one.content) for one in inbox if one.origin == "human"]
@@ -245,6 +253,6 @@ class Desk:
                 inbox.remove(one)
             back = [*unheard, *self.waiting, self.screen.buffer.text]
             self.waiting.clear()
-            self.type("\n".join(part for part in back if part))
-        self.page.end()
-        self.look()
+            self.set_input("\n".join(part for part in back if part))
+        self.page.end_turn()
+        self.refresh_status()

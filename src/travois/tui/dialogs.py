@@ -20,19 +20,28 @@ from travois.ports.world import (
 from travois.sessions.catalog import SessionSummary
 from travois.terminal.tables import ago
 from travois.tui import transcript
-from travois.tui.markdown import Theme, clean, cut, folded, width, worded
-from travois.tui.menu import Menu, Pick
+from travois.tui.markdown import (
+    Theme,
+    clean_display_text,
+    cut_line,
+    display_width,
+    fold_lines,
+    wrap_words,
+)
+from travois.tui.menu import Menu, MenuOption
 from travois.tui.screen import Screen
 from travois.tui.transcript import Transcript
 
-ONCE = Pick("y", "yes, this once")
-NO = Pick("n", "no, and say why")
-SANDBOX = Pick("s", "yes, and use the sandbox", f"{SANDBOX_OFFER}: {SANDBOX_OFFER_DETAILS}")
-OWN = Pick("0", "in your own words")
-WHY = "reason (Enter to skip): "
+ONCE_OPTION = MenuOption("y", "yes, this once")
+DENY_OPTION = MenuOption("n", "no, and say why")
+SANDBOX_OPTION = MenuOption(
+    "s", "yes, and use the sandbox", f"{SANDBOX_OFFER}: {SANDBOX_OFFER_DETAILS}"
+)
+OWN_WORDS_OPTION = MenuOption("0", "in your own words")
+DENIAL_REASON_PROMPT = "reason (Enter to skip): "
 
 
-class Dialogs:
+class TerminalDialogs:
     """Dialogs with the user, shown one at a time."""
 
     def __init__(self, screen: Screen, page: Callable[[], Transcript]) -> None:
@@ -43,20 +52,20 @@ class Dialogs:
         self._told: dict[str, anyio.Event] = {}
         self._one = anyio.Lock()
 
-    def told(self, call: str) -> anyio.Event:
+    def call_shown_event(self, call: str) -> anyio.Event:
         """Return an event that is set once all output before this call's question is shown."""
         return self._told.setdefault(call, anyio.Event())
 
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Show exactly what would run, and ask for permission."""
-        await self.told(question.call).wait()
+        await self.call_shown_event(question.call).wait()
         async with self._one:
-            self._show(question)
+            self._show_question(question)
             rules = escape_invisible(", ".join(question.always))
-            always = (Pick("a", "yes, always", rules),) if question.always else ()
-            offer = (SANDBOX,) if question.offers_sandbox else ()
-            options = (ONCE, *always, *offer, NO)
-            picked = await self._screen.pick(options)
+            always = (MenuOption("a", "yes, always", rules),) if question.always else ()
+            offer = (SANDBOX_OPTION,) if question.offers_sandbox else ()
+            options = (ONCE_OPTION, *always, *offer, DENY_OPTION)
+            picked = await self._screen.pick_options(options)
             match options[picked[0]].key if picked else "":
                 case "y":
                     return PersonAnswer(
@@ -73,57 +82,65 @@ class Dialogs:
                         allow=True, reason=said, sandbox=True, digest=question.digest
                     )
                 case _:
-                    why = (await self._screen.ask(WHY) or "").strip() if picked else ""
+                    why = (
+                        (await self._screen.ask_text(DENIAL_REASON_PROMPT) or "").strip()
+                        if picked
+                        else ""
+                    )
                     return PersonAnswer(
                         allow=False, reason=f"the user said no{': ' + why if why else ''}"
                     )
 
     async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Ask the questions of an inquiry one after the other."""
-        await self.told(inquiry.call).wait()
+        await self.call_shown_event(inquiry.call).wait()
         async with self._one:
             if inquiry.plan:
-                self._page().markdown(inquiry.plan)
+                self._page().show_markdown(inquiry.plan)
             answers: list[str] = []
             for choice in inquiry.choices:
-                answer = await self._answer(choice)
+                answer = await self._ask_choice(choice)
                 if answer is None:
                     return None
                 answers.append(answer)
             return tuple(answers)
 
-    async def _answer(self, choice: Choice) -> str | None:
+    async def _ask_choice(self, choice: Choice) -> str | None:
         theme = self._screen.theme
-        asked = worded(clean(choice.question), self._screen.columns - 5)
+        asked = wrap_words(clean_display_text(choice.question), self._screen.columns - 5)
         marked = [f"  {theme.mark(line, 'strong')}" for line in asked]
-        self._screen.show("", f"  {theme.mark('?', 'accent')} {marked[0].lstrip()}", *marked[1:])
+        self._screen.show_lines(
+            "", f"  {theme.mark('?', 'accent')} {marked[0].lstrip()}", *marked[1:]
+        )
         options = [
-            Pick(str(number), clean(one.label), clean(one.description))
+            MenuOption(
+                str(number), clean_display_text(one.label), clean_display_text(one.description)
+            )
             for number, one in enumerate(choice.options, 1)
         ]
-        last = Pick("0", "done") if choice.several else OWN
-        picked = await self._screen.pick((*options, last), several=choice.several)
+        last = MenuOption("0", "done") if choice.several else OWN_WORDS_OPTION
+        picked = await self._screen.pick_options((*options, last), several=choice.several)
         if picked is None:
             return None
         if not choice.several and picked == [len(options)]:
-            typed = await self._screen.ask("answer: ")
+            typed = await self._screen.ask_text("answer: ")
             answer = typed.strip() if typed else None
         else:
             answer = ", ".join(choice.options[number].label for number in picked)
         if answer is not None:
-            self._page().note(answer)
+            self._page().show_note(answer)
         return answer
 
-    def _show(self, question: PermissionQuestion) -> None:
+    def _show_question(self, question: PermissionQuestion) -> None:
         """Show the call in full, its effects and why it needs approval."""
         theme, room = self._screen.theme, self._screen.columns - 5
         asked = f"needs approval: {escape_invisible(question.because)}"
         effects = (f"· {escape_invisible(effect)}" for effect in question.effects)
-        quiet = [line for text in (*effects, asked) for line in folded(text, room)]
-        self._screen.show(
+        quiet = [line for text in (*effects, asked) for line in fold_lines(text, room)]
+        self._screen.show_lines(
             "",
             f"  {theme.mark('?', 'warn')} {theme.mark(escape_invisible(question.tool), 'strong')}",
-            *(f"    {line}" for line in transcript.given(question.args, theme, room)),
+            *(f"    {line}" for line in transcript.render_arguments(question.args, theme, room)),
             *(f"    {theme.mark(line, 'quiet')}" for line in quiet),
         )
 
@@ -131,15 +148,15 @@ class Dialogs:
 # The session picker.
 
 
-MOST = 10
-AROUND = 13
+MAX_SESSION_ROWS = 10
+RESERVED_ROWS = 13
 """Rows that the rest of the screen needs."""
-ERASE = "\x7f"
-CLEAR = "\x15"
-AGE = 10
+ERASE_KEY = "\x7f"
+CLEAR_KEY = "\x15"
+AGE_COLUMNS = 10
 
 
-class Picker(Menu):
+class SessionMenu(Menu):
     """A menu of sessions that is filtered while the user types."""
 
     def __init__(self, shelf: SessionPicker, rows: Callable[[], int]) -> None:
@@ -149,11 +166,11 @@ class Picker(Menu):
         self._found = shelf.search("", everywhere=False)
 
     @property
-    def chosen(self) -> SessionSummary | None:
+    def selection(self) -> SessionSummary | None:
         """The chosen session."""
         return self._found[self.answer[0]] if self.answer else None
 
-    def armed(self) -> bool:
+    def is_armed(self) -> bool:
         """Accept every key: nothing is decided before Enter."""
         return True
 
@@ -161,63 +178,75 @@ class Picker(Menu):
         """Move the pointer, without wrapping around."""
         self.at = max(0, min(self.at + by, len(self._found) - 1))
 
-    def turn(self) -> None:
+    def press_tab(self) -> None:
         """Switch between all projects and this one."""
         self._everywhere = not self._everywhere
-        self._find(self._typed)
+        self._search(self._typed)
 
     def press(self, key: str) -> bool:
         """Edit the search words."""
-        if key in (ERASE, CLEAR):
-            self._find(self._typed[:-1] if key == ERASE else "")
+        if key in (ERASE_KEY, CLEAR_KEY):
+            self._search(self._typed[:-1] if key == ERASE_KEY else "")
         elif key.isprintable():
-            self._find(self._typed + key)
+            self._search(self._typed + key)
         return True
 
-    def take(self) -> None:
+    def accept(self) -> None:
         """Choose the session at the pointer."""
         if self._found:
             self.answer = [self.at]
             self.done.set()
 
-    def _find(self, text: str) -> None:
+    def _search(self, text: str) -> None:
         self._typed, self.at = text, 0
         self._found = self._shelf.search(text, everywhere=self._everywhere)
 
-    def lines(self, theme: Theme, columns: int) -> list[str]:
+    def render(self, theme: Theme, columns: int) -> list[str]:
         """Render the search, the matching sessions and the end of the selected one."""
-        room = max(1, min(MOST, self._rows() - AROUND))
+        room = max(1, min(MAX_SESSION_ROWS, self._rows() - RESERVED_ROWS))
         first = max(0, min(self.at - room // 2, len(self._found) - room))
         where = "all projects" if self._everywhere else "this project"
         other = "this project" if self._everywhere else "all projects"
         head = f"Resume which session? {len(self._found):,} in {where}"
-        shown = [f"  {theme.mark(cut(head, columns - 2), 'strong')}"]
-        shown.append(f"  {theme.mark('find:', 'accent')} {cut(clean(self._typed), columns - 10)}")
+        shown = [f"  {theme.mark(cut_line(head, columns - 2), 'strong')}"]
+        shown.append(
+            f"  {theme.mark('find:', 'accent')} {cut_line(clean_display_text(self._typed), columns - 10)}"  # noqa: E501
+        )
         shown.append("")
         for number, one in enumerate(self._found[first : first + room], first):
-            shown.append(self._row(theme, columns, number=number, one=one))
-        shown += self._ending(theme, columns)
+            shown.append(self._render_row(theme, columns, number=number, one=one))
+        shown += self._render_last_exchange(theme, columns)
         keys = f"Enter open · Tab {other} · Esc cancel"
-        return [*shown, f"  {theme.mark(cut(keys, columns - 2), 'quiet')}"]
+        return [*shown, f"  {theme.mark(cut_line(keys, columns - 2), 'quiet')}"]
 
-    def _row(self, theme: Theme, columns: int, *, number: int, one: SessionSummary) -> str:
+    def _render_row(self, theme: Theme, columns: int, *, number: int, one: SessionSummary) -> str:
         here = number == self.at
         age = ago(time.time() - one.updated) if one.updated else "?"
-        folder = f"  {_tail(clean(one.cwd), columns // 3)}" if self._everywhere else ""
-        title = cut(clean(one.title), columns - 6 - AGE - width(folder))
+        folder = (
+            f"  {_shorten_path(clean_display_text(one.cwd), columns // 3)}"
+            if self._everywhere
+            else ""
+        )
+        title = cut_line(
+            clean_display_text(one.title), columns - 6 - AGE_COLUMNS - display_width(folder)
+        )
         pointer = theme.mark("❯", "accent") if here else " "
         told = theme.mark(title, "strong") if here else title
-        when, where = (theme.mark(text, "quiet") for text in (f"{age:<{AGE}}", folder))
+        when, where = (theme.mark(text, "quiet") for text in (f"{age:<{AGE_COLUMNS}}", folder))
         return f"  {pointer} {when} {told}{where}"
 
-    def _ending(self, theme: Theme, columns: int) -> list[str]:
+    def _render_last_exchange(self, theme: Theme, columns: int) -> list[str]:
         if not self._found:
             return ["  No session matches.", ""]
         said, answered = self._shelf.last_words(self._found[self.at])
         told = (("you", said), ("model", answered))
-        lines = [f"{who:>5}: {clean(text)}" for who, text in told if text]
-        return ["", *(f"  {theme.mark(cut(line, columns - 2), 'quiet')}" for line in lines), ""]
+        lines = [f"{who:>5}: {clean_display_text(text)}" for who, text in told if text]
+        return [
+            "",
+            *(f"  {theme.mark(cut_line(line, columns - 2), 'quiet')}" for line in lines),
+            "",
+        ]
 
 
-def _tail(path: str, room: int) -> str:
-    return path if width(path) <= room else f"…{path[-(room - 1) :]}"
+def _shorten_path(path: str, room: int) -> str:
+    return path if display_width(path) <= room else f"…{path[-(room - 1) :]}"

@@ -28,8 +28,16 @@ from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.sdk import Session
 from travois.settings.schema import Json, StatusLineSettings
 from travois.tools.diff import FilePatch
-from travois.tui.agent_progress import running_agents
-from travois.tui.markdown import OURS, RESET, Role, Theme, clean, folded, width
+from travois.tui.agent_progress import list_running_agents
+from travois.tui.markdown import (
+    COLOUR_PATTERN,
+    RESET_CODE,
+    TextRole,
+    Theme,
+    clean_display_text,
+    display_width,
+    fold_lines,
+)
 from travois.tui.screen import Screen
 from travois.version import __version__
 
@@ -37,12 +45,12 @@ if TYPE_CHECKING:
     from travois.engine.agent import Agent
 
 
-MUCH = 65
-FULL = 85
-CELLS = 8
+HIGH_USE_PERCENT = 65
+FULL_USE_PERCENT = 85
+METER_CELLS = 8
 
 
-class Standing(msgspec.Struct, frozen=True):
+class FooterStatus(msgspec.Struct, frozen=True):
     """The values that the footer shows."""
 
     model: str = ""
@@ -59,69 +67,73 @@ class Standing(msgspec.Struct, frozen=True):
     """Completed and total todos."""
 
 
-def line(standing: Standing, theme: Theme, columns: int) -> str:
+def render_footer(standing: FooterStatus, theme: Theme, columns: int) -> str:
     """Render the footer on one line; the least important parts are dropped if it is too long."""
-    role: Role = "warn" if standing.mode != "default" else "quiet"
+    role: TextRole = "warn" if standing.mode != "default" else "quiet"
     parts = {
-        "model": theme.mark(clean(standing.model.rpartition("/")[2]), "quiet"),
+        "model": theme.mark(clean_display_text(standing.model.rpartition("/")[2]), "quiet"),
         "mode": theme.mark(standing.mode, role) if standing.mode != "default" else "",
-        "branch": theme.mark(clean(standing.branch), "quiet"),
-        "used": _meter(standing.used, theme),
-        "warm": theme.mark(f"cache {_left(standing.warm)}", "quiet") if standing.warm else "",
-        "todos": theme.mark(_todos(*standing.todos), "quiet"),
-        "tasks": theme.mark(_tasks(standing.tasks), "accent") if standing.tasks else "",
-        "doing": theme.mark(clean(standing.doing), "quiet"),
+        "branch": theme.mark(clean_display_text(standing.branch), "quiet"),
+        "used": _render_meter(standing.used, theme),
+        "warm": theme.mark(f"cache {_format_time_left(standing.warm)}", "quiet")
+        if standing.warm
+        else "",
+        "todos": theme.mark(_format_todo_count(*standing.todos), "quiet"),
+        "tasks": theme.mark(_format_task_count(standing.tasks), "accent") if standing.tasks else "",
+        "doing": theme.mark(clean_display_text(standing.doing), "quiet"),
     }
     gap = theme.mark(" · ", "quiet")
     for dropped in ("", "warm", "todos", "doing", "branch", "model", "tasks"):
         parts.pop(dropped, None)
         shown = "  " + gap.join(part for part in parts.values() if part)
-        if width(shown) <= columns:
+        if display_width(shown) <= columns:
             return shown
     return ""
 
 
-def _meter(used: int, theme: Theme) -> str:
-    role: Role = "bad" if used >= FULL else "warn" if used >= MUCH else "quiet"
-    full = min(CELLS, round(used / 100 * CELLS))
-    return theme.mark(f"{'━' * full}{'╌' * (CELLS - full)} {used}%", role)
+def _render_meter(used: int, theme: Theme) -> str:
+    role: TextRole = (
+        "bad" if used >= FULL_USE_PERCENT else "warn" if used >= HIGH_USE_PERCENT else "quiet"
+    )
+    full = min(METER_CELLS, round(used / 100 * METER_CELLS))
+    return theme.mark(f"{'━' * full}{'╌' * (METER_CELLS - full)} {used}%", role)
 
 
-def _left(seconds: float) -> str:
+def _format_time_left(seconds: float) -> str:
     return (
         f"{round(seconds / 60)} min" if seconds >= 90 else f"{max(1, round(seconds / 15)) * 15} s"
     )
 
 
-def _todos(done: int, total: int) -> str:
+def _format_todo_count(done: int, total: int) -> str:
     return f"{done}/{total} done" if done < total else ""
 
 
-def _tasks(count: int) -> str:
+def _format_task_count(count: int) -> str:
     return f"{count} task{'s' if count > 1 else ''}"
 
 
 # The footer's values.
 
 
-def standing(session: Session) -> Standing:
+def read_footer_status(session: Session) -> FooterStatus:
     """Read the footer's values from the session."""
     agent, model = session.crew.agent, session.crew.model
     limit = threshold_for_model(model, agent.context.layers)
     listed = read_tasks(agent.session.state.get(TODOS_STATE, ""))
-    return Standing(
+    return FooterStatus(
         model=model.name,
         mode=agent.permissions.guard.mode,
         branch=agent.prompt.environment().branch if agent.prompt.environment else "",
         used=round(100 * context_tokens(agent.session.view) / limit),
         warm=agent.session.cache.seconds_left(time.time()),
-        tasks=tasks(agent),
-        doing=agents[-1].doing if (agents := running_agents(agent)) else "",
+        tasks=count_background_tasks(agent),
+        doing=agents[-1].doing if (agents := list_running_agents(agent)) else "",
         todos=(sum(not task.is_open for task in listed), len(listed)),
     )
 
 
-def tasks(agent: Agent) -> int:
+def count_background_tasks(agent: Agent) -> int:
     """Count the running background agents and processes."""
     programs = sum(job.status is None for job in agent.world.processes.jobs().values())
     return programs + len(agent.session.running)
@@ -130,20 +142,22 @@ def tasks(agent: Agent) -> int:
 # Read from git's files: starting git would delay the status line.
 
 
-ORIGIN = re.compile(r'\[remote "origin"\][^\[]*?\burl\s*=\s*(\S+)')
-ADDRESS = re.compile(r"(?:\w+://)?(?:[^@/]+@)?([^:/]+)(?::\d+)?[:/](.+)/([^/]+?)(?:\.git)?/?")
+GIT_ORIGIN_PATTERN = re.compile(r'\[remote "origin"\][^\[]*?\burl\s*=\s*(\S+)')
+GIT_ADDRESS_PATTERN = re.compile(
+    r"(?:\w+://)?(?:[^@/]+@)?([^:/]+)(?::\d+)?[:/](.+)/([^/]+?)(?:\.git)?/?"
+)
 
 
-def repository(folder: str) -> Json:
+def find_git_repository(folder: str) -> Json:
     """Return the git remote of a folder, and its worktree if it is a linked one."""
     for place in (Path(folder), *Path(folder).parents):
         git = place / ".git"
         if git.exists():
-            return _told(git)
+            return _parse_git_repository(git)
     return {}
 
 
-def _told(git: Path) -> Json:
+def _parse_git_repository(git: Path) -> Json:
     """Read the origin's address from git's files, following the pointer of a linked worktree."""
     apart: Json = {}
     try:
@@ -151,16 +165,16 @@ def _told(git: Path) -> Json:
             git = Path(git.parent, git.read_text("utf-8").removeprefix("gitdir:").strip())
             if git.parent.name == "worktrees":
                 apart, git = {"git_worktree": git.name}, git.parent.parent
-        found = ORIGIN.search((git / "config").read_text("utf-8", errors="replace"))
+        found = GIT_ORIGIN_PATTERN.search((git / "config").read_text("utf-8", errors="replace"))
     except OSError:
         return apart
-    named = ADDRESS.fullmatch(found[1]) if found else None
+    named = GIT_ADDRESS_PATTERN.fullmatch(found[1]) if found else None
     if named is None:
         return apart
     return {**apart, "repo": {"host": named[1], "owner": named[2], "name": named[3]}}
 
 
-def worktree(folder: str, branch: str) -> Json:
+def describe_worktree(folder: str, branch: str) -> Json:
     """Describe the Travois worktree that contains a folder; empty outside of one."""
     above, inside, below = folder.partition(f"/{WORKTREES_FOLDER}/")
     if not inside:
@@ -174,20 +188,20 @@ def worktree(folder: str, branch: str) -> Json:
 # The user's status line command, whose output is shown above the footer.
 
 
-PAUSE = 0.3
+STATUS_LINE_DELAY_SECONDS = 0.3
 """Seconds to wait for further changes before the program runs, so that a burst runs it once."""
-PATIENCE = 5.0
-MOST = 5
-KEPT = 1 << 14
-LARGE = 200_000
-CODES = re.compile(
+STATUS_LINE_TIMEOUT_SECONDS = 5.0
+MAX_STATUS_LINES = 5
+MAX_STATUS_LINE_BYTES = 1 << 14
+LARGE_PROMPT_TOKENS = 200_000
+TERMINAL_CODE_PATTERN = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?"
     r"|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
 )
 """Every escape sequence that a terminal would act on."""
 
 
-class Work(msgspec.Struct):
+class SessionWork(msgspec.Struct):
     """Work done since this process opened the session."""
 
     began: float = msgspec.field(default_factory=monotonic)
@@ -198,7 +212,7 @@ class Work(msgspec.Struct):
     """In lines of files."""
     _items: SessionItems = msgspec.field(default_factory=SessionItems)
 
-    def hear(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         """Count one more log entry."""
         match self._items.add(entry):
             case ReplyItem(seconds=seconds):
@@ -210,7 +224,7 @@ class Work(msgspec.Struct):
                 pass
 
 
-class Asking:
+class StatusLineProgram:
     """The user's status line command, and its last output."""
 
     def __init__(
@@ -218,58 +232,61 @@ class Asking:
     ) -> None:
         self._chosen, self._processes, self._tell = chosen, processes, tell
         self._stirred = anyio.Event()
-        self.work = Work()
+        self.work = SessionWork()
         self._said: list[str] = []
         self._failed = False
 
-    def stir(self) -> None:
+    def request_update(self) -> None:
         """Ask for a new run, because something has changed."""
         self._stirred.set()
 
-    def rows(self, theme: Theme, columns: int) -> list[str]:
+    def render_rows(self, theme: Theme, columns: int) -> list[str]:
         """Render the command's output; of escape sequences, only colours pass."""
         margin = " " * (2 + max(0, self._chosen.padding))
         room = max(1, columns - len(margin))
-        return [f"{margin}{folded(tame(line, theme), room)[0]}{RESET}" for line in self._said]
+        return [
+            f"{margin}{fold_lines(strip_terminal_codes(line, theme), room)[0]}{RESET_CODE}"
+            for line in self._said
+        ]
 
-    async def keep(self, session: Session, screen: Screen) -> None:
+    async def keep_updating(self, session: Session, screen: Screen) -> None:
         """Run the command after each change, one run at a time."""
         often = self._chosen.refresh_interval
         while True:
             with anyio.move_on_after(often if often > 0 else inf):
                 await self._stirred.wait()
-            await anyio.sleep(PAUSE)
+            await anyio.sleep(STATUS_LINE_DELAY_SECONDS)
             # Renewed before the run: a change during the run leads to another one.
             self._stirred = anyio.Event()
-            await self._ask(session, screen)
+            await self._run_program(session, screen)
             screen.refresh()
 
-    async def _ask(self, session: Session, screen: Screen) -> None:
+    async def _run_program(self, session: Session, screen: Screen) -> None:
         seconds = monotonic() - self.work.began
-        told = statusline_payload(session, self.work, seconds=seconds, vim=screen.vim)
+        told = build_status_line_payload(session, self.work, seconds=seconds, vim=screen.vim_mode)
         command = Command(
             ("bash", "-c", self._chosen.command),
             session.crew.agent.world.root,
             env={"COLUMNS": str(screen.columns), "LINES": str(screen.rows)},
             stdin=msgspec.json.encode(told),
-            keep=KEPT,
+            keep=MAX_STATUS_LINE_BYTES,
             stderr="apart",
         )
         try:
-            done = await self._processes.run(command, timeout=PATIENCE)
+            done = await self._processes.run(command, timeout=STATUS_LINE_TIMEOUT_SECONDS)
         except OSError as error:
-            self._fail(error.strerror or str(error))
+            self._report_failure(error.strerror or str(error))
             return
         if done.timed_out:
-            self._fail(f"timed out after {PATIENCE:g} s")
+            self._report_failure(f"timed out after {STATUS_LINE_TIMEOUT_SECONDS:g} s")
         elif done.status:
             why = done.errors.head_and_tail().decode(errors="replace").strip()
-            self._fail(why or f"exit code {done.status}")
+            self._report_failure(why or f"exit code {done.status}")
         else:
             lines = done.output.head_and_tail().decode(errors="replace").rstrip().split("\n")
-            self._said = [line for line in lines[:MOST] if line.strip()]
+            self._said = [line for line in lines[:MAX_STATUS_LINES] if line.strip()]
 
-    def _fail(self, why: str) -> None:
+    def _report_failure(self, why: str) -> None:
         """Report a failure once."""
         self._said = []
         if not self._failed:
@@ -277,19 +294,26 @@ class Asking:
         self._failed = True
 
 
-def tame(line: str, theme: Theme) -> str:
+def strip_terminal_codes(line: str, theme: Theme) -> str:
     """Remove all escape sequences but colours from a line of the command's output."""
     coloured = theme.name != "none"
-    parts = OURS.split(line)
-    kept = (part if OURS.fullmatch(part) else clean(CODES.sub("", part)) for part in parts)
-    return "".join(part for part in kept if coloured or not OURS.fullmatch(part))
+    parts = COLOUR_PATTERN.split(line)
+    kept = (
+        part
+        if COLOUR_PATTERN.fullmatch(part)
+        else clean_display_text(TERMINAL_CODE_PATTERN.sub("", part))
+        for part in parts
+    )
+    return "".join(part for part in kept if coloured or not COLOUR_PATTERN.fullmatch(part))
 
 
-def statusline_payload(session: Session, work: Work, *, seconds: float, vim: str = "") -> Json:
+def build_status_line_payload(
+    session: Session, work: SessionWork, *, seconds: float, vim: str = ""
+) -> Json:
     """Build the JSON payload for a status line command (Claude Code's field names)."""
     agent, model = session.crew.agent, session.crew.model
     root, state = agent.world.root, agent.session.state
-    reply = _last(session)
+    reply = _last_reply(session)
     last = reply.usage if reply else None
     branch = agent.prompt.environment().branch if agent.prompt.environment else ""
     chosen = {"effort": {"level": model.effort}, "vim": {"mode": vim}}
@@ -306,7 +330,7 @@ def statusline_payload(session: Session, work: Work, *, seconds: float, vim: str
             "current_dir": state.get("cwd", root),
             "project_dir": root,
             "added_dirs": list(agent.permissions.guard.folders[1:]),
-            **repository(root),
+            **find_git_repository(root),
         },
         "output_style": {"name": session.crew.style},
         "cost": {
@@ -316,27 +340,27 @@ def statusline_payload(session: Session, work: Work, *, seconds: float, vim: str
             "total_lines_added": work.added,
             "total_lines_removed": work.removed,
         },
-        "context_window": _window(agent.session.usage, last, model.window),
-        "exceeds_200k_tokens": last is not None and last.context > LARGE,
-        "thinking": {"enabled": reply is not None and _thought(reply)},
+        "context_window": _build_window_payload(agent.session.usage, last, model.window),
+        "exceeds_200k_tokens": last is not None and last.context > LARGE_PROMPT_TOKENS,
+        "thinking": {"enabled": reply is not None and _has_thinking(reply)},
         "fast_mode": False,
         **{key: value for key, value in chosen.items() if all(value.values())},
-        **worktree(root, branch),
+        **describe_worktree(root, branch),
     }
 
 
-def _last(session: Session) -> Assistant | None:
+def _last_reply(session: Session) -> Assistant | None:
     facts = (item.fact for item in reversed(session.crew.agent.session.view.items))
     return next((fact for fact in facts if isinstance(fact, Assistant)), None)
 
 
-def _thought(reply: Assistant) -> bool:
+def _has_thinking(reply: Assistant) -> bool:
     """Tell whether a reply contains thinking."""
     opaque = (block for block in reply.content if isinstance(block, Opaque))
     return any(block.kind in (*THINKING_KINDS, "reasoning") for block in opaque)
 
 
-def _window(total: Usage, last: Usage | None, size: int) -> Json:
+def _build_window_payload(total: Usage, last: Usage | None, size: int) -> Json:
     """Build the context window fields of the payload."""
     used = round(100 * last.prompt / size) if last and size else 0
     current: Json | None = None

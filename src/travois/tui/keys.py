@@ -22,27 +22,36 @@ from travois.core.content import Media, Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.ports.world import Blobs
 from travois.terminal.tables import amount
-from travois.tui.markdown import clean
+from travois.tui.markdown import clean_display_text
 from travois.tui.menu import Menu
 from travois.tui.screen import Screen
 
 # The input line: history, completion and pastes.
 
 
-LONG = 1_000
-LINES = 12
+MAX_PASTE_CHARS = 1_000
+MAX_PASTE_LINES = 12
 """Longer pastes are shown by their size."""
-FILES = 5_000
+MAX_LISTED_FILES = 5_000
 """Files listed for completion; in a larger tree a folder must be typed."""
-FRESH = 20.0
+FILE_LIST_SECONDS = 20.0
 """Seconds that a file listing is reused."""
-SKIPPED = {".git", ".hg", ".venv", "node_modules", "__pycache__", "target", "dist", ".mypy_cache"}
-FOUND = 30
-MENTION = re.compile(r"(?:^|\s)@(\S*)$")
-COMMAND = re.compile(r"/([\w:.-]*)(?:\s+(\S*))?")
+SKIPPED_FOLDERS = {
+    ".git",
+    ".hg",
+    ".venv",
+    "node_modules",
+    "__pycache__",
+    "target",
+    "dist",
+    ".mypy_cache",
+}
+MAX_FILE_COMPLETIONS = 30
+MENTION_PATTERN = re.compile(r"(?:^|\s)@(\S*)$")
+COMMAND_PATTERN = re.compile(r"/([\w:.-]*)(?:\s+(\S*))?")
 
-Held = Callable[[], list[str]]
-Offers = Callable[[str | None, str], Iterable[tuple[str, str]]]
+MentionSource = Callable[[], list[str]]
+CommandSource = Callable[[str | None, str], Iterable[tuple[str, str]]]
 """Completes command names (with descriptions) or, for a named command, its arguments."""
 
 
@@ -52,10 +61,10 @@ class Pastes:
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}
 
-    def taken(self, text: str) -> str:
+    def shorten(self, text: str) -> str:
         """Return the text to insert for a paste; a placeholder if it is long."""
-        text = clean(text.replace("\r\n", "\n").replace("\r", "\n"))
-        if len(text) <= LONG and text.count("\n") < LINES:
+        text = clean_display_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+        if len(text) <= MAX_PASTE_CHARS and text.count("\n") < MAX_PASTE_LINES:
             return text
         name = f"[pasted {amount(len(text.encode()))}]"
         if name in self._kept:
@@ -63,58 +72,62 @@ class Pastes:
         self._kept[name] = text
         return name
 
-    def whole(self, text: str) -> str:
+    def expand(self, text: str) -> str:
         """Replace the placeholders with the pasted text."""
         for name, paste in self._kept.items():
             text = text.replace(name, paste)
         return text
 
 
-class Completing(Completer):
+class InputCompleter(Completer):
     """Completion of slash commands, and of files and MCP resources after `@`."""
 
-    def __init__(self, folder: str, offers: Offers, held: Held = list) -> None:
+    def __init__(self, folder: str, offers: CommandSource, held: MentionSource = list) -> None:
         self._folder = folder
         self._offers = offers
         self._held = held
         self._files: list[str] = []
         self._is_cut = False
         """True if there are more files than were listed."""
-        self._listed = -FRESH
+        self._listed = -FILE_LIST_SECONDS
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
     ) -> Iterator[Completion]:
         """Yield completions for the text before the cursor."""
         before = document.text_before_cursor
-        if found := COMMAND.fullmatch(before):
+        if found := COMMAND_PATTERN.fullmatch(before):
             name, word = found[1], found[2]
             known = self._offers(None, name) if word is None else self._offers(name, word)
             start = -len(name) if word is None else -len(word)
             for text, meaning in known:
                 shown = f"/{text}" if word is None else text
                 yield Completion(text, start, display=shown, display_meta=meaning)
-        elif found := MENTION.search(before):
-            for path in self._near(found[1]):
+        elif found := MENTION_PATTERN.search(before):
+            for path in self._matching_paths(found[1]):
                 yield Completion(path, -len(found[1]), display=path)
             if self._is_cut:
-                yield Completion("", display=f"(only {FILES:,} files searched; type a folder)")
+                yield Completion(
+                    "", display=f"(only {MAX_LISTED_FILES:,} files searched; type a folder)"
+                )
 
-    def _near(self, word: str) -> list[str]:
+    def _matching_paths(self, word: str) -> list[str]:
         """Return paths that contain the word; names that start with it come first."""
-        if monotonic() - self._listed > FRESH:
-            files = list(islice(_walk(self._folder), FILES + 1))
-            self._files, self._is_cut = files[:FILES], len(files) > FILES
+        if monotonic() - self._listed > FILE_LIST_SECONDS:
+            files = list(islice(_walk_files(self._folder), MAX_LISTED_FILES + 1))
+            self._files, self._is_cut = files[:MAX_LISTED_FILES], len(files) > MAX_LISTED_FILES
             self._listed = monotonic()
         low = word.lower()
-        named = _inside(self._folder, os.path.dirname(word)) if self._is_cut or "/" in word else ()
+        named = (
+            _list_folder(self._folder, os.path.dirname(word)) if self._is_cut or "/" in word else ()
+        )
         known = dict.fromkeys((*self._files, *named, *self._held()))
         found = [path for path in known if low in path.lower()]
-        found.sort(key=lambda path: (not _name(path).lower().startswith(low), len(path), path))
-        return found[:FOUND]
+        found.sort(key=lambda path: (not _base_name(path).lower().startswith(low), len(path), path))
+        return found[:MAX_FILE_COMPLETIONS]
 
 
-def buffer(completer: Completer, past: str) -> Buffer:
+def create_input_buffer(completer: Completer, past: str) -> Buffer:
     """Create the input line, with its history in a file."""
     os.makedirs(os.path.dirname(past), mode=0o700, exist_ok=True)
     return Buffer(
@@ -126,53 +139,62 @@ def buffer(completer: Completer, past: str) -> Buffer:
     )
 
 
-def _name(path: str) -> str:
+def _base_name(path: str) -> str:
     return os.path.basename(path.rstrip("/"))
 
 
-def _inside(folder: str, part: str) -> list[str]:
+def _list_folder(folder: str, part: str) -> list[str]:
     """List one folder below this one; subfolders end with a slash."""
     try:
         with os.scandir(os.path.join(folder, part)) as entries:
-            found = [(one.name, "/" if one.is_dir() else "") for one in islice(entries, FILES)]
+            found = [
+                (one.name, "/" if one.is_dir() else "") for one in islice(entries, MAX_LISTED_FILES)
+            ]
     except OSError:
         return []
-    kept = [os.path.join(part, name) + end for name, end in found if name not in SKIPPED]
-    return [path for path in kept if _is_typed(path)]
+    kept = [os.path.join(part, name) + end for name, end in found if name not in SKIPPED_FOLDERS]
+    return [path for path in kept if _can_be_mentioned(path)]
 
 
-def _is_typed(path: str) -> bool:
+def _can_be_mentioned(path: str) -> bool:
     """Tell whether a path can follow an `@`."""
     return path.isprintable() and " " not in path
 
 
-def _walk(folder: str) -> Iterator[str]:
+def _walk_files(folder: str) -> Iterator[str]:
     """Yield the files below a folder, skipping build output and dependencies."""
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED)
+        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS)
         inside = os.path.relpath(place, folder)
         for name in sorted(files):
             path = name if inside == "." else f"{inside}/{name}"
-            if _is_typed(path):
+            if _can_be_mentioned(path):
                 yield path
 
 
 # Keys that no keyboard has: prompt_toolkit binds only to its own keys, so what terminals send for
 # Alt-Enter, and their reply to our query, is mapped to these.
 ALT_ENTER = Keys.F24
-SYNCHRONIZED = Keys.F23
-NEWLINE = ("\x1b\r", "\x1b\n", "\x1b[13;2u", "\x1b[13;3u", "\x1b[27;2;13~", "\x1b[27;3;13~")
-PAGE = 8
-TWICE = 0.8
+SYNCHRONIZED_REPLY = Keys.F23
+NEWLINE_SEQUENCES = (
+    "\x1b\r",
+    "\x1b\n",
+    "\x1b[13;2u",
+    "\x1b[13;3u",
+    "\x1b[27;2;13~",
+    "\x1b[27;3;13~",
+)
+MENU_PAGE_ROWS = 8
+DOUBLE_PRESS_SECONDS = 0.8
 """Two presses within this many seconds are a double press."""
-Press = Callable[[KeyPressEvent], None]
+KeyHandler = Callable[[KeyPressEvent], None]
 
 
-class Desk(Protocol):
+class KeyActions(Protocol):
     """The actions that keys trigger."""
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while a turn runs."""
         ...
 
@@ -184,75 +206,75 @@ class Desk(Protocol):
         """Stop the running turn."""
         ...
 
-    def press(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
+    def handle_key(self, what: Literal["rewind", "mode", "expand", "leave"]) -> None:
         """Run the action of a key."""
         ...
 
 
-def teach() -> None:
+def register_key_sequences() -> None:
     """Register escape sequences that prompt_toolkit does not know."""
-    ANSI_SEQUENCES.update(dict.fromkeys(NEWLINE, ALT_ENTER))
+    ANSI_SEQUENCES.update(dict.fromkeys(NEWLINE_SEQUENCES, ALT_ENTER))
     for state in "01234":
-        known = SYNCHRONIZED if state in "123" else Keys.Ignore
+        known = SYNCHRONIZED_REPLY if state in "123" else Keys.Ignore
         ANSI_SEQUENCES[f"\x1b[?2026;{state}$y"] = known
 
 
 class Keyboard:
     """Key bindings of the app; all other keys work as in any line editor."""
 
-    def __init__(self, screen: Screen, desk: Desk, pastes: Pastes) -> None:
+    def __init__(self, screen: Screen, desk: KeyActions, pastes: Pastes) -> None:
         self._screen, self._desk, self._pastes = screen, desk, pastes
         self._pressed = 0.0
 
-    def bindings(self) -> KeyBindings:
+    def build_bindings(self) -> KeyBindings:
         """Build the bindings, each with the state in which it applies."""
         menu = Condition(lambda: self._screen.menu is not None)
-        typing, busy = ~menu & ~is_searching, Condition(lambda: self._desk.busy)
-        chosen = Condition(self._chosen)
-        table: tuple[tuple[Press, Filter, tuple[Keys | str, ...]], ...] = (
+        typing, busy = ~menu & ~is_searching, Condition(lambda: self._desk.is_busy)
+        chosen = Condition(self._has_selected_completion)
+        table: tuple[tuple[KeyHandler, Filter, tuple[Keys | str, ...]], ...] = (
             (self._enter, typing & ~chosen, (Keys.Enter,)),
-            (self._accept, typing & chosen, (Keys.Enter,)),
-            (self._newline, typing & ~busy, (ALT_ENTER,)),
+            (self._accept_completion, typing & chosen, (Keys.Enter,)),
+            (self._insert_newline, typing & ~busy, (ALT_ENTER,)),
             (self._queue, typing & busy, (ALT_ENTER,)),
             (self._queue, typing & busy & ~has_completions, (Keys.Tab,)),
             (self._complete, typing & (~busy | has_completions), (Keys.Tab,)),
             (self._paste, typing, (Keys.BracketedPaste,)),
             (self._escape, typing & ~vi_insert_mode, (Keys.Escape,)),
             (self._cancel, typing, (Keys.ControlC,)),
-            (self._end, typing, (Keys.ControlD,)),
-            (self._edit, typing & ~busy, (Keys.ControlG,)),
+            (self._leave_or_delete, typing, (Keys.ControlD,)),
+            (self._open_editor, typing & ~busy, (Keys.ControlG,)),
             (self._suspend, typing & ~busy, (Keys.ControlZ,)),
-            (self._clear, ~menu, (Keys.ControlL,)),
-            (self._mode, typing, (Keys.BackTab,)),
-            (self._expand, ~is_searching, (Keys.ControlO,)),
-            (self._synchronize, ~menu | menu, (SYNCHRONIZED,)),
+            (self._clear_screen, ~menu, (Keys.ControlL,)),
+            (self._switch_mode, typing, (Keys.BackTab,)),
+            (self._expand_result, ~is_searching, (Keys.ControlO,)),
+            (self._enable_synchronized, ~menu | menu, (SYNCHRONIZED_REPLY,)),
         )
         keys = KeyBindings()
         for press, where, names in table:
             for name in names:
                 keys.add(name, filter=where)(press)
-        self._choosing(keys, menu)
+        self._bind_menu_keys(keys, menu)
         return keys
 
-    def _choosing(self, keys: KeyBindings, menu: Filter) -> None:
+    def _bind_menu_keys(self, keys: KeyBindings, menu: Filter) -> None:
         named = (Keys.Up, Keys.Down, Keys.Enter, Keys.Escape, Keys.ControlC, Keys.ControlD)
         more = (Keys.ControlP, Keys.ControlN, Keys.Tab, Keys.PageUp, Keys.PageDown)
         typed = (Keys.Backspace, Keys.ControlU, Keys.BracketedPaste)
         for key in (*named, *more, *typed):
-            keys.add(key, filter=menu, eager=True)(self._choose)
-        keys.add(Keys.Any, filter=menu)(self._choose)
+            keys.add(key, filter=menu, eager=True)(self._press_menu_key)
+        keys.add(Keys.Any, filter=menu)(self._press_menu_key)
 
-    def _choose(self, event: KeyPressEvent) -> None:
+    def _press_menu_key(self, event: KeyPressEvent) -> None:
         menu = self._screen.menu
         if menu is None or event.key_sequence[0].key == Keys.BracketedPaste:
             return
-        if menu.armed():
-            _point(menu, event)
+        if menu.is_armed():
+            _apply_menu_key(menu, event)
         elif event.data.isprintable():
             self._screen.buffer.insert_text(event.data)
         self._screen.refresh()
 
-    def _chosen(self) -> bool:
+    def _has_selected_completion(self) -> bool:
         state = self._screen.buffer.complete_state
         return state is not None and state.current_completion is not None
 
@@ -269,17 +291,17 @@ class Keyboard:
 
     def _send(self, when: Literal["next", "after"]) -> None:
         buffer = self._screen.buffer
-        text = self._pastes.whole(buffer.text)
-        if self._screen.answer(text) or not text.strip():
+        text = self._pastes.expand(buffer.text)
+        if self._screen.submit_answer(text) or not text.strip():
             return
         buffer.append_to_history()
         buffer.reset()
         self._desk.submit(text, when=when)
 
-    def _accept(self, event: KeyPressEvent) -> None:
+    def _accept_completion(self, event: KeyPressEvent) -> None:
         self._screen.buffer.complete_state = None
 
-    def _newline(self, event: KeyPressEvent) -> None:
+    def _insert_newline(self, event: KeyPressEvent) -> None:
         self._screen.buffer.insert_text("\n")
 
     def _complete(self, event: KeyPressEvent) -> None:
@@ -289,66 +311,66 @@ class Keyboard:
             self._screen.buffer.start_completion(select_first=True)
 
     def _paste(self, event: KeyPressEvent) -> None:
-        self._screen.buffer.insert_text(self._pastes.taken(event.data))
+        self._screen.buffer.insert_text(self._pastes.shorten(event.data))
 
-    def _edit(self, event: KeyPressEvent) -> None:
+    def _open_editor(self, event: KeyPressEvent) -> None:
         self._screen.buffer.open_in_editor()
 
-    def _again(self) -> bool:
+    def _is_double_press(self) -> bool:
         """Tell whether this is the second of two quick presses."""
         before, self._pressed = self._pressed, monotonic()
-        return self._pressed - before < TWICE
+        return self._pressed - before < DOUBLE_PRESS_SECONDS
 
     def _escape(self, event: KeyPressEvent) -> None:
         buffer = self._screen.buffer
         if buffer.complete_state:
             buffer.cancel_completion()
-        elif self._screen.answer(None):
+        elif self._screen.submit_answer(None):
             return
-        elif self._desk.busy:
+        elif self._desk.is_busy:
             self._desk.interrupt()
-        elif not self._again():
-            self._screen.hint(f"Esc again to {'clear the line' if buffer.text else 'rewind'}")
+        elif not self._is_double_press():
+            self._screen.show_hint(f"Esc again to {'clear the line' if buffer.text else 'rewind'}")
         elif buffer.text:
             buffer.reset()
         else:
-            self._desk.press("rewind")
+            self._desk.handle_key("rewind")
 
     def _cancel(self, event: KeyPressEvent) -> None:
-        if self._screen.answer(None):
+        if self._screen.submit_answer(None):
             return
         if self._screen.buffer.text:
             self._screen.buffer.reset()
-        elif self._desk.busy:
+        elif self._desk.is_busy:
             self._desk.interrupt()
-        elif self._again():
-            self._desk.press("leave")
+        elif self._is_double_press():
+            self._desk.handle_key("leave")
         else:
-            self._screen.hint("Ctrl-C again to exit")
+            self._screen.show_hint("Ctrl-C again to exit")
 
-    def _end(self, event: KeyPressEvent) -> None:
+    def _leave_or_delete(self, event: KeyPressEvent) -> None:
         if self._screen.buffer.text:
             self._screen.buffer.delete()
-        elif not self._screen.answer(None):
-            self._desk.press("leave")
+        elif not self._screen.submit_answer(None):
+            self._desk.handle_key("leave")
 
     def _suspend(self, event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
 
-    def _clear(self, event: KeyPressEvent) -> None:
+    def _clear_screen(self, event: KeyPressEvent) -> None:
         event.app.renderer.clear()
 
-    def _mode(self, event: KeyPressEvent) -> None:
-        self._desk.press("mode")
+    def _switch_mode(self, event: KeyPressEvent) -> None:
+        self._desk.handle_key("mode")
 
-    def _expand(self, event: KeyPressEvent) -> None:
-        self._desk.press("expand")
+    def _expand_result(self, event: KeyPressEvent) -> None:
+        self._desk.handle_key("expand")
 
-    def _synchronize(self, event: KeyPressEvent) -> None:
-        self._screen.synchronize()
+    def _enable_synchronized(self, event: KeyPressEvent) -> None:
+        self._screen.enable_synchronized_output()
 
 
-def _point(menu: Menu, event: KeyPressEvent) -> None:
+def _apply_menu_key(menu: Menu, event: KeyPressEvent) -> None:
     """Apply a key to the open menu."""
     match event.key_sequence[0].key:
         case Keys.Up | Keys.ControlP:
@@ -356,19 +378,19 @@ def _point(menu: Menu, event: KeyPressEvent) -> None:
         case Keys.Down | Keys.ControlN:
             menu.move(1)
         case Keys.PageUp:
-            menu.move(-PAGE)
+            menu.move(-MENU_PAGE_ROWS)
         case Keys.PageDown:
-            menu.move(PAGE)
+            menu.move(MENU_PAGE_ROWS)
         case Keys.Tab:
-            menu.turn()
+            menu.press_tab()
         case Keys.Backspace:
             menu.press("\x7f")
         case Keys.Enter:
-            menu.take()
+            menu.accept()
         case Keys.Escape | Keys.ControlC | Keys.ControlD:
-            menu.turn_away()
+            menu.cancel()
         case _ if event.data == " " and menu.several:
-            menu.take()
+            menu.accept()
         case _:
             menu.press(event.data)
 
@@ -376,36 +398,41 @@ def _point(menu: Menu, event: KeyPressEvent) -> None:
 # Images that a prompt names are sent with it.
 
 
-IMAGES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}
-IMAGES[".webp"] = "image/webp"
-NAMED = re.compile(r"""'([^'\n]+)'|"([^"\n]+)"|((?:\\.|[^\s\\])+)""")
-LARGEST = 5_000_000
+IMAGE_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+}
+IMAGE_TYPES[".webp"] = "image/webp"
+PATH_WORD_PATTERN = re.compile(r"""'([^'\n]+)'|"([^"\n]+)"|((?:\\.|[^\s\\])+)""")
+MAX_IMAGE_BYTES = 5_000_000
 
 
-def content(text: str, blobs: Blobs, *, folder: str) -> tuple[TextOrMedia, ...]:
+def attach_named_images(text: str, blobs: Blobs, *, folder: str) -> tuple[TextOrMedia, ...]:
     """Return the text, followed by the images whose paths occur in it."""
-    return (Text(text), *(_image(path, blobs) for path in _paths(text, folder)))
+    return (Text(text), *(_load_image(path, blobs) for path in _find_image_paths(text, folder)))
 
 
-def _paths(text: str, folder: str) -> list[str]:
+def _find_image_paths(text: str, folder: str) -> list[str]:
     """Find the words of a prompt that are paths of images; quotes and escapes are resolved."""
     found: dict[str, None] = {}
-    for match in NAMED.finditer(text):
+    for match in PATH_WORD_PATTERN.finditer(text):
         word = match[1] or match[2] or re.sub(r"\\(.)", r"\1", match[3])
         path = os.path.join(folder, os.path.expanduser(word.removeprefix("@")))
-        if os.path.splitext(path)[1].lower() in IMAGES and os.path.isfile(path):
+        if os.path.splitext(path)[1].lower() in IMAGE_TYPES and os.path.isfile(path):
             found[path] = None
     return list(found)
 
 
-def _image(path: str, blobs: Blobs) -> Media:
+def _load_image(path: str, blobs: Blobs) -> Media:
     """Store an image for sending; raise `Fault` if it is too large."""
     try:
         with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_IMAGE_BYTES + 1)
     except OSError as error:
         raise UserError(f"{path} cannot be read", why=error.strerror or str(error)) from None
-    if len(data) > LARGEST:
+    if len(data) > MAX_IMAGE_BYTES:
         raise UserError(f"{path} is too large", why="the limit is 5 MB", fix="Use a smaller one.")
-    kind = IMAGES[os.path.splitext(path)[1].lower()]
+    kind = IMAGE_TYPES[os.path.splitext(path)[1].lower()]
     return Media("image", kind, blobs.put(data), len(data), os.path.basename(path))

@@ -41,47 +41,47 @@ from travois.ports.world import (
     PersonAnswer,
     ToolStarted,
 )
-from travois.presentation.items import NoticeItem, note_event
+from travois.presentation.items import NoticeItem, notice_for_event
 from travois.providers.replies import Grew
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
 from travois.terminal.hangup import hold_hangups, ignore_hangups
 from travois.terminal.tables import ago, clean
 from travois.tui import shell_command, slash
-from travois.tui.slash import Command, Prompt, obey
-from travois.tui.slash_commands import left, pick_up
-from travois.tui.slash_registry import COMMANDS
+from travois.tui.slash import CommandPrompt, SlashCommand, run_slash_line
+from travois.tui.slash_commands import choose_session, reason_for_leaving
+from travois.tui.slash_registry import SLASH_COMMANDS
 
 # Slash commands in line mode: choices are made by number.
 
 
-SHOWN = 20
+MAX_NUMBERED_SESSIONS = 20
 """Sessions listed at once."""
 
 
-async def browse(reader: Reader, shelf: SessionPicker) -> SessionSummary | None:
+async def pick_numbered_session(reader: Reader, shelf: SessionPicker) -> SessionSummary | None:
     """Ask for a session by number or search words."""
     text, everywhere = "", False
     while True:
         found = shelf.search(text, everywhere=everywhere)
         where = "all projects" if everywhere else "this project"
         reader.line(f"{len(found):,} sessions in {where}:")
-        for number, one in enumerate(found[:SHOWN], 1):
-            reader.line(f"  {number}. {clean(one.title, lines='show')}  {_when(one)}")
+        for number, one in enumerate(found[:MAX_NUMBERED_SESSIONS], 1):
+            reader.line(f"  {number}. {clean(one.title, lines='show')}  {_format_session_age(one)}")
         typed = (await reader.read("Number, search words, or * for all projects: ") or "").strip()
         if not typed:
             return None
-        if typed.isdecimal() and 0 < int(typed) <= len(found[:SHOWN]):
+        if typed.isdecimal() and 0 < int(typed) <= len(found[:MAX_NUMBERED_SESSIONS]):
             return found[int(typed) - 1]
         everywhere = everywhere or typed.startswith("*")
         text = typed.lstrip("* ")
 
 
-def _when(one: SessionSummary) -> str:
+def _format_session_age(one: SessionSummary) -> str:
     return f"({ago(time.time() - one.updated)}, {clean(one.cwd, lines='show')})"
 
 
-class Lines:
+class LineModeHost:
     """The host of slash commands in line mode."""
 
     def __init__(self, session: Session, options: Options, reader: Reader) -> None:
@@ -96,24 +96,24 @@ class Lines:
         self.notes: list[User] = []
         """Notes that the model gets with the next prompt."""
         self._reader = reader
-        known, self.notices = commands.compose_commands(options, taken=COMMANDS)
-        self._own = slash.commands(known)
+        known, self.notices = commands.compose_commands(options, taken=SLASH_COMMANDS)
+        self._own = slash.to_slash_commands(known)
 
     @property
-    def commands(self) -> Mapping[str, Command]:
+    def commands(self) -> Mapping[str, SlashCommand]:
         """All slash commands, built-in and custom."""
-        return {**COMMANDS, **self._own}
+        return {**SLASH_COMMANDS, **self._own}
 
     @property
     def columns(self) -> int:
         """The width available for an answer."""
         return get_terminal_size().columns
 
-    async def browse(self, shelf: SessionPicker) -> SessionSummary | None:
+    async def pick_session(self, shelf: SessionPicker) -> SessionSummary | None:
         """Ask for a session."""
-        return await browse(self._reader, shelf)
+        return await pick_numbered_session(self._reader, shelf)
 
-    async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
+    async def pick_option(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Ask for the number of an option."""
         self._reader.line(title)
         for number, (text, remark) in enumerate(options, 1):
@@ -122,97 +122,103 @@ class Lines:
         found = int(typed) if typed.isdecimal() else 0
         return found - 1 if 0 < found <= len(options) else None
 
-    def type(self, text: str) -> None:
+    def set_input(self, text: str) -> None:
         """Show the text that could be sent again."""
         self._reader.line(f"Your message was: {text}")
 
-    def turn_to(self, options: Options | None) -> None:
+    def switch_to(self, options: Options | None) -> None:
         """Leave for another session, or exit."""
         self.left, self.next = True, options
 
-    def dress(self, theme: str) -> None:
+    def set_theme(self, theme: str) -> None:
         """Refuse: line mode has no colours."""
         raise UserError("Themes are not available here", why="line mode shows plain text")
 
 
-HINT = "Type a task. /help lists commands, Ctrl-C stops a turn, Ctrl-D exits."
-PERMISSION = "Travois needs your permission to continue"
+WELCOME_HINT = "Type a task. /help lists commands, Ctrl-C stops a turn, Ctrl-D exits."
+PERMISSION_NOTICE = "Travois needs your permission to continue"
 
 
-def talk(args: Namespace) -> int:
+def run_line_mode(args: Namespace) -> int:
     """Run line mode until the user exits; return the exit code."""
-    return anyio.run(_talk, args)
+    return anyio.run(_run_line_mode, args)
 
 
-async def _talk(args: Namespace) -> int:
-    terminal, asked, first = Terminal(), chosen(args), args.prompt or ""
+async def _run_line_mode(args: Namespace) -> int:
+    terminal, asked, first = LineTerminal(), chosen(args), args.prompt or ""
     picking = asked.resume == PICK_SESSION
-    options = await pick_up(partial(browse, terminal), asked) if picking else asked
-    await converse(options, terminal, first=first)
+    options = (
+        await choose_session(partial(pick_numbered_session, terminal), asked) if picking else asked
+    )
+    await run_line_sessions(options, terminal, first=first)
     return 0
 
 
-async def converse(options: Options | None, terminal: Terminal, *, first: str = "") -> None:
+async def run_line_sessions(
+    options: Options | None, terminal: LineTerminal, *, first: str = ""
+) -> None:
     """Run one session after another."""
     while options is not None:
-        options, first = await _conversation(options, terminal, first=first), ""
+        options, first = await _run_line_session(options, terminal, first=first), ""
 
 
-async def _conversation(options: Options, terminal: Terminal, *, first: str) -> Options | None:
+async def _run_line_session(
+    options: Options, terminal: LineTerminal, *, first: str
+) -> Options | None:
     """Run one session; return the options of the next one."""
     os.chdir(options.cwd)
     place, loaded = load_workspace(options)
     await trust_prompt.ask(place.home, loaded, terminal)
     async with Session(options, person=terminal) as session:
-        crew, desk = session.crew, Lines(session, options, terminal)
-        terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{HINT}")
-        terminal.notice(*crew.notices, *desk.notices)
+        crew, desk = session.crew, LineModeHost(session, options, terminal)
+        terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{WELCOME_HINT}")
+        terminal.show_notices(*crew.notices, *desk.notices)
         async with anyio.create_task_group() as group:
             await group.start(_watch_interrupts, desk, terminal)
-            await _converse(desk, terminal, first=first)
+            await _line_prompt_loop(desk, terminal, first=first)
             group.cancel_scope.cancel()
-        session.leaving = left(desk.next)
+        session.leaving = reason_for_leaving(desk.next)
         talked = crew.agent.session
         if talked.is_lasting and is_worth_keeping(talked.history()):
-            terminal.part(session.id)
+            terminal.show_resume_hint(session.id)
     for notice in session.parting:
         terminal.line(f"· {notice}")
     return desk.next
 
 
-async def _converse(desk: Lines, terminal: Terminal, *, first: str) -> None:
+async def _line_prompt_loop(desk: LineModeHost, terminal: LineTerminal, *, first: str) -> None:
     """Read and handle lines until the user leaves."""
     text: str | None = first
     while text is not None and not desk.left:
         if text.startswith("!") and (line := text[1:].strip()):
-            await _run(desk, terminal, line)
+            await _run_typed_command(desk, terminal, line)
         else:
-            await _do(desk, terminal, text)
-        text = None if desk.left else await _typed(desk.session, terminal)
+            await _handle_typed_line(desk, terminal, text)
+        text = None if desk.left else await _read_or_wake(desk.session, terminal)
 
 
-async def _do(desk: Lines, terminal: Terminal, text: str) -> None:
+async def _handle_typed_line(desk: LineModeHost, terminal: LineTerminal, text: str) -> None:
     """Run a slash command, or a turn with the line as its prompt."""
     office, inbox = desk.session.crew.office, desk.session.crew.agent.turn.inbox
-    answer = await obey(desk, text)
-    if isinstance(answer, Prompt):
-        await _turn(desk, terminal, said=answer.content)
+    answer = await run_slash_line(desk, text)
+    if isinstance(answer, CommandPrompt):
+        await _run_line_turn(desk, terminal, said=answer.content)
     elif answer is not None:
         terminal.line(answer)
     elif text.strip() or inbox or (office is not None and office.called):
-        await _turn(desk, terminal, said=(Text(text),) if text.strip() else ())
+        await _run_line_turn(desk, terminal, said=(Text(text),) if text.strip() else ())
 
 
-async def _run(desk: Lines, terminal: Terminal, line: str) -> None:
+async def _run_typed_command(desk: LineModeHost, terminal: LineTerminal, line: str) -> None:
     """Run a shell command of the user (`!command`)."""
     with anyio.CancelScope() as desk.errand:
-        told, notes = await shell_command.run(desk.session.crew.agent, line)
+        told, notes = await shell_command.run_user_command(desk.session.crew.agent, line)
         desk.notes.extend(notes)
         terminal.line(told)
     desk.errand = None
 
 
-async def _typed(session: Session, terminal: Terminal) -> str | None:
+async def _read_or_wake(session: Session, terminal: LineTerminal) -> str | None:
     """Read a line; return an empty one if mail or a background agent needs a turn.
 
     Meanwhile the prompt cache is kept warm, if that is configured.
@@ -220,35 +226,35 @@ async def _typed(session: Session, terminal: Terminal) -> str | None:
     text: str | None = ""
     async with anyio.create_task_group() as group:
         group.start_soon(keep_cache_warm, session.crew.agent)
-        group.start_soon(_wake, session, group.cancel_scope)
-        group.start_soon(_heed, session, group.cancel_scope)
-        group.start_soon(_remember, session, terminal)
+        group.start_soon(_wake_on_mail, session, group.cancel_scope)
+        group.start_soon(_wake_on_subagent, session, group.cancel_scope)
+        group.start_soon(_show_memory_changes, session, terminal)
         text = await terminal.read("> ")
         group.cancel_scope.cancel()
     return text
 
 
-async def _wake(session: Session, scope: anyio.CancelScope) -> None:
+async def _wake_on_mail(session: Session, scope: anyio.CancelScope) -> None:
     """Stop waiting for input when mail arrives."""
     if session.crew.office is not None:
         await session.crew.office.wait_for_mail()
         scope.cancel()
 
 
-async def _heed(session: Session, scope: anyio.CancelScope) -> None:
+async def _wake_on_subagent(session: Session, scope: anyio.CancelScope) -> None:
     """Stop waiting for input when a background agent has news."""
     if await session.news():
         scope.cancel()
 
 
-async def _remember(session: Session, terminal: Terminal) -> None:
+async def _show_memory_changes(session: Session, terminal: LineTerminal) -> None:
     """Show which memories the last turn changed, once that is known."""
-    if terminal.remembered(await settled(session.crew.agent)):
+    if terminal.show_memory_change(await settled(session.crew.agent)):
         terminal.line("> ")
 
 
 async def _watch_interrupts(
-    desk: Lines, terminal: Terminal, *, task_status: TaskStatus[None]
+    desk: LineModeHost, terminal: LineTerminal, *, task_status: TaskStatus[None]
 ) -> None:
     """Stop what runs on Ctrl-C, and the session when the terminal is closed."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGHUP) as signals:
@@ -262,31 +268,33 @@ async def _watch_interrupts(
             elif desk.session.running:
                 desk.session.stop()
             else:
-                terminal.interrupt()
+                terminal.on_interrupt()
     ignore_hangups()
     raise OSError(EIO, "the terminal was closed")
 
 
-async def _turn(desk: Lines, terminal: Terminal, *, said: tuple[TextOrMedia, ...]) -> None:
+async def _run_line_turn(
+    desk: LineModeHost, terminal: LineTerminal, *, said: tuple[TextOrMedia, ...]
+) -> None:
     session = desk.session
     session.crew.agent.turn.inbox.extend(desk.notes)
     desk.notes.clear()
     try:
         async with aclosing(session.run(said)) as events:
             async for event in events:
-                terminal.tell(event)
-                await _ring(session, event)
+                terminal.show_event(event)
+                await _notify_permission_hooks(session, event)
     except UserError as fault:
         terminal.line(str(fault))
 
 
-async def _ring(session: Session, event: Event) -> None:
+async def _notify_permission_hooks(session: Session, event: Event) -> None:
     """Run notification hooks when a permission question waits."""
     if isinstance(event, Entry) and isinstance(event.fact, Asked):
-        await notify(session.crew.agent, "permission_prompt", PERMISSION)
+        await notify(session.crew.agent, "permission_prompt", PERMISSION_NOTICE)
 
 
-class Terminal:
+class LineTerminal:
     """The user at a plain terminal: input, output and questions."""
 
     def __init__(self) -> None:
@@ -299,40 +307,40 @@ class Terminal:
     def line(self, text: str) -> None:
         """Print a line; text that ends like a prompt is not terminated."""
         ending = "" if text.endswith(("\n", "> ", ": ")) else "\n"
-        self._show(("\n" if self._column else "") + text + ending)
+        self._write_harmless(("\n" if self._column else "") + text + ending)
 
-    def notice(self, *texts: str) -> None:
+    def show_notices(self, *texts: str) -> None:
         """Print notices, each only once."""
         for text in dict.fromkeys(text for text in texts if text not in self._noticed):
             self.line(f"· {text}")
         self._noticed.update(texts)
 
-    def part(self, id: str) -> None:
+    def show_resume_hint(self, id: str) -> None:
         """Print how to resume the session."""
         self.line(f"Resume with: travois --resume {id}")
 
-    def interrupt(self) -> None:
+    def on_interrupt(self) -> None:
         """Handle Ctrl-C while nothing runs."""
         self.line("(Ctrl-D exits)\n> ")
 
-    def tell(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Print an event."""
-        match note_event(event) or event:
+        match notice_for_event(event) or event:
             case Grew(kind="text", text=text):
-                self._show(text)
+                self._write_harmless(text)
             case Entry(fact=Asked(call=call)):
-                self._told(call).set()
+                self._call_shown_event(call).set()
             case NoticeItem(kind="memory", text=text):
-                self.remembered(text)
+                self.show_memory_change(text)
             case NoticeItem(kind="mail", text=text):
                 self.line(text)
             case NoticeItem(text=text):
                 self.line(f"· {text}")
             case _:
-                if words := _line(event):
+                if words := _format_event(event):
                     self.line(words)
 
-    def remembered(self, text: str) -> bool:
+    def show_memory_change(self, text: str) -> bool:
         """Print a change of memory once; return whether it was printed."""
         if not text or text == self._remembered:
             return False
@@ -355,8 +363,8 @@ class Terminal:
 
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask whether a call may run, once all output before it is shown."""
-        await self._told(question.call).wait()
-        for line in shown(question):
+        await self._call_shown_event(question.call).wait()
+        for line in render_question(question):
             self.line(line)
         always = "[a]lways / " if question.always else ""
         offer = "[s]andbox / " if question.offers_sandbox else ""
@@ -374,23 +382,23 @@ class Terminal:
 
     async def choose(self, inquiry: ChoiceRequest) -> tuple[str, ...] | None:
         """Ask the questions of an inquiry: by number, several numbers, or own words."""
-        await self._told(inquiry.call).wait()
+        await self._call_shown_event(inquiry.call).wait()
         if inquiry.plan:
             self.line(inquiry.plan)
         answers: list[str] = []
         for choice in inquiry.choices:
-            for line in offered(choice):
+            for line in render_choice(choice):
                 self.line(line)
             typed = await self.read("Number, or your own words: ")
             if typed is None:
                 return None
-            answers.append(picked(choice, typed))
+            answers.append(parse_choice_answer(choice, typed))
         return tuple(answers)
 
-    def _told(self, call: str) -> anyio.Event:
+    def _call_shown_event(self, call: str) -> anyio.Event:
         return self._asked.setdefault(call, anyio.Event())
 
-    def _show(self, text: str) -> None:
+    def _write_harmless(self, text: str) -> None:
         """Print text without escape sequences."""
         plain = clean_for_terminal(text)
         sys.stdout.write(plain)
@@ -399,7 +407,7 @@ class Terminal:
             self._column = 0 if plain.endswith("\n") else 1
 
 
-def shown(question: PermissionQuestion) -> Iterator[str]:
+def render_question(question: PermissionQuestion) -> Iterator[str]:
     """Yield what would run, its effects, why it needs approval, and what `always` allows."""
     yield f"{question.tool}: {escape_invisible(question.summary)}"
     yield f"  {escape_invisible(question.args)}"
@@ -412,7 +420,7 @@ def shown(question: PermissionQuestion) -> Iterator[str]:
         yield f"    ({SANDBOX_OFFER_DETAILS})"
 
 
-def offered(choice: Choice) -> Iterator[str]:
+def render_choice(choice: Choice) -> Iterator[str]:
     """Yield a question with its numbered options."""
     yield escape_invisible(choice.question) + (
         " (separate several with commas)" if choice.several else ""
@@ -422,7 +430,7 @@ def offered(choice: Choice) -> Iterator[str]:
         yield f"  {number}. {escape_invisible(option.label)}{more}"
 
 
-def picked(choice: Choice, typed: str) -> str:
+def parse_choice_answer(choice: Choice, typed: str) -> str:
     """Return the labels for typed numbers, or the typed text itself."""
     numbers = [part.strip() for part in typed.split(",")]
     labels = {str(number): option.label for number, option in enumerate(choice.options, 1)}
@@ -431,7 +439,7 @@ def picked(choice: Choice, typed: str) -> str:
     return typed.strip()
 
 
-def _line(event: Event) -> str:
+def _format_event(event: Event) -> str:
     """Format an event that is neither text nor a notice; empty if it is not shown."""
     match event:
         case ToolStarted(name=name):

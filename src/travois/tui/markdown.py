@@ -27,62 +27,62 @@ if TYPE_CHECKING:
 # Text layout: harmless text, measured in cells, cut and folded to a width.
 
 
-OURS = re.compile(r"(\x1b\[[0-9;]*m)")
+COLOUR_PATTERN = re.compile(r"(\x1b\[[0-9;]*m)")
 """The only escape sequences that we print with text: colours."""
 
 
-def clean(text: str) -> str:
+def clean_display_text(text: str) -> str:
     """Remove everything from a text that a terminal would act on."""
     plain = clean_for_terminal(text.replace("\r\n", "\n")).expandtabs(4)
     return plain.encode("utf-8", "replace").decode()
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     """Return the width of a text in cells, without its colours."""
     from prompt_toolkit.utils import get_cwidth
 
-    plain = OURS.sub("", text)
+    plain = COLOUR_PATTERN.sub("", text)
     return len(plain) if plain.isascii() else get_cwidth(plain)
 
 
-def cut(text: str, room: int) -> str:
+def cut_line(text: str, room: int) -> str:
     """Cut a text without colours to one line, marking the cut."""
     line = " ".join(text.split("\n"))
-    if width(line) <= room:
+    if display_width(line) <= room:
         return line
-    kept = folded(line, max(1, room - 1))[0]
+    kept = fold_lines(line, max(1, room - 1))[0]
     return f"{kept}…"
 
 
-def folded(text: str, room: int) -> list[str]:
+def fold_lines(text: str, room: int) -> list[str]:
     """Break lines at this width; colours continue on the next line."""
     lines: list[str] = []
     for line in text.split("\n"):
-        lines += [line] if width(line) <= room else _fold(line, room)
+        lines += [line] if display_width(line) <= room else _fold_line(line, room)
     return lines
 
 
-def worded(text: str, room: int) -> list[str]:
+def wrap_words(text: str, room: int) -> list[str]:
     """Wrap prose without colours between words where possible."""
     lines: list[str] = []
     for word in text.split(" "):
         last = f"{lines[-1]} {word}".rpartition("\n")[2] if lines else ""
-        if lines and (width(last) <= room or width(word) > room):
+        if lines and (display_width(last) <= room or display_width(word) > room):
             lines[-1] += f" {word}"
         else:
             lines.append(word)
-    return [part for line in lines for part in folded(line, room)]
+    return [part for line in lines for part in fold_lines(line, room)]
 
 
-def _fold(line: str, room: int) -> list[str]:
+def _fold_line(line: str, room: int) -> list[str]:
     """Break one line, reopening its colours on each part."""
     lines, kept, used, colour = list[str](), "", 0, ""
-    for part in OURS.split(line):
+    for part in COLOUR_PATTERN.split(line):
         if part.startswith("\x1b"):
             kept, colour = kept + part, "" if part == "\x1b[0m" else colour + part
             continue
         for char in part:
-            size = width(char)
+            size = display_width(char)
             if used + size > room:
                 lines.append(kept + ("\x1b[0m" if colour else ""))
                 kept, used = colour, 0
@@ -91,7 +91,7 @@ def _fold(line: str, room: int) -> list[str]:
 
 
 @lru_cache(maxsize=2048)
-def fragments(line: str) -> StyleAndTextTuples:
+def parse_ansi_line(line: str) -> StyleAndTextTuples:
     """Parse a line with colours into prompt_toolkit fragments."""
     from prompt_toolkit.formatted_text import ANSI, to_formatted_text
 
@@ -101,54 +101,66 @@ def fragments(line: str) -> StyleAndTextTuples:
 # Themes use only the terminal's own colours, so that its colour scheme applies.
 
 
-Name = Literal["auto", "dark", "light", "none"]
-Role = Literal["accent", "good", "bad", "warn", "quiet", "strong"]
-NAMES: tuple[Name, ...] = ("auto", "dark", "light", "none")
-RESET = "\x1b[0m"
-PLAIN: dict[Role, str] = {"quiet": "2", "strong": "1"}
-DARK: dict[Role, str] = {"accent": "36", "good": "32", "bad": "31", "warn": "33", **PLAIN}
-LIGHT: dict[Role, str] = {"accent": "34", "good": "32", "bad": "31", "warn": "35", **PLAIN}
+ThemeName = Literal["auto", "dark", "light", "none"]
+TextRole = Literal["accent", "good", "bad", "warn", "quiet", "strong"]
+THEME_NAMES: tuple[ThemeName, ...] = ("auto", "dark", "light", "none")
+RESET_CODE = "\x1b[0m"
+PLAIN_ROLES: dict[TextRole, str] = {"quiet": "2", "strong": "1"}
+DARK_ROLES: dict[TextRole, str] = {
+    "accent": "36",
+    "good": "32",
+    "bad": "31",
+    "warn": "33",
+    **PLAIN_ROLES,
+}
+LIGHT_ROLES: dict[TextRole, str] = {
+    "accent": "34",
+    "good": "32",
+    "bad": "31",
+    "warn": "35",
+    **PLAIN_ROLES,
+}
 
 
 class Theme(msgspec.Struct, frozen=True):
     """The colours of text roles and of code."""
 
     name: Literal["dark", "light", "none"]
-    roles: dict[Role, str]
+    roles: dict[TextRole, str]
 
-    def mark(self, text: str, role: Role) -> str:
+    def mark(self, text: str, role: TextRole) -> str:
         """Return the text in the colour of a role."""
         code = self.roles.get(role, "")
-        return f"\x1b[{code}m{text}{RESET}" if code and text else text
+        return f"\x1b[{code}m{text}{RESET_CODE}" if code and text else text
 
     @property
-    def code(self) -> str:
+    def code_theme(self) -> str:
         """The name of the highlighter's theme for code."""
         return f"ansi_{'light' if self.name == 'light' else 'dark'}"
 
 
-def named(word: str) -> Name:
+def parse_theme_name(word: str) -> ThemeName:
     """Return the theme name that was typed."""
-    for name in NAMES:
+    for name in THEME_NAMES:
         if name == word:
             return name
-    raise UserError(f"Unknown theme {word!r}", fix=f"Choose one of: {', '.join(NAMES)}.")
+    raise UserError(f"Unknown theme {word!r}", fix=f"Choose one of: {', '.join(THEME_NAMES)}.")
 
 
-def theme(name: Name, environ: Mapping[str, str]) -> Theme:
+def resolve_theme(name: ThemeName, environ: Mapping[str, str]) -> Theme:
     """Return the theme of this name; `NO_COLOR` and `COLORFGBG` decide what "auto" means."""
     if name == "none" or (name == "auto" and environ.get("NO_COLOR")):
-        return Theme("none", PLAIN)
+        return Theme("none", PLAIN_ROLES)
     bright = environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
     if name == "light" or (name == "auto" and bright):
-        return Theme("light", LIGHT)
-    return Theme("dark", DARK)
+        return Theme("light", LIGHT_ROLES)
+    return Theme("dark", DARK_ROLES)
 
 
-INDENT = 2
-WIDEST = 100
+MARKDOWN_INDENT = 2
+MAX_PROSE_COLUMNS = 100
 """Longer lines of prose are hard to read."""
-STYLES = {
+MARKDOWN_STYLES = {
     **{f"markdown.h{level}": "bold" for level in range(1, 7)},
     **dict.fromkeys(("markdown.item.bullet", "markdown.item.number", "markdown.hr"), "dim"),
     **dict.fromkeys(("markdown.block_quote", "markdown.link_url"), "dim"),
@@ -156,11 +168,11 @@ STYLES = {
     "markdown.table.header": "bold",
     "markdown.link": "underline",
 }
-GROUND = re.compile(r"\x1b\[49m|;49(?=m)")
-BLANK_END = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
+BACKGROUND_PATTERN = re.compile(r"\x1b\[49m|;49(?=m)")
+TRAILING_BLANKS_PATTERN = re.compile(r"(?:\s|\x1b\[[0-9;]*m)+$")
 
 
-class Stream:
+class MarkdownStream:
     """The text of one reply as lines: finished ones, and those that may still change."""
 
     def __init__(self, theme: Theme) -> None:
@@ -176,56 +188,58 @@ class Stream:
         """Add text."""
         self._text += text
 
-    def lines(self, columns: int, *, most: int) -> tuple[list[str], list[str]]:
+    def take_lines(self, columns: int, *, most: int) -> tuple[list[str], list[str]]:
         """Return newly finished lines, and at most `most` lines that may still change."""
         done: list[str] = []
-        self._fit(columns)
-        start = self._open()
+        self._refit(columns)
+        start = self._open_block_start()
         if start:
-            done = self._shown(self._text[:start], columns)[self._told :]
+            done = self._render_part(self._text[:start], columns)[self._told :]
             self._text, self._told, self._first = self._text[start:], 0, False
-        rest = self._shown(self._text, columns)[self._told :]
+        rest = self._render_part(self._text, columns)[self._told :]
         surplus = max(0, len(rest) - most)
         self._told += surplus
         return [*done, *rest[:surplus]], rest[surplus:]
 
-    def end(self, columns: int) -> list[str]:
+    def finish(self, columns: int) -> list[str]:
         """Return all remaining lines."""
-        self._fit(columns)
-        rest = self._shown(self._text, columns)[self._told :]
+        self._refit(columns)
+        rest = self._render_part(self._text, columns)[self._told :]
         self._text, self._told = "", 0
         return rest
 
-    def _fit(self, columns: int) -> None:
+    def _refit(self, columns: int) -> None:
         """Recount the finished lines by their letters after the width has changed."""
         if self._told and columns != self._columns:
-            before = sum(map(_letters, self._shown(self._text, self._columns)[: self._told]))
-            after = accumulate(map(_letters, self._shown(self._text, columns)))
+            before = sum(
+                map(_count_letters, self._render_part(self._text, self._columns)[: self._told])
+            )
+            after = accumulate(map(_count_letters, self._render_part(self._text, columns)))
             self._told = sum(letters <= before for letters in after)
         self._columns = columns
 
-    def _open(self) -> int:
+    def _open_block_start(self) -> int:
         """Return where the last block begins, which may still change."""
         if "\n" not in self._text:
             return 0
         # A later line can still change the last block (a setext heading, a list that goes on), but
         # no block before it.
-        tokens = _parsed(self._text)
+        tokens = _parse_markdown(self._text)
         starts = [token.map[0] for token in tokens if token.level == 0 and token.map]
         last = max(starts, default=0)
         return sum(len(line) for line in self._text.splitlines(keepends=True)[:last])
 
-    def _shown(self, text: str, columns: int) -> list[str]:
+    def _render_part(self, text: str, columns: int) -> list[str]:
         """Render blocks, with an empty line before each but the first."""
-        lines = rendered(text, self._theme, columns)
+        lines = render_markdown(text, self._theme, columns)
         return lines if self._first or not lines else ["", *lines]
 
 
-def _letters(line: str) -> int:
-    return len("".join(OURS.sub("", line).split()))
+def _count_letters(line: str) -> int:
+    return len("".join(COLOUR_PATTERN.sub("", line).split()))
 
 
-class Title(markdown.Heading):
+class LeftHeading(markdown.Heading):
     """A heading aligned with the text."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -233,7 +247,7 @@ class Title(markdown.Heading):
         yield self.text
 
 
-class Code(markdown.CodeBlock):
+class PlainCodeBlock(markdown.CodeBlock):
     """A code block without a frame."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -247,46 +261,48 @@ class Code(markdown.CodeBlock):
         )
 
 
-class Page(markdown.Markdown):
+class TerminalMarkdown(markdown.Markdown):
     """Markdown rendered left-aligned, without terminal hyperlinks."""
 
     elements: ClassVar[dict[str, type[markdown.MarkdownElement]]] = {
         **markdown.Markdown.elements,
-        "heading_open": Title,
-        "fence": Code,
-        "code_block": Code,
+        "heading_open": LeftHeading,
+        "fence": PlainCodeBlock,
+        "code_block": PlainCodeBlock,
     }
 
 
-def _parsed(text: str) -> list[Token]:
+def _parse_markdown(text: str) -> list[Token]:
     """Parse Markdown, treating HTML as plain text."""
     plain = MarkdownIt("commonmark", {"html": False})
     return plain.enable(["strikethrough", "table"]).parse(text)
 
 
-def rendered(text: str, theme: Theme, columns: int) -> list[str]:
+def render_markdown(text: str, theme: Theme, columns: int) -> list[str]:
     """Render Markdown as lines with colours."""
-    room = max(10, min(columns - INDENT - 1, WIDEST))
+    room = max(10, min(columns - MARKDOWN_INDENT - 1, MAX_PROSE_COLUMNS))
     out = StringIO()
-    page = Page("", code_theme=theme.code, hyperlinks=False)
-    page.parsed = _parsed(clean(text))
-    _console(out, theme, room).print(page)
-    lines = list(_tidy(out.getvalue().split("\n")))
+    page = TerminalMarkdown("", code_theme=theme.code_theme, hyperlinks=False)
+    page.parsed = _parse_markdown(clean_display_text(text))
+    _create_console(out, theme, room).print(page)
+    lines = list(_strip_line_ends(out.getvalue().split("\n")))
     while lines and not lines[0]:
         del lines[0]
     while lines and not lines[-1]:
         del lines[-1]
-    return [" " * INDENT + line if line else "" for line in folded("\n".join(lines), room)]
+    return [
+        " " * MARKDOWN_INDENT + line if line else "" for line in fold_lines("\n".join(lines), room)
+    ]
 
 
-def _tidy(lines: list[str]) -> Iterator[str]:
+def _strip_line_ends(lines: list[str]) -> Iterator[str]:
     """Strip trailing blanks, which would be copied along with the text."""
     for line in lines:
-        kept = BLANK_END.sub("", GROUND.sub("", line))
-        yield kept + RESET if OURS.search(kept) else kept
+        kept = TRAILING_BLANKS_PATTERN.sub("", BACKGROUND_PATTERN.sub("", line))
+        yield kept + RESET_CODE if COLOUR_PATTERN.search(kept) else kept
 
 
-def _console(out: StringIO, theme: Theme, columns: int) -> Console:
+def _create_console(out: StringIO, theme: Theme, columns: int) -> Console:
     code = "none" if theme.name == "none" else "cyan" if theme.name == "dark" else "blue"
     return Console(
         file=out,
@@ -294,7 +310,7 @@ def _console(out: StringIO, theme: Theme, columns: int) -> Console:
         color_system="standard",
         no_color=theme.name == "none",
         width=columns,
-        theme=Styles({**STYLES, "markdown.code": code}),
+        theme=Styles({**MARKDOWN_STYLES, "markdown.code": code}),
         highlight=False,
         legacy_windows=False,
         _environ={},

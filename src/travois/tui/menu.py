@@ -7,14 +7,14 @@ from time import monotonic
 import anyio
 import msgspec
 
-from travois.tui.markdown import Theme, cut, worded
+from travois.tui.markdown import Theme, cut_line, wrap_words
 
-QUIET = 0.4
+MENU_QUIET_SECONDS = 0.4
 """Seconds without a key before one counts, so that typing does not answer a question."""
-MOST = 10
+MAX_MENU_ROWS = 10
 
 
-class Pick(msgspec.Struct, frozen=True):
+class MenuOption(msgspec.Struct, frozen=True):
     """An option of a menu, its key and a note."""
 
     key: str
@@ -25,7 +25,7 @@ class Pick(msgspec.Struct, frozen=True):
 class Menu:
     """Options to choose from, and the position of the pointer."""
 
-    def __init__(self, options: tuple[Pick, ...], *, several: bool = False) -> None:
+    def __init__(self, options: tuple[MenuOption, ...], *, several: bool = False) -> None:
         self.options = options
         self.several = several
         self.at = 0
@@ -34,18 +34,18 @@ class Menu:
         self.answer: list[int] | None = None
         self._heard = monotonic()
 
-    def armed(self) -> bool:
+    def is_armed(self) -> bool:
         """Tell whether a key pressed now is meant for the menu."""
         quiet, self._heard = monotonic() - self._heard, monotonic()
-        if quiet >= QUIET:
+        if quiet >= MENU_QUIET_SECONDS:
             self._heard = 0.0
-        return quiet >= QUIET
+        return quiet >= MENU_QUIET_SECONDS
 
     def move(self, by: int) -> None:
         """Move the pointer, wrapping around."""
         self.at = (self.at + by) % len(self.options)
 
-    def turn(self) -> None:
+    def press_tab(self) -> None:
         """Handle Tab: move to the next option."""
         self.move(1)
 
@@ -54,10 +54,10 @@ class Menu:
         found = [number for number, one in enumerate(self.options) if one.key == key.lower()]
         if found:
             self.at = found[0]
-            self.take()
+            self.accept()
         return bool(found)
 
-    def take(self) -> None:
+    def accept(self) -> None:
         """Choose the option at the pointer; in a multiple choice, toggle it."""
         if self.several and self.at < len(self.options) - 1:
             self.marked ^= {self.at}
@@ -65,19 +65,21 @@ class Menu:
         self.answer = sorted(self.marked) if self.several else [self.at]
         self.done.set()
 
-    def turn_away(self) -> None:
+    def cancel(self) -> None:
         """Close the menu without a choice."""
         self.done.set()
 
-    def lines(self, theme: Theme, columns: int) -> list[str]:
+    def render(self, theme: Theme, columns: int) -> list[str]:
         """Render the visible options."""
-        first = max(0, min(self.at - MOST // 2, len(self.options) - MOST))
+        first = max(0, min(self.at - MAX_MENU_ROWS // 2, len(self.options) - MAX_MENU_ROWS))
         shown: list[str] = []
-        for number, one in enumerate(self.options[first : first + MOST], first):
-            shown += self._option(theme, columns, number=number, one=one)
+        for number, one in enumerate(self.options[first : first + MAX_MENU_ROWS], first):
+            shown += self._render_option(theme, columns, number=number, one=one)
         return shown
 
-    def _option(self, theme: Theme, columns: int, *, number: int, one: Pick) -> list[str]:
+    def _render_option(
+        self, theme: Theme, columns: int, *, number: int, one: MenuOption
+    ) -> list[str]:
         here = number == self.at
         tick = ("◉ " if number in self.marked else "○ ") if self.several else ""
         if number == len(self.options) - 1:
@@ -85,7 +87,7 @@ class Menu:
         pointer = theme.mark("❯", "accent") if here else " "
         key = theme.mark(one.key, "accent" if here else "quiet")
         room = columns - 8
-        label = cut(tick + one.label, room)
+        label = cut_line(tick + one.label, room)
         lines = [f"  {pointer} {key}  {theme.mark(label, 'strong') if here else label}"]
-        notes = worded(one.note, room)[:4] if one.note else []
+        notes = wrap_words(one.note, room)[:4] if one.note else []
         return lines + [f"       {theme.mark(note, 'quiet')}" for note in notes]

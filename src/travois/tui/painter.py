@@ -19,14 +19,14 @@ from prompt_toolkit.renderer import Renderer
 from prompt_toolkit.styles import Attrs, Style
 
 from travois.core.display_text import replace_invisible
-from travois.tui.markdown import RESET
+from travois.tui.markdown import RESET_CODE
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.layout.layout import Layout
 
 
-class Pane(Window):
+class LivePane(Window):
     """A part of the live region whose rows have no style, so that any row can be reused."""
 
     def _apply_style(
@@ -35,7 +35,7 @@ class Pane(Window):
         pass
 
 
-class Tube(Vt100_Output):
+class TerminalOutput(Vt100_Output):
     """The terminal output: repeats no colour code, and sends each frame in one write."""
 
     def __init__(self, stdout: TextIO, size: Callable[[], Size]) -> None:
@@ -57,13 +57,13 @@ class Tube(Vt100_Output):
 
     def set_attributes(self, attrs: Attrs, color_depth: ColorDepth) -> None:
         """Switch colours, unless they are in effect."""
-        self._use(self._escape_code_caches[color_depth][attrs])
+        self._set_colours(self._escape_code_caches[color_depth][attrs])
 
     def reset_attributes(self) -> None:
         """Reset colours, unless they are reset."""
-        self._use(RESET)
+        self._set_colours(RESET_CODE)
 
-    def _use(self, code: str) -> None:
+    def _set_colours(self, code: str) -> None:
         if code != self._colour:
             self.write_raw(code)
             self._colour = code
@@ -87,10 +87,10 @@ class Tube(Vt100_Output):
         super().flush()
 
 
-class Painter(Renderer):
+class LiveRegionPainter(Renderer):
     """Draws the live region; `top` returns how many of its first rows are the streaming answer."""
 
-    def __init__(self, output: Tube, top: Callable[[], int]) -> None:
+    def __init__(self, output: TerminalOutput, top: Callable[[], int]) -> None:
         self._tube = output
         self._top = top
         self._drawn = 0
@@ -99,7 +99,7 @@ class Painter(Renderer):
     def render(self, app: Application[object], layout: Layout, is_done: bool = False) -> None:
         """Draw what differs from the last frame."""
         if self._last_screen is not None and self._last_size == self._tube.get_size():
-            self._settle(layout)
+            self._resize_region(layout)
             self._tube.settled = True
         super().render(app, layout, is_done)
         self._tube.settled = False
@@ -110,7 +110,7 @@ class Painter(Renderer):
         """The rows of the region."""
         return self._last_screen.height if self._last_screen else 0
 
-    def above(self, lines: Sequence[str]) -> None:
+    def write_above(self, lines: Sequence[str]) -> None:
         """Write finished lines above the region; each fits the width and resets its colours."""
         rest = list(lines)
         room = self.output.get_size().rows - self.height
@@ -119,18 +119,18 @@ class Painter(Renderer):
             self.output.write_raw("".join(f"{line}\r\n" for line in rest))
             rest, room = [], 1
         while rest:
-            self._insert(rest[:room])
+            self._insert_lines(rest[:room])
             del rest[:room]
         self.output.flush()
 
-    def leave(self, count: int) -> None:
+    def release_rows(self, count: int) -> None:
         """Release the first rows of the region into the scrollback."""
         if count and self._last_screen is not None:
-            self._shift(0, -count)
+            self._shift_rows(0, -count)
             self._cursor_pos = Point(self._cursor_pos.x, self._cursor_pos.y - count)
             self._drawn = max(0, self._drawn - count)
 
-    def _settle(self, layout: Layout) -> None:
+    def _resize_region(self, layout: Layout) -> None:
         """Insert rows for a growing answer, delete those it left, and trim the bottom."""
         assert self._last_screen is not None
         size, top = self.output.get_size(), self._top()
@@ -138,54 +138,54 @@ class Painter(Renderer):
         wanted = layout.container.preferred_height(size.columns, size.rows).preferred
         grown = top - self._drawn
         if grown > 0 and height + grown <= size.rows:
-            self._extend(grown)
-            self._go(0, self._drawn)
+            self._add_rows(grown)
+            self._move_cursor(0, self._drawn)
             self.output.write_raw(f"\x1b[{grown}L")
-            self._shift(self._drawn, grown)
+            self._shift_rows(self._drawn, grown)
         elif grown < 0:
-            self._go(0, top)
+            self._move_cursor(0, top)
             self.output.write_raw(f"\x1b[{-grown}M")
-            self._shift(top - grown, grown)
+            self._shift_rows(top - grown, grown)
         if wanted < self._last_screen.height:
-            self._trim(wanted)
+            self._trim_rows(wanted)
         elif more := min(wanted, size.rows) - self._last_screen.height:
-            self._extend(more)
+            self._add_rows(more)
             self._last_screen.height += more
 
-    def _insert(self, lines: Sequence[str]) -> None:
+    def _insert_lines(self, lines: Sequence[str]) -> None:
         back, count = self._cursor_pos, len(lines)
-        self._extend(count)
-        self._go(0, 0)
+        self._add_rows(count)
+        self._move_cursor(0, 0)
         self.output.reset_attributes()
         text = "\r\n".join(lines)
         self.output.write_raw(f"\x1b[{count}L{text}\r\n")
         self._cursor_pos = Point(0, 0)
-        self._go(back.x, back.y)
+        self._move_cursor(back.x, back.y)
 
-    def _extend(self, count: int) -> None:
+    def _add_rows(self, count: int) -> None:
         """Make sure that this many rows are free below the region."""
         assert self._last_screen is not None
         bottom = self._last_screen.height - 1
-        self._go(0, bottom)
+        self._move_cursor(0, bottom)
         self.output.reset_attributes()
         self.output.write_raw("\n" * count)
         self._cursor_pos = Point(0, bottom + count)
 
-    def _trim(self, height: int) -> None:
+    def _trim_rows(self, height: int) -> None:
         assert self._last_screen is not None
-        self._go(0, height)
+        self._move_cursor(0, height)
         self.output.write_raw("\x1b[J")
         for row in [row for row in self._last_screen.data_buffer if row >= height]:
             del self._last_screen.data_buffer[row]
         self._last_screen.height = height
 
-    def _go(self, x: int, y: int) -> None:
+    def _move_cursor(self, x: int, y: int) -> None:
         rows = y - self._cursor_pos.y
         move = f"\x1b[{abs(rows)}{'B' if rows > 0 else 'A'}" if rows else ""
         self.output.write_raw(f"\r{move}" + (f"\x1b[{x}C" if x else ""))
         self._cursor_pos = Point(x, y)
 
-    def _shift(self, first: int, by: int) -> None:
+    def _shift_rows(self, first: int, by: int) -> None:
         """Move the rows from `first` on in the last frame, as the terminal moved them."""
         old = self._last_screen
         assert old is not None

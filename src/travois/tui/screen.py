@@ -33,10 +33,10 @@ from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from travois.tui.markdown import Theme, cut, folded, fragments
-from travois.tui.menu import Menu, Pick
-from travois.tui.painter import Painter, Pane, Tube
-from travois.tui.start import PROMPT
+from travois.tui.markdown import Theme, cut_line, fold_lines, parse_ansi_line
+from travois.tui.menu import Menu, MenuOption
+from travois.tui.painter import LivePane, LiveRegionPainter, TerminalOutput
+from travois.tui.start import PROMPT_MARK
 
 if TYPE_CHECKING:
     from prompt_toolkit.key_binding import KeyBindings
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 # Escape sequences that arrive in pieces, as over a slow connection, count as one key.
 
 
-UNFINISHED = re.compile(r"\x1b\[[0-9;?<>=]*\Z")
-LONGEST_SEQUENCE = 32
-PASTE = "[200~"
+UNFINISHED_SEQUENCE_PATTERN = re.compile(r"\x1b\[[0-9;?<>=]*\Z")
+MAX_SEQUENCE_CHARS = 32
+PASTE_SEQUENCE = "[200~"
 
 
-class WholeSequences(Vt100Parser):
+class WholeSequenceParser(Vt100Parser):
     """A parser that times out only on a lone Escape.
 
     Nobody types `Esc [ 2` by hand within the timeout of an Escape: the rest is on its way. If half
@@ -61,34 +61,34 @@ class WholeSequences(Vt100Parser):
     _is_escape_taken = False
 
     def feed(self, data: str) -> None:
-        if self._is_escape_taken and data.startswith(PASTE):
+        if self._is_escape_taken and data.startswith(PASTE_SEQUENCE):
             data = f"\x1b{data}"
         self._is_escape_taken = False
-        self._tail = (self._tail + data)[-LONGEST_SEQUENCE:]
+        self._tail = (self._tail + data)[-MAX_SEQUENCE_CHARS:]
         super().feed(data)
 
     def flush(self) -> None:
-        if not UNFINISHED.search(self._tail):
+        if not UNFINISHED_SEQUENCE_PATTERN.search(self._tail):
             self._is_escape_taken = self._tail.endswith("\x1b")
             super().flush()
 
 
-def await_whole_sequences(terminal: Input) -> None:
+def parse_whole_sequences(terminal: Input) -> None:
     """Read this terminal's keys with `WholeSequences`."""
     if isinstance(terminal, Vt100Input):
-        terminal.vt100_parser = WholeSequences(terminal.vt100_parser.feed_key_callback)
+        terminal.vt100_parser = WholeSequenceParser(terminal.vt100_parser.feed_key_callback)
 
 
-FRAME = 1 / 30
-KEY = 0.01
-SEQUENCE = 0.03
+REDRAW_SECONDS = 1 / 30
+KEY_TIMEOUT_SECONDS = 0.01
+SEQUENCE_TIMEOUT_SECONDS = 0.03
 """Seconds to wait for the rest of an escape sequence after Escape."""
-TALLEST = 10
-CHOICES = 6
-SEARCH = "  search history: "
-QUERY = "\x1b[?2026$p"
+MAX_INPUT_ROWS = 10
+MAX_COMPLETION_ROWS = 6
+HISTORY_SEARCH_PROMPT = "  search history: "
+SYNCHRONIZED_QUERY = "\x1b[?2026$p"
 """Asks whether the terminal supports synchronized updates; others do not reply."""
-MUTE = ("linux", "vt", "screen.linux", "sun")
+MUTE_TERMINALS = ("linux", "vt", "screen.linux", "sun")
 
 
 class Screen:
@@ -105,28 +105,30 @@ class Screen:
         self._reply: tuple[anyio.Event, list[str | None]] | None = None
         self._turn = anyio.Lock()
         self._search = SearchToolbar(
-            ignore_case=True, backward_search_prompt=SEARCH, forward_search_prompt=SEARCH
+            ignore_case=True,
+            backward_search_prompt=HISTORY_SEARCH_PROMPT,
+            forward_search_prompt=HISTORY_SEARCH_PROMPT,
         )
-        self._tube = Tube(sys.stdout, self._size)
-        self._painter = Painter(self._tube, lambda: len(self.tail))
+        self._tube = TerminalOutput(sys.stdout, self._terminal_size)
+        self._painter = LiveRegionPainter(self._tube, lambda: len(self.tail))
         self.app: Application[None] = Application(
-            layout=self._layout(),
+            layout=self._build_layout(),
             output=self._tube,
             style=Style([]),
             editing_mode=EditingMode.VI if vim else EditingMode.EMACS,
             erase_when_done=True,
-            min_redraw_interval=FRAME,
+            min_redraw_interval=REDRAW_SECONDS,
             terminal_size_polling_interval=None,
             include_default_pygments_style=False,
         )
         self.app.renderer = self._painter
-        self.app.ttimeoutlen, self.app.timeoutlen = SEQUENCE, KEY
+        self.app.ttimeoutlen, self.app.timeoutlen = SEQUENCE_TIMEOUT_SECONDS, KEY_TIMEOUT_SECONDS
 
     async def run(self, keys: KeyBindings) -> None:
         """Run until `close`."""
         self.app.key_bindings = keys
-        self.app.key_processor.before_key_press += self._forget
-        await_whole_sequences(self.app.input)
+        self.app.key_processor.before_key_press += self._clear_hint
+        parse_whole_sequences(self.app.input)
         await self.app.run_async(
             pre_run=self._ask_terminal, set_exception_handler=False, handle_sigint=False
         )
@@ -136,32 +138,32 @@ class Screen:
         if self.app.is_running:
             self.app.exit()
 
-    def synchronize(self) -> None:
+    def enable_synchronized_output(self) -> None:
         """Use synchronized updates: the terminal supports them."""
         self._tube.synchronized = True
 
     @property
     def columns(self) -> int:
         """The width of the terminal."""
-        return self._size().columns
+        return self._terminal_size().columns
 
     @property
     def rows(self) -> int:
         """The height of the terminal."""
-        return self._size().rows
+        return self._terminal_size().rows
 
-    def hint(self, text: str) -> None:
+    def show_hint(self, text: str) -> None:
         """Show a hint instead of the footer until the next key."""
         self._hint = text
         self.refresh()
 
     @property
-    def asking(self) -> bool:
+    def is_asking(self) -> bool:
         """True while a question is open."""
         return self.menu is not None or self._reply is not None
 
     @property
-    def vim(self) -> str:
+    def vim_mode(self) -> str:
         """The vi mode; empty if vi keys are off."""
         if self.app.editing_mode != EditingMode.VI:
             return ""
@@ -174,35 +176,37 @@ class Screen:
         """Schedule a redraw."""
         self.app.invalidate()
 
-    def signal(self, text: str) -> None:
+    def send_control(self, text: str) -> None:
         """Send a control sequence, such as the bell or a title."""
         self._tube.write_raw(text)
         self._tube.flush()
 
-    def show(self, *lines: str) -> None:
+    def show_lines(self, *lines: str) -> None:
         """Print finished lines; long ones are folded."""
         room = self.columns - 1
-        self._painter.above([part for line in lines for part in folded(line, room)])
+        self._painter.write_above([part for line in lines for part in fold_lines(line, room)])
         self.refresh()
 
-    def finish(self, lines: Sequence[str], rest: Sequence[str]) -> None:
+    def finish_lines(self, lines: Sequence[str], rest: Sequence[str]) -> None:
         """Move lines of the answer to the scrollback; the rest stays in the live region."""
         grown = len(lines) + len(rest) - len(self.tail)
         if self._painter.height + grown > self.rows or not self.app.is_running:
-            self._painter.above(lines)
+            self._painter.write_above(lines)
             self.tail = list(rest)
             self.refresh()
         else:
             self.tail = [*lines, *rest]
             self.app._redraw()  # pyright: ignore[reportPrivateUsage] - before they are left alone
-            self._painter.leave(len(lines))
+            self._painter.release_rows(len(lines))
             self.tail = list(rest)
 
-    async def pick(self, options: Sequence[Pick], *, several: bool = False) -> list[int] | None:
+    async def pick_options(
+        self, options: Sequence[MenuOption], *, several: bool = False
+    ) -> list[int] | None:
         """Let the user choose; return None if they cancel."""
-        return await self.choose(Menu(tuple(options), several=several))
+        return await self.run_menu(Menu(tuple(options), several=several))
 
-    async def choose(self, menu: Menu) -> list[int] | None:
+    async def run_menu(self, menu: Menu) -> list[int] | None:
         """Run a menu; return None if the user cancels."""
         async with self._turn:
             self.menu = menu
@@ -214,7 +218,7 @@ class Screen:
                 self.refresh()
             return menu.answer
 
-    async def ask(self, label: str) -> str | None:
+    async def ask_text(self, label: str) -> str | None:
         """Ask for a line of text; return None if the user cancels. The draft input is kept."""
         async with self._turn:
             kept, event = self.buffer.document, anyio.Event()
@@ -230,7 +234,7 @@ class Screen:
                 self.refresh()
             return answer[0]
 
-    def answer(self, text: str | None) -> bool:
+    def submit_answer(self, text: str | None) -> bool:
         """Pass input to the open question; return whether there was one."""
         if self._reply is None:
             return False
@@ -240,23 +244,23 @@ class Screen:
         return True
 
     def _ask_terminal(self) -> None:
-        if not (self._tube.term or "").startswith(MUTE):
-            self._tube.write_raw(QUERY)
+        if not (self._tube.term or "").startswith(MUTE_TERMINALS):
+            self._tube.write_raw(SYNCHRONIZED_QUERY)
 
-    def _forget(self, _: object) -> None:
+    def _clear_hint(self, _: object) -> None:
         self._hint = ""
 
-    def _size(self) -> Size:
+    def _terminal_size(self) -> Size:
         try:
             size = os.get_terminal_size(sys.stdout.fileno())
         except OSError:
             return Size(rows=24, columns=80)
         return Size(rows=size.lines or 24, columns=size.columns or 80)
 
-    def _layout(self) -> Layout:
-        def lines(get: Callable[[], Sequence[str]]) -> Window:
-            control = FormattedTextControl(lambda: _joined(get()), show_cursor=False)
-            return Pane(
+    def _build_layout(self) -> Layout:
+        def build_pane(get: Callable[[], Sequence[str]]) -> Window:
+            control = FormattedTextControl(lambda: _join_fragments(get()), show_cursor=False)
+            return LivePane(
                 control,
                 dont_extend_height=True,
                 height=lambda: Dimension(preferred=len(get()), max=len(get())),
@@ -265,63 +269,65 @@ class Screen:
         typing = Condition(lambda: self.menu is None)
         entry = VSplit(
             [
-                Pane(FormattedTextControl(self._prompt), dont_extend_width=True),
-                Pane(
+                LivePane(FormattedTextControl(self._prompt_fragments), dont_extend_width=True),
+                LivePane(
                     BufferControl(
                         self.buffer, search_buffer_control=self._search.control, preview_search=True
                     ),
                     wrap_lines=True,
                     dont_extend_height=True,
-                    height=Dimension(min=1, max=TALLEST),
+                    height=Dimension(min=1, max=MAX_INPUT_ROWS),
                 ),
             ]
         )
         body = HSplit(
             [
-                lines(lambda: self.tail),
-                lines(self._between),
+                build_pane(lambda: self.tail),
+                build_pane(self._lines_above_input),
                 ConditionalContainer(entry, typing),
-                lines(self._below),
+                build_pane(self._lines_below_input),
                 self._search,
-                Pane(),
+                LivePane(),
             ]
         )
         return Layout(body, focused_element=self.buffer)
 
-    def _prompt(self) -> StyleAndTextTuples:
-        return fragments(self.theme.mark(self._label or PROMPT, "accent"))
+    def _prompt_fragments(self) -> StyleAndTextTuples:
+        return parse_ansi_line(self.theme.mark(self._label or PROMPT_MARK, "accent"))
 
-    def _between(self) -> list[str]:
+    def _lines_above_input(self) -> list[str]:
         lines = self.status(self.columns - 1)
         while lines and not lines[-1]:
             del lines[-1]
-        shown = self.menu.lines(self.theme, self.columns - 1) if self.menu else []
+        shown = self.menu.render(self.theme, self.columns - 1) if self.menu else []
         return ["", *lines, *([""] if lines else []), *shown]
 
-    def _below(self) -> list[str]:
+    def _lines_below_input(self) -> list[str]:
         if self._hint:
             return ["", self.theme.mark(f"  {self._hint}", "quiet")]
-        return self._completions() or ["", *self.footer(self.columns - 1)]
+        return self._completion_lines() or ["", *self.footer(self.columns - 1)]
 
-    def _completions(self) -> list[str]:
+    def _completion_lines(self) -> list[str]:
         state = self.buffer.complete_state
         if state is None or not state.completions:
             return []
         at = state.complete_index or 0
-        first = max(0, min(at - CHOICES // 2, len(state.completions) - CHOICES))
+        first = max(
+            0, min(at - MAX_COMPLETION_ROWS // 2, len(state.completions) - MAX_COMPLETION_ROWS)
+        )
         lines: list[str] = []
-        for number, one in enumerate(state.completions[first : first + CHOICES], first):
+        for number, one in enumerate(state.completions[first : first + MAX_COMPLETION_ROWS], first):
             role = "accent" if number == state.complete_index else "quiet"
-            text = cut(
+            text = cut_line(
                 f"  {one.display_text:<24} {one.display_meta_text}".rstrip(), self.columns - 1
             )
             lines.append(self.theme.mark(text, role))
         return lines
 
 
-def _joined(lines: Sequence[str]) -> StyleAndTextTuples:
+def _join_fragments(lines: Sequence[str]) -> StyleAndTextTuples:
     parts: StyleAndTextTuples = []
     for number, line in enumerate(lines):
         parts += [("", "\n")] if number else []
-        parts += fragments(line)
+        parts += parse_ansi_line(line)
     return parts

@@ -11,19 +11,21 @@ from travois.engine.agent import Agent
 from travois.ports.world import Command
 from travois.tools.output import make_readable
 
-LONGEST = 600.0
-SHELL = "/bin/sh"
+SHELL_TIMEOUT_SECONDS = 600.0
+DEFAULT_SHELL = "/bin/sh"
 
 
-async def run(agent: Agent, line: str) -> tuple[str, tuple[User, ...]]:
+async def run_user_command(agent: Agent, line: str) -> tuple[str, tuple[User, ...]]:
     """Run a command in the session's folder; return its output and a note for the model.
 
     A command that cannot be started leaves no note.
     """
     cwd = agent.session.state.get("cwd", agent.world.root)
-    shell = os.environ.get("SHELL") or SHELL
+    shell = os.environ.get("SHELL") or DEFAULT_SHELL
     try:
-        done = await agent.world.processes.run(Command((shell, "-c", line), cwd), timeout=LONGEST)
+        done = await agent.world.processes.run(
+            Command((shell, "-c", line), cwd), timeout=SHELL_TIMEOUT_SECONDS
+        )
     except OSError as error:
         return str(error), ()
     room = result_room_for_call(agent, Call("", "Bash", ""))

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from travois.sessions.catalog import SessionSummary
 
 
-NOTE = re.compile(r"#[ \t]*([^\W\d].*)")
+MEMORY_NOTE_PATTERN = re.compile(r"#[ \t]*([^\W\d].*)")
 """A line that adds a memory; `#12` is a prompt."""
 
 
-class Desk(Protocol):
+class CommandHost(Protocol):
     """The front end in which slash commands run: screen, line mode or editor."""
 
     @property
@@ -42,7 +42,7 @@ class Desk(Protocol):
         ...
 
     @property
-    def commands(self) -> Mapping[str, Command]:
+    def commands(self) -> Mapping[str, SlashCommand]:
         """All slash commands that are available here."""
         ...
 
@@ -51,61 +51,61 @@ class Desk(Protocol):
         """The width available for an answer."""
         ...
 
-    async def pick(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
+    async def pick_option(self, title: str, options: Sequence[tuple[str, str]]) -> int | None:
         """Let the user choose one of the options, each with a note; None if they cancel."""
         ...
 
-    async def browse(self, shelf: SessionPicker) -> SessionSummary | None:
+    async def pick_session(self, shelf: SessionPicker) -> SessionSummary | None:
         """Let the user choose a session; None if they cancel."""
         ...
 
-    def type(self, text: str) -> None:
+    def set_input(self, text: str) -> None:
         """Put text on the input line, to be edited and sent."""
         ...
 
-    def turn_to(self, options: Options | None) -> None:
+    def switch_to(self, options: Options | None) -> None:
         """Leave this session for another one, or exit."""
         ...
 
-    def dress(self, theme: str) -> None:
+    def set_theme(self, theme: str) -> None:
         """Change the theme; raise `Fault` if it is unknown."""
         ...
 
 
-class Prompt(msgspec.Struct, frozen=True):
+class CommandPrompt(msgspec.Struct, frozen=True):
     """Content to send to the model in place of a command."""
 
     content: tuple[TextOrMedia, ...]
 
 
-class Command(msgspec.Struct, frozen=True):
+class SlashCommand(msgspec.Struct, frozen=True):
     """A slash command."""
 
     usage: str
     what: str
-    run: Callable[[Desk, str], Awaitable[str | Prompt]]
+    run: Callable[[CommandHost, str], Awaitable[str | CommandPrompt]]
     """Takes the text after the name; returns the answer, or nothing to show."""
-    complete: Callable[[Desk], Iterable[str]] = lambda desk: ()
+    complete: Callable[[CommandHost], Iterable[str]] = lambda desk: ()
     """Returns the words that can follow the name."""
     when: Literal["idle", "ever", "long"] = "idle"
     """When it runs: between turns, at any time, or between turns and taking long."""
 
 
-def named(desk: Desk, line: str) -> Command | None:
+def find_slash_command(desk: CommandHost, line: str) -> SlashCommand | None:
     """Find the command that a line begins with."""
     found = TYPED.fullmatch(line.strip())
     return desk.commands.get(found[1]) if found else None
 
 
-async def obey(desk: Desk, line: str) -> str | Prompt | None:
+async def run_slash_line(desk: CommandHost, line: str) -> str | CommandPrompt | None:
     """Run a line as a command; return its answer or a prompt, or None if it is no command."""
-    note = NOTE.fullmatch(line.strip())
+    note = MEMORY_NOTE_PATTERN.fullmatch(line.strip())
     found = TYPED.fullmatch(f"/memory add {note[1]}" if note else line.strip())
     if found is None:
         return None
     known = desk.commands.get(found[1])
     if known is None and found[1].startswith("mcp__"):
-        return await _lent(desk, line.strip())
+        return await _run_mcp_prompt(desk, line.strip())
     if known is None:
         near = find_nearest_word(found[1], desk.commands)
         meant = f"did you mean /{near}?" if near else "/help lists the commands."
@@ -117,15 +117,17 @@ async def obey(desk: Desk, line: str) -> str | Prompt | None:
         return str(fault)
 
 
-async def _lent(desk: Desk, line: str) -> str | Prompt:
+async def _run_mcp_prompt(desk: CommandHost, line: str) -> str | CommandPrompt:
     """Run a prompt of an MCP server (`/mcp__server__prompt`)."""
     try:
-        return Prompt(await custom.expand_typed_command(desk.session, {}, (Text(line),)))
+        return CommandPrompt(await custom.expand_typed_command(desk.session, {}, (Text(line),)))
     except UserError as fault:
         return str(fault)
 
 
-def offers(desk: Desk, name: str | None, word: str) -> Iterable[tuple[str, str]]:
+def complete_slash_line(
+    desk: CommandHost, name: str | None, word: str
+) -> Iterable[tuple[str, str]]:
     """Complete a command's name or, for a named command, its arguments."""
     if name is None:
         return [(n, one.what) for n, one in desk.commands.items() if n.startswith(word)]
@@ -136,24 +138,24 @@ def offers(desk: Desk, name: str | None, word: str) -> Iterable[tuple[str, str]]
 # Custom commands.
 
 
-async def _say(one: Custom, desk: Desk, typed: str) -> Prompt:
+async def _run_custom_command(one: Custom, desk: CommandHost, typed: str) -> CommandPrompt:
     line = Text(f"/{one.name} {typed}".strip())
-    return Prompt(await custom.expand_typed_command(desk.session, {one.name: one}, (line,)))
+    return CommandPrompt(await custom.expand_typed_command(desk.session, {one.name: one}, (line,)))
 
 
-def commands(known: Mapping[str, Custom]) -> dict[str, Command]:
+def to_slash_commands(known: Mapping[str, Custom]) -> dict[str, SlashCommand]:
     """Wrap custom commands, with their hint, description and file."""
     return {
-        name: Command(
+        name: SlashCommand(
             clean(f"/{name} {one.hint}".strip(), lines="show"),
-            clean(f"{one.description} ({_near(one.origin)})", lines="show"),
-            partial(_say, one),
+            clean(f"{one.description} ({_shorten_origin(one.origin)})", lines="show"),
+            partial(_run_custom_command, one),
         )
         for name, one in known.items()
     }
 
 
-def _near(path: str) -> str:
+def _shorten_origin(path: str) -> str:
     """Shorten a path, relative to the current folder or to home."""
     for folder, name in ((os.getcwd(), ""), (os.path.expanduser("~"), "~/")):
         if path.startswith(f"{folder}/"):

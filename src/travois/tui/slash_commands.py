@@ -46,8 +46,8 @@ from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots, Turn, turns
 from travois.terminal.tables import clean, overheard, table
 from travois.tools.output import make_readable
-from travois.tui.agent_progress import price, progress_line, running_agents
-from travois.tui.slash import Command, Desk
+from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
+from travois.tui.slash import CommandHost, SlashCommand
 
 if TYPE_CHECKING:
     from travois.memory.store import FolderMemories
@@ -59,20 +59,22 @@ if TYPE_CHECKING:
 MEMORY_WORDS = ("search", "show", "add", "forget", "undo", "history", "inbox", "accept", "reject")
 
 
-async def _memory(desk: Desk, typed: str) -> str:
+async def _run_memory_command(desk: CommandHost, typed: str) -> str:
     place, loaded = load_workspace(desk.options)
     known = open_memories_here(place.home, place.project, loaded)
-    return await anyio.to_thread.run_sync(partial(_answer, known, typed, session=desk.session.id))
+    return await anyio.to_thread.run_sync(
+        partial(_answer_memory_command, known, typed, session=desk.session.id)
+    )
 
 
-def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
+def _answer_memory_command(memories: FolderMemories, typed: str, *, session: str) -> str:
     """Run a /memory subcommand with the code of `travois memory`."""
     from travois.commands import memory
 
     word, _, rest = typed.partition(" ")
     now, rest = time.time(), rest.strip()
 
-    def rejected(id: str) -> str:
+    def reject_memory(id: str) -> str:
         memories.reject(id)
         return f"Rejected {id}. It will not be proposed again."
 
@@ -86,7 +88,7 @@ def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
         "history": lambda: memory.changes(memories.history(), now=now),
         "inbox": lambda: memory.proposals(memories.inbox(), now=now),
         "accept": lambda: memory.render_change(memories.accept(rest)),
-        "reject": lambda: rejected(rest),
+        "reject": lambda: reject_memory(rest),
     }
     if word not in answers:
         raise UserError(
@@ -96,10 +98,10 @@ def _answer(memories: FolderMemories, typed: str, *, session: str) -> str:
 
 
 MEMORY_COMMANDS = {
-    "memory": Command(
+    "memory": SlashCommand(
         "/memory [WORD …]",
         "list and edit memories; #TEXT adds one",
-        _memory,
+        _run_memory_command,
         lambda desk: MEMORY_WORDS,
         when="ever",
     )
@@ -109,24 +111,24 @@ MEMORY_COMMANDS = {
 # Command-line commands as slash commands: /config, /doctor, /search, /dream and /export.
 
 
-KINDS = {".html": "html", ".htm": "html", ".json": "json"}
+EXPORT_FORMATS = {".html": "html", ".htm": "html", ".json": "json"}
 
 
-async def told(desk: Desk, run: Callable[[], object]) -> str:
+async def capture_output(desk: CommandHost, run: Callable[[], object]) -> str:
     """Run a function in a thread and return what it prints."""
 
-    def listen() -> str:
+    def run_overheard() -> str:
         with overheard(desk.columns) as lines:
             run()
         return "\n".join(lines)
 
-    return await anyio.to_thread.run_sync(listen)
+    return await anyio.to_thread.run_sync(run_overheard)
 
 
-async def _config(desk: Desk, key: str) -> str:
+async def _run_config_command(desk: CommandHost, key: str) -> str:
     from travois.commands import models
 
-    def explain() -> str:
+    def explain_settings() -> str:
         loaded = load_workspace(desk.options)[1]
         found = models.find_settings(
             loaded, "" if key == "all" else key.removeprefix("explain").strip()
@@ -136,24 +138,26 @@ async def _config(desk: Desk, key: str) -> str:
         return models.listing(found, loaded)
 
     more = "" if key else "\n\nAll other settings are defaults: /config all, or /config KEY."
-    return await anyio.to_thread.run_sync(explain) + more
+    return await anyio.to_thread.run_sync(explain_settings) + more
 
 
-async def _doctor(desk: Desk, _: str) -> str:
+async def _run_doctor_command(desk: CommandHost, _: str) -> str:
     from travois.commands import models
 
-    return await told(desk, partial(models.run_doctor, Namespace(json=False)))
+    return await capture_output(desk, partial(models.run_doctor, Namespace(json=False)))
 
 
-async def _search(desk: Desk, text: str) -> str:
+async def _run_search_command(desk: CommandHost, text: str) -> str:
     from travois.commands.sessions import run_search
 
     flags = dict.fromkeys(("here", "json", "wait", "rebuild", "catch_up"), False)
     args = Namespace(text=[text], agent=None, limit=5, **flags)
-    return (await told(desk, partial(run_search, args))).replace("travois --resume", "/resume")
+    return (await capture_output(desk, partial(run_search, args))).replace(
+        "travois --resume", "/resume"
+    )
 
 
-async def _dream(desk: Desk, word: str) -> str:
+async def _run_dream_command(desk: CommandHost, word: str) -> str:
     from travois.commands import dream
     from travois.compose.dreaming import compose_dreaming
 
@@ -163,54 +167,60 @@ async def _dream(desk: Desk, word: str) -> str:
     show = (
         partial(dream.stop, nights) if word == "stop" else partial(dream.show, nights, json=False)
     )
-    return (await told(desk, show)).replace("travois memory", "/memory")
+    return (await capture_output(desk, show)).replace("travois memory", "/memory")
 
 
-async def _export(desk: Desk, name: str) -> str:
+async def _run_export_command(desk: CommandHost, name: str) -> str:
     from travois.commands.sessions import run_export
 
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
     if os.path.lexists(path):
         raise UserError(f"{path} already exists", fix="Choose another name.")
-    kind = KINDS.get(os.path.splitext(path)[1].lower(), "markdown")
+    kind = EXPORT_FORMATS.get(os.path.splitext(path)[1].lower(), "markdown")
     args = Namespace(session=desk.session.id, format=kind, output=path)
-    return await told(desk, partial(run_export, args))
+    return await capture_output(desk, partial(run_export, args))
 
 
 PROGRAM_COMMANDS = {
-    "search": Command("/search TEXT", "search all sessions for words", _search, when="ever"),
-    "export": Command("/export [FILE]", "save the conversation as .md, .html or .json", _export),
-    "config": Command(
-        "/config [KEY]", "show settings and where they come from", _config, when="ever"
+    "search": SlashCommand(
+        "/search TEXT", "search all sessions for words", _run_search_command, when="ever"
     ),
-    "doctor": Command("/doctor", "check the setup of this machine", _doctor, when="ever"),
-    "dream": Command(
+    "export": SlashCommand(
+        "/export [FILE]", "save the conversation as .md, .html or .json", _run_export_command
+    ),
+    "config": SlashCommand(
+        "/config [KEY]", "show settings and where they come from", _run_config_command, when="ever"
+    ),
+    "doctor": SlashCommand(
+        "/doctor", "check the setup of this machine", _run_doctor_command, when="ever"
+    ),
+    "dream": SlashCommand(
         "/dream [stop]",
         "show or stop memory consolidation",
-        _dream,
+        _run_dream_command,
         lambda desk: ("status", "stop"),
         when="ever",
     ),
 }
 
 
-HEADING = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "LAST TOOL", "DOING", "TASK")
-LINES = 40
+AGENT_HEADINGS = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "LAST TOOL", "DOING", "TASK")
+MAX_TASK_LINES = 40
 """Last lines of a process that are shown."""
 
 
-async def _agents(desk: Desk, typed: str) -> str:
+async def _run_agents_command(desk: CommandHost, typed: str) -> str:
     word, _, rest = typed.partition(" ")
     id, _, text = rest.strip().partition(" ")
     agents = desk.session.crew.agent.team.children
     assert agents is not None
     match word:
         case "":
-            return f"{_running(desk.session.crew.agent, agents)}\n\n{_kinds(agents)}"
+            return f"{_list_session_agents(desk.session.crew.agent, agents)}\n\n{_list_agent_types(agents)}"  # noqa: E501
         case "show":
             from travois.commands.agents import show_one
 
-            return await told(desk, partial(show_one, id, desk.session.id, json=False))
+            return await capture_output(desk, partial(show_one, id, desk.session.id, json=False))
         case "tell" if agents.send_message(id, text.strip(), sender="the user"):
             return f"Sent. {id} reads it before its next step."
         case "stop" if id in agents.reports():
@@ -221,49 +231,55 @@ async def _agents(desk: Desk, typed: str) -> str:
             raise UserError(f"Unknown subcommand: /agents {word}", fix="Use show, tell or stop.")
 
 
-def _running(agent: Agent, agents: Subagents) -> str:
+def _list_session_agents(agent: Agent, agents: Subagents) -> str:
     """List the session's subagents as a table."""
     states = {id: report.state for id, report in agents.reports().items()}
     rows = [
-        (id, born.kind, states.get(id, "ended"), *_used(agents, id), clean(born.what, lines="show"))
+        (
+            id,
+            born.kind,
+            states.get(id, "ended"),
+            *_agent_usage_cells(agents, id),
+            clean(born.what, lines="show"),
+        )
         for id, born in agent.session.children.items()
     ]
-    return table([HEADING, *rows], right=(3, 4)) if rows else "No agents yet."
+    return table([AGENT_HEADINGS, *rows], right=(3, 4)) if rows else "No agents yet."
 
 
-def _used(agents: Subagents, id: str) -> tuple[str, str, str, str]:
+def _agent_usage_cells(agents: Subagents, id: str) -> tuple[str, str, str, str]:
     """Return an agent's tokens, cost, last tool and activity, as far as they are known."""
     now = agents.progress().get(id)
     if now is None:
         return ("", "", "", "")
     tool, doing = clean(now.tool, lines="show"), clean(now.doing, lines="show")
-    return (f"{now.tokens:,}", price(now.dollars), tool, doing)
+    return (f"{now.tokens:,}", format_price(now.dollars), tool, doing)
 
 
-def _kinds(agents: Subagents) -> str:
+def _list_agent_types(agents: Subagents) -> str:
     rows = [(name, clean(what, lines="show")) for name, what in agents.kinds.items()]
     return table([("TYPE", "FOR"), *rows])
 
 
-async def _tasks(desk: Desk, typed: str) -> str:
+async def _run_tasks_command(desk: CommandHost, typed: str) -> str:
     word, _, id = typed.partition(" ")
     agent = desk.session.crew.agent
     match word:
         case "":
-            return _listed(desk, agent)
+            return _list_background_tasks(desk, agent)
         case "see" | "stop":
-            return await _task(desk, word, id.strip())
+            return await _handle_task(desk, word, id.strip())
         case _:
             raise UserError(f"Unknown subcommand: /tasks {word}", fix="Use see or stop.")
 
 
-def _listed(desk: Desk, agent: Agent) -> str:
+def _list_background_tasks(desk: CommandHost, agent: Agent) -> str:
     """List background processes and subagents as a table."""
     programs = [
         (job.id, "running" if job.status is None else "ended", clean(job.label, lines="show"))
         for job in agent.world.processes.jobs().values()
     ]
-    known = {now.id: progress_line(now) for now in running_agents(agent)}
+    known = {now.id: format_agent_progress(now) for now in list_running_agents(agent)}
     helpers = [
         (id, "running", clean(one.what, lines="show"), known.get(id, ""))
         for id, one in agent.session.running.items()
@@ -273,15 +289,15 @@ def _listed(desk: Desk, agent: Agent) -> str:
     return table([heading, *rows]) if rows else "No background tasks."
 
 
-async def _task(desk: Desk, word: str, id: str) -> str:
+async def _handle_task(desk: CommandHost, word: str, id: str) -> str:
     """Show or stop one background task."""
     agent = desk.session.crew.agent
     job = agent.world.processes.jobs().get(id)
     if job is None:
-        return await _agents(desk, f"{'show' if word == 'see' else 'stop'} {id}")
+        return await _run_agents_command(desk, f"{'show' if word == 'see' else 'stop'} {id}")
     if word == "see":
         lines = make_readable(job.peek_output()).text.rstrip().split("\n")
-        return "\n".join(lines[-LINES:]) or "No output that the model has not read yet."
+        return "\n".join(lines[-MAX_TASK_LINES:]) or "No output that the model has not read yet."
     if job.status is not None:
         return f"{id} has already ended."
     if id in running_jobs(agent):  # before it ends: the model hears of it, but is not woken
@@ -290,7 +306,7 @@ async def _task(desk: Desk, word: str, id: str) -> str:
     return f"Stopped {id} and everything it started."
 
 
-async def _mcp(desk: Desk, _: str) -> str:
+async def _run_mcp_command(desk: CommandHost, _: str) -> str:
     loan = desk.session.crew.loan
     rows = [tuple(clean(cell, lines="show") for cell in row) for row in mcp.list_server_rows(loan)]
     if not rows:
@@ -300,7 +316,7 @@ async def _mcp(desk: Desk, _: str) -> str:
     return f"{said}\n\nPrompts: {', '.join(prompts)}" if prompts else said
 
 
-async def _skills(desk: Desk, _: str) -> str:
+async def _run_skills_command(desk: CommandHost, _: str) -> str:
     skills = desk.session.crew.agent.prompt.skills
     found = skills.load_always().skills if skills is not None else ()
     rows = [(one.name, clean(one.description, lines="show")) for one in found]
@@ -308,22 +324,24 @@ async def _skills(desk: Desk, _: str) -> str:
 
 
 SIDE_COMMANDS = {
-    "agents": Command(
+    "agents": SlashCommand(
         "/agents [WORD …]",
         "list agents and types; show, tell, stop ID",
-        _agents,
+        _run_agents_command,
         lambda desk: ("show", "tell", "stop"),
         when="ever",
     ),
-    "tasks": Command(
+    "tasks": SlashCommand(
         "/tasks [WORD ID]",
         "list background tasks; see, stop ID",
-        _tasks,
+        _run_tasks_command,
         lambda desk: ("see", "stop"),
         when="ever",
     ),
-    "mcp": Command("/mcp", "list MCP servers and their tools", _mcp, when="ever"),
-    "skills": Command("/skills", "list the skills that the model can use", _skills, when="ever"),
+    "mcp": SlashCommand("/mcp", "list MCP servers and their tools", _run_mcp_command, when="ever"),
+    "skills": SlashCommand(
+        "/skills", "list the skills that the model can use", _run_skills_command, when="ever"
+    ),
 }
 
 
@@ -333,7 +351,7 @@ SIDE_COMMANDS = {
 PERMISSION_WORDS = ("why", "forget", "mode")
 
 
-async def _permissions(desk: Desk, typed: str) -> str:
+async def _run_permissions_command(desk: CommandHost, typed: str) -> str:
     from travois.commands import permissions
 
     word, _, rest = typed.partition(" ")
@@ -348,9 +366,9 @@ async def _permissions(desk: Desk, typed: str) -> str:
             args = Namespace(
                 text=rest, mode=guard.mode, tool="Bash", settings=desk.options.settings
             )
-            return await told(desk, partial(permissions.run_why, args))
+            return await capture_output(desk, partial(permissions.run_why, args))
         case "forget":
-            return await _forget(desk, rest)
+            return await _forget_rule(desk, rest)
         case "mode":
             desk.session.enter(rest)
             return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
@@ -359,11 +377,11 @@ async def _permissions(desk: Desk, typed: str) -> str:
             raise UserError(f"Unknown subcommand: /permissions {word}", fix=fix)
 
 
-async def _forget(desk: Desk, rule: str) -> str:
+async def _forget_rule(desk: CommandHost, rule: str) -> str:
     """Remove a saved permission answer, for this session and later ones."""
     from travois.commands.permissions import SANDBOXED_COMMANDS, run_forget
 
-    await told(desk, partial(run_forget, Namespace(rule=rule)))
+    await capture_output(desk, partial(run_forget, Namespace(rule=rule)))
     agent = desk.session.crew.agent
     if rule == SANDBOXED_COMMANDS and agent.permissions.sandbox is not None:
         agent.permissions.sandbox = replace(agent.permissions.sandbox, free=False, offered=True)
@@ -373,7 +391,7 @@ async def _forget(desk: Desk, rule: str) -> str:
     return f"{rule} is no longer allowed by your answer."
 
 
-async def _hooks(desk: Desk, _: str) -> str:
+async def _run_hooks_command(desk: CommandHost, _: str) -> str:
     found, notices = hooks.load_hooks(load_workspace(desk.options)[1])
     if not found and not notices:
         return "No hooks are configured."
@@ -382,27 +400,31 @@ async def _hooks(desk: Desk, _: str) -> str:
 
 
 PERMISSION_COMMANDS = {
-    "permissions": Command(
+    "permissions": SlashCommand(
         "/permissions [WORD …]",
         "show rules; why COMMAND, forget RULE, mode NAME",
-        _permissions,
+        _run_permissions_command,
         lambda desk: PERMISSION_WORDS,
         when="ever",
     ),
-    "hooks": Command("/hooks", "list hooks and where they come from", _hooks, when="ever"),
+    "hooks": SlashCommand(
+        "/hooks", "list hooks and where they come from", _run_hooks_command, when="ever"
+    ),
 }
 
 
 # Sessions: /resume, /fork, /rename and /inspect.
 
 
-Browse = Callable[[SessionPicker], Awaitable[SessionSummary | None]]
-PATIENCE = 20.0
-_pages: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
+SessionChooser = Callable[[SessionPicker], Awaitable[SessionSummary | None]]
+INSPECTOR_START_SECONDS = 20.0
+_inspector_addresses: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
 """The address of each session's inspector."""
 
 
-async def pick_up(browse: Browse, options: Options, *, but: str = "") -> Options | None:
+async def choose_session(
+    browse: SessionChooser, options: Options, *, but: str = ""
+) -> Options | None:
     """Let the user choose a session to resume; None if they cancel."""
     place, _ = load_workspace(replace(options, resume=""))
     shelf = SessionPicker(place.home, place.project, but=but)
@@ -410,9 +432,9 @@ async def pick_up(browse: Browse, options: Options, *, but: str = "") -> Options
     return None if found is None else shelf.resume_options(found, options)
 
 
-async def _resume(desk: Desk, name: str) -> str:
+async def _run_resume_command(desk: CommandHost, name: str) -> str:
     if not name or name == PICK_SESSION:
-        chosen = await pick_up(desk.browse, desk.options, but=desk.session.id)
+        chosen = await choose_session(desk.pick_session, desk.options, but=desk.session.id)
     else:
         place, _ = load_workspace(desk.options)
         found = find_session(place.home, name, project=place.project)
@@ -420,19 +442,19 @@ async def _resume(desk: Desk, name: str) -> str:
             return "You are already in this session."
         chosen = SessionPicker(place.home, place.project).resume_options(found, desk.options)
     if chosen is not None:
-        desk.turn_to(chosen)
+        desk.switch_to(chosen)
     return ""
 
 
-async def _fork(desk: Desk, _: str) -> str:
+async def _run_fork_command(desk: CommandHost, _: str) -> str:
     session = desk.session
     if not session.crew.agent.session.prompted:
         return "Nothing to fork yet: send a message first."
-    desk.turn_to(replace(desk.options, resume=session.id, latest=False, fork=True, session_id=""))
+    desk.switch_to(replace(desk.options, resume=session.id, latest=False, fork=True, session_id=""))
     return f"Forked. To return to the original: /resume {session.id[:8]}"
 
 
-async def _rename(desk: Desk, name: str) -> str:
+async def _run_rename_command(desk: CommandHost, name: str) -> str:
     if not name:
         raise UserError("/rename needs a name", fix="For example: /rename the parser")
     known = " ".join(name.split())
@@ -440,20 +462,20 @@ async def _rename(desk: Desk, name: str) -> str:
     return f"Renamed. To resume it: /resume {known}"
 
 
-async def _inspect(desk: Desk, _: str) -> str:
+async def _run_inspect_command(desk: CommandHost, _: str) -> str:
     session = desk.session
-    if session not in _pages:
-        _pages[session] = await _shown(session)
-    return f"View this session in the browser while it is open:\n{_pages[session]}"
+    if session not in _inspector_addresses:
+        _inspector_addresses[session] = await _start_inspector(session)
+    return f"View this session in the browser while it is open:\n{_inspector_addresses[session]}"
 
 
-async def _shown(session: Session) -> str:
+async def _start_inspector(session: Session) -> str:
     """Start the inspector as a process that ends with the session; return its address."""
     send, receive = anyio.create_memory_object_stream[str](1)
     beside = session.crew.agent.runtime.background
     assert beside is not None
 
-    async def serve() -> None:
+    async def serve_inspector() -> None:
         command = (sys.executable, "-m", "travois", "inspect", session.id)
         async with await anyio.open_process(command) as process:
             assert process.stdout is not None and process.stderr is not None
@@ -463,64 +485,71 @@ async def _shown(session: Session) -> str:
             async for text in TextReceiveStream(process.stderr):
                 send.send_nowait(text)
 
-    beside(serve)
-    with anyio.move_on_after(PATIENCE):
+    beside(serve_inspector)
+    with anyio.move_on_after(INSPECTOR_START_SECONDS):
         told = await receive.receive()
         if told.startswith("http"):
             return told
         raise UserError("The inspector cannot start", why=told.removeprefix("travois: ").strip())
-    raise UserError("The inspector cannot start", why=f"no answer within {PATIENCE:g} s")
+    raise UserError(
+        "The inspector cannot start", why=f"no answer within {INSPECTOR_START_SECONDS:g} s"
+    )
 
 
 SESSION_COMMANDS = {
-    "resume": Command("/resume [ID|NAME]", "resume another session", _resume),
-    "fork": Command("/fork", "fork this session; the original stays as it is", _fork),
-    "rename": Command("/rename NAME", "name this session", _rename, when="ever"),
-    "inspect": Command("/inspect", "inspect this session in the browser", _inspect, when="ever"),
+    "resume": SlashCommand("/resume [ID|NAME]", "resume another session", _run_resume_command),
+    "fork": SlashCommand(
+        "/fork", "fork this session; the original stays as it is", _run_fork_command
+    ),
+    "rename": SlashCommand("/rename NAME", "name this session", _run_rename_command, when="ever"),
+    "inspect": SlashCommand(
+        "/inspect", "inspect this session in the browser", _run_inspect_command, when="ever"
+    ),
 }
 
 
 # The conversation: /model, /effort, /mode, /todos, /rewind, /clear, /theme and the like.
 
 
-MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
+TODO_MARKS = {"completed": "✓", "in_progress": "▸", "pending": " ", "deleted": "-"}
 MAX_TURNS_OFFERED = 30
-EFFORTS = (*LEVELS, "auto")
-THEMES = ("auto", "dark", "light", "none")
+EFFORT_WORDS = (*LEVELS, "auto")
+THEME_WORDS = ("auto", "dark", "light", "none")
 REWIND_PARTS = (
     ("files and conversation", ""),
     ("conversation only", "files stay as they are"),
 )
 
 
-async def _model(desk: Desk, name: str) -> str:
+async def _run_model_command(desk: CommandHost, name: str) -> str:
     if name:
         async with fire_model_switch(desk.session.crew.agent, name, source="command"):
             await desk.session.switch_with_summary(name)
     return f"The model is {desk.session.crew.model.name}."
 
 
-async def _effort(desk: Desk, level: str) -> str:
+async def _run_effort_command(desk: CommandHost, level: str) -> str:
     if level:
         desk.session.exert("" if level == "auto" else level)
     return f"The effort is {desk.session.crew.model.effort or 'left to the model'}."
 
 
-async def _mode(desk: Desk, name: str) -> str:
+async def _run_mode_command(desk: CommandHost, name: str) -> str:
     if name:
         desk.session.enter(name)
     return f"The mode is {desk.session.crew.agent.permissions.guard.mode}."
 
 
-async def _todos(desk: Desk, _: str) -> str:
+async def _run_todos_command(desk: CommandHost, _: str) -> str:
     found = AgentTasks(desk.session.crew.agent).read()
     lines = (
-        f"{MARKS[one.status]} #{one.id} {one.content}{task_remark(found, one)}" for one in found
+        f"{TODO_MARKS[one.status]} #{one.id} {one.content}{task_remark(found, one)}"
+        for one in found
     )
     return "\n".join(lines) or "No todos."
 
 
-async def _rewind(desk: Desk, number: str) -> str:
+async def _run_rewind_command(desk: CommandHost, number: str) -> str:
     """Let the user pick a turn, and rewind the conversation with or without files."""
     agent = desk.session.crew.agent
     entries = agent.session.all_entries()
@@ -529,8 +558,8 @@ async def _rewind(desk: Desk, number: str) -> str:
         raise UserError("A turn is running", fix="Stop it with Esc first.")
     if not isinstance(agent.world.snapshots, Snapshots) or not said:
         return "Nothing to rewind."
-    turn = await _chosen(desk, said, number)
-    part = await desk.pick("Rewind what?", REWIND_PARTS) if turn else None
+    turn = await _choose_turn(desk, said, number)
+    part = await desk.pick_option("Rewind what?", REWIND_PARTS) if turn else None
     if turn is None or part is None:
         return ""
     way = rewind.before_turn
@@ -545,13 +574,13 @@ async def _rewind(desk: Desk, number: str) -> str:
     outcome = rewind.go(
         agent.session, agent.world.snapshots, found, wrote=agent.world.processes.accept_change
     )
-    desk.type(turn.text)
+    desk.set_input(turn.text)
     kept = f", {len(found.theirs)} kept because others changed them" if found.theirs else ""
     files = f"{outcome.restored} files restored, {outcome.deleted} deleted{kept}"
     return f"Rewound to before this message: {files}."
 
 
-async def _chosen(desk: Desk, said: list[Turn], number: str) -> Turn | None:
+async def _choose_turn(desk: CommandHost, said: list[Turn], number: str) -> Turn | None:
     """Return the turn to rewind, together with all that followed it."""
     if number:
         found = [turn for turn in said if str(turn.number) == number]
@@ -559,81 +588,101 @@ async def _chosen(desk: Desk, said: list[Turn], number: str) -> Turn | None:
             raise UserError(f"There is no turn {number}", why=f"the conversation has {len(said)}")
         return found[0]
     last = said[::-1][:MAX_TURNS_OFFERED]
-    picked = await desk.pick(
+    picked = await desk.pick_option(
         "Rewind to before which message?",
         [(" ".join(turn.text.split())[:200], "") for turn in last],
     )
     return None if picked is None else last[picked]
 
 
-def afresh(options: Options) -> Options:
+def new_session_options(options: Options) -> Options:
     """Return the same options for a new, empty session."""
     return replace(options, resume="", latest=False, fork=False, session_id="", cleared=True)
 
 
-def left(options: Options | None) -> LeaveReason:
+def reason_for_leaving(options: Options | None) -> LeaveReason:
     """Return why the session ends, given the options of the next one."""
     if options is None:
         return "prompt_input_exit"
     return "resume" if options.resume or options.latest else "clear"
 
 
-async def _clear(desk: Desk, _: str) -> str:
-    desk.turn_to(afresh(desk.options))
+async def _run_clear_command(desk: CommandHost, _: str) -> str:
+    desk.switch_to(new_session_options(desk.options))
     return ""
 
 
-async def _theme(desk: Desk, name: str) -> str:
+async def _run_theme_command(desk: CommandHost, name: str) -> str:
     if not name:
-        picked = await desk.pick("Which theme?", [(one, "") for one in THEMES])
-        name = "" if picked is None else THEMES[picked]
+        picked = await desk.pick_option("Which theme?", [(one, "") for one in THEME_WORDS])
+        name = "" if picked is None else THEME_WORDS[picked]
     if not name:
         return ""
-    desk.dress(name)
+    desk.set_theme(name)
     save_user_setting(home.locate_home(os.environ), "tui.theme", name)
     return f"The theme is {name}, also in new sessions."
 
 
-async def _style(desk: Desk, name: str) -> str:
-    known = _styles(desk)
+async def _run_style_command(desk: CommandHost, name: str) -> str:
+    known = _list_output_styles(desk)
     if not name:
-        picked = await desk.pick("Which output style for a new conversation?", list(known.items()))
+        picked = await desk.pick_option(
+            "Which output style for a new conversation?", list(known.items())
+        )
         name = "" if picked is None else list(known)[picked]
     if name and name.casefold() not in map(str.casefold, known):
         raise UserError(
             f"There is no output style {name}", fix=f"Choose one of: {', '.join(known)}."
         )
     if name:
-        desk.turn_to(replace(afresh(desk.options), style=name))
+        desk.switch_to(replace(new_session_options(desk.options), style=name))
     return ""
 
 
-def _styles(desk: Desk) -> dict[str, str]:
+def _list_output_styles(desk: CommandHost) -> dict[str, str]:
     """Return all output styles with their descriptions."""
     place, loaded = load_workspace(desk.options)
     found, _ = styles(skill_folders(place, loaded, desk.options))
     return {DEFAULT: "the standard style"} | {one.name: one.description for one in found.values()}
 
 
-async def _quit(desk: Desk, _: str) -> str:
-    desk.turn_to(None)
+async def _run_quit_command(desk: CommandHost, _: str) -> str:
+    desk.switch_to(None)
     return ""
 
 
 TALK_COMMANDS = {
-    "model": Command("/model [NAME]", "switch to another model", _model),
-    "effort": Command("/effort [LEVEL]", "set the reasoning effort", _effort, lambda desk: EFFORTS),
-    "mode": Command(
-        "/mode [NAME]", "set the permission mode", _mode, lambda desk: MODES, when="ever"
+    "model": SlashCommand("/model [NAME]", "switch to another model", _run_model_command),
+    "effort": SlashCommand(
+        "/effort [LEVEL]",
+        "set the reasoning effort",
+        _run_effort_command,
+        lambda desk: EFFORT_WORDS,
     ),
-    "todos": Command("/todos", "show the todo list", _todos, when="ever"),
-    "rewind": Command("/rewind [TURN]", "rewind files and conversation", _rewind),
-    "clear": Command("/clear", "start a new conversation", _clear),
-    "theme": Command("/theme [NAME]", "change the theme", _theme, lambda desk: THEMES, when="ever"),
-    "output-style": Command(
-        "/output-style [NAME]", "start a new conversation in a style", _style, _styles
+    "mode": SlashCommand(
+        "/mode [NAME]",
+        "set the permission mode",
+        _run_mode_command,
+        lambda desk: MODES,
+        when="ever",
     ),
-    "quit": Command("/quit", "exit", _quit),
+    "todos": SlashCommand("/todos", "show the todo list", _run_todos_command, when="ever"),
+    "rewind": SlashCommand("/rewind [TURN]", "rewind files and conversation", _run_rewind_command),
+    "clear": SlashCommand("/clear", "start a new conversation", _run_clear_command),
+    "theme": SlashCommand(
+        "/theme [NAME]",
+        "change the theme",
+        _run_theme_command,
+        lambda desk: THEME_WORDS,
+        when="ever",
+    ),
+    "output-style": SlashCommand(
+        "/output-style [NAME]",
+        "start a new conversation in a style",
+        _run_style_command,
+        _list_output_styles,
+    ),
+    "quit": SlashCommand("/quit", "exit", _run_quit_command),
 }
 
 
@@ -641,8 +690,8 @@ TALK_COMMANDS = {
 
 
 MAX_MESSAGES_OFFERED = 100
-FROM = "from"
-UP_TO = "up-to"
+FROM_MESSAGE = "from"
+UP_TO_MESSAGE = "up-to"
 PICK_MESSAGE = "pick"
 COMPACT_PARTS = (
     ("everything but the newest messages", "as automatic compaction does"),
@@ -651,29 +700,29 @@ COMPACT_PARTS = (
 )
 
 
-CHOSEN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.DOTALL)
+COMPACT_SIDE_PATTERN = re.compile(r"(from|up-to)(?:\s+(\d+)(?:\s+(.*))?)?", re.DOTALL)
 
 
-async def _compact(desk: Desk, typed: str) -> str:
+async def _run_compact_command(desk: CommandHost, typed: str) -> str:
     """Compact everything, or the messages on one side of a named or picked one."""
     from travois.context.compaction.compact import describe_compaction
 
     if typed == PICK_MESSAGE:
-        part = await desk.pick("Compact what?", COMPACT_PARTS)
+        part = await desk.pick_option("Compact what?", COMPACT_PARTS)
         if part is None:
             return ""
-        typed = ("", FROM, UP_TO)[part]
-    chosen = CHOSEN.fullmatch(typed)
+        typed = ("", FROM_MESSAGE, UP_TO_MESSAGE)[part]
+    chosen = COMPACT_SIDE_PATTERN.fullmatch(typed)
     if chosen is None:
         return describe_compaction(await desk.session.compact(typed))
-    entry = int(chosen[2]) if chosen[2] else await _picked(desk, chosen[1])
+    entry = int(chosen[2]) if chosen[2] else await _pick_message(desk, chosen[1])
     if entry is None:
         return ""
-    first, last = (entry, 0) if chosen[1] == FROM else (0, entry)
+    first, last = (entry, 0) if chosen[1] == FROM_MESSAGE else (0, entry)
     return describe_compaction(await desk.session.compact(chosen[3] or "", first=first, last=last))
 
 
-async def _picked(desk: Desk, side: str) -> int | None:
+async def _pick_message(desk: CommandHost, side: str) -> int | None:
     """Let the user pick one of their messages, newest first."""
     items = desk.session.crew.agent.session.view.items
     said = [
@@ -685,39 +734,47 @@ async def _picked(desk: Desk, side: str) -> int | None:
         raise UserError(
             "There is no message to choose", why="none of yours is in the context window"
         )
-    title = "Compact from which message on?" if side == FROM else "Compact up to which message?"
-    picked = await desk.pick(title, [(text, "") for _, text in said])
+    title = (
+        "Compact from which message on?" if side == FROM_MESSAGE else "Compact up to which message?"
+    )
+    picked = await desk.pick_option(title, [(text, "") for _, text in said])
     return None if picked is None else said[picked][0]
 
 
-async def _context(desk: Desk, _: str) -> str:
+async def _run_context_command(desk: CommandHost, _: str) -> str:
     from travois.commands.context import line
 
     agent = desk.session.crew.agent
     return line(agent.session, agent.context.layers)
 
 
-async def _notes(desk: Desk, _: str) -> str:
+async def _run_notes_command(desk: CommandHost, _: str) -> str:
     from travois.commands.context import told, versions
 
     return told(versions(desk.session.crew.agent.session.all_entries()))
 
 
-async def _cost(desk: Desk, _: str) -> str:
+async def _run_cost_command(desk: CommandHost, _: str) -> str:
     from travois.commands.context import bill, render_bill
 
     return render_bill(bill(desk.session.crew.agent.session.all_entries()), time.time())
 
 
 WINDOW_COMMANDS = {
-    "compact": Command(
+    "compact": SlashCommand(
         "/compact [FOCUS | from [N] | up-to [N] | pick]",
         "compact older messages, or all on one side of a message",
-        _compact,
-        lambda desk: (FROM, UP_TO, PICK_MESSAGE),
+        _run_compact_command,
+        lambda desk: (FROM_MESSAGE, UP_TO_MESSAGE, PICK_MESSAGE),
         when="long",
     ),
-    "context": Command("/context", "show what fills the context window", _context, when="ever"),
-    "notes": Command("/notes", "show the model's notes on the session", _notes, when="ever"),
-    "cost": Command("/cost", "show the cost and prompt cache misses", _cost, when="ever"),
+    "context": SlashCommand(
+        "/context", "show what fills the context window", _run_context_command, when="ever"
+    ),
+    "notes": SlashCommand(
+        "/notes", "show the model's notes on the session", _run_notes_command, when="ever"
+    ),
+    "cost": SlashCommand(
+        "/cost", "show the cost and prompt cache misses", _run_cost_command, when="ever"
+    ),
 }

@@ -8,40 +8,40 @@ from collections.abc import Mapping, Sequence
 
 from travois.version import __version__
 
-PROMPT = "❯ "
-DUMB = ("", "dumb", "unknown", "cons25", "emacs")
+PROMPT_MARK = "❯ "
+DUMB_TERMINALS = ("", "dumb", "unknown", "cons25", "emacs")
 
 
-def able(environ: Mapping[str, str]) -> bool:
+def can_run_screen(environ: Mapping[str, str]) -> bool:
     """Tell whether input and output are a terminal that can move its cursor."""
-    if environ.get("TERM", "") in DUMB:
+    if environ.get("TERM", "") in DUMB_TERMINALS:
         return False
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
-def early(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
+def is_interactive_start(argv: Sequence[str], environ: Mapping[str, str]) -> bool:
     """Tell whether the arguments certainly start an interactive session, before parsing them."""
     if argv and not argv[0].startswith("-"):
         return False
     short = (word for word in argv if word.startswith("-") and not word.startswith("--"))
     # Wrong guesses are cheap one way only: a header printed into `--print` output would corrupt it.
     other = {"--print", "--plain", "--help", "--version", "--bg", "--background"}.intersection(argv)
-    return not other and not any({*"phv"} & {*word} for word in short) and able(environ)
+    return not other and not any({*"phv"} & {*word} for word in short) and can_run_screen(environ)
 
 
-def paint(environ: Mapping[str, str]) -> None:
+def paint_first_prompt(environ: Mapping[str, str]) -> None:
     """Print the header and a prompt; input typed meanwhile waits in the terminal."""
-    sys.stdout.write(f"\n{header(environ)}\n\n{PROMPT}")
+    sys.stdout.write(f"\n{render_header(environ)}\n\n{PROMPT_MARK}")
     sys.stdout.flush()
 
 
-def unpaint() -> None:
+def erase_first_prompt() -> None:
     """Erase the first prompt, to be replaced by the live region."""
     sys.stdout.write("\r\x1b[A\x1b[J")
     sys.stdout.flush()
 
 
-def header(environ: Mapping[str, str]) -> str:
+def render_header(environ: Mapping[str, str]) -> str:
     """Render the version and the folder."""
     home = environ.get("HOME", "")
     try:

@@ -14,7 +14,7 @@ from travois.headless.control.tasks import task_line
 from travois.ports.world import Event
 
 
-class Work:
+class SubagentProgress:
     """Reports a subagent's progress with each reply and each new activity name."""
 
     def __init__(self, session: str, spawned: Spawned, *, before: Sequence[Entry] = ()) -> None:

@@ -14,7 +14,7 @@ from travois.core.content import Call, extract_text
 from travois.core.errors import UserError
 from travois.engine.agent import Agent
 from travois.engine.tool_calls import InvalidCall, execute_call, parse_call
-from travois.headless.control.messages import Declined, Desk, Matcher
+from travois.headless.control.messages import HostConnection, HostDeclined, HostHookMatcher
 from travois.hooks.config import CALLED, Listener
 from travois.hooks.events import EVENTS
 from travois.hooks.fire import arguments
@@ -23,16 +23,16 @@ from travois.permissions.rules import parse
 from travois.permissions.updates import SANDBOXED, Update, suggested
 from travois.ports.world import Choice, ChoiceRequest, PermissionQuestion, PersonAnswer
 
-ASKED = "can_use_tool"
+PERMISSION_REQUEST = "can_use_tool"
 
 
-class Answers(msgspec.Struct):
+class QuestionAnswers(msgspec.Struct):
     """Answers to questions, returned as the input of a call."""
 
     answers: dict[str, str | tuple[str, ...]] = {}
 
 
-class Host:
+class HostUser:
     """The user as seen through the client: each question goes to `ask`."""
 
     def __init__(self, ask: Callable[[Object], Awaitable[msgspec.Raw]]) -> None:
@@ -54,8 +54,8 @@ class Host:
             "description": "; ".join(question.effects),
         }
         try:
-            decision = await self._asked(body)
-        except Declined as declined:
+            decision = await self._request_decision(body)
+        except HostDeclined as declined:
             return PersonAnswer(allow=False, reason=str(declined))
         if decision.behavior == "deny":
             why = decision.message or "the client denied it"
@@ -63,7 +63,7 @@ class Host:
         return PersonAnswer(
             allow=True,
             digest=question.digest,
-            input=_other(decision.updated_input, given),
+            input=_input_if_changed(decision.updated_input, given),
             updates=decision.updated_permissions,
         )
 
@@ -71,45 +71,47 @@ class Host:
         """Ask questions, or show a plan, as a call that needs permission."""
         try:
             if inquiry.plan:
-                return await self._planned(inquiry)
-            questions: Object = {"questions": [_question(one) for one in inquiry.choices]}
-            decision = await self._put("AskUserQuestion", inquiry, questions)
-        except Declined:
+                return await self._ask_about_plan(inquiry)
+            questions: Object = {"questions": [_question_json(one) for one in inquiry.choices]}
+            decision = await self._ask_as_call("AskUserQuestion", inquiry, questions)
+        except HostDeclined:
             return None
         if decision.behavior == "deny":
             return (decision.message,) * len(inquiry.choices) if decision.message else None
-        found = msgspec.json.decode(decision.updated_input or b"{}", type=Answers).answers
+        found = msgspec.json.decode(decision.updated_input or b"{}", type=QuestionAnswers).answers
         told = tuple(found.get(one.question, "") for one in inquiry.choices)
         words = tuple(one if isinstance(one, str) else ", ".join(one) for one in told)
         return words if all(words) else None
 
-    async def _planned(self, inquiry: ChoiceRequest) -> tuple[str, ...]:
+    async def _ask_about_plan(self, inquiry: ChoiceRequest) -> tuple[str, ...]:
         yes, edits, no = (option.label for option in inquiry.choices[0].options)
-        decision = await self._put("ExitPlanMode", inquiry, {"plan": inquiry.plan})
+        decision = await self._ask_as_call("ExitPlanMode", inquiry, {"plan": inquiry.plan})
         if decision.behavior == "deny":
             return (decision.message or no,)
         updates = (msgspec.json.decode(raw, type=Update) for raw in decision.updated_permissions)
         return (edits if any(one.mode == "acceptEdits" for one in updates) else yes,)
 
-    async def _put(self, tool: str, inquiry: ChoiceRequest, given: Object) -> Decision:
-        return await self._asked({"tool_name": tool, "tool_use_id": inquiry.call, "input": given})
+    async def _ask_as_call(self, tool: str, inquiry: ChoiceRequest, given: Object) -> Decision:
+        return await self._request_decision(
+            {"tool_name": tool, "tool_use_id": inquiry.call, "input": given}
+        )
 
-    async def _asked(self, body: Object) -> Decision:
+    async def _request_decision(self, body: Object) -> Decision:
         answer = await self._ask(body)
         try:
             return msgspec.json.decode(answer, type=Decision)
         except msgspec.DecodeError as error:
-            raise Declined(f"the answer to {ASKED} is invalid: {error}") from None
+            raise HostDeclined(f"the answer to {PERMISSION_REQUEST} is invalid: {error}") from None
 
 
-def _other(updated: msgspec.Raw, given: object) -> str:
+def _input_if_changed(updated: msgspec.Raw, given: object) -> str:
     """Return the changed input of an answer; empty if it is unchanged."""
     if updated in (NOTHING, b"null") or msgspec.json.decode(updated) == given:
         return ""
     return bytes(updated).decode()
 
 
-def _question(choice: Choice) -> Json:
+def _question_json(choice: Choice) -> Json:
     return {
         "question": choice.question,
         "header": choice.header,
@@ -121,27 +123,29 @@ def _question(choice: Choice) -> Json:
 # Hook callbacks of the client.
 
 
-def listeners(desk: Desk, hooks: Mapping[str, tuple[Matcher, ...]]) -> Iterator[Listener]:
+def build_host_listeners(
+    desk: HostConnection, hooks: Mapping[str, tuple[HostHookMatcher, ...]]
+) -> Iterator[Listener]:
     """Yield a listener for each of the client's hooks whose event exists here."""
     for event, matchers in hooks.items():
         for matcher in matchers if event in EVENTS else ():
             for id in matcher.hook_callback_ids:
                 yield Listener(
                     event,
-                    partial(_call, desk, id),
-                    matcher=_valid(matcher.matcher or ""),
+                    partial(_call_host_hook, desk, id),
+                    matcher=_check_matcher(matcher.matcher or ""),
                     timeout=matcher.timeout or CALLED,
                     on_failure="continue" if matcher.on_failure in (None, "continue") else "block",
                 )
 
 
-def unheard(hooks: Mapping[str, tuple[Matcher, ...]]) -> tuple[str, ...]:
+def describe_unknown_events(hooks: Mapping[str, tuple[HostHookMatcher, ...]]) -> tuple[str, ...]:
     """Return notices about hooks for unknown events."""
     strange = [event for event in hooks if event not in EVENTS]
     return tuple(f"hooks for {event} are ignored: unknown event" for event in strange)
 
 
-def _valid(matcher: str) -> str:
+def _check_matcher(matcher: str) -> str:
     try:
         re.compile("" if matcher == "*" else matcher)
     except re.error as error:
@@ -151,15 +155,15 @@ def _valid(matcher: str) -> str:
     return matcher
 
 
-async def _call(desk: Desk, id: str, told: dict[str, Any]) -> object:
+async def _call_host_hook(desk: HostConnection, id: str, told: dict[str, Any]) -> object:
     body = {"callback_id": id, "input": told, "tool_use_id": told.get("tool_use_id")}
-    return msgspec.json.decode(await desk.ask("hook_callback", body))
+    return msgspec.json.decode(await desk.request("hook_callback", body))
 
 
 # The permission prompt tool.
 
 
-class Referee:
+class PermissionPromptTool:
     """An MCP tool that decides permission questions (`--permission-prompt-tool`)."""
 
     def __init__(self, tool: str, agent: Callable[[], Agent]) -> None:
@@ -173,9 +177,9 @@ class Referee:
         ready = parse_call(self._agent(), call)
         if isinstance(ready, InvalidCall):
             why = ready.why.partition(". The tools")[0]
-            raise Declined(f"The permission prompt tool {self._tool} cannot be called: {why}")
+            raise HostDeclined(f"The permission prompt tool {self._tool} cannot be called: {why}")
         outcome = await execute_call(self._agent(), ready, None)
         if outcome.error:
             failure = extract_text(outcome.content)
-            raise Declined(f"The permission prompt tool {self._tool} failed: {failure}")
+            raise HostDeclined(f"The permission prompt tool {self._tool} failed: {failure}")
         return msgspec.Raw(extract_text(outcome.content).encode())

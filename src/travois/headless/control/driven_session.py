@@ -7,17 +7,17 @@ from typing import Protocol
 import anyio
 
 from travois.compose.options import Options
-from travois.headless.control.mcp import Server
-from travois.headless.run import Run
+from travois.headless.control.mcp import HostMcpServer
+from travois.headless.run import HeadlessRun
 from travois.sdk import Session
 
 
-class Driven(Protocol):
+class DrivenSession(Protocol):
     """A session controlled by a client, as control requests see it."""
 
-    run: Run
+    run: HeadlessRun
     options: Options
-    servers: dict[str, Server]
+    servers: dict[str, HostMcpServer]
     """MCP servers that run in the client."""
     added: dict[str, anyio.CancelScope]
     """Scopes of the MCP servers that the client added during the session."""
@@ -29,10 +29,10 @@ class Driven(Protocol):
         """The current session."""
         ...
 
-    async def go_on_with(self, model: str) -> None:
+    async def switch_model(self, model: str) -> None:
         """Switch the model as soon as no turn is running."""
         ...
 
-    async def exert(self, effort: str) -> None:
+    async def set_effort(self, effort: str) -> None:
         """Set the effort as soon as no turn is running."""
         ...

@@ -14,66 +14,66 @@ import msgspec
 from travois.compat.claude_json import Json, Object
 from travois.core.errors import UserError
 from travois.core.json import as_object
-from travois.headless.control.messages import Declined, Desk
+from travois.headless.control.messages import HostConnection, HostDeclined
 from travois.mcp.tools import McpCallResult, McpToolOffer, wrap_mcp_tools
 from travois.ports.tool import AnyTool, ToolError
 from travois.version import __version__
 
-HANDSHAKE = "2025-11-25"
-STATELESS = "2026-07-28"
-UNKNOWN = (-32601, -32022)
+HANDSHAKE_VERSION = "2025-11-25"
+STATELESS_VERSION = "2026-07-28"
+NO_HANDSHAKE_CODES = (-32601, -32022)
 """Error codes of servers without a handshake."""
-PATIENCE = 30.0
+CONNECT_SECONDS = 30.0
 """Seconds a server has to list its tools."""
-PAGES = 50
-US: Object = {"name": "travois", "version": __version__}
-META = "io.modelcontextprotocol/"
+MAX_TOOL_PAGES = 50
+CLIENT_INFO: Object = {"name": "travois", "version": __version__}
+META_PREFIX = "io.modelcontextprotocol/"
 STATELESS_META: Object = {
-    f"{META}protocolVersion": STATELESS,
-    f"{META}clientCapabilities": {},
-    f"{META}clientInfo": US,
+    f"{META_PREFIX}protocolVersion": STATELESS_VERSION,
+    f"{META_PREFIX}clientCapabilities": {},
+    f"{META_PREFIX}clientInfo": CLIENT_INFO,
 }
 
 
-class Trouble(msgspec.Struct, frozen=True):
+class McpErrorBody(msgspec.Struct, frozen=True):
     """The error of a JSON-RPC reply."""
 
     code: int = 0
     message: str = ""
 
 
-class Reply(msgspec.Struct, frozen=True):
+class McpReply(msgspec.Struct, frozen=True):
     """A JSON-RPC reply."""
 
     result: msgspec.Raw = msgspec.Raw(b"{}")
-    error: Trouble | None = None
+    error: McpErrorBody | None = None
 
 
-class Carried(msgspec.Struct, frozen=True):
+class McpEnvelope(msgspec.Struct, frozen=True):
     """A JSON-RPC reply inside a control response."""
 
-    mcp_response: Reply = Reply()
+    mcp_response: McpReply = McpReply()
 
 
-class Listed(msgspec.Struct, frozen=True, rename="camel"):
+class ToolsPage(msgspec.Struct, frozen=True, rename="camel"):
     """One page of a server's tools."""
 
     tools: tuple[McpToolOffer, ...] = ()
     next_cursor: str | None = None
 
 
-class Failed(Exception):
+class HostMcpError(Exception):
     """An error returned by a server."""
 
-    def __init__(self, trouble: Trouble) -> None:
+    def __init__(self, trouble: McpErrorBody) -> None:
         super().__init__(trouble.message)
         self.code = trouble.code
 
 
-class Server:
+class HostMcpServer:
     """An MCP server in the client."""
 
-    def __init__(self, desk: Desk, name: str) -> None:
+    def __init__(self, desk: HostConnection, name: str) -> None:
         self.name = name
         self.status = "pending"
         self.error = ""
@@ -83,35 +83,35 @@ class Server:
         self._count = 0
         self._meta: Object = {}
 
-    async def meet(self) -> None:
+    async def connect(self) -> None:
         """Connect and list the tools; a server that fails has none."""
-        self.status, self.error = "failed", f"no answer within {PATIENCE:g} s"
+        self.status, self.error = "failed", f"no answer within {CONNECT_SECONDS:g} s"
         try:
-            with anyio.move_on_after(PATIENCE):
-                await self._greet()
-                self.offers = await self._offered()
+            with anyio.move_on_after(CONNECT_SECONDS):
+                await self._initialize_server()
+                self.offers = await self._list_tools()
                 self.status, self.error = "connected", ""
-        except (Failed, Declined, msgspec.DecodeError) as error:
+        except (HostMcpError, HostDeclined, msgspec.DecodeError) as error:
             self.error = str(error)
 
-    async def call(self, tool: str, args: dict[str, Any]) -> McpCallResult:
+    async def call_tool(self, tool: str, args: dict[str, Any]) -> McpCallResult:
         """Call one of the server's tools."""
         if self.status == "disabled":
             raise ToolError(f"The MCP server {self.name} is disabled.")
         params: Object = {"name": tool, "arguments": args}
         try:
             result = await self._request("tools/call", params)
-        except Failed as failed:
+        except HostMcpError as failed:
             raise ToolError(f"The MCP server {self.name} returned an error: {failed}") from None
         if as_object(msgspec.json.decode(result)).get("resultType") == "input_required":
             raise ToolError(f"{tool} asks for more input, which is not supported here.")
         return msgspec.json.decode(result, type=McpCallResult)
 
-    def brief(self) -> Json:
+    def brief_status(self) -> Json:
         """Return the name and status."""
         return {"name": self.name, "status": self.status}
 
-    def told(self) -> Object:
+    def full_status(self) -> Object:
         """Return the full status (Claude Code's field names)."""
         told: Object = {"name": self.name, "status": self.status, "config": {"type": "sdk"}}
         if self.status == "failed":
@@ -119,26 +119,30 @@ class Server:
         tools: list[Json] = [{"name": one.name} for one in self.offers]
         return {**told, "serverInfo": self.info, "tools": tools}
 
-    async def _greet(self) -> None:
-        params: Object = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": US}
+    async def _initialize_server(self) -> None:
+        params: Object = {
+            "protocolVersion": HANDSHAKE_VERSION,
+            "capabilities": {},
+            "clientInfo": CLIENT_INFO,
+        }
         try:
             hello = await self._request("initialize", params)
-        except Failed as failed:
-            if failed.code not in UNKNOWN:
+        except HostMcpError as failed:
+            if failed.code not in NO_HANDSHAKE_CODES:
                 raise
             self._meta = STATELESS_META
             hello = await self._request("server/discover", {})
         else:
-            self._note("notifications/initialized", {})
+            self._notify("notifications/initialized", {})
         known = as_object(as_object(msgspec.json.decode(hello)).get("serverInfo"))
         self.info = {"name": str(known.get("name", "")), "version": str(known.get("version", ""))}
 
-    async def _offered(self) -> tuple[McpToolOffer, ...]:
+    async def _list_tools(self) -> tuple[McpToolOffer, ...]:
         found: list[McpToolOffer] = []
         cursor: str | None = None
-        for _ in range(PAGES):
+        for _ in range(MAX_TOOL_PAGES):
             params: Object = {"cursor": cursor} if cursor else {}
-            page = msgspec.json.decode(await self._request("tools/list", params), type=Listed)
+            page = msgspec.json.decode(await self._request("tools/list", params), type=ToolsPage)
             found += page.tools
             cursor = page.next_cursor
             if not cursor:
@@ -148,29 +152,29 @@ class Server:
     async def _request(self, method: str, params: Object) -> msgspec.Raw:
         self._count += 1
         id = self._count
-        body = self._body(method, params) | {"id": id}
+        body = self._build_message(method, params) | {"id": id}
         try:
-            answer = await self._desk.ask("mcp_message", self._carrying(body))
+            answer = await self._desk.request("mcp_message", self._wrap_message(body))
         except anyio.get_cancelled_exc_class():
-            self._note("notifications/cancelled", {"requestId": id, "reason": "stopped"})
+            self._notify("notifications/cancelled", {"requestId": id, "reason": "stopped"})
             raise
-        reply = msgspec.json.decode(answer, type=Carried).mcp_response
+        reply = msgspec.json.decode(answer, type=McpEnvelope).mcp_response
         if reply.error is not None:
-            raise Failed(reply.error)
+            raise HostMcpError(reply.error)
         return reply.result
 
-    def _note(self, method: str, params: Object) -> None:
-        self._desk.tell("mcp_message", self._carrying(self._body(method, params)))
+    def _notify(self, method: str, params: Object) -> None:
+        self._desk.notify("mcp_message", self._wrap_message(self._build_message(method, params)))
 
-    def _body(self, method: str, params: Object) -> Object:
+    def _build_message(self, method: str, params: Object) -> Object:
         meta: Object = {"_meta": self._meta} if self._meta else {}
         return {"jsonrpc": "2.0", "method": method, "params": params | meta}
 
-    def _carrying(self, message: Object) -> Object:
+    def _wrap_message(self, message: Object) -> Object:
         return {"server_name": self.name, "message": message}
 
 
-def names(configs: tuple[str, ...]) -> tuple[str, ...]:
+def find_host_servers(configs: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of SDK servers in `--mcp-config` texts."""
     found: list[str] = []
     for text in configs:
@@ -184,19 +188,21 @@ def names(configs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(found)
 
 
-async def met(desk: Desk, wanted: tuple[str, ...]) -> dict[str, Server]:
+async def connect_host_servers(
+    desk: HostConnection, wanted: tuple[str, ...]
+) -> dict[str, HostMcpServer]:
     """Connect to all these servers at once; failures show in their status."""
-    servers = {name: Server(desk, name) for name in dict.fromkeys(wanted)}
+    servers = {name: HostMcpServer(desk, name) for name in dict.fromkeys(wanted)}
     async with anyio.create_task_group() as group:
         for server in servers.values():
-            group.start_soon(server.meet)
+            group.start_soon(server.connect)
     return servers
 
 
-def tools(servers: Iterable[Server]) -> tuple[AnyTool, ...]:
+def list_host_tools(servers: Iterable[HostMcpServer]) -> tuple[AnyTool, ...]:
     """Return all tools of the servers under unique names."""
     found: dict[str, AnyTool] = {}
     for server in servers:
-        for tool in wrap_mcp_tools(server.name, server.offers, server.call, taken=found):
+        for tool in wrap_mcp_tools(server.name, server.offers, server.call_tool, taken=found):
             found[tool.name] = tool
     return tuple(found.values())

@@ -11,10 +11,10 @@ import msgspec
 from travois.compat.claude_json import Json, Object
 from travois.ports.tool import ToolError
 
-NOTHING = msgspec.Raw(b"{}")
+EMPTY_OBJECT_JSON = msgspec.Raw(b"{}")
 
 
-class Matcher(msgspec.Struct, frozen=True, rename="camel"):
+class HostHookMatcher(msgspec.Struct, frozen=True, rename="camel"):
     """Hook callbacks of the client for one matcher."""
 
     hook_callback_ids: tuple[str, ...] = ()
@@ -23,11 +23,11 @@ class Matcher(msgspec.Struct, frozen=True, rename="camel"):
     on_failure: str | None = None
 
 
-class Request(msgspec.Struct, frozen=True, rename="camel"):
+class ControlRequest(msgspec.Struct, frozen=True, rename="camel"):
     """A control request; its fields depend on `subtype`."""
 
     subtype: str
-    hooks: dict[str, tuple[Matcher, ...]] | None = None
+    hooks: dict[str, tuple[HostHookMatcher, ...]] | None = None
     sdk_mcp_servers: tuple[str, ...] | None = None
     system_prompt: str | tuple[str, ...] | None = None
     append_system_prompt: str | None = None
@@ -58,23 +58,23 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
     max_thinking_tokens: int | None = msgspec.field(default=None, name="max_thinking_tokens")
 
 
-class Response(msgspec.Struct, frozen=True):
+class ControlResponse(msgspec.Struct, frozen=True):
     """The client's response to a request of ours."""
 
     request_id: str
     subtype: str = "success"
-    response: msgspec.Raw = NOTHING
+    response: msgspec.Raw = EMPTY_OBJECT_JSON
     error: str = ""
 
 
-class Line(msgspec.Struct, frozen=True):
+class InputLine(msgspec.Struct, frozen=True):
     """An input line, as far as all kinds share fields."""
 
     type: str
-    message: msgspec.Raw = NOTHING
+    message: msgspec.Raw = EMPTY_OBJECT_JSON
     request_id: str = ""
-    request: msgspec.Raw = NOTHING
-    response: msgspec.Raw = NOTHING
+    request: msgspec.Raw = EMPTY_OBJECT_JSON
+    response: msgspec.Raw = EMPTY_OBJECT_JSON
     uuid: str | None = ""
     client_composed: bool = False
     """True if the text is final, with no mentions or commands to expand."""
@@ -83,39 +83,39 @@ class Line(msgspec.Struct, frozen=True):
 # Requests to the client, matched with its responses by id.
 
 
-GONE = "the client has disconnected"
+HOST_GONE = "the client has disconnected"
 
 
-class Declined(ToolError):
+class HostDeclined(ToolError):
     """The client's refusal of a request, or its failure."""
 
 
-class Waiting:
+class PendingAnswer:
     """A request without a response yet."""
 
     def __init__(self) -> None:
         self.over = anyio.Event()
         self.answer: msgspec.Raw | None = None
-        self.why = GONE
+        self.why = HOST_GONE
 
 
-class Desk:
+class HostConnection:
     """Requests to the client and their responses."""
 
     def __init__(self, say: Callable[[Object], None]) -> None:
         self._say = say
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, PendingAnswer] = {}
         self._count = 0
         self._open = True
 
-    async def ask(self, subtype: str, body: Object) -> msgspec.Raw:
+    async def request(self, subtype: str, body: Object) -> msgspec.Raw:
         """Send a request and return its response; raise `Declined`. Cancelling withdraws it."""
         if not self._open:
-            raise Declined(GONE)
-        id = self._next()
-        waiting = self._waiting[id] = Waiting()
+            raise HostDeclined(HOST_GONE)
+        id = self._next_id()
+        waiting = self._waiting[id] = PendingAnswer()
         try:
-            self._send(id, subtype, body)
+            self._send_request(id, subtype, body)
             await waiting.over.wait()
         except anyio.get_cancelled_exc_class():
             self._say({"type": "control_cancel_request", "request_id": id})
@@ -123,22 +123,22 @@ class Desk:
         finally:
             del self._waiting[id]
         if waiting.answer is None:
-            raise Declined(waiting.why)
+            raise HostDeclined(waiting.why)
         return waiting.answer
 
-    def tell(self, subtype: str, body: Object) -> None:
+    def notify(self, subtype: str, body: Object) -> None:
         """Send a request without waiting for its response."""
-        self._send(self._next(), subtype, body)
+        self._send_request(self._next_id(), subtype, body)
 
-    def _next(self) -> str:
+    def _next_id(self) -> str:
         self._count += 1
         return f"travois_{self._count}"
 
-    def _send(self, id: str, subtype: str, body: Object) -> None:
+    def _send_request(self, id: str, subtype: str, body: Object) -> None:
         request: dict[str, Json] = {"subtype": subtype, **body}
         self._say({"type": "control_request", "request_id": id, "request": request})
 
-    def answered(self, response: Response) -> None:
+    def resolve(self, response: ControlResponse) -> None:
         """Deliver a response; ignore one that is not awaited."""
         waiting = self._waiting.get(response.request_id)
         if waiting is None:

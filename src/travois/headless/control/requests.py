@@ -28,8 +28,8 @@ from travois.engine.background_jobs import build_end_report, running_jobs
 from travois.engine.permission_gate import preapprove_call
 from travois.engine.tool_calls import CallEnv, InvalidCall, parse_call
 from travois.headless.control import servers
-from travois.headless.control.driven_session import Driven
-from travois.headless.control.messages import Request
+from travois.headless.control.driven_session import DrivenSession
+from travois.headless.control.messages import ControlRequest
 from travois.hooks.fire import MODES
 from travois.permissions.rules import Effect, Rule, parse
 from travois.permissions.updates import Spec, Update, amend
@@ -52,47 +52,47 @@ from travois.version import __version__
 # Listings, and the settings that a client can change.
 
 
-EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
-MODE = "permissions.defaultMode"
-CHANGING = frozenset(
-    ("model", "effortLevel", MODE, *(f"permissions.{effect}" for effect in EFFECTS))
+RULE_EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
+MODE_SETTING = "permissions.defaultMode"
+CHANGEABLE_SETTINGS = frozenset(
+    ("model", "effortLevel", MODE_SETTING, *(f"permissions.{effect}" for effect in RULE_EFFECTS))
 )
 """Settings that a running session accepts."""
 
 
-async def models(driven: Driven, request: Request) -> Object:
+async def answer_list_models(driven: DrivenSession, request: ControlRequest) -> Object:
     """List the models whose API keys are set."""
-    return {"models": reachable(driven)}
+    return {"models": list_reachable_models(driven)}
 
 
-def reachable(driven: Driven) -> list[Json]:
+def list_reachable_models(driven: DrivenSession) -> list[Json]:
     """List the current model and each model whose provider has a key."""
     _, loaded = load_workspace(driven.options)
     among, own = serving.model_catalog(loaded), driven.session.crew.model
-    found: dict[str, Json] = {own.name: _model_row(own)}
+    found: dict[str, Json] = {own.name: _model_json(own)}
     for name in among.models:
         model = catalog.resolve(name, os.environ, among=among)
         try:
             catalog.endpoint(model, os.environ, among=among)
         except UserError:
             continue
-        found.setdefault(name, _model_row(model))
+        found.setdefault(name, _model_json(model))
     return list(found.values())
 
 
-def _model_row(model: ModelCard) -> Json:
+def _model_json(model: ModelCard) -> Json:
     """Build a model's entry; frail models support no effort."""
     told: Object = {"value": model.name, "displayName": model.id or model.name}
     told |= {"description": f"{model.window:,} tokens", "supportsEffort": not model.is_frail}
     return told if model.is_frail else {**told, "supportedEffortLevels": list(LEVELS)}
 
 
-async def commands(driven: Driven, request: Request) -> Object:
+async def answer_list_commands(driven: DrivenSession, request: ControlRequest) -> Object:
     """List the custom commands and skills."""
-    return {"commands": named(driven)}
+    return {"commands": list_custom_commands(driven)}
 
 
-def named(driven: Driven) -> list[Json]:
+def list_custom_commands(driven: DrivenSession) -> list[Json]:
     """List each custom command with its description."""
     return [
         {"name": one.name, "description": one.description, "argumentHint": one.hint}
@@ -100,25 +100,25 @@ def named(driven: Driven) -> list[Json]:
     ]
 
 
-async def agents(driven: Driven, request: Request) -> Object:
+async def answer_list_agents(driven: DrivenSession, request: ControlRequest) -> Object:
     """List the agent types."""
-    return {"agents": kinds(driven)}
+    return {"agents": agent_types_json(driven)}
 
 
-def kinds(driven: Driven) -> list[Json]:
+def agent_types_json(driven: DrivenSession) -> list[Json]:
     """List each agent type with its description."""
     agents = driven.session.crew.agent.team.children
     known = agents.kinds.items() if agents is not None else ()
     return [{"name": name, "description": what} for name, what in known]
 
 
-async def practised(driven: Driven, request: Request) -> Object:
+async def answer_reload_skills(driven: DrivenSession, request: ControlRequest) -> Object:
     """List the skills on disk; they are reread before every turn."""
     known = skills(driven.session.crew.agent).skills
     return {"skills": [{"name": one.name, "description": one.description} for one in known]}
 
 
-async def rules(driven: Driven, request: Request) -> Object:
+async def answer_list_rules(driven: DrivenSession, request: ControlRequest) -> Object:
     """List the permission rules in force with their sources."""
     known = driven.session.crew.agent.permissions.guard.rules
     return {
@@ -128,7 +128,7 @@ async def rules(driven: Driven, request: Request) -> Object:
     }
 
 
-async def hooks(driven: Driven, request: Request) -> Object:
+async def answer_list_hooks(driven: DrivenSession, request: ControlRequest) -> Object:
     """List the hooks from settings; the client knows its own."""
     _, loaded = load_workspace(driven.options)
     known, _ = hooking.load_hooks(loaded)
@@ -138,32 +138,32 @@ async def hooks(driven: Driven, request: Request) -> Object:
     return {"hooks": told}
 
 
-async def settings(driven: Driven, request: Request) -> Object:
+async def answer_update_settings(driven: DrivenSession, request: ControlRequest) -> Object:
     """Apply settings to the running session: all of them, or none."""
-    asked = dict(_flat(request.settings or {}))
+    asked = dict(_flatten_settings(request.settings or {}))
     if request.source:
-        return _kept(request.source, asked)
+        return _save_effort(request.source, asked)
     # Everything is checked before anything is applied, so that a refusal changes nothing.
-    if strange := sorted(asked.keys() - CHANGING):
-        why = f"a running session accepts only {', '.join(sorted(CHANGING))}"
+    if strange := sorted(asked.keys() - CHANGEABLE_SETTINGS):
+        why = f"a running session accepts only {', '.join(sorted(CHANGEABLE_SETTINGS))}"
         raise UserError(f"{', '.join(strange)} cannot be changed", why=why)
     effort = msgspec.convert(asked.get("effortLevel") or "", Effort)
     agent, guard = driven.session.crew.agent, driven.session.crew.agent.permissions.guard
-    for effect in EFFECTS:
+    for effect in RULE_EFFECTS:
         texts = msgspec.convert(asked.get(f"permissions.{effect}", ()), tuple[str, ...])
-        specs = tuple(Spec(rule.tool, rule.what or None) for rule in _parsed(texts, effect))
+        specs = tuple(Spec(rule.tool, rule.what or None) for rule in _parse_rules(texts, effect))
         guard = amend(guard, Update("addRules", specs, behavior=effect))
     agent.permissions.guard = guard
-    if MODE in asked:
-        driven.session.enter(str(asked[MODE]))
+    if MODE_SETTING in asked:
+        driven.session.enter(str(asked[MODE_SETTING]))
     if "model" in asked:
-        await driven.go_on_with(str(asked["model"] or driven.model))
+        await driven.switch_model(str(asked["model"] or driven.model))
     if "effortLevel" in asked:
-        await driven.exert(effort)
+        await driven.set_effort(effort)
     return {}
 
 
-def _kept(source: str, asked: Object) -> Object:
+def _save_effort(source: str, asked: Object) -> Object:
     """Save a setting to the user's settings file."""
     if source != "userSettings" or asked.keys() != {"effortLevel"}:
         raise UserError("Only effortLevel can be saved, and only in userSettings")
@@ -172,14 +172,14 @@ def _kept(source: str, asked: Object) -> Object:
     return {}
 
 
-def _parsed(texts: tuple[str, ...], effect: Effect) -> list[Rule]:
+def _parse_rules(texts: tuple[str, ...], effect: Effect) -> list[Rule]:
     try:
         return [parse(text, effect) for text in texts]
     except ValueError as error:
         raise UserError("Invalid permission rule", why=str(error)) from None
 
 
-def _flat(tree: Object) -> list[tuple[str, Json]]:
+def _flatten_settings(tree: Object) -> list[tuple[str, Json]]:
     """Return settings by their dotted names."""
     found: list[tuple[str, Json]] = []
     for key, value in tree.items():
@@ -191,12 +191,12 @@ def _flat(tree: Object) -> list[tuple[str, Json]]:
 # Files: a client gets only what the model may read without asking.
 
 
-WHY = "no rule allows Read to do that without asking"
+NOT_READABLE = "no rule allows Read to do that without asking"
 
 
-async def read(driven: Driven, request: Request) -> Object:
+async def answer_read_file(driven: DrivenSession, request: ControlRequest) -> Object:
     """Return a file's content."""
-    path, env, size = await _judged(driven, request.path)
+    path, env, size = await _check_readable(driven, request.path)
     most = (
         MAX_WHOLE_FILE_BYTES
         if request.max_bytes is None
@@ -213,9 +213,9 @@ async def read(driven: Driven, request: Request) -> Object:
     return {"contents": text, "absPath": path, **cut}
 
 
-async def seed(driven: Driven, request: Request) -> Object:
+async def answer_seed_read_state(driven: DrivenSession, request: ControlRequest) -> Object:
     """Mark a file as read by the model if it has not changed since the client saw it."""
-    path, env, size = await _judged(driven, request.path)
+    path, env, size = await _check_readable(driven, request.path)
     if size > MAX_WHOLE_FILE_BYTES:
         raise UserError(f"{path} is too large to read whole")
     data = await env.files.read(path)
@@ -226,7 +226,7 @@ async def seed(driven: Driven, request: Request) -> Object:
     return {}
 
 
-async def _judged(driven: Driven, path: str) -> tuple[str, CallEnv, int]:
+async def _check_readable(driven: DrivenSession, path: str) -> tuple[str, CallEnv, int]:
     """Return a file that Read may open, its environment and its size."""
     agent = driven.session.crew.agent
     asked = Call("host", "Read", msgspec.json.encode({"file_path": path}).decode())
@@ -234,7 +234,7 @@ async def _judged(driven: Driven, path: str) -> tuple[str, CallEnv, int]:
     if isinstance(ready, InvalidCall):
         raise UserError(f"{path} cannot be read", why=ready.why)
     if preapprove_call(agent, ready) is None:
-        raise UserError(f"{path} may not be read", why=WHY)
+        raise UserError(f"{path} may not be read", why=NOT_READABLE)
     env = CallEnv(agent, ready, None)
     whole = absolute_path(path, env.cwd)
     try:
@@ -243,15 +243,15 @@ async def _judged(driven: Driven, path: str) -> tuple[str, CallEnv, int]:
         raise UserError(f"{path} cannot be read", why=str(refusal)) from None
 
 
-async def hello(driven: Driven, request: Request) -> Object:
+async def answer_initialize(driven: DrivenSession, request: ControlRequest) -> Object:
     """Return the description of the session."""
     crew = driven.session.crew
     return {
-        "commands": named(driven),
-        "agents": kinds(driven),
+        "commands": list_custom_commands(driven),
+        "agents": agent_types_json(driven),
         "output_style": crew.style,
-        **await _styles(driven, request),
-        "models": reachable(driven),
+        **await _answer_output_styles(driven, request),
+        "models": list_reachable_models(driven),
         "account": {"apiKeySource": crew.key_source},
         "pid": os.getpid(),
         "hooks_applied": True,
@@ -260,40 +260,40 @@ async def hello(driven: Driven, request: Request) -> Object:
     }
 
 
-async def _styles(driven: Driven, request: Request) -> Object:
+async def _answer_output_styles(driven: DrivenSession, request: ControlRequest) -> Object:
     known, _ = styles(skilled.skill_folders(*load_workspace(driven.options), driven.options))
     return {"available_output_styles": [DEFAULT, *(style.name for style in known.values())]}
 
 
-async def _interrupt(driven: Driven, request: Request) -> Object:
+async def _answer_interrupt(driven: DrivenSession, request: ControlRequest) -> Object:
     driven.session.stop()
     return {}
 
 
-async def _mode(driven: Driven, request: Request) -> Object:
+async def _answer_set_mode(driven: DrivenSession, request: ControlRequest) -> Object:
     driven.session.enter(request.mode)
     mode = driven.session.crew.agent.permissions.guard.mode
     return {"mode": MODES.get(mode, mode)}
 
 
-async def _set_model(driven: Driven, request: Request) -> Object:
+async def _answer_set_model(driven: DrivenSession, request: ControlRequest) -> Object:
     """Switch the model; during a turn, after it."""
     named = request.model not in (None, "default")
     wanted = request.model if named and request.model else driven.model
     async with fire_model_switch(driven.session.crew.agent, wanted, source="host"):
-        await driven.go_on_with(wanted)
+        await driven.switch_model(wanted)
     return {}
 
 
-async def _thinking(driven: Driven, request: Request) -> Object:
+async def _answer_set_thinking(driven: DrivenSession, request: ControlRequest) -> Object:
     """Set the effort nearest to a thinking budget: models take no token budget here."""
     tokens = request.max_thinking_tokens
     effort = "" if tokens is None else worth(tokens)
-    await driven.exert(effort)
+    await driven.set_effort(effort)
     return {"effort": effort or None}
 
 
-async def _context(driven: Driven, request: Request) -> Object:
+async def _answer_context_usage(driven: DrivenSession, request: ControlRequest) -> Object:
     """Describe the context window by category."""
     session, card = driven.session.crew.agent.session, driven.session.crew.model
     window = break_down_window(
@@ -322,26 +322,26 @@ async def _context(driven: Driven, request: Request) -> Object:
     }
 
 
-async def _cost(driven: Driven, request: Request) -> Object:
+async def _answer_cost(driven: DrivenSession, request: ControlRequest) -> Object:
     return {"total_cost_usd": driven.session.crew.agent.session.dollars}
 
 
-async def _plugins(driven: Driven, request: Request) -> Object:
+async def _answer_reload_plugins(driven: DrivenSession, request: ControlRequest) -> Object:
     """Reload commands and skills of plugins from disk; nothing else changes."""
     crew, (place, loaded) = driven.session.crew, load_workspace(driven.options)
     driven.run.commands, notices = custom.compose_commands(driven.options)
     crew.agent.use_skills(skilled.compose_skills(place, loaded, driven.options))
     crew.plugins = loaded.plugins
     return {
-        "commands": named(driven),
-        "agents": kinds(driven),
+        "commands": list_custom_commands(driven),
+        "agents": agent_types_json(driven),
         "plugins": [{"name": one.name, "path": one.folder} for one in loaded.plugins],
-        **await servers.status(driven, request),
+        **await servers.answer_mcp_status(driven, request),
         "error_count": len(notices),
     }
 
 
-async def _stop_task(driven: Driven, request: Request) -> Object:
+async def _answer_stop_task(driven: DrivenSession, request: ControlRequest) -> Object:
     """Stop a background agent or process."""
     agent, id = driven.session.crew.agent, request.task_id
     if agent.team.children is not None and id in agent.team.children.reports():
@@ -356,12 +356,12 @@ async def _stop_task(driven: Driven, request: Request) -> Object:
     return {}
 
 
-async def _rename(driven: Driven, request: Request) -> Object:
+async def _answer_rename(driven: DrivenSession, request: ControlRequest) -> Object:
     driven.session.crew.agent.session.append(Changed("name", request.title))
     return {}
 
 
-async def _rewind(driven: Driven, request: Request) -> Object:
+async def _answer_rewind(driven: DrivenSession, request: ControlRequest) -> Object:
     """Restore the files as they were before a user message."""
     agent = driven.session.crew.agent
     if driven.session.running:
@@ -369,7 +369,7 @@ async def _rewind(driven: Driven, request: Request) -> Object:
     if not isinstance(agent.world.snapshots, Snapshots):
         raise UserError("This session has no snapshots")
     entries = agent.session.history()
-    number = _turn(driven.session, entries, driven.said, request.user_message_id)
+    number = _find_turn_number(driven.session, entries, driven.said, request.user_message_id)
     way = replace(rewind.before_turn(entries, agent.world.snapshots, number=number), to=0)
     changed: list[Json] = [os.fsdecode(change.path) for change in way.changes]
     if not request.dry_run:
@@ -379,7 +379,9 @@ async def _rewind(driven: Driven, request: Request) -> Object:
     return {"canRewind": True, "filesChanged": changed}
 
 
-def _turn(session: Session, entries: list[Entry], said: dict[str, int], wanted: str) -> int:
+def _find_turn_number(
+    session: Session, entries: list[Entry], said: dict[str, int], wanted: str
+) -> int:
     """Return the index of a user message among those in the session."""
     human = [e.seq for e in entries if isinstance(e.fact, User) and e.fact.origin == "human"]
     names = {uuid(session.id, str(seq)): seq for seq in human} | said
@@ -388,41 +390,41 @@ def _turn(session: Session, entries: list[Entry], said: dict[str, int], wanted: 
     return human.index(names[wanted])
 
 
-ANSWERS: dict[str, Callable[[Driven, Request], Awaitable[Object]]] = {
-    "initialize": hello,
-    "interrupt": _interrupt,
-    "set_permission_mode": _mode,
-    "set_model": _set_model,
-    "set_max_thinking_tokens": _thinking,
-    "mcp_status": servers.status,
-    "mcp_reconnect": servers.reconnect,
-    "mcp_toggle": servers.toggle,
-    "mcp_set_servers": servers.replaced,
-    "mcp_message": servers.heard,
-    "list_models": models,
-    "supported_models": models,
-    "supported_commands": commands,
-    "supported_agents": agents,
-    "reload_skills": practised,
-    "reload_plugins": _plugins,
-    "reload_output_styles": _styles,
-    "read_file": read,
-    "seed_read_state": seed,
-    "list_permission_rules": rules,
-    "get_hooks_listing": hooks,
-    "update_settings": settings,
-    "apply_flag_settings": settings,
-    "get_context_usage": _context,
-    "get_session_cost": _cost,
-    "stop_task": _stop_task,
-    "rename_session": _rename,
-    "rewind_files": _rewind,
+REQUEST_HANDLERS: dict[str, Callable[[DrivenSession, ControlRequest], Awaitable[Object]]] = {
+    "initialize": answer_initialize,
+    "interrupt": _answer_interrupt,
+    "set_permission_mode": _answer_set_mode,
+    "set_model": _answer_set_model,
+    "set_max_thinking_tokens": _answer_set_thinking,
+    "mcp_status": servers.answer_mcp_status,
+    "mcp_reconnect": servers.answer_reconnect,
+    "mcp_toggle": servers.answer_toggle,
+    "mcp_set_servers": servers.answer_set_servers,
+    "mcp_message": servers.answer_mcp_message,
+    "list_models": answer_list_models,
+    "supported_models": answer_list_models,
+    "supported_commands": answer_list_commands,
+    "supported_agents": answer_list_agents,
+    "reload_skills": answer_reload_skills,
+    "reload_plugins": _answer_reload_plugins,
+    "reload_output_styles": _answer_output_styles,
+    "read_file": answer_read_file,
+    "seed_read_state": answer_seed_read_state,
+    "list_permission_rules": answer_list_rules,
+    "get_hooks_listing": answer_list_hooks,
+    "update_settings": answer_update_settings,
+    "apply_flag_settings": answer_update_settings,
+    "get_context_usage": _answer_context_usage,
+    "get_session_cost": _answer_cost,
+    "stop_task": _answer_stop_task,
+    "rename_session": _answer_rename,
+    "rewind_files": _answer_rewind,
 }
 
 
-async def answer(driven: Driven, request: Request) -> Object:
+async def answer_request(driven: DrivenSession, request: ControlRequest) -> Object:
     """Run a control request; raise `Fault` if it fails."""
-    known = ANSWERS.get(request.subtype)
+    known = REQUEST_HANDLERS.get(request.subtype)
     if known is None:
         raise UserError(f"Unknown control request {request.subtype!r}")
     return await known(driven, request)

@@ -21,9 +21,9 @@ from travois.compose.session import load_workspace
 from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
 from travois.core.json import as_object
-from travois.headless.control.driven_session import Driven
-from travois.headless.control.mcp import Server
-from travois.headless.control.messages import Request
+from travois.headless.control.driven_session import DrivenSession
+from travois.headless.control.mcp import HostMcpServer
+from travois.headless.control.messages import ControlRequest
 from travois.mcp.tools import McpServerConfig as Configured
 
 if TYPE_CHECKING:
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
 
 ADDED_SERVER_TIMEOUT = 10.0
 """Seconds the client waits for servers that it added."""
-CLOSED = "this session started without MCP servers: try again between turns"
-TAKEN = "an MCP server with this name already exists"
-INSIDE = "SDK servers must be named when the session starts"
+NO_SERVERS_AT_START = "this session started without MCP servers: try again between turns"
+NAME_TAKEN = "an MCP server with this name already exists"
+HOST_SERVER_TOO_LATE = "SDK servers must be named when the session starts"
 
 
-async def status(driven: Driven, request: Request) -> Object:
+async def answer_mcp_status(driven: DrivenSession, request: ControlRequest) -> Object:
     """List all servers with their status."""
     loan = driven.session.crew.loan
     waiting: list[Json] = [
         {"name": name, "status": "pending", "error": "approve it with `travois mcp approve`"}
         for name in loan.waiting
     ]
-    own = [server.told() for server in driven.servers.values()]
-    return {"mcpServers": [*own, *(_told(link) for link in loan.links), *waiting]}
+    own = [server.full_status() for server in driven.servers.values()]
+    return {"mcpServers": [*own, *(_connection_json(link) for link in loan.links), *waiting]}
 
 
-def _told(link: McpConnection) -> Object:
+def _connection_json(link: McpConnection) -> Object:
     """Describe a configured server and its tools."""
     server = link.server
     told: Object = {
         "name": server.name,
         "status": mcp.server_status(link),
         "scope": server.level,
-        "config": _config(server),
+        "config": _server_config(server),
     }
     if link.state == "failed":
         return told | {"error": link.failure_reason}
@@ -65,40 +65,40 @@ def _told(link: McpConnection) -> Object:
     return {**told, "serverInfo": dict(link.info), "tools": tools}
 
 
-def _config(server: Configured) -> Object:
+def _server_config(server: Configured) -> Object:
     """Return a server's command or URL, without its environment and headers: these hold secrets."""
     if server.argv:
         return {"type": "stdio", "command": server.argv[0], "args": list(server.argv[1:])}
     return {"type": server.kind, "url": server.url}
 
 
-async def reconnect(driven: Driven, request: Request) -> Object:
+async def answer_reconnect(driven: DrivenSession, request: ControlRequest) -> Object:
     """Reconnect a server."""
-    server = _server(driven, request.server_name)
-    await (server.meet() if isinstance(server, Server) else server.reconnect())
-    ready, why = _standing(server)
+    server = _find_server(driven, request.server_name)
+    await (server.connect() if isinstance(server, HostMcpServer) else server.reconnect())
+    ready, why = _connection_state(server)
     if not ready:
         raise UserError(f"{request.server_name} cannot be reached", why=why)
     return {}
 
 
-def _standing(server: Server | McpConnection) -> tuple[bool, str]:
-    if isinstance(server, Server):
+def _connection_state(server: HostMcpServer | McpConnection) -> tuple[bool, str]:
+    if isinstance(server, HostMcpServer):
         return server.status == "connected", server.error
     return server.state == "ready", server.failure_reason
 
 
-async def toggle(driven: Driven, request: Request) -> Object:
+async def answer_toggle(driven: DrivenSession, request: ControlRequest) -> Object:
     """Enable or disable a server; a disabled one refuses its calls."""
-    server = _server(driven, request.server_name)
-    if isinstance(server, Server):
+    server = _find_server(driven, request.server_name)
+    if isinstance(server, HostMcpServer):
         server.status = "connected" if request.enabled else "disabled"
     else:
         server.on = request.enabled
     return {}
 
 
-def _server(driven: Driven, name: str) -> Server | McpConnection:
+def _find_server(driven: DrivenSession, name: str) -> HostMcpServer | McpConnection:
     links = {link.server.name: link for link in driven.session.crew.loan.links}
     found = driven.servers.get(name) or links.get(name)
     if found is None:
@@ -106,26 +106,26 @@ def _server(driven: Driven, name: str) -> Server | McpConnection:
     return found
 
 
-async def heard(driven: Driven, request: Request) -> Object:
+async def answer_mcp_message(driven: DrivenSession, request: ControlRequest) -> Object:
     """Handle a notification of an SDK server; its tools stay as they were at the start."""
-    _server(driven, request.speaker)
+    _find_server(driven, request.speaker)
     if as_object(request.message).get("method") == "notifications/tools/list_changed":
         told = f"the tools of {request.speaker} changed; the next session has them"
         write_stderr(f"travois: {told}\n")
     return {}
 
 
-async def replaced(driven: Driven, request: Request) -> Object:
+async def answer_set_servers(driven: DrivenSession, request: ControlRequest) -> Object:
     """Replace all added servers by these; those from the start stay."""
     wanted = request.servers or {}
     removed = [name for name in driven.added if name not in wanted]
     for name in removed:
-        _remove(driven, name)
+        _remove_server(driven, name)
     there = {*driven.added, *driven.servers}
     fresh = {name: tree for name, tree in wanted.items() if name not in there}
-    errors = {name: why for name in fresh if (why := _against(driven, name, fresh[name]))}
+    errors = {name: why for name in fresh if (why := _reason_not_to_add(driven, name, fresh[name]))}
     asked = {name: tree for name, tree in fresh.items() if name not in errors}
-    links = _added(driven, asked, errors) if asked else ()
+    links = _start_servers(driven, asked, errors) if asked else ()
     with anyio.move_on_after(ADDED_SERVER_TIMEOUT):
         for link in links:
             await link.wait_until_started()
@@ -134,18 +134,20 @@ async def replaced(driven: Driven, request: Request) -> Object:
     return {"added": added, "removed": list[Json](removed), "errors": dict[str, Json](errors)}
 
 
-def _against(driven: Driven, name: str, tree: object) -> str:
+def _reason_not_to_add(driven: DrivenSession, name: str, tree: object) -> str:
     """Return why a server cannot be added; empty if it can."""
     loan = driven.session.crew.loan
     if as_object(tree).get("type") == "sdk":
-        return INSIDE
+        return HOST_SERVER_TOO_LATE
     # The first server adds the MCP tools to the head, which must not change within a turn.
     if loan.lending is None and driven.session.running:
-        return CLOSED
-    return TAKEN if name in (link.server.name for link in loan.links) else ""
+        return NO_SERVERS_AT_START
+    return NAME_TAKEN if name in (link.server.name for link in loan.links) else ""
 
 
-def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[McpConnection]:
+def _start_servers(
+    driven: DrivenSession, trees: Object, errors: dict[str, str]
+) -> Iterable[McpConnection]:
     """Start servers in the background; record why others cannot be used."""
     crew = driven.session.crew
     assert crew.agent.runtime.background is not None
@@ -160,7 +162,7 @@ def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Mc
     made = mcp.add_mcp_servers(crew.loan, listed.servers) if listed.servers else ()
     for link in made:
         scope = driven.added[link.server.name] = anyio.CancelScope()
-        crew.agent.runtime.background(partial(_kept, link, scope))
+        crew.agent.runtime.background(partial(_keep_connection, link, scope))
     crew.loan = replace(crew.loan, links=(*crew.loan.links, *made))
     names = {link.server.name for link in made}
     lost = [name for name in trees if name not in names]
@@ -168,12 +170,12 @@ def _added(driven: Driven, trees: Object, errors: dict[str, str]) -> Iterable[Mc
     return made
 
 
-async def _kept(link: McpConnection, scope: anyio.CancelScope) -> None:
+async def _keep_connection(link: McpConnection, scope: anyio.CancelScope) -> None:
     with scope:
         await link.keep_alive()
 
 
-def _remove(driven: Driven, name: str) -> None:
+def _remove_server(driven: DrivenSession, name: str) -> None:
     """Stop a server; the model is told that its tools are gone."""
     crew = driven.session.crew
     driven.added.pop(name).cancel()

@@ -29,26 +29,37 @@ from travois.core.errors import UserError
 from travois.engine.background_jobs import JOB_WAIT_SECONDS
 from travois.headless import prompt_input
 from travois.headless.control import mcp, requests
-from travois.headless.control.callbacks import ASKED, Host, Referee, listeners, unheard
-from travois.headless.control.messages import Desk, Line, Request, Response
-from travois.headless.run import Run, say
+from travois.headless.control.callbacks import (
+    PERMISSION_REQUEST,
+    HostUser,
+    PermissionPromptTool,
+    build_host_listeners,
+    describe_unknown_events,
+)
+from travois.headless.control.messages import (
+    ControlRequest,
+    ControlResponse,
+    HostConnection,
+    InputLine,
+)
+from travois.headless.run import HeadlessRun, print_json_line
 from travois.sdk import Session
 
-LEAVING = 3.0
+MAX_EXIT_SECONDS = 3.0
 """Seconds that clients wait at least for the process to exit."""
-LOOKING = 0.5
+READER_POLL_SECONDS = 0.5
 """Seconds between two checks whether standard output still has a reader."""
-GREETING = Request("initialize")
+DEFAULT_GREETING = ControlRequest("initialize")
 
 
-class Driven:
+class ControlSession:
     """A run controlled by a client."""
 
-    def __init__(self, args: Namespace, run: Run) -> None:
+    def __init__(self, args: Namespace, run: HeadlessRun) -> None:
         self.run = run
-        self.desk = Desk(say)
+        self.desk = HostConnection(print_json_line)
         self.options = Options()
-        self.servers: dict[str, mcp.Server] = {}
+        self.servers: dict[str, mcp.HostMcpServer] = {}
         self.added: dict[str, anyio.CancelScope] = {}
         self.said: dict[str, int] = {}
         """Log entries of user messages, by the client's message ids."""
@@ -59,14 +70,16 @@ class Driven:
         """Changes to apply as soon as no turn is running."""
         self._changing = anyio.Lock()
         """Held while changes are applied: a turn waits for it."""
-        self._greeted: tuple[str, Request] | None = None
+        self._greeted: tuple[str, ControlRequest] | None = None
         self._begun = anyio.Event()
         self._garbled = False
         """True if a line could not be parsed, which sets the exit code."""
-        self._requests = anyio.create_memory_object_stream[tuple[str, Request]](math.inf)
-        self._prompts = anyio.create_memory_object_stream[Line](math.inf)
+        self._requests = anyio.create_memory_object_stream[tuple[str, ControlRequest]](math.inf)
+        self._prompts = anyio.create_memory_object_stream[InputLine](math.inf)
         if args.prompt:
-            self._route(Line("user", msgspec.Raw(msgspec.json.encode({"content": args.prompt}))))
+            self._route(
+                InputLine("user", msgspec.Raw(msgspec.json.encode({"content": args.prompt})))
+            )
         self._scopes: dict[str, anyio.CancelScope] = {}
 
     @property
@@ -75,60 +88,60 @@ class Driven:
         assert self._session is not None
         return self._session
 
-    async def work(self) -> None:
+    async def run_until_closed(self) -> None:
         """Run until the client closes standard input."""
         async with anyio.create_task_group() as group:
-            group.start_soon(self._hear)
+            group.start_soon(self._read_lines)
             group.start_soon(self.run.watch_signals, group.cancel_scope)
             await self._begun.wait()
             async with AsyncExitStack() as stack:
-                self._session = await self._entered(stack)
-                self.run.attend(self.session, group)
+                self._session = await self._enter_session(stack)
+                self.run.follow_subagents(self.session, group)
                 await self._serve(group)
             group.cancel_scope.cancel()
         for notice in self.session.parting:
             write_stderr(f"travois: {notice}\n")
         self.run.code = self.run.code or (2 if self._garbled else 0)
 
-    async def _entered(self, stack: AsyncExitStack) -> Session:
+    async def _enter_session(self, stack: AsyncExitStack) -> Session:
         try:
-            return await stack.enter_async_context(await self._opened())
+            return await stack.enter_async_context(await self._create_session())
         except UserError as fault:
             if self._greeted is not None:
-                say(_failure(self._greeted[0], str(fault)))
+                print_json_line(_error_response(self._greeted[0], str(fault)))
             raise
 
-    async def _opened(self) -> Session:
+    async def _create_session(self) -> Session:
         """Create the session that the flags and `initialize` ask for."""
-        _, greeting = self._greeted or ("", GREETING)
-        self.options = options = _asked(chosen(self._args), greeting)
-        wanted = (*mcp.names(options.mcp), *(greeting.sdk_mcp_servers or ()))
-        self.servers = await mcp.met(self.desk, wanted)
+        _, greeting = self._greeted or ("", DEFAULT_GREETING)
+        self.options = options = _options_with_greeting(chosen(self._args), greeting)
+        wanted = (*mcp.find_host_servers(options.mcp), *(greeting.sdk_mcp_servers or ()))
+        self.servers = await mcp.connect_host_servers(self.desk, wanted)
         schema = msgspec.json.encode(greeting.json_schema).decode() if greeting.json_schema else ""
-        self.run.adopt(schema=schema, forward=bool(greeting.forward_subagent_text))
-        self.run.brought = lambda: {"mcp_servers": self._servers()}
+        self.run.apply_greeting(schema=schema, forward=bool(greeting.forward_subagent_text))
+        self.run.brought = lambda: {"mcp_servers": self._mcp_servers_json()}
         shape, hooks = self.run.shape, greeting.hooks or {}
         own = (shape.tool,) if shape else ()
         ears = shape.listeners if shape else ()
-        heard = (*ears, *listeners(self.desk, hooks))
-        for notice in unheard(hooks):
+        heard = (*ears, *build_host_listeners(self.desk, hooks))
+        for notice in describe_unknown_events(hooks):
             write_stderr(f"travois: {notice}\n")
-        tools = (*own, *mcp.tools(self.servers.values()))
-        return Session(options, person=self._person(), tools=tools, listeners=heard)
+        tools = (*own, *mcp.list_host_tools(self.servers.values()))
+        return Session(options, person=self._create_user(), tools=tools, listeners=heard)
 
-    def _person(self) -> Host | None:
+    def _create_user(self) -> HostUser | None:
         """Return who answers questions: the client, an MCP tool, or nobody."""
         match self._args.permission_prompt_tool:
             case "stdio" if self._args.permission_prompts != "none":
-                return Host(partial(self.desk.ask, ASKED))
+                return HostUser(partial(self.desk.request, PERMISSION_REQUEST))
             case "stdio" | "":
                 return None
             case tool:
-                return Host(Referee(tool, lambda: self.session.crew.agent).ask)
+                return HostUser(PermissionPromptTool(tool, lambda: self.session.crew.agent).ask)
 
-    def _servers(self) -> list[Json]:
+    def _mcp_servers_json(self) -> list[Json]:
         """Return the status of configured and SDK servers."""
-        own = [server.brief() for server in self.servers.values()]
+        own = [server.brief_status() for server in self.servers.values()]
         return [*list_server_statuses(self.session.crew.loan), *own]
 
     async def _serve(self, group: TaskGroup) -> None:
@@ -136,17 +149,17 @@ class Driven:
         for notice in session.crew.notices:
             write_stderr(f"travois: {notice}\n")
         group.start_soon(self._answer_all, group)
-        while (line := await self._next()) is not None:
-            await self._heed(line)
-        await self.run.settle(session, patience=LEAVING)
+        while (line := await self._next_message()) is not None:
+            await self._handle_message(line)
+        await self.run.finish_memory(session, patience=MAX_EXIT_SECONDS)
 
-    async def _hear(self) -> None:
+    async def _read_lines(self) -> None:
         """Route each input line; at the end of input, fail all open questions."""
-        async with aclosing(prompt_input.lines()) as lines:
+        async with aclosing(prompt_input.read_json_lines()) as lines:
             async for line in lines:
-                if isinstance(line, prompt_input.Garbled):
+                if isinstance(line, prompt_input.UnreadableLine):
                     self._garbled = True
-                    say(_failure(line.request_id, line.why))
+                    print_json_line(_error_response(line.request_id, line.why))
                     write_stderr(f"travois: {line.why}\n")
                 else:
                     self._route(line)
@@ -155,32 +168,32 @@ class Driven:
         self._begun.set()
         await self._watch_reader()
 
-    def _route(self, line: Line) -> None:
+    def _route(self, line: InputLine) -> None:
         match line.type:
             case "user":
                 self._prompts[0].send_nowait(line)
                 self._begun.set()
             case "control_response":
-                self._settle(line)
+                self._resolve_response(line)
             case "control_request":
-                self._requested(line)
+                self._queue_request(line)
             case "control_cancel_request":
                 if scope := self._scopes.get(line.request_id):
                     scope.cancel()
             case _:
                 pass
 
-    def _settle(self, line: Line) -> None:
+    def _resolve_response(self, line: InputLine) -> None:
         try:
-            self.desk.answered(msgspec.json.decode(line.response, type=Response))
+            self.desk.resolve(msgspec.json.decode(line.response, type=ControlResponse))
         except msgspec.DecodeError as error:
-            say(_failure(line.request_id, f"invalid response: {error}"))
+            print_json_line(_error_response(line.request_id, f"invalid response: {error}"))
 
-    def _requested(self, line: Line) -> None:
+    def _queue_request(self, line: InputLine) -> None:
         try:
-            request = msgspec.json.decode(line.request, type=Request)
+            request = msgspec.json.decode(line.request, type=ControlRequest)
         except msgspec.DecodeError as error:
-            say(_failure(line.request_id, f"invalid request: {error}"))
+            print_json_line(_error_response(line.request_id, f"invalid request: {error}"))
             return
         if request.subtype == "initialize" and not self._begun.is_set():
             self._greeted = (line.request_id, request)
@@ -192,93 +205,95 @@ class Driven:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), select.POLLERR)
         while not poll.poll(0):  # noqa: ASYNC110 - nothing tells that a reader has gone
-            await anyio.sleep(LOOKING)
+            await anyio.sleep(READER_POLL_SECONDS)
         raise BrokenPipeError
 
     async def _answer_all(self, group: TaskGroup) -> None:
         async for id, request in self._requests[1]:
-            group.start_soon(self._answer, id, request)
+            group.start_soon(self._answer_one, id, request)
 
-    async def _answer(self, id: str, request: Request) -> None:
+    async def _answer_one(self, id: str, request: ControlRequest) -> None:
         with anyio.CancelScope() as self._scopes[id]:
             try:
-                told = await requests.answer(self, request)
+                told = await requests.answer_request(self, request)
             except (UserError, OSError, msgspec.MsgspecError) as error:
-                say(_failure(id, str(error)))
+                print_json_line(_error_response(id, str(error)))
             else:
                 done: Object = {"subtype": "success", "request_id": id, "response": told}
-                say({"type": "control_response", "response": done})
+                print_json_line({"type": "control_response", "response": done})
         del self._scopes[id]
 
-    async def go_on_with(self, model: str) -> None:
+    async def switch_model(self, model: str) -> None:
         """Switch the model as soon as no turn is running."""
-        await self._change(lambda: self.session.switch_with_summary(model))
+        await self._change_between_turns(lambda: self.session.switch_with_summary(model))
 
-    async def exert(self, effort: str) -> None:
+    async def set_effort(self, effort: str) -> None:
         """Set the effort as soon as no turn is running."""
 
-        async def change() -> None:
+        async def apply_effort() -> None:
             self.session.exert(effort)
 
-        await self._change(change)
+        await self._change_between_turns(apply_effort)
 
-    async def _change(self, change: Callable[[], Awaitable[None]]) -> None:
+    async def _change_between_turns(self, change: Callable[[], Awaitable[None]]) -> None:
         self._wanted.append(change)
         if not self.session.running:
-            await self._switch()
+            await self._apply_changes()
 
-    async def _switch(self) -> None:
+    async def _apply_changes(self) -> None:
         async with self._changing:
             while self._wanted:
                 await self._wanted.pop(0)()
 
-    async def _next(self) -> Line | None:
+    async def _next_message(self) -> InputLine | None:
         """Return the next message, an empty one for news of an agent, or None at the end."""
         try:
             return self._prompts[1].receive_nowait()
         except anyio.EndOfStream:
             return (
-                prompt_input.SILENT if await self.session.news(patience=JOB_WAIT_SECONDS) else None
+                prompt_input.EMPTY_LINE
+                if await self.session.news(patience=JOB_WAIT_SECONDS)
+                else None
             )
         except anyio.WouldBlock:
             pass
         agents = self.session.crew.agent.session.running
-        self.run.state("running" if agents else "idle")
-        found: list[Line] = []
+        self.run.report_state("running" if agents else "idle")
+        found: list[InputLine] = []
         async with anyio.create_task_group() as group:
 
-            async def told() -> None:
+            async def wake_on_news() -> None:
                 if await self.session.news():
-                    found.append(prompt_input.SILENT)
+                    found.append(prompt_input.EMPTY_LINE)
                     group.cancel_scope.cancel()
 
             if agents or self.session.crew.agent.session.jobs:
-                group.start_soon(told)
+                group.start_soon(wake_on_news)
             try:
                 found.insert(0, await self._prompts[1].receive())
             except anyio.EndOfStream:
                 pass
             else:
                 group.cancel_scope.cancel()
-        return found[0] if found else await self._next()
+        return found[0] if found else await self._next_message()
 
-    async def _heed(self, line: Line) -> None:
-        self.run.state("running")
+    async def _handle_message(self, line: InputLine) -> None:
+        self.run.report_state("running")
         try:
-            await self._switch()
-            prompt = prompt_input.content(line, self.session.crew.agent.world.blobs)
+            await self._apply_changes()
+            prompt = prompt_input.parse_message_content(line, self.session.crew.agent.world.blobs)
             if not line.client_composed:
                 prompt = await commands.expand_typed_command(
                     self.session, self.run.commands, prompt
                 )
         except UserError as fault:
-            self.run.failed(self.session, str(fault))
+            self.run.report_unstarted_turn(self.session, str(fault))
             return
-        if await self.run.turn(self.session, prompt, given=line.uuid or "") and line.uuid:
+        if await self.run.run_turn(self.session, prompt, given=line.uuid or "") and line.uuid:
             self.said[line.uuid] = self.session.crew.agent.session.prompted
 
 
-def _asked(options: Options, greeting: Request) -> Options:
+def _options_with_greeting(options: Options, greeting: ControlRequest) -> Options:
     """Return the options with those of the `initialize` request."""
     system = greeting.system_prompt or ""
     agents = msgspec.json.encode(greeting.agents).decode() if greeting.agents else ""
@@ -293,6 +308,6 @@ def _asked(options: Options, greeting: Request) -> Options:
     )
 
 
-def _failure(id: str, why: str) -> Object:
+def _error_response(id: str, why: str) -> Object:
     answer: Object = {"subtype": "error", "request_id": id, "error": why}
     return {"type": "control_response", "response": answer}

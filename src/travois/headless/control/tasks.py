@@ -9,11 +9,11 @@ from travois.engine.background_jobs import JOB_RUNNING
 from travois.ports.world import Event
 from travois.sessions.session import JOB_STATE_PREFIX
 
-STATES = {"done": "completed", "failed": "failed"}
+TASK_STATUSES = {"done": "completed", "failed": "failed"}
 """Task statuses by the outcome of an agent; any other outcome is "stopped"."""
 
 
-class Tasks:
+class TaskLines:
     """Reports the start and the end of each background task once."""
 
     def __init__(self, session: str) -> None:
@@ -34,25 +34,25 @@ class Tasks:
             case Entry(seq=seq, fact=Changed(what=what, value=value)) if what.startswith(
                 JOB_STATE_PREFIX
             ):
-                return self._job(seq, what.removeprefix(JOB_STATE_PREFIX), value)
+                return self._job_lines(seq, what.removeprefix(JOB_STATE_PREFIX), value)
             case Entry(seq=seq, fact=User(mail=what, content=content)) if what.startswith(
                 JOB_STATE_PREFIX
             ):
                 state = extract_text(content).partition(": ")[2].partition("]")[0]
-                return self._job(seq, what.removeprefix(JOB_STATE_PREFIX), state)
+                return self._job_lines(seq, what.removeprefix(JOB_STATE_PREFIX), state)
             case Entry(seq=seq, fact=Spawned() as fact) if fact.call:
                 self._known[fact.id] = fact
                 started: Object = {"description": fact.what, "task_type": "local_agent"}
                 return [task_line("task_started", str(seq), fact, session=self._session) | started]
             case Entry(seq=seq, fact=Finished(id=id, outcome=outcome)) if id in self._known:
-                ended: Object = {"status": STATES.get(outcome, "stopped"), "output_file": ""}
+                ended: Object = {"status": TASK_STATUSES.get(outcome, "stopped"), "output_file": ""}
                 fact = self._known.pop(id)
                 line = task_line("task_notification", str(seq), fact, session=self._session)
                 return [line | ended | {"summary": fact.what}]
             case _:
                 return []
 
-    def _job(self, seq: int, id: str, state: str) -> list[Object]:
+    def _job_lines(self, seq: int, id: str, state: str) -> list[Object]:
         """Return the line for a background command that started or ended."""
         call = self._asked.get(self._answered)
         if state == JOB_RUNNING:

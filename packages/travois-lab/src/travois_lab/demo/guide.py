@@ -12,10 +12,10 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 from travois.sdk import Session
-from travois.tui.app import Guide
-from travois.tui.controller import Desk
-from travois.tui.markdown import worded
-from travois.tui.menu import QUIET
+from travois.tui.app import SessionGuide
+from travois.tui.controller import Controller
+from travois.tui.markdown import wrap_words
+from travois.tui.menu import MENU_QUIET_SECONDS
 from travois_lab.demo.tour import LABEL, STEPS, Pace
 
 GLANCE = 0.1
@@ -23,7 +23,7 @@ WIDE = 100
 """No line that is to be read is longer."""
 
 
-class Tour(Guide):
+class Tour(SessionGuide):
     """Goes through the steps, one whenever the last was taken; with a pace, all by itself."""
 
     def __init__(self, pace: Pace | None) -> None:
@@ -34,13 +34,13 @@ class Tour(Guide):
         """The conversation whose questions are answered by themselves."""
         self.finished = False
 
-    def meet(self, desk: Desk) -> None:
+    def meet(self, desk: Controller) -> None:
         """Say at all times who plays the model."""
         screen, below = desk.screen, desk.screen.footer
 
         def footer(columns: int) -> list[str]:
-            ways = "" if desk.busy or self._pace else " · Enter goes on, Ctrl-C leaves"
-            label = worded(f"{LABEL}{ways}", columns - 2)
+            ways = "" if desk.is_busy or self._pace else " · Enter goes on, Ctrl-C leaves"
+            label = wrap_words(f"{LABEL}{ways}", columns - 2)
             return [*(screen.theme.mark(f"  {line}", "warn") for line in label), *below(columns)]
 
         screen.footer = footer
@@ -48,7 +48,7 @@ class Tour(Guide):
     def part(self, lines: Sequence[str]) -> None:
         """What there is to say is in the account."""
 
-    async def lead(self, desk: Desk) -> None:
+    async def lead(self, desk: Controller) -> None:
         """Tell the step that comes after what was typed, and propose what to type."""
         if self._at < 0:
             self._let_leave(desk)
@@ -60,47 +60,47 @@ class Tour(Guide):
         if self._pace:
             await self._play(desk, self._pace)
         else:
-            desk.type(STEPS[self._at].typed)
+            desk.set_input(STEPS[self._at].typed)
 
-    def _tell(self, desk: Desk) -> None:
+    def _tell(self, desk: Controller) -> None:
         step, mark = STEPS[self._at], desk.screen.theme.mark
         title = f"{mark(f'{self._at + 1}/{len(STEPS)}', 'accent')}  {mark(step.title, 'strong')}"
         edge = mark("┃", "accent")
-        about = worded(step.about, min(desk.screen.columns, WIDE) - 6)
-        desk.screen.show("", f"  {edge} {title}", *(f"  {edge} {line}" for line in about))
+        about = wrap_words(step.about, min(desk.screen.columns, WIDE) - 6)
+        desk.screen.show_lines("", f"  {edge} {title}", *(f"  {edge} {line}" for line in about))
 
-    async def _play(self, desk: Desk, pace: Pace) -> None:
+    async def _play(self, desk: Controller, pace: Pace) -> None:
         step, beside = STEPS[self._at], desk.session.crew.agent.runtime.background
         if self._consents is not desk.session and beside is not None:
             self._consents = desk.session
             beside(partial(self._consent, desk, pace))
         await anyio.sleep(len(step.about) * pace.reading)
         for end in range(1, len(step.typed) + 1):
-            desk.type(step.typed[:end])
+            desk.set_input(step.typed[:end])
             await anyio.sleep(pace.typing)
         _press(desk, Keys.Enter)
 
-    async def _consent(self, desk: Desk, pace: Pace) -> None:
+    async def _consent(self, desk: Controller, pace: Pace) -> None:
         """Say yes to every question."""
         while True:
             await anyio.sleep(GLANCE)
             if desk.screen.menu is not None:
-                await anyio.sleep(QUIET + pace.deciding)
+                await anyio.sleep(MENU_QUIET_SECONDS + pace.deciding)
                 _press(desk, "y")
 
-    def _let_leave(self, desk: Desk) -> None:
+    def _let_leave(self, desk: Controller) -> None:
         """One Ctrl-C is enough where nothing is lost by it."""
         known = desk.screen.app.key_bindings
         assert isinstance(known, KeyBindings)
-        idle = Condition(lambda: not desk.busy and not desk.screen.asking)
+        idle = Condition(lambda: not desk.is_busy and not desk.screen.is_asking)
 
         def leave(event: KeyPressEvent) -> None:
-            desk.press("leave")
+            desk.handle_key("leave")
 
         known.add(Keys.ControlC, filter=idle)(leave)
 
 
-def _press(desk: Desk, key: Keys | str) -> None:
+def _press(desk: Controller, key: Keys | str) -> None:
     processor = desk.screen.app.key_processor
     processor.feed(KeyPress(key))
     processor.process_keys()

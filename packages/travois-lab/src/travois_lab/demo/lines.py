@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import anyio
 
-from travois.tui.line_mode import Terminal
+from travois.tui.line_mode import LineTerminal
 from travois_lab.demo.tour import LABEL, STEPS, Pace
 
 TURN = "> "
 """How somebody is asked for a prompt; all else that is asked is a question."""
 
 
-class Guided(Terminal):
+class Guided(LineTerminal):
     """Proposes each step, and takes an empty line for a yes to it; with a pace, does not ask."""
 
     def __init__(self, pace: Pace | None) -> None:
