@@ -46,8 +46,8 @@ from travois.engine.agent import Agent, AgentPermissions, AgentTools, World
 from travois.engine.permission_gate import ParsedCall, build_call_context, decide_call
 from travois.engine.tool_calls import parse_call
 from travois.files.disk import DiskFiles
-from travois.permissions.checkouts import find_sibling
-from travois.permissions.decide import Guard, Mode
+from travois.permissions.checkouts import find_sibling_checkout
+from travois.permissions.decide import PermissionMode, Permissions
 from travois.permissions.shell.families import is_builder
 from travois.ports.world import ChoiceRequest, PermissionQuestion, PersonAnswer, SnapshotTaken
 from travois.process.run import LocalProcesses
@@ -62,7 +62,7 @@ from travois.skills.skill_files import personal_folders
 from travois.testing import Scripted
 from travois.tools.catalog import TOOLS
 
-MODES: dict[str, Mode] = {"default": "default", "sandboxed": "default", "auto": "auto"}
+MODES: dict[str, PermissionMode] = {"default": "default", "sandboxed": "default", "auto": "auto"}
 SHELLS = ("Bash", "bash", "exec_command", "shell")
 """What recorded agents call the tool that runs a command line in a POSIX shell."""
 HOME = re.compile(r"/(?:c/)?(?:Users|home)/[^/]+|/root")
@@ -327,7 +327,7 @@ def _is_elsewhere(agent: Agent, because: str) -> bool:
 def _builds_elsewhere(agent: Agent, ready: ParsedCall) -> bool:
     """Whether a builder runs in another worktree, where it can write nothing."""
     moves = [one.target for one in build_call_context(agent, ready).touched if one.kind == "read"]
-    apart = (one for one in moves if find_sibling(one, agent.world.root, home="/nowhere"))
+    apart = (one for one in moves if find_sibling_checkout(one, agent.world.root, home="/nowhere"))
     steps = (step for plan in ready.plans for step in plan.steps)
     return any(apart) and any(map(is_builder, steps))
 
@@ -358,12 +358,14 @@ def _agent(cwd: str, mode: str, scratch: str, *, answers: str) -> tuple[Agent, S
         caches=needed.caches,
         home=scene.home,
     )
-    guard = Guard(MODES[mode], folders=(scene.root,), scratch=temp)
+    guard = Permissions(MODES[mode], folders=(scene.root,), scratch=temp)
     blobs = Path(scratch) / "blobs"
     return make_agent(scene.root, guard, bounds, person=person, blobs=blobs), scene, person
 
 
-def make_agent(root: str, guard: Guard, bounds: Bounds, *, person: Recorder, blobs: Path) -> Agent:
+def make_agent(
+    root: str, guard: Permissions, bounds: Bounds, *, person: Recorder, blobs: Path
+) -> Agent:
     """A session in a folder whose calls can be judged; it has no model to talk to."""
     session, kept = Session(MemoryLog()), BlobStore(blobs)
     session.append(Opened("asks", root, "bench", "0"))

@@ -36,7 +36,7 @@ from travois.engine.agent import (
 from travois.engine.loop import run_turn
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
+from travois.permissions.decide import Permissions
 from travois.ports.tool import CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env
 from travois.process.run import LocalProcesses
@@ -188,7 +188,7 @@ def _agent(day: Day, session: Session, folder: Path, layers: ContextLayers) -> A
         encoder=Encoder(blobs.get),
         tools=AgentTools({"Look": tool}),
         world=World("/", DiskFiles(), LocalProcesses(), NoWeb(), blobs, spill, kept=str(folder)),
-        permissions=AgentPermissions(Guard(mode="bypass"), Nobody()),
+        permissions=AgentPermissions(Permissions(mode="bypass"), Nobody()),
         context=AgentContext(layers),
         runtime=AgentRuntime(clock=day.now),
     )

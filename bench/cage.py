@@ -17,7 +17,7 @@ from statistics import quantiles
 import anyio
 from msgspec.structs import replace
 
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.hidden_files import find_covered, find_programs
@@ -34,7 +34,7 @@ async def measure(place: Path) -> None:
     walls = look(None)
     print(walls.line)
     work, temp = place / "work", place / "temp"
-    cage = Cage(
+    cage = SandboxProfile(
         "work",
         (str(work),),
         str(temp),

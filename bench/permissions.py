@@ -18,18 +18,20 @@ from time import perf_counter, process_time
 from travois.permissions import catastrophic as ruin
 from travois.permissions import paths
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Effect, Use, parse
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import RuleEffect, ToolUse, parse_permission_rule
 from travois.permissions.shell import judge as shell
 from travois.permissions.shell import rough as loose
 
 CORPUS = Path(__file__).parents[2] / "shared" / "lab" / "security" / "commands.jsonl"
-TEXTS: dict[Effect, tuple[str, ...]] = {
+TEXTS: dict[RuleEffect, tuple[str, ...]] = {
     "allow": ("Bash(npm test:*)", "Bash(git commit:*)", "Bash(make:*)", "Edit(src/**)"),
     "ask": ("Bash(git push:*)",),
     "deny": ("Bash(curl:*)", "Read(.env)", "Read(~/.ssh/**)"),
 }
-RULES = tuple(parse(text, effect) for effect, texts in TEXTS.items() for text in texts)
+RULES = tuple(
+    parse_permission_rule(text, effect) for effect, texts in TEXTS.items() for text in texts
+)
 LONG = {
     "words": "echo " + "word " * 790,
     "parts": "ls src && " * 380 + "pwd",
@@ -83,11 +85,17 @@ def fuzz(count: int, seed: int) -> None:
 
 def cpu(command: str) -> float:
     """Processor time for one verdict, with nothing remembered from before."""
-    for function in (shell.plan, loose.flat, loose.vocabulary, paths._folded_words, ruin._text):
+    for function in (
+        shell.plan_command,
+        loose.flatten_command,
+        loose.command_vocabulary,
+        paths._fold_words,
+        ruin._catastrophe_in_text,
+    ):
         function.cache_clear()
-    use = Use("Bash", (Access("exec", command),), "/w/proj", "/home/u")
+    use = ToolUse("Bash", (Access("exec", command),), "/w/proj", "/home/u")
     begun = process_time()
-    judge(Guard("default", RULES, ("/w/proj",)), use)
+    decide_permission(Permissions("default", RULES, ("/w/proj",)), use)
     return process_time() - begun
 
 
@@ -95,10 +103,10 @@ def print_recorded(folder: Path) -> None:
     """How many recorded commands ask in mode default, and how many reach a limit."""
     made, asked, limited = Counter[str](), Counter[str](), Counter[str]()
     for agent, command, cwd in recorded_commands(folder):
-        use = Use("Bash", (Access("exec", command),), cwd, "/home/u")
+        use = ToolUse("Bash", (Access("exec", command),), cwd, "/home/u")
         made[agent] += 1
-        asked[agent] += judge(Guard(folders=(cwd,)), use).effect != "allow"
-        why = shell.plan(command, cwd=cwd, home="/home/u").unclear
+        asked[agent] += decide_permission(Permissions(folders=(cwd,)), use).effect != "allow"
+        why = shell.plan_command(command, cwd=cwd, home="/home/u").unclear
         limited[agent] += any(limit in why for limit in LIMITS)
     for agent, count in made.most_common():
         share = asked[agent] / count
@@ -144,8 +152,8 @@ def spent(command: str) -> float:
 
 
 def once(command: str) -> float:
-    shell.plan.cache_clear()
-    use = Use("Bash", (Access("exec", command),), "/w/proj", "/home/u")
+    shell.plan_command.cache_clear()
+    use = ToolUse("Bash", (Access("exec", command),), "/w/proj", "/home/u")
     begun = perf_counter()
-    judge(Guard("default", RULES, ("/w/proj",)), use)
+    decide_permission(Permissions("default", RULES, ("/w/proj",)), use)
     return perf_counter() - begun

@@ -45,7 +45,7 @@ from travois.engine.agent import (
 )
 from travois.engine.loop import run_turn
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
+from travois.permissions.decide import Permissions
 from travois.ports.tool import AnyTool, CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env, PermissionQuestion, PersonAnswer, WebPage
 from travois.process.run import LocalProcesses
@@ -342,7 +342,7 @@ def _agent(player: Player, session: Session, folder: Path, *, setting: Setting) 
             "/", TreeFiles(player.tree), LocalProcesses(), NoWeb(), blobs, spill, kept=str(kept)
         ),
         permissions=AgentPermissions(
-            Guard(mode="bypass", folders=(_workspace(setting.cwd),)), Nobody()
+            Permissions(mode="bypass", folders=(_workspace(setting.cwd),)), Nobody()
         ),
         context=AgentContext(setting.layers),
         runtime=AgentRuntime(clock=lambda: player.now),

@@ -24,7 +24,7 @@ from travois.context.ledger.extractors import (
 from travois.core.content import Call, extract_text
 from travois.core.facts import Changed
 from travois.files.disk import DiskFiles
-from travois.permissions.resolve_paths import real
+from travois.permissions.resolve_paths import real_path
 from travois.ports.tool import ToolOutcome
 from travois.ports.world import FileStat, content_digest
 
@@ -164,7 +164,7 @@ class Tree:
 
     def place(self, path: str) -> Path:
         """Where a recorded path lies in the scratch folder."""
-        return Path(f"{self._root}{real(path)}")
+        return Path(f"{self._root}{real_path(path)}")
 
 
 class TreeFiles(DiskFiles):

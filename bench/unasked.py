@@ -43,16 +43,16 @@ from travois.core.content import Call
 from travois.engine.agent import Agent
 from travois.engine.permission_gate import CallDecision, ParsedCall, decide_call
 from travois.engine.tool_calls import parse_call
-from travois.permissions.decide import Guard, Mode
-from travois.permissions.git_config import settle
-from travois.permissions.protected_paths import personal, protected
+from travois.permissions.decide import PermissionMode, Permissions
+from travois.permissions.git_config import undo_harmful_changes
+from travois.permissions.protected_paths import personal_names, protected_names
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.hidden_files import find_covered, find_programs
 from travois.sandbox.policy import Bounds
 from travois.sandbox.probe import Walls, look
 
-MODES: dict[str, tuple[Mode, bool]] = {
+MODES: dict[str, tuple[PermissionMode, bool]] = {
     "default": ("default", False),
     "sandboxed": ("default", True),
     "accept-edits": ("accept-edits", False),
@@ -145,12 +145,12 @@ class Stage:
         """Whether a protected path of the workspace belongs to the project, not to a person."""
         at = Path(path)
         inner = at.is_relative_to(self.root)
-        return inner and not personal(str(at.relative_to(self.root)))
+        return inner and not personal_names(str(at.relative_to(self.root)))
 
 
 def _protected(path: str) -> bool:
     """Whether a path of the workspace is protected; of `.git`, what decides what runs."""
-    return bool(personal(path) if ".git" in Path(path).parts else protected(path))
+    return bool(personal_names(path) if ".git" in Path(path).parts else protected_names(path))
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -183,7 +183,7 @@ def _is_git_setting(
 ) -> bool:
     if before is None or after is None or not path.endswith("/work/.git/config"):
         return False
-    return not settle(before[2], after[2]).undone
+    return not undo_harmful_changes(before[2], after[2]).undone
 
 
 @contextmanager
@@ -213,7 +213,7 @@ def make_session(stage: Stage, mode: str) -> Agent:
         home=home,
         tools=find_programs(covered),
     )
-    guard = Guard(named, folders=(root,), scratch=temp)
+    guard = Permissions(named, folders=(root,), scratch=temp)
     return make_agent(root, guard, bounds, person=Recorder("once"), blobs=stage.place / "blobs")
 
 
@@ -240,7 +240,7 @@ def find_hole(agent: Agent, ruling: CallDecision) -> str:
     ):
         return f"writes outside: {cage.writable}"
     root = agent.world.root
-    lifted = [p for p in cage.lifted if not bypass or personal(os.path.relpath(p, root))]
+    lifted = [p for p in cage.lifted if not bypass or personal_names(os.path.relpath(p, root))]
     return f"protected paths: {lifted}" if lifted else ""
 
 

@@ -35,10 +35,10 @@ def _run_program() -> int:
     from signal import SIG_DFL, SIGINT, signal
 
     before = signal(SIGINT, SIG_DFL)  # an exception amid imports breaks what is half made
-    from travois.cli.main import run
+    from travois.cli.main import run_command_line
 
     signal(SIGINT, before)
-    return run(sys.argv[1:])
+    return run_command_line(sys.argv[1:])
 
 
 def _open_streams() -> None:

@@ -40,7 +40,7 @@ from travois.engine.mentions import read_mentions
 from travois.engine.permission_modes import enter_mode
 from travois.hooks.config import Listener
 from travois.memory.extraction import settled
-from travois.permissions.decide import ALIASES, MODES, Mode
+from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
 from travois.ports.tool import AnyTool
 from travois.ports.world import Event, ModelClient, Person
 from travois.providers.options import LEVELS
@@ -228,14 +228,14 @@ class Session:
 
     def enter(self, mode: str) -> None:
         """Switch the permission mode; bypass only if the session began with it."""
-        modes: dict[str, Mode] = {known: known for known in MODES}
-        found = modes.get(ALIASES.get(mode, mode))
+        modes: dict[str, PermissionMode] = {known: known for known in PERMISSION_MODES}
+        found = modes.get(MODE_ALIASES.get(mode, mode))
         guard = self.crew.agent.permissions.guard
         if found is None or found in guard.barred or found == "bypass" != guard.mode:
             why = "it can only be chosen at the start"
             why = "the settings disable it" if found in guard.barred else why
             why = why if found else "there is no such mode"
-            fix = f"Choose one of: {', '.join(one for one in MODES if one != 'bypass')}."
+            fix = f"Choose one of: {', '.join(one for one in PERMISSION_MODES if one != 'bypass')}."
             raise UserError(f"Cannot switch to mode {mode}", why=why, fix=fix)
         enter_mode(self.crew.agent, found)
 

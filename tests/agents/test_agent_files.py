@@ -19,7 +19,7 @@ from travois.agents.types import (
     select_agent_tools,
 )
 from travois.core.errors import UserError
-from travois.permissions.decide import MODES, Mode
+from travois.permissions.decide import PERMISSION_MODES, PermissionMode
 from travois.sessions.home import TravoisHome
 from travois.settings.trust import MODES_BY_STRICTNESS, digest_request
 from travois.tools.catalog import TOOLS
@@ -306,12 +306,12 @@ def test_what_is_no_object_of_agents_is_a_fault(disk: Disk, given: str) -> None:
 
 
 def test_no_kind_is_given_a_wider_mode_than_its_parent_has() -> None:
-    def mode(own: str, parent: Mode) -> Mode:
+    def mode(own: str, parent: PermissionMode) -> PermissionMode:
         return limit_permission_mode(AgentType("a", "d", "p", mode=own), parent)
 
-    for parent in MODES:
+    for parent in PERMISSION_MODES:
         assert mode("", parent) == parent
-        for own in MODES:
+        for own in PERMISSION_MODES:
             assert MODES_BY_STRICTNESS.index(mode(own, parent)) <= MODES_BY_STRICTNESS.index(parent)
     assert mode("plan", "bypass") == "plan"
     assert mode("bypass", "default") == "default"

@@ -66,10 +66,12 @@ LISTING = """\
     ("name", "words"), [("explore", EXPLORE), ("general", GENERAL), ("plan", PLAN)]
 )
 def test_each_kind_is_told_its_trade(name: str, words: str) -> None:
-    assert front.read((PROMPTS / f"{name}.md").read_text("utf-8")).body == words
+    assert front.parse_front_matter((PROMPTS / f"{name}.md").read_text("utf-8")).body == words
 
 
 def test_a_model_is_told_of_each_kind_in_a_line() -> None:
-    told = (front.read(path.read_text("utf-8")).values for path in PROMPTS.glob("*.md"))
+    told = (
+        front.parse_front_matter(path.read_text("utf-8")).values for path in PROMPTS.glob("*.md")
+    )
     kinds = [AgentType(str(each["name"]), str(each["description"]), "") for each in told]
     assert render_agent_types(kinds) == LISTING

@@ -17,8 +17,8 @@ from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Decided, Ended, Epoch, Result, Sent, ToolSpec
 from travois.engine.agent import Agent, ParentLink
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
-from travois.permissions.rules import parse
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import parse_permission_rule
 from travois.ports.agents import AgentOrder, AgentReport
 from travois.ports.tool import ToolError, ToolOutcome
 from travois.providers.json_schema import schema
@@ -205,8 +205,8 @@ def test_only_explicit_addresses_reach_beyond_process_and_team(tmp_path: Path) -
 
 def test_other_sessions_are_written_to_only_if_somebody_says_so(tmp_path: Path) -> None:
     def decided(*rules: str, mode: Any = "default") -> tuple[str, str]:
-        allowed = tuple(parse(rule, "allow") for rule in rules)
-        guard = Guard(mode=mode, rules=allowed, folders=(str(tmp_path),))
+        allowed = tuple(parse_permission_rule(rule, "allow") for rule in rules)
+        guard = Permissions(mode=mode, rules=allowed, folders=(str(tmp_path),))
         reply = call("SendMessage", to="crew:ada", message="hi")
         agent = writer(tmp_path, reply, guard=guard, courier=Courier())
         fakes.play(agent)

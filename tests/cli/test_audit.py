@@ -8,7 +8,7 @@ import pytest
 from tests.cli.commanding import run
 from tests.sessions.sample import EPOCH, clock, entries, opened, recorded, turns
 from travois.commands import context
-from travois.commands.context import Checked, check, check_cold
+from travois.commands.context import RequestCheck, check_requests, check_requests_from_scratch
 from travois.core.facts import Assistant, Rewound, Sent
 from travois.core.view import project_view
 from travois.providers.encoder import Encoder
@@ -68,7 +68,7 @@ def test_a_lost_result_is_said_not_crashed_on(home: TravoisHome) -> None:
     path = home.session_folder("p", "s1") / LOG_FILE_NAME
     recorded(path.parent, 2)
     path.write_bytes(path.read_bytes().replace(b"line two 0", b"line two X", 1))
-    found = [request.problem for request in check(entries(path.parent), fetch)]
+    found = [request.problem for request in check_requests(entries(path.parent), fetch)]
     assert found[0] == ""
     assert found[1] == "could not have been sent: calls without a result: ['call-0']"
 
@@ -87,6 +87,6 @@ def test_warm_and_cold_agree_also_after_a_rewind_and_in_a_fork(home: TravoisHome
     for id, count in (("s1", 12), ("s2", 16)):
         found = entries(home.session_folder("p", id))
         seqs = [entry.seq for entry in found if isinstance(entry.fact, Sent)]
-        assert list(check(found, fetch)) == [Checked(seq, "") for seq in seqs]
-        assert list(check_cold(found, fetch)) == list(check(found, fetch))
+        assert list(check_requests(found, fetch)) == [RequestCheck(seq, "") for seq in seqs]
+        assert list(check_requests_from_scratch(found, fetch)) == list(check_requests(found, fetch))
         assert len(seqs) == count

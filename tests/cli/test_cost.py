@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.core.told import EPOCH, entries, reply, user
-from travois.commands.context import bill, render_bill
+from travois.commands.context import compute_session_cost, render_session_cost
 from travois.context.switch_model import TrialLog
 from travois.core.facts import AnyFact, Finished, Opened, Rewound, Sent
 from travois.core.models import Price, Usage
@@ -33,12 +33,12 @@ STORY: tuple[AnyFact, ...] = (
 
 
 def test_the_sum_is_exactly_what_the_session_counts() -> None:
-    found, session = bill(entries(*STORY)), Session(TrialLog(entries(*STORY)))
+    found, session = compute_session_cost(entries(*STORY)), Session(TrialLog(entries(*STORY)))
     assert (found.dollars, found.usage) == (session.dollars, session.usage)
 
 
 def test_turns_and_kinds_each_sum_to_the_whole() -> None:
-    found = bill(entries(*STORY))
+    found = compute_session_cost(entries(*STORY))
     assert [(turn.number, turn.said, turn.replies) for turn in found.turns] == [
         (1, "the first thing", 2),
         (2, "the second thing", 1),
@@ -57,8 +57,8 @@ def test_turns_and_kinds_each_sum_to_the_whole() -> None:
 
 
 def test_a_miss_is_told_with_its_cause_and_its_price() -> None:
-    found = bill(entries(*STORY))
-    out = render_bill(found, now=12.0)
+    found = compute_session_cost(entries(*STORY))
+    out = render_session_cost(found, now=12.0)
     (miss,) = [line for line in out.splitlines() if line.startswith("MISS")]
     more = 60_334 * (7.5 - 0.6) / 1e6
     assert miss == (
@@ -71,6 +71,6 @@ def test_a_miss_is_told_with_its_cause_and_its_price() -> None:
 
 def test_a_fork_pays_only_for_what_came_after_it() -> None:
     fork = (*STORY[:5], Opened("s2", "/w", "p", "1", parent="s1", at=5), user("go"))
-    found = bill(entries(*fork, SENT, reply("ok", usage=SECOND)))
+    found = compute_session_cost(entries(*fork, SENT, reply("ok", usage=SECOND)))
     assert [turn.said for turn in found.turns] == ["go"]
     assert found.usage == SECOND

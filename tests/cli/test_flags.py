@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from travois.cli.main import run
-from travois.commands.flags import chosen, understood
+from travois.cli.main import run_command_line
+from travois.commands.flags import options_from_args, parse_command_line
 from travois.compose.options import NAMED_ONLY_TOOLS, Options, settings_from_options
 from travois.core.errors import UserError
 
 
 def asked(*words: str) -> Options:
-    return chosen(understood(["-p", "x", *words]))
+    return options_from_args(parse_command_line(["-p", "x", *words]))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_background_takes_one_task_that_can_be_found_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for words in (["--bg"], ["--bg", "-p", "x"], ["--bg", "-c", "x"]):
-        assert run(words) == 2
+        assert run_command_line(words) == 2
         assert "--bg" in capsys.readouterr().err
 
 

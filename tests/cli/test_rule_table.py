@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from travois.compose.explain import PermissionCase, RuleTexts, decide_case
-from travois.permissions.decide import ALIASES, MODES
+from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES
 
 KEYS = {
     "Read": "file_path",
@@ -293,7 +293,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def verdict(said: str, call: str, place: Path) -> str:
     mode, rule = "default", said
-    if said.partition(" ")[0] in (*MODES, *ALIASES):
+    if said.partition(" ")[0] in (*PERMISSION_MODES, *MODE_ALIASES):
         mode, _, rule = said.partition(" ")
     effect, _, text = rule.partition(" ")
     tool, _, subject = call.partition(" ")

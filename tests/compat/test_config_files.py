@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Use
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import ToolUse
 from travois.prompt.instruction_files import Library, Places
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
@@ -33,8 +33,8 @@ def effect(found: LoadedSettings, tmp_path: Path, tool: str, target: str) -> str
     kind = {"Bash": "exec", "Read": "read", "Edit": "write"}[tool]
     root = str(tmp_path / "repo")
     path = target if kind == "exec" else f"{root}/{target}"
-    guard = Guard("default", found.rules, (root,))
-    return judge(guard, Use(tool, (Access(kind, path),), root)).effect  # pyright: ignore
+    guard = Permissions("default", found.rules, (root,))
+    return decide_permission(guard, ToolUse(tool, (Access(kind, path),), root)).effect  # pyright: ignore
 
 
 @pytest.mark.parametrize(

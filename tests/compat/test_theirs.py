@@ -16,8 +16,8 @@ from travois.core.models import Price
 from travois.mcp.config import McpServerPolicy, build_mcp_policy
 from travois.mcp.tools import McpServerConfig
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Use, parse
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import ToolUse, parse_permission_rule
 from travois.providers.catalog import Terms
 from travois.sessions.catalog import TIDY_INTERVAL_SECONDS, prune_old_sessions
 from travois.sessions.home import TravoisHome
@@ -155,21 +155,26 @@ def test_mode_auto_can_be_switched_off(places: Places) -> None:
 @pytest.mark.parametrize(
     ("guard", "tool", "access", "wanted"),
     [
-        (Guard(blocked=("read",)), "Read", Access("read", "/etc/passwd"), "deny"),
-        (Guard(blocked=("read",)), "Read", Access("read", "/w/a"), "allow"),
-        (Guard(blocked=("read",)), "Edit", Access("write", "/x"), "ask"),
-        (Guard("bypass", blocked=("write",)), "Edit", Access("write", "/x"), "deny"),
-        (Guard("bypass", blocked=("read",)), "Bash", Access("exec", "cat /etc/passwd"), "deny"),
-        (Guard(silent=True), "Edit", Access("write", "/w/a"), "deny"),
-        (Guard("accept-edits", silent=True), "Edit", Access("write", "/w/a"), "allow"),
+        (Permissions(blocked=("read",)), "Read", Access("read", "/etc/passwd"), "deny"),
+        (Permissions(blocked=("read",)), "Read", Access("read", "/w/a"), "allow"),
+        (Permissions(blocked=("read",)), "Edit", Access("write", "/x"), "ask"),
+        (Permissions("bypass", blocked=("write",)), "Edit", Access("write", "/x"), "deny"),
+        (
+            Permissions("bypass", blocked=("read",)),
+            "Bash",
+            Access("exec", "cat /etc/passwd"),
+            "deny",
+        ),
+        (Permissions(silent=True), "Edit", Access("write", "/w/a"), "deny"),
+        (Permissions("accept-edits", silent=True), "Edit", Access("write", "/w/a"), "allow"),
     ],
 )
 def test_what_is_blocked_outside_is_denied_whatever_allows_it_and_silence_denies(
-    guard: Guard, tool: str, access: Access, wanted: str
+    guard: Permissions, tool: str, access: Access, wanted: str
 ) -> None:
-    rules = (parse("Read", "allow"),)
-    there = Guard(guard.mode, rules, ("/w",), blocked=guard.blocked, silent=guard.silent)
-    assert judge(there, Use(tool, (access,), "/w")).effect == wanted
+    rules = (parse_permission_rule("Read", "allow"),)
+    there = Permissions(guard.mode, rules, ("/w",), blocked=guard.blocked, silent=guard.silent)
+    assert decide_permission(there, ToolUse(tool, (access,), "/w")).effect == wanted
 
 
 @pytest.mark.parametrize(

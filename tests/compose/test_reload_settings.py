@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from travois import Options, Session
-from travois.permissions.rules import parse
+from travois.permissions.rules import parse_permission_rule
 from travois.ports.world import UserWarned
 from travois.testing import Scripted, say
 
@@ -38,7 +38,7 @@ def test_a_change_takes_over_what_files_say_and_leaves_what_the_session_added(
     async def main() -> None:
         async with Session(options, model=model) as session:
             agent = session.crew.agent
-            made = parse("Bash(make)", "allow", origin="an answer")
+            made = parse_permission_rule("Bash(make)", "allow", origin="an answer")
             agent.permissions.guard = replace(
                 agent.permissions.guard, rules=(*agent.permissions.guard.rules, made)
             )

@@ -24,8 +24,8 @@ from travois.core.tokens import estimate_tokens
 from travois.engine.agent import Agent
 from travois.hooks.events import AnyOccasion, InstructionsLoaded
 from travois.hooks.output import SILENCE, Around, Heard
-from travois.permissions.decide import Guard
-from travois.permissions.rules import parse
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import parse_permission_rule
 from travois.permissions.secrets import Secrets
 from travois.ports.world import UserWarned
 from travois.prompt.briefing import NESTED, again
@@ -247,7 +247,9 @@ def test_instructions_below_come_back_after_each_compaction(tmp_path: Path) -> N
 
 def test_a_denied_call_brings_no_instructions(tmp_path: Path) -> None:
     below(tmp_path)
-    guard = Guard(folders=(str(tmp_path),), rules=(parse("Read(pkg/**)", "deny"),))
+    guard = Permissions(
+        folders=(str(tmp_path),), rules=(parse_permission_rule("Read(pkg/**)", "deny"),)
+    )
     one = working(tmp_path, call("Read", file_path="pkg/a.py"), say("ok"), guard=guard)
     play(one)
     assert nested_notes(one) == []
@@ -362,9 +364,11 @@ def test_files_still_shown_instructions_secrets_and_what_rules_hide_do_not_come_
     outside = tmp_path.parent / f"{tmp_path.name}-outside.txt"
     outside.write_text("outside\n")
     names = ["AGENTS.md", "env.txt", str(outside), *put(tmp_path, 2)]
-    one = reading(tmp_path, names, guard=Guard(mode="bypass", folders=(str(tmp_path),)))
+    one = reading(tmp_path, names, guard=Permissions(mode="bypass", folders=(str(tmp_path),)))
     one.session.secrets = Secrets((("KEY", "sk-secret-value"),))
-    one.permissions.guard = replace(one.permissions.guard, rules=(parse("Read(f0.txt)", "deny"),))
+    one.permissions.guard = replace(
+        one.permissions.guard, rules=(parse_permission_rule("Read(f0.txt)", "deny"),)
+    )
     one.model = Scripted(call("Read", file_path="f1.txt"), weighed(say("ok")))
     play(one)
     with_parts(one, layers=ContextLayers(tail=400))

@@ -29,7 +29,7 @@ CLASSES = {
 WAYS = {
     "words of others": clean_for_terminal,
     "cells of the screen": markdown.clean_display_text,
-    "lists": plain.clean,
+    "lists": plain.escape_controls,
 }
 
 

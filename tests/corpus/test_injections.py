@@ -28,7 +28,7 @@ from travois.core.display_text import escape_invisible
 from travois.core.errors import UserError
 from travois.core.facts import Asked, Compacted, Decided, Entry, Noted, Result
 from travois.core.models import ModelCard as Card
-from travois.permissions.decide import Guard
+from travois.permissions.decide import Permissions
 from travois.ports.world import PermissionQuestion, PersonAnswer, WebPage
 from travois.providers.replies import Problem, Reply
 from travois.providers.stream_reader import reader
@@ -96,7 +96,7 @@ class Told(msgspec.Struct):
     screen: str
     bodies: list[dict[str, Any]]
     entries: list[Entry]
-    guards: tuple[Guard, Guard]
+    guards: tuple[Permissions, Permissions]
     questions: list[PermissionQuestion]
     log: Path
     seconds: float

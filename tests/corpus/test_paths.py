@@ -21,7 +21,7 @@ from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Decided, Result
 from travois.engine.agent import Agent
-from travois.permissions.decide import Guard
+from travois.permissions.decide import Permissions
 from travois.ports.world import PermissionQuestion, PersonAnswer
 from travois.sessions.home import TravoisHome, identify_project
 from travois.testing import Scripted, call, say
@@ -66,7 +66,7 @@ class Ground:
             **{name: tuple(texts) for name, texts in self.row.get("rules", {}).items()}
         )
         mode = find_mode(self.row.get("mode") or "default")
-        guard = Guard(mode, rules.parse(), (self.places["ws"],), own=self.places["hh"])
+        guard = Permissions(mode, rules.parse(), (self.places["ws"],), own=self.places["hh"])
         folder, tools = Path(self.places["ws"]), TOOLS
         return agent(folder, *lines, tools=tools, session=begun(), guard=guard, person=person)
 

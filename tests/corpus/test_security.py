@@ -11,13 +11,19 @@ import pytest
 
 from travois.compose.explain import PermissionCase, RuleTexts, decide_case
 from travois.permissions.access import Access
-from travois.permissions.decide import MODES, Guard, Mode, Verdict, judge
-from travois.permissions.rules import Use, parse
+from travois.permissions.decide import (
+    PERMISSION_MODES,
+    PermissionDecision,
+    PermissionMode,
+    Permissions,
+    decide_permission,
+)
+from travois.permissions.rules import ToolUse, parse_permission_rule
 
 CORPORA = Path(__file__).parents[3] / "shared" / "lab" / "security"
 ROOT = "/w/proj"
 HOME = "/home/u"
-PSEUDO: dict[str, Mode] = {
+PSEUDO: dict[str, PermissionMode] = {
     "@read-only": "default",
     "@default": "default",
     "@auto-accept-edits": "accept-edits",
@@ -35,10 +41,10 @@ def rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def verdict(command: str, mode: Mode = "default", *allowed: str) -> Verdict:
-    rules = tuple(parse(text, "allow") for text in allowed)
-    use = Use("Bash", (Access("exec", command),), ROOT, HOME)
-    return judge(Guard(mode, rules, (ROOT,)), use)
+def verdict(command: str, mode: PermissionMode = "default", *allowed: str) -> PermissionDecision:
+    rules = tuple(parse_permission_rule(text, "allow") for text in allowed)
+    use = ToolUse("Bash", (Access("exec", command),), ROOT, HOME)
+    return decide_permission(Permissions(mode, rules, (ROOT,)), use)
 
 
 COMMANDS = rows("commands.jsonl")
@@ -59,7 +65,7 @@ def test_nothing_catastrophic_runs_in_any_mode_under_any_rule() -> None:
         (row["command"], mode, rules)
         for row in COMMANDS
         if row["kind"] == "catastrophic"
-        for mode in MODES
+        for mode in PERMISSION_MODES
         for rules in BROAD
         if verdict(row["command"], mode, *rules).effect == "allow"
     ]

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from tests.e2e.program import Program
-from travois.cli.main import report
+from travois.cli.main import write_crash_report
 from travois.permissions.masking import mask_text, mask_value
 from travois.providers.client import PrintedKey
 
@@ -166,7 +166,7 @@ def test_a_key_that_a_command_printed_is_in_no_crash_file(
     monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path))
     key = PrintedKey("echo printed-key-of-ours-12", lambda headers: None)
     anyio.run(key.headers)
-    said = report(error := RuntimeError("printed-key-of-ours-12"), cause=error)
+    said = write_crash_report(error := RuntimeError("printed-key-of-ours-12"), cause=error)
     (file,) = (tmp_path / "crashes").iterdir()
     assert "printed-key-of-ours-12" not in said + file.read_text()
     assert os.stat(file).st_mode & 0o077 == 0

@@ -19,7 +19,7 @@ import pytest
 from tests.e2e.conftest import close_namespaces
 from tests.e2e.glass import Glass, use
 from tests.e2e.program import Program
-from travois.permissions.sandbox_profile import PRIVATE_TMP
+from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE
 from travois.sandbox import probe
 
 BYPASS = ("--permission-mode", "bypass")
@@ -70,7 +70,7 @@ def test_what_write_creates_in_tmp_is_where_it_says_and_a_resumed_session_has_it
 ) -> None:
     (said,) = play(full, call("Write", file_path="/tmp/plan.txt", content="first\n"))
     assert said.startswith("Created /tmp/plan.txt: 1 lines.")
-    assert PRIVATE_TMP in said
+    assert PRIVATE_TMP_NOTICE in said
     assert not os.path.lexists("/tmp/plan.txt")
     place = told_path(said)
     assert place.read_text() == "first\n"
@@ -101,7 +101,7 @@ def test_a_command_tells_once_what_it_left_in_tmp(full: Program) -> None:
     first, second, third, fourth = play(full, *script)
     (place,) = full.home.glob("tmp/*/made")
     assert place.read_text() == "hi\n"
-    assert first == f"[{PRIVATE_TMP}; on disk, this command left {place}.]"
+    assert first == f"[{PRIVATE_TMP_NOTICE}; on disk, this command left {place}.]"
     assert second == "hi\nhi"
     assert third.endswith(f"{place.parent}/d3 and 2 more there.]")
     assert str(place.parent) in fourth
@@ -174,7 +174,7 @@ def test_a_command_that_misses_a_file_of_the_machine_is_told_why(
         call("Bash", command=f"mkdir -p {machine}; echo mine > {notes}; cat {notes}; false"),
     )
     assert f"they cannot see the machine's own {notes}, but Read can.]" in told
-    assert PRIVATE_TMP not in missing
+    assert PRIVATE_TMP_NOTICE not in missing
     assert "but Read can" not in found
 
 
@@ -201,7 +201,7 @@ def test_a_search_of_the_private_tmp_says_what_it_was_not(full: Program, machine
 def test_a_command_outside_the_sandbox_has_the_machines_tmp(full: Program, machine: Path) -> None:
     line = f"echo out > {machine}/out"
     (said,) = play(full, call("Bash", command=line, sandbox="off"))
-    assert PRIVATE_TMP not in said
+    assert PRIVATE_TMP_NOTICE not in said
     settings = json.dumps({"sandbox": {"excludedCommands": ["cp"]}})
     copy = call("Bash", command=f"cp {machine}/out {machine}/copy")
     (denied,) = play(full, copy, flags=("--settings", settings))
@@ -215,9 +215,9 @@ def test_the_terminal_shows_where_a_file_of_tmp_is(full: Program) -> None:
         glass = Glass(full, *full.model, *BYPASS, columns=200)
         glass.ready()
         glass.type("go\r")
-        glass.until(PRIVATE_TMP, "done")
+        glass.until(PRIVATE_TMP_NOTICE, "done")
         (place,) = full.home.glob("tmp/*/plan.txt")
-        assert any(PRIVATE_TMP in line and str(place) in line for line in glass.lines)
+        assert any(PRIVATE_TMP_NOTICE in line and str(place) in line for line in glass.lines)
         glass.leave()
 
 

@@ -20,7 +20,7 @@ from travois.engine.agent import Agent, AgentPermissions, AgentRuntime, AgentToo
 from travois.engine.loop import run_turn
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
+from travois.permissions.decide import Permissions
 from travois.ports.tool import AnyTool, CallLocation, Tool, ToolOutcome, text_outcome
 from travois.ports.world import Env, ModelClient, PermissionQuestion, Person, PersonAnswer, WebPage
 from travois.process.run import LocalProcesses
@@ -169,7 +169,7 @@ def agent(
     *lines: Reply | Problem | Callable[[Request], Reply | Problem],
     tools: Iterable[AnyTool] = (),
     session: Session | None = None,
-    guard: Guard | None = None,
+    guard: Permissions | None = None,
     person: Person | None = None,
     model: ModelClient | None = None,
     **more: Any,
@@ -186,7 +186,7 @@ def agent(
         tools=AgentTools({tool.name: tool for tool in tools}),
         world=world,
         permissions=AgentPermissions(
-            guard or Guard(mode="accept-edits", folders=(root,)), person or RecordingPerson()
+            guard or Permissions(mode="accept-edits", folders=(root,)), person or RecordingPerson()
         ),
         runtime=AgentRuntime(sleep=Naps()),
     )

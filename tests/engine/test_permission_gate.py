@@ -13,10 +13,10 @@ from travois.core.content import Text, extract_text
 from travois.core.facts import Asked, Decided, Result
 from travois.engine.agent import Agent
 from travois.engine.tool_calls import RAN_READ_ONLY
-from travois.permissions.decide import Guard
-from travois.permissions.rules import Rule, parse
-from travois.permissions.sandbox_profile import Cage
-from travois.permissions.updates import Update, suggested
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import PermissionRule, parse_permission_rule
+from travois.permissions.sandbox_profile import SandboxProfile
+from travois.permissions.updates import PermissionUpdate, suggest_updates
 from travois.ports.tool import AnyTool, ToolOutcome, text_outcome
 from travois.ports.world import Env, PersonAnswer
 from travois.sandbox.policy import Bounds
@@ -33,7 +33,7 @@ class Shell:
     def __init__(
         self, *, fails: tuple[str, ...] = (), saying: str = "Read-only file system"
     ) -> None:
-        self.walls: list[Cage | None] = []
+        self.walls: list[SandboxProfile | None] = []
         self._saying = saying
         self._fails = fails
 
@@ -54,7 +54,7 @@ def shell(run: Shell) -> AnyTool:
 
 
 def asking(folder: Path, line: str, run: Shell, **more: Any) -> Agent:
-    guard = Guard(more.pop("mode", "default"), folders=(str(folder.resolve()),))
+    guard = Permissions(more.pop("mode", "default"), folders=(str(folder.resolve()),))
     given = {"tools": (shell(run),), "guard": guard, "bounds": BOUNDS} | more
     return agent(folder, calls(("Bash", {"path": line})), say("done"), **given)
 
@@ -161,7 +161,7 @@ def test_unattended_and_unwalled_nothing_unproven_runs(tmp_path: Path) -> None:
 
 
 def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None:
-    run, kept = Shell(), list[Update]()
+    run, kept = Shell(), list[PermissionUpdate]()
     person = RecordingPerson(PersonAnswer(allow=True, always=True))
     line = {"path": "./deploy --now"}
     one = agent(
@@ -170,15 +170,17 @@ def test_always_leaves_a_rule_that_answers_the_next_time(tmp_path: Path) -> None
         calls(("Bash", line)),
         say("done"),
         tools=(shell(run),),
-        guard=Guard(folders=(str(tmp_path.resolve()),)),
+        guard=Permissions(folders=(str(tmp_path.resolve()),)),
         person=person,
         bounds=Bounds(temp="/private", look_first=False),
         remember=kept.append,
     )
     play(one)
     assert (len(person.asked), len(run.walls)) == (1, 2)
-    assert kept == list(suggested((parse("Bash(./deploy --now)", "allow"),)))
-    assert one.permissions.guard.rules == (Rule("Bash", "./deploy --now", "allow", "your answer"),)
+    assert kept == list(suggest_updates((parse_permission_rule("Bash(./deploy --now)", "allow"),)))
+    assert one.permissions.guard.rules == (
+        PermissionRule("Bash", "./deploy --now", "allow", "your answer"),
+    )
 
 
 def test_an_answer_to_another_question_is_no_answer(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from travois.core.content import extract_text
 from travois.core.facts import Changed, Decided, Result
 from travois.engine.agent import Agent
 from travois.headless.control.callbacks import HostUser
-from travois.permissions.decide import PLANNING, Guard
-from travois.permissions.resolve_paths import home
-from travois.permissions.rules import parse
-from travois.permissions.updates import SANDBOXED, Update
+from travois.permissions.decide import PLAN_MODE_REASON, Permissions
+from travois.permissions.resolve_paths import home_folder
+from travois.permissions.rules import parse_permission_rule
+from travois.permissions.updates import ALLOW_SANDBOXED_UPDATE, PermissionUpdate
 from travois.ports.world import PermissionQuestion, PersonAnswer, SnapshotTaken
 from travois.sandbox.policy import Bounds
 from travois.testing import calls, say
@@ -68,7 +68,9 @@ class Snapshots:
 
 
 def asking(folder: Path, run: Shell, *lines: str, **more: Any) -> Agent:
-    guard = Guard(more.pop("mode", "default"), more.pop("rules", ()), (str(folder.resolve()),))
+    guard = Permissions(
+        more.pop("mode", "default"), more.pop("rules", ()), (str(folder.resolve()),)
+    )
     person = RecordingPerson()
     given: dict[str, Any] = {"bounds": BOUNDS, "keeper": Snapshots(), "person": person, **more}
     replies = [calls(("Bash", {"path": line})) for line in lines]
@@ -97,11 +99,11 @@ def test_with_nobody_there_a_builder_is_tried_read_only(tmp_path: Path, line: st
 
 
 def test_taking_the_offer_lets_this_and_the_next_commands_run_and_is_kept(tmp_path: Path) -> None:
-    run, kept = Shell(), list[Update]()
+    run, kept = Shell(), list[PermissionUpdate]()
     lines = ("go test ./...", "./x > out", "git commit -qm x", "mkdir a")
     one = asking(tmp_path, run, *lines, person=RecordingPerson(TAKEN), remember=kept.append)
     play(one)
-    assert (len(questions(one)), kept) == (1, [SANDBOXED])
+    assert (len(questions(one)), kept) == (1, [ALLOW_SANDBOXED_UPDATE])
     assert [cage.profile for cage in run.walls if cage] == ["work"] * 4
     assert {cage.network for cage in run.walls if cage} == {"off"}
     assert [fact.by for fact in facts(one, Decided)][:3] == ["person", "sandbox", "sandbox"]
@@ -134,7 +136,7 @@ def test_what_leaves_the_sandbox_is_asked_about_all_the_same(
         {"bounds": None},
         {"keeper": None},
         {"mode": "plan"},
-        {"rules": (parse("Bash(make:*)", "ask"),)},
+        {"rules": (parse_permission_rule("Bash(make:*)", "ask"),)},
     ],
     ids=str,
 )
@@ -147,7 +149,7 @@ def test_where_the_sandbox_would_not_hold_or_may_not_be_offered_it_is_not(
 
 
 def test_an_answer_that_takes_what_was_not_offered_changes_nothing(tmp_path: Path) -> None:
-    kept = list[Update]()
+    kept = list[PermissionUpdate]()
     partial = replace(BOUNDS, backend="partial")
     more: dict[str, Any] = {"bounds": partial, "remember": kept.append}
     one = asking(tmp_path, Shell(), "make", person=RecordingPerson(TAKEN), **more)
@@ -362,7 +364,11 @@ def test_rules_that_deny_files_and_settings_that_block_reads_hold_for_other_chec
     bounds = replace(BOUNDS, free=True, covered=(str(checkouts),))
     line, more = f"cat {checkouts}/tree/a", {"mode": "auto", "bounds": bounds}
     denying = asking(
-        checkouts / "main", Shell(), line, rules=(parse("Read(.env)", "deny"),), **more
+        checkouts / "main",
+        Shell(),
+        line,
+        rules=(parse_permission_rule("Read(.env)", "deny"),),
+        **more,
     )
     play(denying)
     assert len(questions(denying)) == 1
@@ -395,7 +401,7 @@ def test_an_answer_of_always_opens_the_repository_that_was_read(checkouts: Path)
 
 @pytest.mark.parametrize("path", ["~/a", "/var", "~/.ssh/id", "~"])
 def test_no_rule_is_offered_that_would_open_the_home_or_secrets(tmp_path: Path, path: str) -> None:
-    bounds = replace(BOUNDS, free=True, hidden=(f"{home()}/.ssh",))
+    bounds = replace(BOUNDS, free=True, hidden=(f"{home_folder()}/.ssh",))
     one = asking(tmp_path, Shell(), f"cat {path}", bounds=bounds)
     play(one)
     (question,) = questions(one)
@@ -475,7 +481,7 @@ def test_in_plan_mode_the_network_is_asked_about_and_nothing_can_be_changed(
 
 
 def test_in_plan_mode_a_rule_lets_a_command_run_only_read_only(tmp_path: Path) -> None:
-    allowed, run = (parse("Bash(make:*)", "allow"),), Shell()
+    allowed, run = (parse_permission_rule("Bash(make:*)", "allow"),), Shell()
     one = asking(tmp_path, run, "make", mode="plan", rules=allowed)
     play(one)
     assert (run.profiles, questions(one)) == (["look"], [])
@@ -487,21 +493,25 @@ def test_in_plan_mode_a_rule_lets_a_command_run_only_read_only(tmp_path: Path) -
 def test_plan_mode_says_why_it_refuses_what_changes_something(tmp_path: Path) -> None:
     one = asking(tmp_path, Shell(), "touch a", mode="plan")
     play(one)
-    assert (questions(one), PLANNING in told(one)) == ([], True)
+    assert (questions(one), PLAN_MODE_REASON in told(one)) == ([], True)
 
 
 def test_a_change_of_permissions_that_comes_with_an_answer_takes_the_offer(tmp_path: Path) -> None:
-    taken, kept = Raw(msgspec.json.encode(SANDBOXED)), list[Update]()
+    taken, kept = Raw(msgspec.json.encode(ALLOW_SANDBOXED_UPDATE)), list[PermissionUpdate]()
     answer = PersonAnswer(allow=True, updates=(taken,))
     more: dict[str, Any] = {"person": RecordingPerson(answer), "remember": kept.append}
     run = Shell()
     one = asking(tmp_path, run, "make", "./x > out", **more)
     play(one)
-    assert (len(questions(one)), run.profiles, kept) == (1, ["work", "work"], [SANDBOXED])
+    assert (len(questions(one)), run.profiles, kept) == (
+        1,
+        ["work", "work"],
+        [ALLOW_SANDBOXED_UPDATE],
+    )
 
 
 def test_such_a_change_is_ignored_where_it_is_not_offered(tmp_path: Path) -> None:
-    taken, kept = Raw(msgspec.json.encode(SANDBOXED)), list[Update]()
+    taken, kept = Raw(msgspec.json.encode(ALLOW_SANDBOXED_UPDATE)), list[PermissionUpdate]()
     answer = PersonAnswer(allow=True, updates=(taken,))
     more: dict[str, Any] = {"person": RecordingPerson(answer), "remember": kept.append}
     one = asking(tmp_path, Shell(), "make", bounds=replace(BOUNDS, backend="partial"), **more)
@@ -562,10 +572,10 @@ def test_steps_of_git_that_move_between_commits_need_no_check(tmp_path: Path, li
 def test_a_rule_about_a_command_checks_too_and_names_what_it_may_write(tmp_path: Path) -> None:
     run, line = Shell(), "./generate AGENTS.md"
     rules = (
-        parse("Bash(make:*)", "allow"),
-        parse("Bash(./generate AGENTS.md)", "allow"),
-        parse("Edit(docs/CLAUDE.md)", "allow"),
-        parse("Edit(src/**)", "allow"),
+        parse_permission_rule("Bash(make:*)", "allow"),
+        parse_permission_rule("Bash(./generate AGENTS.md)", "allow"),
+        parse_permission_rule("Edit(docs/CLAUDE.md)", "allow"),
+        parse_permission_rule("Edit(src/**)", "allow"),
     )
     one = asking(tmp_path, run, "make x", line, rules=rules)
     assert checks(one, run) == [True, True]

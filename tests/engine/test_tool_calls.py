@@ -32,8 +32,8 @@ from travois.engine.agent import Agent
 from travois.engine.loop import STOPPED_RESULT, run_turn
 from travois.engine.tool_calls import MAX_PARALLEL_CALLS
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
-from travois.permissions.rules import parse
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import parse_permission_rule
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Env, ToolProgress, ToolStarted
 from travois.providers.replies import Reply
@@ -140,7 +140,7 @@ def test_only_what_cannot_collide_runs_together(
 
     kinds = {"Look": "read", "Edit": "write", "Run": "exec", "Think": None}
     tools = [small(name, run, kind=kind) for name, kind in kinds.items()]
-    guard = Guard("bypass", (), (str(tmp_path),))
+    guard = Permissions("bypass", (), (str(tmp_path),))
     one = agent(tmp_path, asked(*wanted), say("done"), tools=tools, guard=guard)
     assert play(one) == "end"
     assert seen == most
@@ -315,7 +315,7 @@ def test_headless_nobody_is_there_to_say_yes(tmp_path: Path) -> None:
 
 def test_a_denied_call_is_not_asked_about(tmp_path: Path) -> None:
     person = RecordingPerson()
-    guard = Guard("bypass", (parse("Run(rm:*)", "deny"),), (str(tmp_path),))
+    guard = Permissions("bypass", (parse_permission_rule("Run(rm:*)", "deny"),), (str(tmp_path),))
     tool = small("Run", kind="exec")
     one = agent(
         tmp_path, asked(("Run", "rm x")), say("oh"), tools=[tool], person=person, guard=guard

@@ -13,9 +13,9 @@ from typing import TypeVar
 import anyio
 import pytest
 
-from travois.files.disk import INLINE, DiskFiles
+from travois.files.disk import MAX_INLINE_READ_BYTES, DiskFiles
 from travois.permissions.access import Access
-from travois.permissions.resolve_paths import JudgedFiles, resolved
+from travois.permissions.resolve_paths import JudgedFiles, resolve_accesses
 from travois.ports.world import Files, FileStat, StaleFile, content_digest
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ FILES: Files = DiskFiles()
 def judged(*paths: Path, files: Files = FILES) -> Files:
     """The files as a call sees them that was judged to touch these paths."""
     accesses = tuple(Access("write", str(path)) for path in paths)
-    return JudgedFiles(files, resolved(accesses), lambda path: False)
+    return JudgedFiles(files, resolve_accesses(accesses), lambda path: False)
 
 
 def wait(work: Callable[[], Awaitable[T]]) -> T:
@@ -209,7 +209,7 @@ def test_a_program_that_reads_the_file_does_not_hinder(tmp_path: Path) -> None:
 
 def test_reading_any_part(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    data = bytes(range(256)) * (INLINE // 64)
+    data = bytes(range(256)) * (MAX_INLINE_READ_BYTES // 64)
     path.write_bytes(data)
 
     async def main() -> None:

@@ -48,14 +48,14 @@ def rival(kind: str, path: Path, *, count: int, gap: float) -> subprocess.Popen[
 
 def between(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], None]) -> None:
     """Let others act just before the first, the second, ... trade of names."""
-    real, left = swap._trade, list(actions)
+    real, left = swap._exchange_names, list(actions)
 
     def trade(draft: str, target: str) -> bool:
         if left:
             left.pop(0)()
         return real(draft, target)
 
-    monkeypatch.setattr(swap, "_trade", trade)
+    monkeypatch.setattr(swap, "_exchange_names", trade)
 
 
 def leases() -> list[str]:
@@ -84,7 +84,7 @@ def test_programs_that_append_and_programs_that_trade_lose_nothing(tmp_path: Pat
     while any(other.poll() is None for other in rivals):
         now = path.read_bytes()
         try:
-            swap.replace(str(path), now + b"ours-%d\n" % ours, expect=content_digest(now))
+            swap.replace_file(str(path), now + b"ours-%d\n" % ours, expect=content_digest(now))
             ours += 1
         except StaleFile:
             pass
@@ -104,7 +104,7 @@ def test_a_file_renamed_into_place_at_the_last_moment_stays(
     path.write_bytes(b"one")
     between(monkeypatch, lambda: rename_over(path, b"theirs"))
     with pytest.raises(StaleFile):
-        swap.replace(str(path), b"ours", expect=content_digest(b"one"))
+        swap.replace_file(str(path), b"ours", expect=content_digest(b"one"))
     assert path.read_bytes() == b"theirs"
     assert os.listdir(tmp_path) == ["a"]
 
@@ -125,7 +125,7 @@ def test_a_writer_who_comes_at_the_last_moment_waits_and_then_writes(
 
     between(monkeypatch, come)
     with pytest.raises(StaleFile):
-        swap.replace(str(path), b"ours", expect=content_digest(b"one "))
+        swap.replace_file(str(path), b"ours", expect=content_digest(b"one "))
     writer.join()
     assert path.read_bytes() == b"one theirs"
     assert os.listdir(tmp_path) == ["a"]
@@ -142,7 +142,7 @@ def test_two_versions_that_cannot_both_stand_are_both_kept(
         lambda: rename_over(path, b"second of theirs"),
     )
     with pytest.raises(OSError, match="A copy is in") as caught:
-        swap.replace(str(path), b"ours", expect=content_digest(b"one"))
+        swap.replace_file(str(path), b"ours", expect=content_digest(b"one"))
     assert caught.value.errno == errno.EBUSY
     kept = next(tmp_path.glob("a.kept-*"))
     assert str(kept) in str(caught.value)
@@ -157,7 +157,7 @@ def test_a_file_deleted_at_the_last_moment_is_not_made_again(
     path.write_bytes(b"one")
     between(monkeypatch, path.unlink)
     with pytest.raises(StaleFile):
-        swap.replace(str(path), b"ours", expect=content_digest(b"one"))
+        swap.replace_file(str(path), b"ours", expect=content_digest(b"one"))
     assert os.listdir(tmp_path) == []
 
 
@@ -170,9 +170,9 @@ def test_without_leases_what_was_taken_out_is_compared(
 
     between(monkeypatch, lambda: append(path))
     with pytest.raises(StaleFile):
-        swap.replace(str(path), b"ours", expect=content_digest(b"one "))
+        swap.replace_file(str(path), b"ours", expect=content_digest(b"one "))
     assert path.read_bytes() == b"one theirs"
-    swap.replace(str(path), b"ours", expect=content_digest(b"one theirs"))
+    swap.replace_file(str(path), b"ours", expect=content_digest(b"one theirs"))
     assert path.read_bytes() == b"ours"
     assert os.listdir(tmp_path) == ["a"]
 
@@ -183,14 +183,14 @@ def test_a_disk_that_cannot_trade_names_is_served_too(
     def refuse(source: str, target: str, *, flag: int) -> None:
         raise OSError(errno.EINVAL, "no such flag", target)
 
-    monkeypatch.setattr(swap, "_rename", refuse)
+    monkeypatch.setattr(swap, "_call_renameat2", refuse)
     path = tmp_path / "a"
-    swap.create(str(path), b"one")
+    swap.create_file(str(path), b"one")
     with pytest.raises(StaleFile):
-        swap.create(str(path), b"again")
-    swap.replace(str(path), b"two", expect=content_digest(b"one"))
+        swap.create_file(str(path), b"again")
+    swap.replace_file(str(path), b"two", expect=content_digest(b"one"))
     with pytest.raises(StaleFile):
-        swap.replace(str(path), b"three", expect=content_digest(b"one"))
+        swap.replace_file(str(path), b"three", expect=content_digest(b"one"))
     assert path.read_bytes() == b"two"
     assert os.listdir(tmp_path) == ["a"]
 
@@ -201,7 +201,7 @@ def test_a_strangers_lock_on_the_folder_does_not_stop_us(tmp_path: Path) -> None
     fd = os.open(tmp_path, os.O_RDONLY)
     try:
         swap.fcntl.flock(fd, swap.fcntl.LOCK_EX)
-        swap.replace(str(path), b"two", expect=content_digest(b"one"))
+        swap.replace_file(str(path), b"two", expect=content_digest(b"one"))
     finally:
         os.close(fd)
     assert path.read_bytes() == b"two"
@@ -212,7 +212,7 @@ def test_many_who_create_one_file_are_told_apart(tmp_path: Path) -> None:
 
     def create(number: int) -> None:
         try:
-            swap.create(str(path), b"%d" % number)
+            swap.create_file(str(path), b"%d" % number)
             winners.append(number)
         except StaleFile:
             pass

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from travois.files.front_matter import Front, read, split
+from travois.files.front_matter import FrontMatter, parse_front_matter, split_on_commas
 
 
 @pytest.mark.parametrize(
@@ -37,19 +37,19 @@ def test_values_are_texts_and_lists(lines: str, value: object) -> None:
         f"---\n{lines}\n---\n\nBody.\n",
         f"---\n{lines}\n---\nBody.".replace("\n", "\r\n"),
     ):
-        assert read(text) == Front({"k": value}, {"k": 2}, "Body.")  # type: ignore[dict-item]
+        assert parse_front_matter(text) == FrontMatter({"k": value}, {"k": 2}, "Body.")  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("nothing", ["", "~", "null", "# comment", '""'])
 def test_nothing_is_no_value(nothing: str) -> None:
-    assert read(f"---\nk: {nothing}\n---\n").values == {}
+    assert parse_front_matter(f"---\nk: {nothing}\n---\n").values == {}
 
 
 def test_keys_have_lines_and_what_follows_is_the_body() -> None:
     text = "---\n# about\nname: a\n\ntools:\n  - b\nmodel: c\n---\n---\nname: d\n"
     values = {"name": "a", "tools": ("b",), "model": "c"}
     lines = {"name": 3, "tools": 5, "model": 7}
-    assert read(text) == Front(values, lines, "---\nname: d")  # type: ignore[arg-type]
+    assert parse_front_matter(text) == FrontMatter(values, lines, "---\nname: d")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_keys_have_lines_and_what_follows_is_the_body() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_by_line(text: str, flaws: tuple[tuple[int, str], ...]) -> None:
-    assert read(text).flaws == flaws
+    assert parse_front_matter(text).flaws == flaws
 
 
 @given(st.text(alphabet="ab:-# '\"[]{},\\|>\n\t", max_size=60))
 def test_no_text_is_too_strange_to_be_read(text: str) -> None:
-    found = read(f"---\n{text}\n---\nBody.")
+    found = parse_front_matter(f"---\n{text}\n---\nBody.")
     assert set(found.values) <= set(found.lines)
 
 
 def test_commas_part_what_is_in_no_quotes_or_brackets() -> None:
-    assert split("a, b/{c,d} , 'e, f', g(h,i), , j'k, l") == (
+    assert split_on_commas("a, b/{c,d} , 'e, f', g(h,i), , j'k, l") == (
         "a", "b/{c,d}", "'e, f'", "g(h,i)", "j'k", "l",
     )  # fmt: skip

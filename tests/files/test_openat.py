@@ -21,10 +21,10 @@ from tests.tools.world import World
 from travois.core.content import Text
 from travois.files import atomic as swap
 from travois.files import openat as beneath
-from travois.files.disk import OLD, DiskFiles, sweep
-from travois.files.openat import spot
+from travois.files.disk import MIN_DRAFT_AGE_SECONDS, DiskFiles, remove_stale_drafts
+from travois.files.openat import open_parent
 from travois.permissions.access import Access
-from travois.permissions.resolve_paths import JudgedFiles, resolved
+from travois.permissions.resolve_paths import JudgedFiles, resolve_accesses
 from travois.ports.tool import AnyTool, ToolError, ToolOutcome
 from travois.ports.world import StaleFile, content_digest
 from travois.tools.edit import EDIT, WRITE
@@ -152,7 +152,7 @@ def test_what_would_keep_us_waiting_fails_at_once(tmp_path: Path, kind: str) -> 
 
 def test_a_folder_is_held_open_while_its_name_goes_elsewhere(tmp_path: Path, outside: Path) -> None:
     (tmp_path / "ours").mkdir()
-    with spot(str(tmp_path / "ours" / "a"), missing="fail") as place:
+    with open_parent(str(tmp_path / "ours" / "a"), missing="fail") as place:
         (tmp_path / "ours").rename(tmp_path / "moved")
         (tmp_path / "ours").symlink_to(outside)
         os.close(place.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -167,9 +167,9 @@ def swapping(folder: Path, outside: Path) -> Generator[list[int]]:
     link.symlink_to(outside)
 
     def work() -> None:
-        with spot(str(folder)) as one:
+        with open_parent(str(folder)) as one:
             while not stop.is_set():
-                assert swap._trade(one, one.beside("link"))
+                assert swap._exchange_names(one, one.sibling("link"))
                 time.sleep(0)
                 rounds[0] += 1
 
@@ -195,9 +195,9 @@ def test_whoever_swaps_a_folder_for_a_link_gets_nothing_out_and_nothing_in(tmp_p
             with suppress(OSError):
                 seen.add(read_now(path))
             with suppress(OSError, StaleFile):
-                swap.replace(path, b"ours", expect=content_digest(b"ours"))
+                swap.replace_file(path, b"ours", expect=content_digest(b"ours"))
             with suppress(OSError, StaleFile):
-                swap.create(str(inner / f"made-{rounds[0]}" / "b"), b"x")
+                swap.create_file(str(inner / f"made-{rounds[0]}" / "b"), b"x")
                 made += 1
     assert seen == {b"ours"}
     assert made > 0
@@ -225,7 +225,7 @@ def test_the_tools_neither_read_nor_write_outside_while_a_folder_is_swapped(tmp_
         while rounds[0] < 2000 or not said or not failed:
             for tool, args in calls:
                 try:
-                    judged = resolved(world.access(tool, **args))
+                    judged = resolve_accesses(world.access(tool, **args))
                     if not judged[0].target.startswith(world.root):
                         continue
                     outcome = await run(world, tool, args, judged)
@@ -250,10 +250,10 @@ async def run(
 
 
 def read_now(path: str) -> bytes:
-    with spot(path) as place:
-        fd = place.open(swap.READING)
+    with open_parent(path) as place:
+        fd = place.open(swap.READ_FLAGS)
     try:
-        return swap.read(fd)
+        return swap.read_bytes(fd)
     finally:
         os.close(fd)
 
@@ -271,7 +271,7 @@ def test_drafts_of_the_dead_are_swept_when_the_folder_is_next_written(tmp_path: 
     ]
     for name in (draft, *kept):
         (tmp_path / name).write_bytes(b"half")
-        os.utime(tmp_path / name, (0, time.time() - OLD - 60))
+        os.utime(tmp_path / name, (0, time.time() - MIN_DRAFT_AGE_SECONDS - 60))
     os.utime(tmp_path / kept[-1])
     folder = tmp_path / f".travois-{gone}-cccccccccccc"
     folder.mkdir()
@@ -281,9 +281,9 @@ def test_drafts_of_the_dead_are_swept_when_the_folder_is_next_written(tmp_path: 
 
 
 def test_sweeping_where_nothing_is_or_may_be_seen_is_nothing(tmp_path: Path) -> None:
-    sweep(str(tmp_path / "missing"))
+    remove_stale_drafts(str(tmp_path / "missing"))
     (tmp_path / "link").symlink_to(tmp_path)
-    sweep(str(tmp_path / "link"))
+    remove_stale_drafts(str(tmp_path / "link"))
 
 
 def test_a_draft_that_goes_away_meanwhile_does_not_stop_the_sweep(
@@ -293,6 +293,6 @@ def test_a_draft_that_goes_away_meanwhile_does_not_stop_the_sweep(
     (tmp_path / names[1]).write_bytes(b"half")
     os.utime(tmp_path / names[1], (0, 0))
     monkeypatch.setattr("travois.files.disk.os.listdir", lambda fd: names)
-    sweep(str(tmp_path))
+    remove_stale_drafts(str(tmp_path))
     monkeypatch.undo()
     assert os.listdir(tmp_path) == []

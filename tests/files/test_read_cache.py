@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from travois.files.disk import DiskFiles
-from travois.files.read_cache import LARGEST, RESTED, ReadCache
+from travois.files.read_cache import MAX_CACHED_FILE_BYTES, MIN_REST_SECONDS, ReadCache
 from travois.ports.world import Files, StaleFile, content_digest
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Counted(DiskFiles):
 class Minutes:
     """A clock that is ahead of the disk's: all files have rested."""
 
-    def __init__(self, ahead: float = 2 * RESTED) -> None:
+    def __init__(self, ahead: float = 2 * MIN_REST_SECONDS) -> None:
         self.ahead = ahead
 
     def __call__(self) -> float:
@@ -103,7 +103,7 @@ def test_a_changed_file_is_read_again(
 def test_a_file_that_was_changed_a_moment_ago_is_not_kept(tmp_path: Path, disk: Counted) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"hello")
-    cache = ReadCache(disk, clock=Minutes(ahead=RESTED / 2))
+    cache = ReadCache(disk, clock=Minutes(ahead=MIN_REST_SECONDS / 2))
     for content in (b"hello", b"HELLO", b"hallo"):
         path.write_bytes(content)
         assert read(cache, path) == content
@@ -137,12 +137,12 @@ def test_a_replaced_file_is_read_as_it_is_and_a_stale_replacement_is_refused(
 def test_parts_and_large_files_go_to_the_disk(tmp_path: Path, disk: Counted) -> None:
     small, large = tmp_path / "small", tmp_path / "large"
     small.write_bytes(b"hello")
-    large.write_bytes(bytes(LARGEST + 1))
+    large.write_bytes(bytes(MAX_CACHED_FILE_BYTES + 1))
     cache = ReadCache(disk, clock=Minutes())
     for _ in range(2):
         assert read(cache, small, offset=1) == b"ello"
         assert read(cache, small, limit=2) == b"he"
-        assert read(cache, large) == bytes(LARGEST + 1)
+        assert read(cache, large) == bytes(MAX_CACHED_FILE_BYTES + 1)
     assert (disk.reads, cache.size) == (6, 0)
 
 

@@ -41,9 +41,9 @@ from travois.hooks.fire import fire, notify
 from travois.hooks.output import SILENCE, Around, Heard, Said, merge, understand
 from travois.hooks.run import LocalHooks, Place, Reach, exports
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
-from travois.permissions.rules import Use
-from travois.permissions.rules import parse as rule
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import ToolUse
+from travois.permissions.rules import parse_permission_rule as rule
 from travois.ports.tool import ToolOutcome, text_outcome
 from travois.ports.world import Env, PersonAnswer, UserWarned
 from travois.process.run import LocalProcesses
@@ -172,9 +172,14 @@ def test_names_of_failures_hold_no_hyphens_so_such_a_matcher_is_an_expression() 
 def test_a_condition_is_a_rule_and_one_that_cannot_be_read_holds(
     condition: str, command: str, expected: bool
 ) -> None:
-    from travois.permissions.shell.judge import plan
+    from travois.permissions.shell.judge import plan_command
 
-    use = Use("Bash", (Access("exec", command),), "/w", plans=(plan(command, cwd="/w", home="/h"),))
+    use = ToolUse(
+        "Bash",
+        (Access("exec", command),),
+        "/w",
+        plans=(plan_command(command, cwd="/w", home="/h"),),
+    )
     hook = Hook("command", "x", event="PreToolUse", condition=condition)
     occasion = PreToolUse("Bash", {}, "c1")
     assert bool(listening((hook,), occasion, use)) is expected
@@ -534,7 +539,7 @@ def test_a_hook_may_change_the_input_and_that_is_a_fact(shop: Workshop) -> None:
 
 def test_changed_input_is_validated_and_judged_like_any_other(shop: Workshop) -> None:
     rules = (rule("Read(secret.txt)", "deny"),)
-    guard = Guard("accept-edits", rules, (str(shop.folder.resolve()),))
+    guard = Permissions("accept-edits", rules, (str(shop.folder.resolve()),))
     denied = specific("PreToolUse", permissionDecision="allow", updatedInput={"path": "secret.txt"})
     one = reader(shop, on("PreToolUse", command(denied)), guard=guard)
     assert play(one) == "end"
@@ -578,7 +583,7 @@ def test_calls_that_a_hook_makes_collide_run_one_after_the_other(shop: Workshop)
 def test_a_hook_grants_what_the_mode_would_ask_and_never_what_a_rule_forbids(
     shop: Workshop, rules: tuple[tuple[str, Any], ...], decision: str, expected: str
 ) -> None:
-    guard = Guard("default", tuple(rule(*r) for r in rules), (str(shop.folder.resolve()),))
+    guard = Permissions("default", tuple(rule(*r) for r in rules), (str(shop.folder.resolve()),))
     line = specific("PreToolUse", permissionDecision=decision) if decision else "true"
     script = (call("Write", path="a.txt"), say("done"))
     one = reader(shop, on("PreToolUse", command(line)), *script, guard=guard)
@@ -588,7 +593,7 @@ def test_a_hook_grants_what_the_mode_would_ask_and_never_what_a_rule_forbids(
 
 def asked(shop: Workshop, line: str, **more: Any) -> tuple[Agent, RecordingPerson]:
     person = RecordingPerson(PersonAnswer(allow=True))
-    guard = Guard("default", (), (str(shop.folder.resolve()),))
+    guard = Permissions("default", (), (str(shop.folder.resolve()),))
     script = (call("Write", path="a.txt"), call("Write", path="a.txt"), say("done"))
     tree = on("PermissionRequest", command(line))
     one = reader(shop, tree, *script, guard=guard, person=person, **more)
@@ -632,7 +637,7 @@ def test_a_hook_without_an_opinion_leaves_the_question_to_the_person(shop: Works
 
 
 def test_hooks_hear_of_what_was_denied_and_may_let_it_be_tried_again(shop: Workshop) -> None:
-    guard = Guard("accept-edits", (rule("Read", "deny"),), (str(shop.folder.resolve()),))
+    guard = Permissions("accept-edits", (rule("Read", "deny"),), (str(shop.folder.resolve()),))
     hook = shop.recorder(specific("PermissionDenied", retry=True))
     tree = on("PermissionDenied", hook) | on("PreToolUse", shop.recorder())
     one = reader(shop, tree, guard=guard)
@@ -794,7 +799,7 @@ def test_variables_of_a_hook_reach_later_commands_and_survive_resuming(shop: Wor
     moved = shop.recorder("echo 'export PLACE=moved' >> $CLAUDE_ENV_FILE")
     tree = on("SessionStart", command(setting)) | on("CwdChanged", moved)
     (shop.folder / "sub").mkdir()
-    guard = Guard("bypass", (), (str(shop.folder.resolve()),))
+    guard = Permissions("bypass", (), (str(shop.folder.resolve()),))
     script = (call("Bash", command="cd sub"), call("Bash", command="echo $GREETING $PLACE"))
     session = begun()
     one = reader(shop, tree, *script, say("done"), tools=(BASH,), guard=guard, session=session)

@@ -15,8 +15,8 @@ from travois.importing import claude, codex, gemini, opencode
 from travois.importing.plan import Luggage, carry_out
 from travois.mcp import config as mcp
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Use
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import ToolUse
 from travois.prompt.instruction_files import Library, Places
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
@@ -92,10 +92,12 @@ def test_settings_hold_when_the_other_agents_are_gone(person: Path) -> None:
     assert loaded.settings.env == {"EDITOR": "vi"}
     assert set(loaded.settings.providers) == {"corp", "corp2"}
     assert [tuple(tree) for _, tree in loaded.hooks] == [("PostToolUse", "PreToolUse")]
-    guard = Guard("default", loaded.rules, (str(root),))
+    guard = Permissions("default", loaded.rules, (str(root),))
 
     def effect(command: str) -> str:
-        return judge(guard, Use("Bash", (Access("exec", command),), str(root))).effect
+        return decide_permission(
+            guard, ToolUse("Bash", (Access("exec", command),), str(root))
+        ).effect
 
     said = {line: effect(line) for line in ("git status -s", "git push", "rm x", "make")}
     assert said == {"git status -s": "allow", "git push": "ask", "rm x": "deny", "make": "ask"}

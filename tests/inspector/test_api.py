@@ -10,7 +10,7 @@ import pytest
 
 from tests.core.told import user
 from tests.inspector.logs import HEAD, RULES, compacted, make, talk, turn, write
-from travois.commands.context import bill, check
+from travois.commands.context import check_requests, compute_session_cost
 from travois.context.receipts import list_compaction_receipts
 from travois.core.errors import UserError
 from travois.core.facts import AnyFact, Failed, Opened, Restored, Rewound, Sent
@@ -58,7 +58,7 @@ def test_every_request_is_byte_for_byte_what_the_log_projects_to(
         for step in story.steps
     ]
     assert shown == bodies
-    assert [one.problem for one in check(story.entries, fetch)] == [""] * len(bodies)
+    assert [one.problem for one in check_requests(story.entries, fetch)] == [""] * len(bodies)
     seen = [answers.describe_request(story, n, fetch=fetch) for n in range(len(bodies))]
     assert [one.problem for one in seen] == [""] * len(bodies)
     items = [answers.request_items(story, n)[: story.steps[n].items] for n in range(len(bodies))]
@@ -108,7 +108,7 @@ def test_after_a_compaction_the_common_part_ends_where_it_began(home: TravoisHom
 def test_the_overview_is_the_bill_and_the_receipts(home: TravoisHome) -> None:
     story = told(home, *talk(3), compacted(3, 22), *turn(3))
     found = answers.build_overview(story, first=2, damaged=0)
-    total = bill(story.entries)
+    total = compute_session_cost(story.entries)
     assert found.steps == story.steps[2:]
     assert (found.dollars, found.usage, found.kinds) == (total.dollars, total.usage, total.kinds)
     assert story.steps[-1].total == pytest.approx(sum(step.dollars for step in story.steps))

@@ -13,7 +13,7 @@ from travois.memory.drafts import Draft, drafts
 from travois.memory.memory import Memory
 from travois.memory.settle import Accepted, Held, Refused
 from travois.memory.speakers import heard, typed
-from travois.permissions.secrets import leak
+from travois.permissions.secrets import find_leak
 
 WISH = "Always run the linter before you commit."
 
@@ -34,7 +34,7 @@ def ground(
     *told: AnyFact, known: tuple[Memory, ...] = (), rules: str = "", since: int = 0
 ) -> Ground:
     log = [Entry(number, float(number), fact) for number, fact in enumerate(told, 1)]
-    return Ground("s", heard(log), leak, known=known, rules=(rules,), since=since, now=9.0)
+    return Ground("s", heard(log), find_leak, known=known, rules=(rules,), since=since, now=9.0)
 
 
 def draft(text: str = WISH, words: str = "", **more: object) -> Draft:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from travois.agents.types import AgentType
 from travois.memory.agent_memory import EMPTY, Memory, granted, head, memory
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Use
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import ToolUse
 from travois.sessions.home import TravoisHome
 
 
@@ -82,11 +82,11 @@ def test_memory_does_not_lead_out_of_the_folder(top: Path) -> None:
 
 def test_an_agent_writes_its_memory_without_a_question_and_nothing_else(top: Path) -> None:
     own, work = str(top / "state"), str(top / "work")
-    guard = Guard("default", folders=(work,), own=own)
+    guard = Permissions("default", folders=(work,), own=own)
 
-    def effect(path: str, guard: Guard) -> str:
-        use = Use("Write", (Access("write", path),), root=work)
-        return judge(guard, use).effect
+    def effect(path: str, guard: Permissions) -> str:
+        use = ToolUse("Write", (Access("write", path),), root=work)
+        return decide_permission(guard, use).effect
 
     for scope in ("user", "project", "local"):
         found = remembered(top, scope)

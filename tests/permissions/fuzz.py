@@ -22,10 +22,10 @@ from time import process_time
 import msgspec
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Use
-from travois.permissions.shell.judge import plan
-from travois.permissions.shell.plan import Plan, Step, Word
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import ToolUse
+from travois.permissions.shell.judge import plan_command
+from travois.permissions.shell.plan import CommandPlan, CommandStep, ShellWord
 
 PROGRAMS = ("ls", "cat", "grep", "wc", "sort", "head", "git", "npm", "frob", "make", "ok", "no")
 RUNNERS = ("env", "nice", "timeout", "nohup", "xargs", "bash", "sh", "stdbuf")
@@ -296,7 +296,7 @@ def _calls(log: Path) -> Iterator[tuple[str, list[str]]]:
         yield cwd, argv
 
 
-def fits(words: tuple[Word, ...], argv: list[str]) -> bool:
+def fits(words: tuple[ShellWord, ...], argv: list[str]) -> bool:
     """Whether a call is what these words can become."""
     if not words:
         return not argv
@@ -310,7 +310,7 @@ def fits(words: tuple[Word, ...], argv: list[str]) -> bool:
     )
 
 
-def _one(word: Word, given: str, at: int) -> bool:
+def _one(word: ShellWord, given: str, at: int) -> bool:
     if word.kind == "plain":
         pipes = word.text == "/dev/fd/63" and re.fullmatch(r"/dev/fd/\d+", given)
         return word.text == given or bool(pipes)
@@ -319,7 +319,7 @@ def _one(word: Word, given: str, at: int) -> bool:
     return at > 0 or given.startswith(word.text)
 
 
-def accepted(found: Plan) -> bool:
+def accepted(found: CommandPlan) -> bool:
     """Whether the plan claims to know all that runs; a program of ours may need its own rule."""
     return not found.unclear and all(
         step.needs != "exact" or (step.argv[:1] and step.argv[0].value in PROGRAMS)
@@ -327,7 +327,7 @@ def accepted(found: Plan) -> bool:
     )
 
 
-def unsound(found: Plan, calls: list[tuple[str, list[str]]]) -> str:
+def unsound(found: CommandPlan, calls: list[tuple[str, list[str]]]) -> str:
     """What ran that the plan does not know of, or knows to be elsewhere."""
     for cwd, argv in calls:
         steps = [step for step in found.steps if fits(step.argv, argv)]
@@ -338,7 +338,7 @@ def unsound(found: Plan, calls: list[tuple[str, list[str]]]) -> str:
     return ""
 
 
-def _placed(step: Step, argv: list[str], cwd: str) -> bool:
+def _placed(step: CommandStep, argv: list[str], cwd: str) -> bool:
     """Whether the plan has each plain operand of `cat` where the program really stood."""
     if step.needs != "nothing" or any(word.kind != "plain" for word in step.argv):
         return True
@@ -368,8 +368,11 @@ def compare(count: int, seed: int, folder: Path) -> Compared:
     found = Compared(len(lines))
     for line, calls in zip(lines, called, strict=True):
         begun = process_time()
-        made_plan = plan(line, cwd=scratch, home=scratch)
-        judge(Guard(folders=(scratch,)), Use("Bash", (Access("exec", line),), scratch, scratch))
+        made_plan = plan_command(line, cwd=scratch, home=scratch)
+        decide_permission(
+            Permissions(folders=(scratch,)),
+            ToolUse("Bash", (Access("exec", line),), scratch, scratch),
+        )
         found.slowest = max(found.slowest, (process_time() - begun, line))
         if not accepted(made_plan):
             continue
@@ -379,7 +382,7 @@ def compare(count: int, seed: int, folder: Path) -> Compared:
     return found
 
 
-def _wrote(line: str, found: Plan, made: set[str]) -> str:
+def _wrote(line: str, found: CommandPlan, made: set[str]) -> str:
     """A file that the line made and the plan does not know of."""
     mine = set(re.findall(r"OUT\d{6}X", line.replace("'", "").replace('"', ""))) & made
     known = {
@@ -392,7 +395,7 @@ def main(count: int, seed: int) -> int:
     """Compare in batches, so that a long run shows what it found on the way."""
     total = Compared()
     done = 0
-    plan("ls", cwd="/", home="/")  # loads the grammar
+    plan_command("ls", cwd="/", home="/")  # loads the grammar
     while done < count:
         batch = min(BATCH, count - done)
         with tempfile.TemporaryDirectory() as folder:

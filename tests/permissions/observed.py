@@ -18,10 +18,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from travois.permissions.shell.judge import plan
-from travois.permissions.shell.options import Spec, table
-from travois.permissions.shell.special import _looks
-from travois.permissions.shell.tables import GIT_LISTS, LOOKS
+from travois.permissions.shell.judge import plan_command
+from travois.permissions.shell.options import OptionSpec, parse_spec_table
+from travois.permissions.shell.special import _git_read_only_table
+from travois.permissions.shell.tables import GIT_PARTLY_READ_ONLY, READ_ONLY_PROGRAMS
 
 NEEDED = ("strace", "git", "bash")
 TRACED = (
@@ -46,14 +46,17 @@ OPERANDS = ((), ("f",), ("f", "g"), ("HEAD",), ("x", "y"), ("HEAD", "refs/heads/
 
 def cases() -> Iterator[list[str]]:
     """Every program with every option and several operands, whatever the judge says of it."""
-    for name, wanted in table(LOOKS).items():
+    for name, wanted in parse_spec_table(READ_ONLY_PROGRAMS).items():
         if name not in UNSEEN and "asked" not in wanted.marks and shutil.which(name):
             yield from ([name, *words] for words in _calls(wanted))
-    for name, wanted in {**_looks(), **table(GIT_LISTS)}.items():
+    for name, wanted in {
+        **_git_read_only_table(),
+        **parse_spec_table(GIT_PARTLY_READ_ONLY),
+    }.items():
         yield from (["git", name, *words] for words in _calls(wanted))
 
 
-def _calls(wanted: Spec) -> Iterator[list[str]]:
+def _calls(wanted: OptionSpec) -> Iterator[list[str]]:
     options = [[]]
     for letter, kind in wanted.short.items():
         options += [[f"-{letter}", *value] for value in _values(kind)]
@@ -68,7 +71,7 @@ def _values(kind: str) -> list[list[str]]:
 
 def harmless(argv: list[str], cwd: str) -> bool:
     """Whether the judge lets this run without a question."""
-    return plan(shlex.join(argv), cwd=cwd, home="/nonexistent").looks
+    return plan_command(shlex.join(argv), cwd=cwd, home="/nonexistent").is_read_only
 
 
 def sample(seed: int, count: int) -> list[list[str]]:

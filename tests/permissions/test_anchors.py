@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import EFFECTS, Effect, Use, flaw, matches, parse, remark
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import (
+    RULE_EFFECTS,
+    RuleEffect,
+    ToolUse,
+    explain_misleading_rule,
+    explain_unenforceable_rule,
+    parse_permission_rule,
+    rule_matches,
+)
 
 ROOT, BASE, HOME = "/proj", "/etc/place", "/home/me"
 ANCHORS = {
@@ -18,22 +26,24 @@ ANCHORS = {
 }
 
 
-@pytest.mark.parametrize("effect", EFFECTS)
+@pytest.mark.parametrize("effect", RULE_EFFECTS)
 @pytest.mark.parametrize("what", ANCHORS)
-def test_a_path_counts_from_its_anchor_and_from_no_other(what: str, effect: Effect) -> None:
-    rule = parse(f"Edit({what})", effect, base=BASE)
+def test_a_path_counts_from_its_anchor_and_from_no_other(what: str, effect: RuleEffect) -> None:
+    rule = parse_permission_rule(f"Edit({what})", effect, base=BASE)
     met = {
-        path: matches(rule, Use("Edit", (Access("write", path),), ROOT, HOME))
+        path: rule_matches(rule, ToolUse("Edit", (Access("write", path),), ROOT, HOME))
         for path in set(ANCHORS.values())
     }
     assert met == {path: path == ANCHORS[what] for path in met}
 
 
 def test_a_search_that_may_meet_a_rule_of_another_place_asks_there_only() -> None:
-    rule = parse("Read(/secret)", "deny", base="/proj/sub")
-    guard = Guard("default", (rule,), (ROOT,))
+    rule = parse_permission_rule("Read(/secret)", "deny", base="/proj/sub")
+    guard = Permissions("default", (rule,), (ROOT,))
     found = {
-        folder: judge(guard, Use("Grep", (Access("read", folder, scope="many"),), ROOT)).effect
+        folder: decide_permission(
+            guard, ToolUse("Grep", (Access("read", folder, scope="many"),), ROOT)
+        ).effect
         for folder in ("/proj/sub", "/proj/other")
     }
     assert found == {"/proj/sub": "ask", "/proj/other": "allow"}
@@ -52,17 +62,21 @@ def test_a_search_that_may_meet_a_rule_of_another_place_asks_there_only() -> Non
     ],
 )
 def test_a_rule_that_can_be_enforced_has_no_flaw(text: str) -> None:
-    assert flaw(parse(text, "deny")) == ""
+    assert explain_unenforceable_rule(parse_permission_rule(text, "deny")) == ""
 
 
 @pytest.mark.parametrize("text", ["Bash(echo 'a)", 'Bash(echo "a\\")', "Bash(a\\)", "Edit(~x/y)"])
 def test_a_rule_that_never_could_be_has_one(text: str) -> None:
-    assert flaw(parse(text, "deny")) != ""
+    assert explain_unenforceable_rule(parse_permission_rule(text, "deny")) != ""
 
 
 def test_only_rules_that_forbid_are_remarked_on_for_their_tool() -> None:
     texts = ("Nonsense", "Write(a)", "mcp__x__y", "Ta*")
-    found = [remark(parse(text, effect)) for effect in ("ask", "allow") for text in texts]
+    found = [
+        explain_misleading_rule(parse_permission_rule(text, effect))
+        for effect in ("ask", "allow")
+        for text in texts
+    ]
     assert found == [
         "names the tool Nonsense, which does not exist",
         "applies to Write only; Edit(a) applies to every tool",

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, Verdict, judge
-from travois.permissions.rules import Use, parse
+from travois.permissions.decide import PermissionDecision, Permissions, decide_permission
+from travois.permissions.rules import ToolUse, parse_permission_rule
 
 HARMLESS = [
     'ls -la src', 'cat a b | grep -v x | sort | uniq -c | sort -rn | head -20', 'git log --oneline --graph --all -20', 'git diff HEAD~1 -- src',
@@ -640,10 +640,10 @@ LEFT_OUT = {
 # fmt: on
 
 
-def verdict(command: str, *allowed: str) -> Verdict:
-    rules = tuple(parse(f"Bash({what})", "allow") for what in allowed)
-    use = Use("Bash", (Access("exec", command),), "/w/proj", "/home/u")
-    return judge(Guard("default", rules, ("/w/proj",)), use)
+def verdict(command: str, *allowed: str) -> PermissionDecision:
+    rules = tuple(parse_permission_rule(f"Bash({what})", "allow") for what in allowed)
+    use = ToolUse("Bash", (Access("exec", command),), "/w/proj", "/home/u")
+    return decide_permission(Permissions("default", rules, ("/w/proj",)), use)
 
 
 def test_what_only_looks_runs_without_a_question() -> None:

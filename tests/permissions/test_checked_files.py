@@ -10,16 +10,16 @@ import anyio
 import pytest
 
 from tests.engine.fakes import agent, begun, facts, play
-from travois.cli.main import report
+from travois.cli.main import write_crash_report
 from travois.compose.options import Options
 from travois.core.content import extract_text
 from travois.core.facts import Result
 from travois.engine.agent import Agent
 from travois.files.disk import DiskFiles
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
-from travois.permissions.resolve_paths import JudgedFiles, hiding, resolved
-from travois.permissions.rules import parse
+from travois.permissions.decide import Permissions
+from travois.permissions.resolve_paths import JudgedFiles, hidden_path_filter, resolve_accesses
+from travois.permissions.rules import parse_permission_rule
 from travois.sdk import Session
 from travois.testing import Scripted, call, say
 from travois.tools.catalog import TOOLS
@@ -28,8 +28,11 @@ KEY = "sk-ant-api03-not-for-any-log"
 
 
 def ruled(folder: Path, *lines: Any) -> Agent:
-    rules = (parse("Read(./secrets/**)", "deny"), parse("Read(**/.env)", "ask"))
-    guard = Guard(rules=rules, folders=(str(folder),))
+    rules = (
+        parse_permission_rule("Read(./secrets/**)", "deny"),
+        parse_permission_rule("Read(**/.env)", "ask"),
+    )
+    guard = Permissions(rules=rules, folders=(str(folder),))
     return agent(folder, *lines, tools=TOOLS, session=begun(), guard=guard)
 
 
@@ -56,7 +59,7 @@ def test_searches_show_nothing_that_a_rule_denies_or_asks_about(tmp_path: Path) 
 
 
 def test_without_rules_nothing_is_hidden(tmp_path: Path) -> None:
-    hidden = hiding(Guard(), "Grep", root=str(tmp_path))
+    hidden = hidden_path_filter(Permissions(), "Grep", root=str(tmp_path))
     assert not hidden(f"{tmp_path}/.env")
 
 
@@ -72,7 +75,7 @@ def test_a_missing_file_behind_a_link_is_looked_for_where_the_link_led(tmp_path:
 def test_what_a_call_did_not_speak_of_is_opened_without_links(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     (tmp_path / "link").symlink_to("a")
-    judged = resolved((Access("read", f"{tmp_path}/link"),))
+    judged = resolve_accesses((Access("read", f"{tmp_path}/link"),))
     files = JudgedFiles(DiskFiles(), judged, lambda path: False)
     others = JudgedFiles(DiskFiles(), (), lambda path: False)
     assert anyio.run(lambda: files.read(f"{tmp_path}/link")) == b"x"
@@ -111,7 +114,7 @@ def test_a_crash_report_has_no_secret_in_it(
     monkeypatch.setenv("TRAVOIS_HOME", str(tmp_path))
     monkeypatch.setenv("ACME_API_KEY", KEY)
     error = RuntimeError(f"refused: {KEY}")
-    said = report(error, cause=error)
+    said = write_crash_report(error, cause=error)
     (file,) = (tmp_path / "crashes").iterdir()
     assert KEY not in said + file.read_text()
     assert "refused: [redacted: ACME_API_KEY]" in said

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from travois.permissions.checkouts import find_sibling, shared_git_folder
+from travois.permissions.checkouts import find_sibling_checkout, shared_git_folder
 from travois.sessions.home import find_verified_repository
 
 
@@ -94,8 +94,8 @@ def test_a_forged_git_file_gives_no_right_over_another_repository(
     forge(folder, main, how)
     assert shared_git_folder(str(folder)) == ""
     assert find_verified_repository(str(folder))[1] == ""
-    assert find_sibling(str(main / "x"), str(folder), home="/home/u") == ""
-    assert find_sibling(str(folder / "x"), str(main), home="/home/u") == ""
+    assert find_sibling_checkout(str(main / "x"), str(folder), home="/home/u") == ""
+    assert find_sibling_checkout(str(folder / "x"), str(main), home="/home/u") == ""
 
 
 def test_a_git_file_that_is_a_pipe_or_a_link_is_none(tmp_path: Path, main: Path) -> None:
@@ -110,14 +110,14 @@ def test_a_git_file_that_is_a_pipe_or_a_link_is_none(tmp_path: Path, main: Path)
 
 def test_other_checkouts_of_the_repository_are_siblings(tmp_path: Path, main: Path) -> None:
     tree, home = tmp_path / "tree", "/home/u"
-    assert find_sibling(str(main / "src" / "x"), str(tree), home=home) == str(main)
-    assert find_sibling(str(tree / "x"), str(main), home=home) == str(tree)
-    assert find_sibling(str(main / "x"), str(main), home=home) == ""
-    assert find_sibling(str(tmp_path / "library" / "x"), str(main), home=home) == ""
-    assert find_sibling(str(tree / "x"), str(main), home=str(tree / "home")) == ""
+    assert find_sibling_checkout(str(main / "src" / "x"), str(tree), home=home) == str(main)
+    assert find_sibling_checkout(str(tree / "x"), str(main), home=home) == str(tree)
+    assert find_sibling_checkout(str(main / "x"), str(main), home=home) == ""
+    assert find_sibling_checkout(str(tmp_path / "library" / "x"), str(main), home=home) == ""
+    assert find_sibling_checkout(str(tree / "x"), str(main), home=str(tree / "home")) == ""
     # A worktree that only the git folder names any more is none.
     (tree / ".git").unlink()
-    assert find_sibling(str(tree / "x"), str(main), home=home) == ""
+    assert find_sibling_checkout(str(tree / "x"), str(main), home=home) == ""
 
 
 def test_a_link_to_the_git_folder_of_another_repository_shows_nothing_of_it(
@@ -127,4 +127,4 @@ def test_a_link_to_the_git_folder_of_another_repository_shows_nothing_of_it(
     forged.mkdir()
     (forged / ".git").symlink_to(main / ".git")
     assert shared_git_folder(str(forged)) == ""
-    assert find_sibling(str(main / "file"), str(forged), home="/home/none") == ""
+    assert find_sibling_checkout(str(main / "file"), str(forged), home="/home/none") == ""

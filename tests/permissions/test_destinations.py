@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Use, parse
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import ToolUse, parse_permission_rule
 
 RULES = {
     "curl https://a.example": "Bash(curl https://a.example:*)",
@@ -26,8 +26,10 @@ SECOND = (
 
 
 def effect(command: str, rule: str) -> str:
-    use = Use("Bash", (Access("exec", command),), "/w", "/home/u")
-    return judge(Guard(rules=(parse(rule, "allow"),), folders=("/w",)), use).effect
+    use = ToolUse("Bash", (Access("exec", command),), "/w", "/home/u")
+    return decide_permission(
+        Permissions(rules=(parse_permission_rule(rule, "allow"),), folders=("/w",)), use
+    ).effect
 
 
 @pytest.mark.parametrize("second", SECOND)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from travois.permissions.shell.destruction import Loss, destroys
-from travois.permissions.shell.judge import plan
+from travois.permissions.shell.destruction import PossibleLoss, find_possible_loss
+from travois.permissions.shell.judge import plan_command
 
 
-def loss(command: str) -> Loss | None:
-    return destroys(plan(command, cwd="/w/p", home="/home/u"), cwd="/w/p")
+def loss(command: str) -> PossibleLoss | None:
+    return find_possible_loss(plan_command(command, cwd="/w/p", home="/home/u"), cwd="/w/p")
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_what_only_looks_or_adds_destroys_nothing(command: str) -> None:
     ],
 )
 def test_what_is_not_known_may_destroy_anything_in_the_workspace(command: str) -> None:
-    assert loss(command) == Loss()
+    assert loss(command) == PossibleLoss()
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def misjudged(lines: list[str], folder: Path) -> list[tuple[str, str]]:
     """The lines whose plan claims to know all, each with what it did not know."""
     called, _ = fuzz.run(lines, folder)
     scratch = str(folder / "deep" / "er" / "scratch")
-    plans = [fuzz.plan(line, cwd=scratch, home=scratch) for line in lines]
+    plans = [fuzz.plan_command(line, cwd=scratch, home=scratch) for line in lines]
     return [
         (line, fuzz.unsound(known, calls))
         for line, known, calls in zip(lines, plans, called, strict=True)
@@ -112,7 +112,7 @@ def test_the_comparison_sees_a_call_that_was_not_foreseen(tmp_path: Path) -> Non
         [(scratch, ["frob", "g.py", "h.py"])],
     ]
     assert made == set()
-    plans = [fuzz.plan(line, cwd=scratch, home=scratch) for line in lines]
+    plans = [fuzz.plan_command(line, cwd=scratch, home=scratch) for line in lines]
     assert [fuzz.unsound(*pair) for pair in zip(plans, called, strict=True)] == ["", "", "", ""]
     assert fuzz.unsound(plans[0], [(scratch, ["ls", "g"])]) == "ran ['ls', 'g']"
     assert "in" in fuzz.unsound(plans[1], [(scratch, ["cat", "f"])])

@@ -11,7 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travois.permissions.git_config import Settled, is_harmless_hook, parse, settle
+from travois.permissions.git_config import (
+    CheckedConfig,
+    is_harmless_hook,
+    parse_git_config,
+    undo_harmful_changes,
+)
 
 BEFORE = b"""[core]
 \trepositoryformatversion = 0
@@ -59,14 +64,14 @@ HARMFUL = {
 @pytest.mark.parametrize("added", HARMLESS)
 def test_what_ordinary_commands_set_stays_byte_for_byte(added: str) -> None:
     after = BEFORE + added.encode()
-    assert settle(BEFORE, after) == Settled(after)
+    assert undo_harmful_changes(BEFORE, after) == CheckedConfig(after)
 
 
 @pytest.mark.parametrize("key", HARMFUL)
 def test_what_would_run_programs_is_undone_and_the_rest_stays(key: str) -> None:
-    settled = settle(BEFORE, BEFORE + HARMLESS[0].encode() + HARMFUL[key].encode())
-    kept = {s.key: s.value for s in parse(settled.data)}
-    before = {s.key: s.value for s in parse(BEFORE)}
+    settled = undo_harmful_changes(BEFORE, BEFORE + HARMLESS[0].encode() + HARMFUL[key].encode())
+    kept = {s.key: s.value for s in parse_git_config(settled.data)}
+    before = {s.key: s.value for s in parse_git_config(BEFORE)}
     if key == "branch.main.remote":
         assert settled.undone == (key,)
         assert {**before, "branch.main.merge": "refs/heads/main"} == kept
@@ -76,9 +81,9 @@ def test_what_would_run_programs_is_undone_and_the_rest_stays(key: str) -> None:
 
 
 def test_a_setting_that_was_there_and_goes_comes_back() -> None:
-    settled = settle(BEFORE, b"[core]\n\trepositoryformatversion = 0\n")
+    settled = undo_harmful_changes(BEFORE, b"[core]\n\trepositoryformatversion = 0\n")
     assert settled.undone == ("alias.st", "core.editor")
-    assert [(s.key, s.value) for s in parse(settled.data)] == [
+    assert [(s.key, s.value) for s in parse_git_config(settled.data)] == [
         ("core.repositoryformatversion", "0"),
         ("core.editor", "vim"),
         ("alias.st", "status"),
@@ -89,13 +94,13 @@ def test_a_setting_that_was_there_and_goes_comes_back() -> None:
     "added", [b"[include]\n\tpath = evil\n", b'[includeIf "gitdir:/"]\n\tpath = evil\n']
 )
 def test_a_file_that_would_be_included_puts_all_back(added: bytes) -> None:
-    settled = settle(BEFORE, BEFORE + HARMLESS[0].encode() + added)
+    settled = undo_harmful_changes(BEFORE, BEFORE + HARMLESS[0].encode() + added)
     assert (settled.data, len(settled.undone)) == (BEFORE, 1)
 
 
 @pytest.mark.parametrize("added", [b"[core", b'[a]\nx = "', b"[a]\nx = \\q", b"\xff", b"[a]\n\x0c"])
 def test_what_cannot_be_read_for_certain_puts_all_back(added: bytes) -> None:
-    assert settle(BEFORE, BEFORE + added).data == BEFORE
+    assert undo_harmful_changes(BEFORE, BEFORE + added).data == BEFORE
 
 
 PARTS = (
@@ -110,7 +115,7 @@ PARTS = (
 def test_what_we_read_is_what_git_reads(parts: list[str]) -> None:
     data = ("[core]\n" + "".join(parts)).encode()
     try:
-        ours = [(s.key, s.value) for s in parse(data)]
+        ours = [(s.key, s.value) for s in parse_git_config(data)]
     except ValueError:
         return  # then all is put back, whatever git would read
     with TemporaryDirectory() as folder:

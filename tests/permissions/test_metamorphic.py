@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, Mode, judge
-from travois.permissions.rules import Use, parse
+from travois.permissions.decide import PermissionMode, Permissions, decide_permission
+from travois.permissions.rules import ToolUse, parse_permission_rule
 
 SEEDS = (
     "touch /etc/x", "rm -r src", "git push origin main", "curl https://a.example", "npm publish",
@@ -21,8 +21,11 @@ SEEDS = (
 DENIED = ("rm -rf build", "curl -s https://a.example", "/bin/rm x", "git push --force")
 ALLOWING = ("ls", "cat", "echo", "git status", "npm test")
 RULES = (
-    *(parse(f"Bash({name}:*)", "allow") for name in ALLOWING),
-    *(parse(f"Bash({name}:*)", "deny") for name in ("rm", "curl", "git push --force")),
+    *(parse_permission_rule(f"Bash({name}:*)", "allow") for name in ALLOWING),
+    *(
+        parse_permission_rule(f"Bash({name}:*)", "deny")
+        for name in ("rm", "curl", "git push --force")
+    ),
 )
 
 
@@ -99,9 +102,9 @@ WRAPPED: dict[str, Callable[[str], str]] = {
 }
 
 
-def effect(command: str, mode: Mode = "default", *, ruled: bool = False) -> str:
-    use = Use("Bash", (Access("exec", command),), "/w", "/home/u")
-    return judge(Guard(mode, RULES if ruled else (), ("/w",)), use).effect
+def effect(command: str, mode: PermissionMode = "default", *, ruled: bool = False) -> str:
+    use = ToolUse("Bash", (Access("exec", command),), "/w", "/home/u")
+    return decide_permission(Permissions(mode, RULES if ruled else (), ("/w",)), use).effect
 
 
 @pytest.mark.parametrize("way", WRAPPED)

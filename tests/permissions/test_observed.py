@@ -62,7 +62,7 @@ def test_the_watch_sees_writes_and_other_programs(tmp_path: Path) -> None:
     ],
 )
 def test_what_writes_runs_or_reaches_is_not_called_looking(command: str) -> None:
-    assert not observed.plan(command, cwd="/w", home="/home/u").looks
+    assert not observed.plan_command(command, cwd="/w", home="/home/u").is_read_only
 
 
 @pytest.mark.parametrize(
@@ -75,4 +75,4 @@ def test_what_writes_runs_or_reaches_is_not_called_looking(command: str) -> None
     ],
 )
 def test_what_looks_is_still_called_looking(command: str) -> None:
-    assert observed.plan(command, cwd="/w", home="/home/u").looks
+    assert observed.plan_command(command, cwd="/w", home="/home/u").is_read_only

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from travois.compose.explain import PermissionCase, RuleTexts, decide_case
-from travois.permissions.paths import reaches
+from travois.permissions.paths import pattern_reaches_folder
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from travois.permissions.paths import reaches
     ],
 )
 def test_a_folder_may_hold_what_a_pattern_means(pattern: str, folder: str, *, found: bool) -> None:
-    assert reaches(pattern, folder, root="/w", home="/home/u") is found
+    assert pattern_reaches_folder(pattern, folder, root="/w", home="/home/u") is found
 
 
 @pytest.fixture

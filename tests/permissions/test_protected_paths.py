@@ -9,9 +9,14 @@ from __future__ import annotations
 import pytest
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, Mode, Verdict, judge
-from travois.permissions.rules import Use, parse
-from travois.permissions.shell.judge import plan
+from travois.permissions.decide import (
+    PermissionDecision,
+    PermissionMode,
+    Permissions,
+    decide_permission,
+)
+from travois.permissions.rules import ToolUse, parse_permission_rule
+from travois.permissions.shell.judge import plan_command
 from travois.sandbox.policy import Bounds, cage, contained, held_back
 
 ROOT, HOME = "/w/proj", "/home/u"
@@ -60,7 +65,7 @@ PLACES = (
     ),
     *("bash -c 'true'; {}", "make & {}"),
 )
-MODES: tuple[Mode, ...] = ("default", "accept-edits", "auto", "dont-ask", "plan")
+MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "auto", "dont-ask", "plan")
 TOOLS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "ApplyPatch")
 
 
@@ -74,17 +79,17 @@ def spell(path: str, how: str) -> str:
             return how.format(path)
 
 
-def use(line: str) -> Use:
-    made = plan(line, cwd=ROOT, home=HOME)
-    return Use("Bash", (Access("exec", line),), ROOT, HOME, plans=(made,))
+def use(line: str) -> ToolUse:
+    made = plan_command(line, cwd=ROOT, home=HOME)
+    return ToolUse("Bash", (Access("exec", line),), ROOT, HOME, plans=(made,))
 
 
-def ruled(mode: Mode, line: str, *rules: str) -> Verdict:
-    parsed = tuple(parse(rule, "allow") for rule in rules)
-    return judge(Guard(mode, parsed, (ROOT,), own=f"{HOME}/.travois"), use(line))
+def ruled(mode: PermissionMode, line: str, *rules: str) -> PermissionDecision:
+    parsed = tuple(parse_permission_rule(rule, "allow") for rule in rules)
+    return decide_permission(Permissions(mode, parsed, (ROOT,), own=f"{HOME}/.travois"), use(line))
 
 
-def certain(verdict: Verdict) -> bool:
+def certain(verdict: PermissionDecision) -> bool:
     """Whether only a person can let it happen."""
     return verdict.effect != "allow" and not verdict.doubt
 
@@ -112,7 +117,11 @@ def test_commands_ask_wherever_the_write_stands(path: str, write: str) -> None:
 def test_commands_ask_however_the_path_is_spelt(path: str, spelling: str) -> None:
     named = spell(path, spelling)
     lines = [write.format(named) for write in WRITES]
-    modes: tuple[Mode, ...] = ("accept-edits", "auto", *(("bypass",) if path in PERSONAL else ()))
+    modes: tuple[PermissionMode, ...] = (
+        "accept-edits",
+        "auto",
+        *(("bypass",) if path in PERSONAL else ()),
+    )
     holes = [(mode, one) for mode in modes for one in lines if not certain(ruled(mode, one))]
     assert holes == []
 
@@ -126,7 +135,7 @@ def test_mode_bypass_asks_for_what_takes_a_person(path: str, write: str) -> None
     if path in PERSONAL or not line.startswith(UNSEEN):
         assert free == []
     for one in free:  # not known as a write, so the sandbox holds it
-        made = cage(Bounds(temp="/private"), Guard("bypass", folders=(ROOT,)), use(one))
+        made = cage(Bounds(temp="/private"), Permissions("bypass", folders=(ROOT,)), use(one))
         assert made is not None and made.writable == ()
 
 
@@ -134,29 +143,34 @@ def test_mode_bypass_asks_for_what_takes_a_person(path: str, write: str) -> None
 @pytest.mark.parametrize("path", [*PERSONAL, *PROJECT])
 def test_file_tools_have_the_same_border(path: str, tool: str) -> None:
     access = Access("write", f"{ROOT}/{path}")
-    modes: tuple[Mode, ...] = (*MODES, *(("bypass",) if path in PERSONAL else ()))
+    modes: tuple[PermissionMode, ...] = (*MODES, *(("bypass",) if path in PERSONAL else ()))
     for mode in modes:
-        verdict = judge(Guard(mode, (), (ROOT,)), Use(tool, (access,), ROOT, HOME))
+        verdict = decide_permission(
+            Permissions(mode, (), (ROOT,)), ToolUse(tool, (access,), ROOT, HOME)
+        )
         assert certain(verdict), mode
 
 
 @pytest.mark.parametrize("tool", TOOLS)
 @pytest.mark.parametrize("path", ["/etc/zzz", f"{HOME}/.bashrc", f"{HOME}/notes.txt", "/srv/x"])
 def test_file_tools_stay_inside_in_mode_bypass(path: str, tool: str) -> None:
-    wanted = Use(tool, (Access("write", path),), ROOT, HOME)
-    verdict = judge(Guard("bypass", (), (ROOT,)), wanted)
+    wanted = ToolUse(tool, (Access("write", path),), ROOT, HOME)
+    verdict = decide_permission(Permissions("bypass", (), (ROOT,)), wanted)
     assert certain(verdict)
     assert "--add-dir" in verdict.because or "needs approval" in verdict.because
-    added = Guard("bypass", (), (ROOT, "/srv", "/etc"), writable=(HOME,))
+    added = Permissions("bypass", (), (ROOT, "/srv", "/etc"), writable=(HOME,))
     expected = "ask" if path.endswith(".bashrc") else "allow"
-    assert judge(added, wanted).effect == expected
-    assert judge(Guard("bypass", (), (ROOT,), no_sandbox=True), wanted).effect == expected
+    assert decide_permission(added, wanted).effect == expected
+    assert (
+        decide_permission(Permissions("bypass", (), (ROOT,), no_sandbox=True), wanted).effect
+        == expected
+    )
 
 
 @pytest.mark.parametrize("path", PROJECT)
 def test_mode_bypass_writes_what_belongs_to_the_project(path: str) -> None:
-    wanted = Use("Write", (Access("write", f"{ROOT}/{path}"),), ROOT, HOME)
-    assert judge(Guard("bypass", (), (ROOT,)), wanted).effect == "allow"
+    wanted = ToolUse("Write", (Access("write", f"{ROOT}/{path}"),), ROOT, HOME)
+    assert decide_permission(Permissions("bypass", (), (ROOT,)), wanted).effect == "allow"
 
 
 @pytest.mark.parametrize(
@@ -171,7 +185,7 @@ def test_mode_bypass_writes_what_belongs_to_the_project(path: str) -> None:
     ],
 )  # fmt: skip
 def test_keys_that_run_programs_ask(line: str) -> None:
-    modes: tuple[Mode, ...] = ("accept-edits", "auto", "bypass")
+    modes: tuple[PermissionMode, ...] = ("accept-edits", "auto", "bypass")
     for text in (line, f"python3 -c 1; {line}", f"{line}; make"):
         assert [mode for mode in modes if not certain(ruled(mode, text))] == []
         assert ruled("auto", text, "Bash(git:*)", "Bash(make)", "Bash(python3:*)").effect == "ask"
@@ -186,8 +200,8 @@ def test_other_keys_are_as_free_as_git_itself(line: str) -> None:
     assert ruled("auto", line).doubt
 
 
-def walls(line: str, mode: Mode = "default") -> tuple[frozenset[str], frozenset[str]]:
-    made = cage(Bounds(temp="/private"), Guard(mode, folders=(ROOT,)), use(line))
+def walls(line: str, mode: PermissionMode = "default") -> tuple[frozenset[str], frozenset[str]]:
+    made = cage(Bounds(temp="/private"), Permissions(mode, folders=(ROOT,)), use(line))
     assert made is not None
     return frozenset(made.pinned), frozenset(made.lifted)
 
@@ -201,7 +215,9 @@ def test_a_pin_is_never_lifted_for_other_code(path: str, code: str) -> None:
         pinned, lifted = walls(line)
         assert lifted == frozenset()
         assert any(f"{ROOT}/{path}".startswith(one) for one in pinned)
-        assert held_back(Bounds(temp="/t"), Guard(folders=(ROOT,)), use(line)).startswith(ROOT)
+        assert held_back(Bounds(temp="/t"), Permissions(folders=(ROOT,)), use(line)).startswith(
+            ROOT
+        )
     pinned, lifted = walls(f"mkdir -p x && cp a {path}; chmod +x {path}")
     assert f"{ROOT}/{path}" in lifted
     assert not any(f"{ROOT}/{path}".startswith(one) for one in pinned)
@@ -209,10 +225,12 @@ def test_a_pin_is_never_lifted_for_other_code(path: str, code: str) -> None:
 
 @pytest.mark.parametrize("code", ["make", "python3 -m pytest", "npm test"])
 def test_git_beside_other_code_writes_its_settings_key_by_key(code: str) -> None:
-    made = cage(Bounds(temp="/t"), Guard(folders=(ROOT,)), use(f"git commit -m x; {code}"))
+    made = cage(Bounds(temp="/t"), Permissions(folders=(ROOT,)), use(f"git commit -m x; {code}"))
     assert made is not None and made.lifted == ()
     assert f"{ROOT}/.git/config" in made.git_written
-    made = cage(Bounds(temp="/t"), Guard(folders=(ROOT,)), use(f"git config alias.x y; {code}"))
+    made = cage(
+        Bounds(temp="/t"), Permissions(folders=(ROOT,)), use(f"git config alias.x y; {code}")
+    )
     assert made is not None and made.lifted == ()
 
 
@@ -240,7 +258,7 @@ RUIN = (
 
 @pytest.mark.parametrize("line", RUIN)
 def test_the_history_and_the_disk_are_never_lost_unasked(line: str) -> None:
-    modes: tuple[Mode, ...] = (*MODES, "bypass")
+    modes: tuple[PermissionMode, ...] = (*MODES, "bypass")
     rules = ("Bash(rm:*)", "Bash(mv:*)", "Bash(find:*)", "Bash")
     for where in PLACES:
         found = [
@@ -250,14 +268,17 @@ def test_the_history_and_the_disk_are_never_lost_unasked(line: str) -> None:
 
 
 def test_a_file_that_a_trusted_hook_runs_is_protected() -> None:
-    guard = Guard("accept-edits", (), (ROOT,), pinned=(f"{ROOT}/Makefile",))
-    wanted = Use("Edit", (Access("write", f"{ROOT}/Makefile"),), ROOT, HOME)
-    assert judge(guard, wanted).effect == "ask"
-    assert judge(Guard("bypass", (), (ROOT,), pinned=guard.pinned), wanted).effect == "ask"
-    assert judge(Guard("accept-edits", (), (ROOT,)), wanted).effect == "allow"
+    guard = Permissions("accept-edits", (), (ROOT,), pinned=(f"{ROOT}/Makefile",))
+    wanted = ToolUse("Edit", (Access("write", f"{ROOT}/Makefile"),), ROOT, HOME)
+    assert decide_permission(guard, wanted).effect == "ask"
+    assert (
+        decide_permission(Permissions("bypass", (), (ROOT,), pinned=guard.pinned), wanted).effect
+        == "ask"
+    )
+    assert decide_permission(Permissions("accept-edits", (), (ROOT,)), wanted).effect == "allow"
 
 
 def test_unproven_code_alone_stays_a_doubt_for_the_sandbox() -> None:
     verdict = ruled("auto", "python3 -m pytest; make")
     assert verdict.effect == "ask" and verdict.doubt
-    assert contained(Guard("auto", (), (ROOT,)), use("python3 -m pytest; make"))
+    assert contained(Permissions("auto", (), (ROOT,)), use("python3 -m pytest; make"))

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from travois.permissions.access import Access
-from travois.permissions.resolve_paths import By, Located, locate, understood
+from travois.permissions.resolve_paths import LocatedPath, PathUser, locate_path, plan_command_lines
 from travois.ports.tool import CallLocation, ToolError
 
-BY: tuple[By, ...] = ("tool", "command")
+BY: tuple[PathUser, ...] = ("tool", "command")
 TRAPS = (
     ("core.fsmonitor", "./evil.sh"),
     ("diff.external", "./evil.sh"),
@@ -27,8 +27,10 @@ TRAPS = (
 
 
 def looks(folder: Path) -> bool:
-    (plan,) = understood((Access("exec", "git status"),), CallLocation(str(folder), str(folder)))
-    return plan.looks
+    (plan,) = plan_command_lines(
+        (Access("exec", "git status"),), CallLocation(str(folder), str(folder))
+    )
+    return plan.is_read_only
 
 
 @pytest.fixture
@@ -78,8 +80,10 @@ def here(tmp_path: Path) -> CallLocation:
 def test_a_new_path_of_tmp_is_private_to_the_session(here: CallLocation) -> None:
     for by in BY:
         for name in ("/tmp/made/here", "/var/tmp/made/here"):
-            assert locate(name, here, by=by) == Located(f"{here.temp}/made/here", "private")
-        assert locate("/tmp", here, by=by) == Located(here.temp, "private")
+            assert locate_path(name, here, by=by) == LocatedPath(
+                f"{here.temp}/made/here", "private"
+            )
+        assert locate_path("/tmp", here, by=by) == LocatedPath(here.temp, "private")
 
 
 def test_a_file_tool_sees_the_machines_file_until_the_session_has_one(
@@ -87,11 +91,11 @@ def test_a_file_tool_sees_the_machines_file_until_the_session_has_one(
 ) -> None:
     path = str(machine / "a")
     private = f"{here.temp}/{machine.name}/a"
-    assert locate(path, here, by="tool") == Located(path, "machine")
-    assert locate(path, here, by="command") == Located(private, "private")
+    assert locate_path(path, here, by="tool") == LocatedPath(path, "machine")
+    assert locate_path(path, here, by="command") == LocatedPath(private, "private")
     os.makedirs(os.path.dirname(private))
     Path(private).write_text("mine")
-    assert locate(path, here, by="tool") == Located(private, "private")
+    assert locate_path(path, here, by="tool") == LocatedPath(private, "private")
 
 
 def test_workspace_and_folders_apart_are_what_they_are_below_tmp(
@@ -99,11 +103,13 @@ def test_workspace_and_folders_apart_are_what_they_are_below_tmp(
 ) -> None:
     apart = CallLocation(here.root, here.cwd, here.temp, (str(machine / "x"),))
     for by in BY:
-        assert locate(f"{here.root}/a", apart, by=by) == Located(f"{here.root}/a")
-        assert locate(str(machine / "x/new"), apart, by=by) == Located(str(machine / "x/new"))
+        assert locate_path(f"{here.root}/a", apart, by=by) == LocatedPath(f"{here.root}/a")
+        assert locate_path(str(machine / "x/new"), apart, by=by) == LocatedPath(
+            str(machine / "x/new")
+        )
     # What the sandbox mounts such a folder on is no folder of the session's.
     os.makedirs(f"{here.temp}/{machine.name}/x")
-    assert locate(str(machine), apart, by="tool") == Located(str(machine), "machine")
+    assert locate_path(str(machine), apart, by="tool") == LocatedPath(str(machine), "machine")
 
 
 def test_a_link_leads_to_the_tmp_that_a_command_would_find_there(
@@ -112,22 +118,24 @@ def test_a_link_leads_to_the_tmp_that_a_command_would_find_there(
     os.symlink("/tmp/made", f"{here.root}/link")
     os.symlink("/tmp/made", f"{here.temp}/inner")
     os.symlink(str(machine / "a"), f"{here.root}/theirs")
-    made = Located(f"{here.temp}/made", "private")
+    made = LocatedPath(f"{here.temp}/made", "private")
     for by in BY:
-        assert locate(f"{here.root}/link", here, by=by) == made
-        assert locate("/tmp/inner", here, by=by) == made
-    assert locate(f"{here.root}/theirs", here, by="tool") == Located(str(machine / "a"), "machine")
+        assert locate_path(f"{here.root}/link", here, by=by) == made
+        assert locate_path("/tmp/inner", here, by=by) == made
+    assert locate_path(f"{here.root}/theirs", here, by="tool") == LocatedPath(
+        str(machine / "a"), "machine"
+    )
 
 
 def test_links_that_go_round_in_a_circle_are_refused(here: CallLocation) -> None:
     os.symlink("/tmp/two/x", f"{here.temp}/one")
     os.symlink("/tmp/one/x", f"{here.temp}/two")
     with pytest.raises(ToolError):
-        locate("/tmp/one", here, by="command")
+        locate_path("/tmp/one", here, by="command")
 
 
 def test_without_a_private_folder_tmp_is_the_machines(machine: Path) -> None:
     for by in BY:
-        assert locate(str(machine / "b"), CallLocation("/w", "/w"), by=by) == Located(
+        assert locate_path(str(machine / "b"), CallLocation("/w", "/w"), by=by) == LocatedPath(
             str(machine / "b")
         )

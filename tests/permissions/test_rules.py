@@ -7,24 +7,38 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from travois.permissions.access import Access, collide
-from travois.permissions.decide import Guard, judge, understood
-from travois.permissions.rules import Effect, Rule, Use, idle, matches, parse, split, withheld
+from travois.permissions.access import Access, accesses_collide
+from travois.permissions.decide import Permissions, decide_permission, plan_commands
+from travois.permissions.rules import (
+    PermissionRule,
+    RuleEffect,
+    ToolUse,
+    explain_inert_rule,
+    is_tool_denied,
+    parse_permission_rule,
+    rule_matches,
+    split_rules,
+)
 from travois.permissions.shell import rough as loose
 
 ROOT = "/home/u/proj"
 HOME = "/home/u"
 
 
-def speaks(text: str, effect: Effect, *accesses: Access, tool: str = "", root: str = ROOT) -> bool:
-    rule = parse(text, effect)
-    return matches(rule, understood(Use(tool or rule.tool, accesses, root, HOME)))
+def speaks(
+    text: str, effect: RuleEffect, *accesses: Access, tool: str = "", root: str = ROOT
+) -> bool:
+    rule = parse_permission_rule(text, effect)
+    return rule_matches(rule, plan_commands(ToolUse(tool or rule.tool, accesses, root, HOME)))
 
 
 def runs(what: str, command: str) -> bool:
     """Whether a command runs without a question when this is the only rule."""
-    guard = Guard("default", (parse(f"Bash({what})", "allow"),), (ROOT,))
-    return judge(guard, Use("Bash", (Access("exec", command),), ROOT, HOME)).effect == "allow"
+    guard = Permissions("default", (parse_permission_rule(f"Bash({what})", "allow"),), (ROOT,))
+    return (
+        decide_permission(guard, ToolUse("Bash", (Access("exec", command),), ROOT, HOME)).effect
+        == "allow"
+    )
 
 
 def read(path: str) -> Access:
@@ -38,28 +52,31 @@ def write(path: str) -> Access:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("Bash", Rule("Bash", "", "allow")),
-        (" Bash(git diff:*) ", Rule("Bash", "git diff:*", "allow")),
-        ("Bash(*)", Rule("Bash", "", "allow")),
-        ("Read(**)", Rule("Read", "", "allow")),
-        ("Bash(echo (a) (b))", Rule("Bash", "echo (a) (b)", "allow")),
-        ("mcp__server__*", Rule("mcp__server__*", "", "allow")),
-        ("WebFetch(domain:example.com)", Rule("WebFetch", "domain:example.com", "allow")),
+        ("Bash", PermissionRule("Bash", "", "allow")),
+        (" Bash(git diff:*) ", PermissionRule("Bash", "git diff:*", "allow")),
+        ("Bash(*)", PermissionRule("Bash", "", "allow")),
+        ("Read(**)", PermissionRule("Read", "", "allow")),
+        ("Bash(echo (a) (b))", PermissionRule("Bash", "echo (a) (b)", "allow")),
+        ("mcp__server__*", PermissionRule("mcp__server__*", "", "allow")),
+        ("WebFetch(domain:example.com)", PermissionRule("WebFetch", "domain:example.com", "allow")),
     ],
 )
-def test_a_rule_is_read(text: str, rule: Rule) -> None:
-    assert parse(text, "allow") == rule
+def test_a_rule_is_read(text: str, rule: PermissionRule) -> None:
+    assert parse_permission_rule(text, "allow") == rule
 
 
 @pytest.mark.parametrize("text", ["", "(x)", "Bash(x", "Ba sh", "Bash(x) y", "Bash()", "Bash( )"])
 def test_what_is_no_rule_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(repr(text))):
-        parse(text, "allow")
+        parse_permission_rule(text, "allow")
 
 
 def test_a_rule_says_itself_and_where_it_came_from() -> None:
-    assert str(parse("Bash(ls)", "deny", origin="settings")) == "deny Bash(ls) (settings)"
-    assert str(parse("Bash", "ask")) == "ask Bash"
+    assert (
+        str(parse_permission_rule("Bash(ls)", "deny", origin="settings"))
+        == "deny Bash(ls) (settings)"
+    )
+    assert str(parse_permission_rule("Bash", "ask")) == "ask Bash"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +93,7 @@ def test_a_rule_says_itself_and_where_it_came_from() -> None:
     ],
 )
 def test_rules_in_one_word_are_parted_outside_parentheses(text: str, rules: list[str]) -> None:
-    assert split(text) == rules
+    assert split_rules(text) == rules
 
 
 ALLOWED_COMMANDS = [
@@ -297,8 +314,8 @@ def test_a_root_with_special_characters_is_just_a_folder() -> None:
 
 
 def test_without_a_home_a_tilde_allows_nothing_but_still_denies_nothing_else() -> None:
-    use = Use("Read", (read("/home/u/.ssh/id"),), ROOT)
-    assert not matches(parse("Read(~/.ssh/**)", "allow"), use)
+    use = ToolUse("Read", (read("/home/u/.ssh/id"),), ROOT)
+    assert not rule_matches(parse_permission_rule("Read(~/.ssh/**)", "allow"), use)
 
 
 @pytest.mark.parametrize(
@@ -344,12 +361,12 @@ def test_a_path_denied_to_read_or_edit_is_denied_to_every_tool() -> None:
     ],
 )
 def test_a_path_denied_to_read_is_not_read_by_a_command(command: str) -> None:
-    guard = Guard("bypass", (parse("Read(.env)", "deny"),), (ROOT,))
-    asking = Guard("default", guard.rules, guard.folders)
-    use = Use("Bash", (Access("exec", command),), ROOT, HOME)
-    assert judge(asking, use).effect != "allow"
+    guard = Permissions("bypass", (parse_permission_rule("Read(.env)", "deny"),), (ROOT,))
+    asking = Permissions("default", guard.rules, guard.folders)
+    use = ToolUse("Bash", (Access("exec", command),), ROOT, HOME)
+    assert decide_permission(asking, use).effect != "allow"
     if "*" not in command:
-        assert judge(guard, use).effect == "deny"
+        assert decide_permission(guard, use).effect == "deny"
 
 
 def test_a_rule_to_read_or_to_edit_lets_every_reader_read_there() -> None:
@@ -380,7 +397,9 @@ def test_tools_can_be_named_by_pattern_and_case_counts() -> None:
     assert speaks("Agent(x)", "allow", Access("spawn", "x"), tool="Task")
     assert speaks("*", "deny", tool="Bash")
     assert not speaks("*", "allow", tool="Bash")
-    assert idle(parse("mcp__*", "allow")) and not idle(parse("mcp__*", "deny"))
+    assert explain_inert_rule(parse_permission_rule("mcp__*", "allow")) and not explain_inert_rule(
+        parse_permission_rule("mcp__*", "deny")
+    )
     assert not speaks("mcp__a__*", "allow", tool="mcp__ab__c")
     assert not speaks("bash", "allow", tool="Bash")
 
@@ -400,10 +419,14 @@ def test_tools_can_be_named_by_pattern_and_case_counts() -> None:
 )
 def test_a_tool_is_withheld_once_all_of_it_is_denied(text: str, tools: list[str]) -> None:
     every = ("Agent", "Bash", "GitLog", "Write", "mcp__a__b")
-    assert [tool for tool in every if withheld((parse(text, "deny"),), tool)] == tools
-    assert not any(withheld((parse(text, "ask"),), tool) for tool in every)
-    spared = replace(parse(text, "deny"), unless=(parse("Bash(x)", "allow"),))
-    assert not any(withheld((spared,), tool) for tool in every)
+    assert [
+        tool for tool in every if is_tool_denied((parse_permission_rule(text, "deny"),), tool)
+    ] == tools
+    assert not any(is_tool_denied((parse_permission_rule(text, "ask"),), tool) for tool in every)
+    spared = replace(
+        parse_permission_rule(text, "deny"), unless=(parse_permission_rule("Bash(x)", "allow"),)
+    )
+    assert not any(is_tool_denied((spared,), tool) for tool in every)
 
 
 def test_an_allow_must_cover_all_that_a_call_touches_and_a_deny_any_of_it() -> None:
@@ -509,10 +532,10 @@ def test_a_star_in_a_domain_stays_within_its_label() -> None:
 
 
 def test_a_denied_argument_is_named_with_its_value() -> None:
-    use = Use("Bash", (), ROOT, params=(("run_in_background", "true"), ("command", "x")))
-    assert matches(parse("Bash(run_in_background:true)", "deny"), use)
-    assert not matches(parse("Bash(run_in_background:false)", "deny"), use)
-    assert not matches(parse("Bash(command:x)", "deny"), use)
+    use = ToolUse("Bash", (), ROOT, params=(("run_in_background", "true"), ("command", "x")))
+    assert rule_matches(parse_permission_rule("Bash(run_in_background:true)", "deny"), use)
+    assert not rule_matches(parse_permission_rule("Bash(run_in_background:false)", "deny"), use)
+    assert not rule_matches(parse_permission_rule("Bash(command:x)", "deny"), use)
 
 
 def test_a_child_is_named_by_its_kind() -> None:
@@ -542,14 +565,14 @@ def test_a_child_is_named_by_its_kind() -> None:
 def test_calls_collide_when_one_changes_what_the_other_touches(
     one: Access, other: Access, expected: bool
 ) -> None:
-    assert collide((one,), (other,)) is expected
-    assert collide((other,), (one,)) is expected
+    assert accesses_collide((one,), (other,)) is expected
+    assert accesses_collide((other,), (one,)) is expected
 
 
 def test_a_call_that_touches_nothing_collides_with_nothing() -> None:
-    assert not collide((), (Access("exec", "ls"),))
+    assert not accesses_collide((), (Access("exec", "ls"),))
 
 
 @pytest.mark.parametrize("what", ["\x1f", "\x1c:*", "*\x1d*", " \x1e "])
 def test_a_rule_of_blanks_alone_stops_nothing_and_fails_nowhere(what: str) -> None:
-    assert not loose.mentions(what, "ls")
+    assert not loose.command_mentions(what, "ls")

@@ -17,7 +17,13 @@ from travois.core.facts import (
     Result,
     User,
 )
-from travois.permissions.secrets import Found, Secrets, find, named, secrets
+from travois.permissions.secrets import (
+    FoundSecret,
+    Secrets,
+    collect_secrets,
+    find_secrets,
+    is_secret_name,
+)
 
 SECRET = split_names("""
 ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_CUSTOM_HEADERS OPENAI_API_KEY OPENAI_KEY
@@ -52,14 +58,16 @@ HISTSIZE WINDOWID SSH_PUBLIC_KEY SECRETARY_EMAIL WEBHOOK_PORT AUTHOR PATTERN ant
 
 
 def test_names_of_secrets_are_known_and_no_others() -> None:
-    assert [name for name in SECRET if not named(name)] == []
-    assert [name for name in INNOCENT if named(name)] == []
+    assert [name for name in SECRET if not is_secret_name(name)] == []
+    assert [name for name in INNOCENT if is_secret_name(name)] == []
     assert len(SECRET) >= 60
     assert len(INNOCENT) >= 60
 
 
 KEY, TOKEN = "sk-ant-api03-verysecret", "t0ken-of-mine"
-OURS = secrets({"ACME_TOKEN": TOKEN, "ANTHROPIC_API_KEY": KEY, "HOME": "/home/me-myself"}.items())
+OURS = collect_secrets(
+    {"ACME_TOKEN": TOKEN, "ANTHROPIC_API_KEY": KEY, "HOME": "/home/me-myself"}.items()
+)
 
 
 def test_values_that_anyone_might_write_are_not_taken_for_secrets() -> None:
@@ -71,7 +79,7 @@ def test_values_that_anyone_might_write_are_not_taken_for_secrets() -> None:
         "PGPASSFILE": "~/.pgpass",
         "DATABASE_URL": "postgres://localhost/app",
     }
-    assert secrets(plain.items()) == Secrets()
+    assert collect_secrets(plain.items()) == Secrets()
 
 
 def test_values_are_known_whatever_holds_them() -> None:
@@ -81,7 +89,7 @@ def test_values_are_known_whatever_holds_them() -> None:
         "MASTER_PASSWORD": "correcthorsebatterystaple",
         "OTHER_PASSWORD": "correcthorsebatterystaple",
     }
-    assert secrets(held.items()).values == (
+    assert collect_secrets(held.items()).values == (
         ("DATABASE_URL", "postgres://me:pa55@host/app"),
         ("OTHER_PASSWORD", "correcthorsebatterystaple"),
         ("authorization", KEY),
@@ -89,17 +97,17 @@ def test_values_are_known_whatever_holds_them() -> None:
 
 
 def test_a_value_that_holds_another_goes_first() -> None:
-    both = secrets({"A_KEY": "abcdefg-1", "B_KEY": "abcdefg-1-and-more"}.items())
-    assert both.redacted("abcdefg-1-and-more abcdefg-1") == "[redacted: B_KEY] [redacted: A_KEY]"
+    both = collect_secrets({"A_KEY": "abcdefg-1", "B_KEY": "abcdefg-1-and-more"}.items())
+    assert both.redact("abcdefg-1-and-more abcdefg-1") == "[redacted: B_KEY] [redacted: A_KEY]"
 
 
 def test_a_value_is_replaced_in_text_and_in_bytes() -> None:
     text = f"export KEY={KEY}; again {KEY}"
     told = "export KEY=[redacted: ANTHROPIC_API_KEY]; again [redacted: ANTHROPIC_API_KEY]"
-    assert OURS.redacted(text) == told
-    assert OURS.redacted_bytes(b"\xff" + text.encode()) == b"\xff" + told.encode()
-    assert OURS.redacted("nothing here") == "nothing here"
-    assert OURS.redacted_bytes(b"nothing here") == b"nothing here"
+    assert OURS.redact(text) == told
+    assert OURS.redact_bytes(b"\xff" + text.encode()) == b"\xff" + told.encode()
+    assert OURS.redact("nothing here") == "nothing here"
+    assert OURS.redact_bytes(b"nothing here") == b"nothing here"
 
 
 HIDDEN = "[redacted: ACME_TOKEN]"
@@ -122,8 +130,8 @@ PICTURE = Media("image", "image/png", "b" * 32, size=1)
     ],
 )
 def test_no_value_is_recorded(fact: AnyFact, kept: AnyFact) -> None:
-    assert OURS.concealed(fact) == kept
-    assert Secrets().concealed(fact) is fact
+    assert OURS.redact_fact(fact) == kept
+    assert Secrets().redact_fact(fact) is fact
 
 
 def test_what_a_person_or_the_model_says_is_recorded_as_it_was() -> None:
@@ -131,7 +139,7 @@ def test_what_a_person_or_the_model_says_is_recorded_as_it_was() -> None:
         User((Text(TOKEN),)),
         Assistant((Text(TOKEN), Call("t", "Bash", f'"{TOKEN}"')), stop="calls"),
     ):
-        assert OURS.concealed(fact) is fact
+        assert OURS.redact_fact(fact) is fact
 
 
 SHAPES = {
@@ -169,8 +177,8 @@ PLAIN = (
 
 @pytest.mark.parametrize(("text", "kind"), SHAPES.items())
 def test_well_known_shapes_are_found(text: str, kind: str) -> None:
-    assert find(f"a = '{text}'\n") == (Found(kind, 5, 5 + len(text)),)
+    assert find_secrets(f"a = '{text}'\n") == (FoundSecret(kind, 5, 5 + len(text)),)
 
 
 def test_what_only_resembles_a_secret_is_not_found() -> None:
-    assert [(text, find(text)) for text in PLAIN if find(text)] == []
+    assert [(text, find_secrets(text)) for text in PLAIN if find_secrets(text)] == []

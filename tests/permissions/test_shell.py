@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from tests.permissions.fuzz import Lines
 from travois.core.display_text import find_deception
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, Mode, judge
-from travois.permissions.rules import Use
-from travois.permissions.shell.judge import plan
-from travois.permissions.shell.options import table
-from travois.permissions.shell.plan import Plan
+from travois.permissions.decide import PermissionMode, Permissions, decide_permission
+from travois.permissions.rules import ToolUse
+from travois.permissions.shell.judge import plan_command
+from travois.permissions.shell.options import parse_spec_table
+from travois.permissions.shell.plan import CommandPlan
 
 ROOT = "/w/proj"
 HOME = "/home/u"
 
 
-def read(command: str) -> Plan:
-    return plan(command, cwd=ROOT, home=HOME)
+def read(command: str) -> CommandPlan:
+    return plan_command(command, cwd=ROOT, home=HOME)
 
 
-def effect(command: str, mode: Mode = "default") -> str:
-    use = Use("Bash", (Access("exec", command),), ROOT, HOME)
-    return judge(Guard(mode, (), (ROOT,)), use).effect
+def effect(command: str, mode: PermissionMode = "default") -> str:
+    use = ToolUse("Bash", (Access("exec", command),), ROOT, HOME)
+    return decide_permission(Permissions(mode, (), (ROOT,)), use).effect
 
 
 def ran(command: str) -> list[list[str]]:
@@ -189,7 +189,7 @@ def test_accepted_edits_include_those_of_the_shell_inside_the_workspace() -> Non
 
 
 def test_a_table_is_read_whole() -> None:
-    found = table("a, b: -x -n_ --long= ; file*\nc: --all\n    --more? ; text tame\n")
+    found = parse_spec_table("a, b: -x -n_ --long= ; file*\nc: --all\n    --more? ; text tame\n")
     assert list(found) == ["a", "b", "c"]
     assert found["a"].short == {"x": "flag", "n": "text"}
     assert found["c"].long == {"--all": "flag", "--more": "maybe"}

@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from travois.permissions.decide import Guard
-from travois.permissions.rules import parse
-from travois.permissions.updates import Update, amend
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import parse_permission_rule
+from travois.permissions.updates import PermissionUpdate, apply_permission_update
 
-SETTINGS = parse("Read", "deny", origin="settings.json")
-GUARD = Guard(rules=(SETTINGS,), folders=("/work",))
+SETTINGS = parse_permission_rule("Read", "deny", origin="settings.json")
+GUARD = Permissions(rules=(SETTINGS,), folders=("/work",))
 BASH: dict[str, Any] = {"toolName": "Bash", "ruleContent": None}
 EDIT: dict[str, Any] = {"toolName": "Edit", "ruleContent": "src/**"}
 
 
-def after(guard: Guard, **update: Any) -> Guard:
-    return amend(guard, msgspec.convert(update, Update))
+def after(guard: Permissions, **update: Any) -> Permissions:
+    return apply_permission_update(guard, msgspec.convert(update, PermissionUpdate))
 
 
-def texts(guard: Guard) -> list[str]:
+def texts(guard: Permissions) -> list[str]:
     return [f"{rule.effect} {rule.text}" for rule in guard.rules]
 
 

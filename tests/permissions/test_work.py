@@ -13,17 +13,27 @@ from hypothesis import strategies as st
 from travois.permissions import catastrophic as ruin
 from travois.permissions import paths
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, Mode, Verdict, judge
-from travois.permissions.paths import folded
-from travois.permissions.rules import Use, parse
+from travois.permissions.decide import (
+    PermissionDecision,
+    PermissionMode,
+    Permissions,
+    decide_permission,
+)
+from travois.permissions.paths import fold_name
+from travois.permissions.rules import ToolUse, parse_permission_rule
 from travois.permissions.shell import judge as shell
 from travois.permissions.shell import rough as loose
-from travois.permissions.shell.destruction import destroys
-from travois.permissions.shell.parse import shortened
-from travois.permissions.shell.place import Start
-from travois.permissions.shell.plan import Plan
-from travois.permissions.shell.walk import Walker
-from travois.permissions.shell.work import MAX_PARSED_CHARS, WORK_LIMIT, TooComplex, Work
+from travois.permissions.shell.destruction import find_possible_loss
+from travois.permissions.shell.parse import shorten_heredocs
+from travois.permissions.shell.place import StartFolder
+from travois.permissions.shell.plan import CommandPlan
+from travois.permissions.shell.walk import CommandWalker
+from travois.permissions.shell.work import (
+    MAX_PARSED_CHARS,
+    MAX_WORK_UNITS,
+    CommandTooComplex,
+    WorkBudget,
+)
 
 MOST_CALLS = 120_000
 """Calls of functions, ours and built-in, that one verdict may take, whatever the text is."""
@@ -74,27 +84,35 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "names like a denied one": lambda n: "".join(f"{i}.envx " for i in range(n // 10)) + "$(x)",
     "a here-document": lambda n: "cat <<'A'\n" + "$x `\n" * (n // 5) + "A\n",
 }
-GUARD = Guard(
+GUARD = Permissions(
     folders=("/w",),
     rules=(
-        parse("Bash(rm:*)", "deny"),
-        parse("Read(./.env)", "deny"),
-        parse("Bash(git * --force*)", "ask"),
-        parse("Bash(git diff:*)", "allow"),
+        parse_permission_rule("Bash(rm:*)", "deny"),
+        parse_permission_rule("Read(./.env)", "deny"),
+        parse_permission_rule("Bash(git * --force*)", "ask"),
+        parse_permission_rule("Bash(git diff:*)", "allow"),
     ),
 )
 
 
-def verdict(command: str, *, mode: Mode = "default", deny: str = "") -> Verdict:
-    rules = (parse(deny, "deny"),) if deny else GUARD.rules
-    guard = Guard(mode, rules, GUARD.folders)
-    return judge(guard, Use("Bash", (Access("exec", command),), "/w", "/root"))
+def verdict(
+    command: str, *, mode: PermissionMode = "default", deny: str = ""
+) -> PermissionDecision:
+    rules = (parse_permission_rule(deny, "deny"),) if deny else GUARD.rules
+    guard = Permissions(mode, rules, GUARD.folders)
+    return decide_permission(guard, ToolUse("Bash", (Access("exec", command),), "/w", "/root"))
 
 
 def calls(command: str) -> int:
     """How many functions are called to judge a command for the first time."""
-    cached = (shell.plan, loose.flat, paths._folded_words, paths._folded_path, ruin._text)
-    for function in (*cached, loose.vocabulary):
+    cached = (
+        shell.plan_command,
+        loose.flatten_command,
+        paths._fold_words,
+        paths._fold_path,
+        ruin._catastrophe_in_text,
+    )
+    for function in (*cached, loose.command_vocabulary):
         function.cache_clear()
     verdict("ls")  # tables are read once
     return calls_of(lambda: verdict(command))
@@ -132,11 +150,15 @@ def test_twice_the_text_takes_about_twice_the_work(family: str) -> None:
 @pytest.mark.parametrize("family", ["files to write", "paths", "programs", "words", "ligatures"])
 def test_a_thousand_rules_do_not_multiply_the_work(family: str) -> None:
     made = ("Bash(p{} x*y*:*)", "deny"), ("Read(./d{}/**/*.k)", "deny"), ("Edit(s{}/**)", "allow")
-    rules = [parse(text.format(i), effect) for i in range(334) for text, effect in made]
-    warm = Use("Bash", (Access("exec", "ls $(x)"),), "/w", "/root")
-    judge(Guard(rules=tuple(rules), folders=("/w",)), warm)  # patterns are compiled once
-    use = Use("Bash", (Access("exec", FAMILIES[family](4_000)),), "/w", "/root")
-    few, many = (calls_of(lambda r=r: judge(Guard(rules=tuple(r), folders=("/w",)), use))
+    rules = [
+        parse_permission_rule(text.format(i), effect) for i in range(334) for text, effect in made
+    ]
+    warm = ToolUse("Bash", (Access("exec", "ls $(x)"),), "/w", "/root")
+    decide_permission(
+        Permissions(rules=tuple(rules), folders=("/w",)), warm
+    )  # patterns are compiled once
+    use = ToolUse("Bash", (Access("exec", FAMILIES[family](4_000)),), "/w", "/root")
+    few, many = (calls_of(lambda r=r: decide_permission(Permissions(rules=tuple(r), folders=("/w",)), use))  # noqa: E501
                  for r in (rules[:3], rules))  # fmt: skip
     assert many <= few + 60 * len(rules)
 
@@ -150,22 +172,22 @@ def test_loops_in_loops_are_bounded(depth: int) -> None:
 
 
 def test_work_over_the_limit_is_asked_about_with_what_was_found_so_far() -> None:
-    plan = shell.plan("ls; " * 3_000, cwd="/w")
+    plan = shell.plan_command("ls; " * 3_000, cwd="/w")
     assert plan.unclear == "it is too complex to analyze"
     assert [step.name for step in plan.steps] == ["ls"]
     assert verdict("ls; " * 3_000).effect == "ask"
 
 
 def test_the_count_stops_where_it_says() -> None:
-    walker = Walker("ls; " * 3_000, Start("/w"), Work())
-    with pytest.raises(TooComplex):
+    walker = CommandWalker("ls; " * 3_000, StartFolder("/w"), WorkBudget())
+    with pytest.raises(CommandTooComplex):
         walker.run()
-    assert walker.work.spent <= WORK_LIMIT + 5_000
+    assert walker.work.spent <= MAX_WORK_UNITS + 5_000
 
 
 @pytest.mark.parametrize("size", [5_000, 20_000, 200_000])
 @pytest.mark.parametrize("mode", ["default", "auto", "bypass", "accept-edits"])
-def test_deny_rules_hold_however_long_the_text_is(size: int, mode: Mode) -> None:
+def test_deny_rules_hold_however_long_the_text_is(size: int, mode: PermissionMode) -> None:
     padding = "echo " + "ab " * (size // 3)
     for hidden in ("rm -rf x", "/bin/rm x", "r''m x"):
         command = f"{padding}; {hidden}; {padding}"
@@ -189,8 +211,8 @@ def test_the_text_of_a_here_document_does_not_count() -> None:
     body = 'it\'s "text" with $x, `y` and rm -rf /\n' * 3_000
     for line in ("cat <<'EOF'", 'cat <<"EOF"', "cat << 'EOF' | head", "x=$(cat <<'EOF'"):
         tail = "\n)" if "$(" in line else "\n"
-        plan = shell.plan(f"ls; {line}\n{body}EOF{tail}", cwd="/w")
-        assert plan.unclear == "" and plan.looks, line
+        plan = shell.plan_command(f"ls; {line}\n{body}EOF{tail}", cwd="/w")
+        assert plan.unclear == "" and plan.is_read_only, line
 
 
 @pytest.mark.parametrize(
@@ -207,13 +229,13 @@ def test_the_text_of_a_here_document_does_not_count() -> None:
 )
 def test_what_only_looks_like_a_here_document_is_never_skipped(command: str) -> None:
     body = "touch made\n" * 2_000
-    plan = shell.plan(command.replace("BODY", body), cwd="/w")
-    assert plan.unclear or not plan.looks
+    plan = shell.plan_command(command.replace("BODY", body), cwd="/w")
+    assert plan.unclear or not plan.is_read_only
 
 
 @given(st.text(alphabet="<'\"AB\n x;#\\$()", max_size=60))
 def test_a_shortened_text_parts_with_nothing_but_bodies(text: str) -> None:
-    brief = shortened(text)
+    brief = shorten_heredocs(text)
     source = brief.text.encode()
     assert all(source[at : at + 2] == b"<<" for at in brief.operators)
     if not brief.operators:
@@ -222,7 +244,9 @@ def test_a_shortened_text_parts_with_nothing_but_bodies(text: str) -> None:
 
 def test_a_long_command_in_a_here_document_keeps_its_steps() -> None:
     body = "x" * MAX_PARSED_CHARS + "\n"
-    plan: Plan = shell.plan(f"cat > notes.md <<'EOF'\n{body}EOF\nrm -r build", cwd="/w")
+    plan: CommandPlan = shell.plan_command(
+        f"cat > notes.md <<'EOF'\n{body}EOF\nrm -r build", cwd="/w"
+    )
     assert not plan.unclear
     assert [access.target for access in plan.accesses if access.kind == "write"] == [
         "/w/notes.md",
@@ -237,7 +261,7 @@ def test_invisible_characters_are_those_of_the_unicode_tables() -> None:
         char = chr(code)
         if category(char) == "Cf" and not 0xD800 <= code < 0xE000:
             hidden = "".join(c for c in normalize("NFKC", char) if category(c) != "Cf")
-            assert folded(f"a{char}b") == f"a{hidden}b".casefold(), hex(code)
+            assert fold_name(f"a{char}b") == f"a{hidden}b".casefold(), hex(code)
 
 
 @given(st.text(alphabet="ab*", max_size=8), st.text(alphabet="ab", max_size=12))
@@ -245,16 +269,18 @@ def test_stars_stand_for_anything(pattern: str, text: str) -> None:
     import re
 
     expected = re.fullmatch(pattern.replace("*", ".*"), text) is not None
-    assert loose.like(pattern, text) is expected
+    assert loose.matches_star_pattern(pattern, text) is expected
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_a_long_text_may_destroy_is_bounded(family: str) -> None:
-    loss = destroys(shell.plan(FAMILIES[family](15_000), cwd="/w"), cwd="/w")
+    loss = find_possible_loss(shell.plan_command(FAMILIES[family](15_000), cwd="/w"), cwd="/w")
     assert loss is None or len(loss.paths) <= 4_000
 
 
 def test_every_path_that_follows_one_of_several_programs_is_kept() -> None:
-    loss = destroys(shell.plan("$x; rm a; /bin/rm b; mv c d; (cd e && rm f)", cwd="/w"), cwd="/w")
+    loss = find_possible_loss(
+        shell.plan_command("$x; rm a; /bin/rm b; mv c d; (cd e && rm f)", cwd="/w"), cwd="/w"
+    )
     assert loss is not None
     assert {"/w/a", "/w/b", "/w/c", "/w/d", "/w/e/f"} <= set(loss.paths)

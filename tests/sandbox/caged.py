@@ -13,7 +13,7 @@ import anyio
 import msgspec
 import pytest
 
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command, ProcessResult
 from travois.process.run import LocalProcesses
 from travois.sandbox.probe import Walls, look
@@ -27,14 +27,14 @@ class Scene(msgspec.Struct, frozen=True):
 
     work: Path
     outside: Path
-    cage: Cage
+    cage: SandboxProfile
 
     def sh(self, text: str, **more: object) -> Command:
         """A line of bash in the workspace, in the cage."""
         more.setdefault("cage", self.cage)
         return Command(("/bin/bash", "-c", text), str(self.work), **more)  # type: ignore[arg-type]
 
-    def but(self, **changes: object) -> Cage:
+    def but(self, **changes: object) -> SandboxProfile:
         return msgspec.structs.replace(self.cage, **changes)
 
 
@@ -45,7 +45,9 @@ def scene(**more: object) -> Iterator[Scene]:
         for folder in ("work", "outside", "temp"):
             (place / folder).mkdir()
         work, temp = str(place / "work"), str(place / "temp")
-        yield Scene(place / "work", place / "outside", Cage("work", (work,), temp, **more))  # type: ignore[arg-type]
+        yield Scene(
+            place / "work", place / "outside", SandboxProfile("work", (work,), temp, **more)
+        )  # type: ignore[arg-type]
 
 
 @cache

@@ -8,11 +8,11 @@ from typing import Literal
 import msgspec
 import pytest
 
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.sandbox.denial import Denial, find_denial, granted
 from travois.sandbox.disk_facts import LocalDisk
 
-WORK = Cage(
+WORK = SandboxProfile(
     "work",
     ("/w",),
     "/state/tmp/1",
@@ -62,7 +62,12 @@ USER, ROOT = FakeDisk(), FakeDisk(root=True)
 
 
 def denial(
-    text: str, cage: Cage = WORK, disk: FakeDisk = USER, *, cwd: str = "/w", line: str = ""
+    text: str,
+    cage: SandboxProfile = WORK,
+    disk: FakeDisk = USER,
+    *,
+    cwd: str = "/w",
+    line: str = "",
 ) -> Denial | None:
     return find_denial(text, cage, cwd=cwd, disk=disk, line=line)
 
@@ -186,7 +191,9 @@ def test_without_mounts_the_sandbox_forbids(saying: str) -> None:
         ("kill: (1) - Operation not permitted", WORK, USER, None),
     ],
 )  # fmt: skip
-def test_each_kind_of_denial(said: str, cage: Cage, disk: FakeDisk, found: Denial | None) -> None:
+def test_each_kind_of_denial(
+    said: str, cage: SandboxProfile, disk: FakeDisk, found: Denial | None
+) -> None:
     assert denial(said, cage, disk) == found
 
 
@@ -312,6 +319,6 @@ def test_what_could_not_be_made_in_a_hidden_folder_is(tmp_path: Path, said: str)
     ],
 )
 def test_of_two_folders_the_deeper_one_says_what_is_granted(
-    path: str, cage: Cage, grant: str
+    path: str, cage: SandboxProfile, grant: str
 ) -> None:
     assert granted(cage, path) == grant

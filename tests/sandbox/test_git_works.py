@@ -14,9 +14,9 @@ import pytest
 from tests.sandbox.caged import Mode, Scene, scene, walls
 from travois.compose.sandbox import move_sandbox_policy
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
-from travois.permissions.rules import Use
-from travois.permissions.shell.judge import plan
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import ToolUse
+from travois.permissions.shell.judge import plan_command
 from travois.process.run import LocalProcesses
 from travois.sandbox.policy import Bounds, cage
 
@@ -45,10 +45,10 @@ class Repository:
     def run(self, line: str, *, root: Path | None = None) -> str:
         """Run a line as a session in a folder does whose user allowed it."""
         at = str(root or self.work)
-        made = plan(line, cwd=at, home="/home/u")
-        use = Use("Bash", (Access("exec", line),), at, "/home/u", plans=(made,))
+        made = plan_command(line, cwd=at, home="/home/u")
+        use = ToolUse("Bash", (Access("exec", line),), at, "/home/u", plans=(made,))
         bounds = move_sandbox_policy(Bounds(temp=self.place.cage.temp, network="off"), at)
-        around = cage(bounds, Guard(folders=(at,)), use)
+        around = cage(bounds, Permissions(folders=(at,)), use)
         assert around is not None and around.profile == "work"
         out = list[str]()
 

@@ -14,7 +14,7 @@ import pytest
 from tests.process.test_processes import children, nap, sleepers, until
 from tests.processes import run_past_timeout
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.guard.guard import Journal, watches
@@ -52,7 +52,9 @@ def look(work: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
-def act(place: Scene, text: str, *, mode: Mode = "partial", cage: Cage | None = None) -> list[str]:
+def act(
+    place: Scene, text: str, *, mode: Mode = "partial", cage: SandboxProfile | None = None
+) -> list[str]:
     """Run a line; returns what is told of it."""
     told = list[str]()
 
@@ -164,7 +166,7 @@ def run_with(place: Scene, text: str, journal: str, mode: Mode = "partial") -> t
 # --- what git may write ---------------------------------------------------------------------------
 
 
-def by_git(place: Scene) -> Cage:
+def by_git(place: Scene) -> SandboxProfile:
     config = f"{place.work}/.git/config"
     pinned = tuple(path for path in place.cage.pinned if path != config)
     return place.but(pinned=pinned, git_written=(config,))
@@ -215,7 +217,7 @@ def test_a_new_repository_has_the_samples_of_git_and_no_hook_of_another(mode: Mo
 
 
 async def waiting(
-    processes: LocalProcesses, place: Scene, text: str, id: str, cage: Cage | None = None
+    processes: LocalProcesses, place: Scene, text: str, id: str, cage: SandboxProfile | None = None
 ) -> Callable[[], None]:
     """A job that does something and then waits until it is let go; returns what lets it."""
     go = place.work / f"go-{id}"

@@ -19,10 +19,10 @@ from tests.sandbox.caged import SECONDS, Mode, walls
 from travois.compose.options import Options
 from travois.compose.sandbox import compose_sandbox
 from travois.compose.session import load_workspace
-from travois.permissions.decide import Guard
-from travois.permissions.decide import Mode as GuardMode
-from travois.permissions.rules import Use
-from travois.permissions.shell.judge import plan
+from travois.permissions.decide import PermissionMode as GuardMode
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import ToolUse
+from travois.permissions.shell.judge import plan_command
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox import policy as bounds
@@ -126,9 +126,9 @@ def run_in(
             assert fence.bounds is not None
             own = msgspec.structs.replace(fence.bounds, backend=mode)
             home = str(place.home)
-            plans = (plan(line, cwd=here.cwd, home=home),)
-            use = Use("Bash", (), here.cwd, home, plans=plans)
-            guard = Guard(mode=guard_mode, folders=(here.cwd,))
+            plans = (plan_command(line, cwd=here.cwd, home=home),)
+            use = ToolUse("Bash", (), here.cwd, home, plans=plans)
+            guard = Permissions(mode=guard_mode, folders=(here.cwd,))
             cage = bounds.cage(own, guard, use, profile=profile)
             processes = LocalProcesses(walls=behind)
             stack.push_async_callback(processes.aclose)

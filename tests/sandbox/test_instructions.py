@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from tests.sandbox.caged import SECONDS, Mode, Scene, play, scene, walls
-from travois.permissions.sandbox_profile import Cage, Unasked
+from travois.permissions.sandbox_profile import SandboxProfile, UnapprovedChanges
 from travois.process.run import LocalProcesses
 from travois.sandbox.guard.guard import Journal
 
@@ -55,7 +55,7 @@ CREATES = {
     "committed": "mkdir -p $(dirname {0}); printf evil > {0}; git add {0}",
     "its own repository": "git init -q new; cd new; printf e > AGENTS.md; git add .",
 }
-UNASKED = Unasked()
+UNASKED = UnapprovedChanges()
 
 
 @pytest.fixture
@@ -77,7 +77,9 @@ def git(place: Scene, *words: str) -> str:
     return ran.stdout.decode()
 
 
-def act(place: Scene, *lines: str, mode: Mode = "full", cage: Cage | None = None) -> list[str]:
+def act(
+    place: Scene, *lines: str, mode: Mode = "full", cage: SandboxProfile | None = None
+) -> list[str]:
     """Run lines one after the other; returns what is told of them."""
     told = list[str]()
 
@@ -190,8 +192,8 @@ def test_a_folder_takes_its_instructions_along(place: Scene, mode: Mode) -> None
 
 
 RULES = {
-    "a path": Unasked(patterns=(("AGENTS.md", "@", "/nowhere"),)),
-    "a name in a command": Unasked(names=("agents.md",)),
+    "a path": UnapprovedChanges(patterns=(("AGENTS.md", "@", "/nowhere"),)),
+    "a name in a command": UnapprovedChanges(names=("agents.md",)),
 }
 
 
@@ -199,7 +201,7 @@ RULES = {
 def test_what_a_rule_names_may_change_and_nothing_else(place: Scene, rule: str) -> None:
     known = RULES[rule]
     patterns = tuple((what, str(place.work), home) for what, _, home in known.patterns)
-    cage = place.but(unasked=Unasked(patterns, known.names))
+    cage = place.but(unasked=UnapprovedChanges(patterns, known.names))
     (told,) = act(place, "printf new | tee AGENTS.md CLAUDE.md", cage=cage)
     assert (place.work / "AGENTS.md").read_text() == "new"
     assert "restored: CLAUDE.md." in told

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.processes import running
-from travois.permissions.hosts import allows
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.hosts import rule_allows_url
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.process.run import LocalProcesses
 from travois.sandbox.network import Door, Network, canonical, plain, reachable
@@ -140,8 +140,8 @@ def known(words: str, door: Door) -> str:
 @given(host=NAMES, listed=NAMES)
 def test_a_rule_means_a_host_and_a_star_only_what_is_below(host: str, listed: str) -> None:
     below = host.endswith(f".{listed}")
-    assert allows(f"domain:{canonical(listed)}", f"https://{host}") == (host == listed)
-    assert allows(f"domain:{canonical('*.' + listed)}", f"https://{host}") == below
+    assert rule_allows_url(f"domain:{canonical(listed)}", f"https://{host}") == (host == listed)
+    assert rule_allows_url(f"domain:{canonical('*.' + listed)}", f"https://{host}") == below
 
 
 @given(st.binary(max_size=30))
@@ -445,7 +445,9 @@ class Cell:
         self._work, self._temp = str(folder / "work"), str(folder / "temp")
 
     def sh(self, text: str) -> Command:
-        cage = Cage("work", (self._work,), self._temp, network="listed", hosts=("example.org",))
+        cage = SandboxProfile(
+            "work", (self._work,), self._temp, network="listed", hosts=("example.org",)
+        )
         return Command(("/bin/bash", "-c", text), self._work, cage=cage)
 
 

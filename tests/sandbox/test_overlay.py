@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command, StaleFile, WorkspaceChange
 from travois.process.run import LocalProcesses
 from travois.sandbox.overlay import Overlay
@@ -143,7 +143,7 @@ class Room:
         self.pinned = tuple(str(self.work / name) for name in ("pinned", "missing/pin"))
 
     async def attempt(self, text: str, *, timeout: float = SECONDS) -> Overlay:
-        cage = Cage("try", (str(self.work),), temp=str(self.temp), pinned=self.pinned)
+        cage = SandboxProfile("try", (str(self.work),), temp=str(self.temp), pinned=self.pinned)
         command = Command(("/bin/bash", "-c", text), str(self.work), cage=cage)
         return await self.processes.run_attempt(command, timeout=timeout)
 
@@ -348,7 +348,7 @@ def test_more_folders_are_covered_and_nothing_else_can_be_written(play: Play) ->
         more.mkdir()
         loose = room.temp.parent / "loose"
         loose.write_text("loose")
-        cage = Cage(
+        cage = SandboxProfile(
             "try",
             (str(room.work), str(room.work / "d")),
             temp=str(room.temp),

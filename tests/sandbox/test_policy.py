@@ -5,29 +5,33 @@ from __future__ import annotations
 import pytest
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, Mode
-from travois.permissions.rules import Use
-from travois.permissions.sandbox_profile import Cage
-from travois.permissions.shell.judge import plan
+from travois.permissions.decide import PermissionMode, Permissions
+from travois.permissions.rules import ToolUse
+from travois.permissions.sandbox_profile import SandboxProfile
+from travois.permissions.shell.judge import plan_command
 from travois.sandbox.policy import Bounds, cage, harmless
 from travois.sandbox.program_sandbox import cage_for_program
 
 BOUNDS = Bounds(temp="/private", hidden=("/home/u/.ssh",))
 
 
-def use(line: str, *more: Access) -> Use:
-    made = plan(line, cwd="/w", home="/home/u")
-    return Use("Bash", (Access("exec", line), *more), "/w", "/home/u", plans=(made,))
+def use(line: str, *more: Access) -> ToolUse:
+    made = plan_command(line, cwd="/w", home="/home/u")
+    return ToolUse("Bash", (Access("exec", line), *more), "/w", "/home/u", plans=(made,))
 
 
-def walls(line: str, *more: Access, bounds: Bounds = BOUNDS, mode: Mode = "default") -> Cage:
-    made = cage(bounds, Guard(mode, folders=("/w",), scratch="/private"), use(line, *more))
+def walls(
+    line: str, *more: Access, bounds: Bounds = BOUNDS, mode: PermissionMode = "default"
+) -> SandboxProfile:
+    made = cage(bounds, Permissions(mode, folders=("/w",), scratch="/private"), use(line, *more))
     assert made is not None
     return made
 
 
 def test_what_only_looks_can_change_and_reach_nothing() -> None:
-    assert walls("cat a.txt") == Cage("look", ("/w",), "/private", hidden=("/home/u/.ssh",))
+    assert walls("cat a.txt") == SandboxProfile(
+        "look", ("/w",), "/private", hidden=("/home/u/.ssh",)
+    )
 
 
 def test_what_works_may_change_the_workspace_but_not_what_runs_later() -> None:
@@ -88,7 +92,7 @@ def test_a_pin_gives_way_to_what_was_allowed_by_name() -> None:
 
 
 def test_what_is_only_tried_gets_nothing_beyond_the_workspace() -> None:
-    guard = Guard("bypass", folders=("/w",))
+    guard = Permissions("bypass", folders=("/w",))
     made = cage(BOUNDS, guard, use("curl a.b > /srv/b; rm x"), profile="try")
     assert made is not None
     assert (made.profile, made.writable, made.network) == ("try", (), "off")
@@ -96,12 +100,12 @@ def test_what_is_only_tried_gets_nothing_beyond_the_workspace() -> None:
 
 def test_leaving_is_leaving() -> None:
     line = "make"
-    assert cage(BOUNDS, Guard(folders=("/w",)), use(line, Access("leave", line))) is None
+    assert cage(BOUNDS, Permissions(folders=("/w",)), use(line, Access("leave", line))) is None
 
 
 def test_only_a_line_that_is_excluded_as_a_whole_runs_outside() -> None:
     bounds = Bounds(temp="/t", excluded=("docker", "make deploy"))
-    guard = Guard(folders=("/w",))
+    guard = Permissions(folders=("/w",))
     assert cage(bounds, guard, use("docker ps")) is None
     assert cage(bounds, guard, use("make deploy")) is None
     assert cage(bounds, guard, use("docker ps && make")) is not None
@@ -122,11 +126,11 @@ def test_only_a_line_that_is_excluded_as_a_whole_runs_outside() -> None:
     ],
 )
 def test_a_command_is_tried_only_where_the_try_could_succeed(line: str, may: bool) -> None:
-    assert harmless(Guard(folders=("/w",)), use(line)) is may
+    assert harmless(Permissions(folders=("/w",)), use(line)) is may
 
 
 def test_files_of_a_program_in_the_workspace_do_not_make_it_read_only() -> None:
     bounds = Bounds(temp="/private", writable=("/srv/cache",))
     shown = ("/w", "/w/tools", "/srv/cache/x", "/home/u/hooks")
-    walls = cage_for_program(bounds, Guard(folders=("/w",)), shown=shown)
+    walls = cage_for_program(bounds, Permissions(folders=("/w",)), shown=shown)
     assert walls.shown == ("/home/u/hooks",)

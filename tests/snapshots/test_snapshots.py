@@ -17,7 +17,7 @@ from tests.engine.fakes import RecordingPerson, agent, begun, facts, log, play, 
 from travois.core.content import Text, extract_text
 from travois.core.facts import Entry, Result, User
 from travois.engine.agent import Agent
-from travois.permissions.decide import Guard
+from travois.permissions.decide import Permissions
 from travois.ports.world import PersonAnswer, UserWarned
 from travois.providers.replies import Reply
 from travois.providers.request import Request
@@ -201,7 +201,7 @@ def busy(work: Path, *commands: str, lines: tuple[ScriptLine, ...] = ()) -> Agen
     """An agent whose model runs these commands, one in each turn."""
     each = ((call("Bash", command=text), say("done")) for text in commands)
     lines = lines or tuple(line for pair in each for line in pair)
-    guard = Guard(mode="bypass", folders=(str(work),))
+    guard = Permissions(mode="bypass", folders=(str(work),))
     person = RecordingPerson(PersonAnswer(allow=True))
     more = {"guard": guard, "person": person, "keeper": keeper(work)}
     return agent(work, *lines, tools=[BASH], session=begun(), **more)
@@ -453,7 +453,7 @@ def test_a_snapshot_that_cannot_be_taken_is_told_to_the_user_and_the_model(work:
 
 def test_the_question_names_what_a_rewind_does_not_restore(work: Path) -> None:
     one = busy(work, "./run.sh", "rm -rf node_modules")
-    one.permissions.guard = Guard(mode="default", folders=(str(work),))
+    one.permissions.guard = Permissions(mode="default", folders=(str(work),))
     play(one, "first")
     play(one, "second")
     assert isinstance(one.permissions.person, RecordingPerson)

@@ -10,8 +10,8 @@ import pytest
 from tests.tools.local import told
 from tests.tools.world import World
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Use, parse
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import ToolUse, parse_permission_rule
 from travois.ports.agents import AgentOrder, AgentReport
 from travois.ports.tool import ToolError, ToolOutcome
 from travois.tools.agent import AGENT, AGENT_STOP
@@ -134,9 +134,9 @@ def test_a_rule_holds_for_all_spellings_of_a_type(world: World) -> None:
 
 
 def verdict(kind: str, *rules: tuple[str, str], mode: str = "default") -> str:
-    parsed = tuple(parse(text, effect) for text, effect in rules)  # type: ignore[arg-type]
-    guard = Guard(mode, parsed, ("/w",))  # type: ignore[arg-type]
-    return judge(guard, Use("Agent", (Access("spawn", kind),), "/w", "/h")).effect
+    parsed = tuple(parse_permission_rule(text, effect) for text, effect in rules)  # type: ignore[arg-type]
+    guard = Permissions(mode, parsed, ("/w",))  # type: ignore[arg-type]
+    return decide_permission(guard, ToolUse("Agent", (Access("spawn", kind),), "/w", "/h")).effect
 
 
 def test_agents_are_started_unasked_unless_a_rule_says_otherwise(world: World) -> None:
@@ -152,8 +152,8 @@ def test_agents_are_started_unasked_unless_a_rule_says_otherwise(world: World) -
 
 
 def test_whatever_else_starts_something_is_still_asked_about() -> None:
-    use = Use("Unknown", (Access("spawn", "Unknown"),), "/w", "/h")
-    assert judge(Guard(folders=("/w",)), use).effect == "ask"
+    use = ToolUse("Unknown", (Access("spawn", "Unknown"),), "/w", "/h")
+    assert decide_permission(Permissions(folders=("/w",)), use).effect == "ask"
 
 
 def test_both_tools_are_declared_last_of_those_that_were_there() -> None:

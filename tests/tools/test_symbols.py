@@ -14,9 +14,9 @@ import pytest
 
 from tests.tools.local import Local
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
-from travois.permissions.resolve_paths import hiding
-from travois.permissions.rules import parse
+from travois.permissions.decide import Permissions
+from travois.permissions.resolve_paths import hidden_path_filter
+from travois.permissions.rules import parse_permission_rule
 from travois.ports.tool import ToolError
 from travois.tools import symbols, syntax
 from travois.tools.parsing import ParseTask, SourceText, SymbolQuery, parse_source
@@ -176,8 +176,8 @@ def test_what_cannot_be_asked_is_refused_with_a_way_out(
 
 
 def test_a_file_that_a_rule_denies_is_never_shown(shop: Local):
-    rules = (parse("Read(b/**)", "deny"),)
-    shop.hidden = hiding(Guard(rules=rules), "Symbols", root=shop.root)  # type: ignore[method-assign]
+    rules = (parse_permission_rule("Read(b/**)", "deny"),)
+    shop.hidden = hidden_path_filter(Permissions(rules=rules), "Symbols", root=shop.root)  # type: ignore[method-assign]
     kept = "(files denied by a permission rule are left out)"
     assert shop.say(SYMBOLS, name="open") == f"a/till.py:2 method Till.open def open(self)\n{kept}"
     assert "Door" not in shop.say(SYMBOLS, name="Door", references=True).partition(";")[2]

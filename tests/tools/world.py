@@ -23,7 +23,7 @@ from travois.files.disk import DiskFiles
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Heard
 from travois.permissions.access import Access
-from travois.permissions.resolve_paths import JudgedFiles, resolved
+from travois.permissions.resolve_paths import JudgedFiles, resolve_accesses
 from travois.ports.agents import TaskListEdit
 from travois.ports.tool import AnyTool, CallLocation, ToolError, ToolOutcome
 from travois.ports.world import content_digest
@@ -118,7 +118,7 @@ class World:
         return SILENCE
 
     async def call(self, tool: AnyTool, call_id: str = "t1", **args: Any) -> ToolOutcome:
-        judged = resolved(self.access(tool, **args))
+        judged = resolve_accesses(self.access(tool, **args))
         seen = copy(self)
         seen.room = (
             ResultRoom(ContextLayers().result_cap(tool.name), 100_000)

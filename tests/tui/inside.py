@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.program import Done
-from travois.cli.main import run
+from travois.cli.main import run_command_line
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Inside:
                 patch.setenv(name, value)
             for name in ("VISUAL", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_DATA_HOME"):
                 patch.delenv(name, raising=False)
-            code = run(args)
+            code = run_command_line(args)
         return Done(code, *self.screen.readouterr())
 
 

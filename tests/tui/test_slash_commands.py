@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from travois import Options, Session
 from travois.core.content import Text, extract_text
 from travois.core.facts import Changed
-from travois.permissions.rules import parse
+from travois.permissions.rules import parse_permission_rule
 from travois.ports.world import Command
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
@@ -200,8 +200,8 @@ def test_forgetting_an_answer_leaves_a_rule_of_a_file_that_says_the_same(
 
     async def run(desk: LineModeHost) -> None:
         agent = desk.session.crew.agent
-        mine = parse("Bash(make:*)", "allow", origin="your answer")
-        file = parse("Bash(make:*)", "allow", origin="a file")
+        mine = parse_permission_rule("Bash(make:*)", "allow", origin="your answer")
+        file = parse_permission_rule("Bash(make:*)", "allow", origin="a file")
         agent.permissions.guard = replace(agent.permissions.guard, rules=(file, mine))
         trust.remember_answer(home, trust.trust_root(options.cwd), "Bash(make:*)")
         await run_slash_line(desk, "/permissions forget Bash(make:*)")

@@ -30,7 +30,7 @@ from travois.core.display_text import escape_invisible
 from travois.core.facts import User
 from travois.engine.mentions import build_mention_note
 from travois.headless.control.messages import HostDeclined
-from travois.permissions.paths import inside
+from travois.permissions.paths import is_inside
 from travois.ports.tool import text_outcome
 from travois.ports.world import (
     SANDBOX_OFFER,
@@ -378,7 +378,7 @@ class EditorFiles:
     def _is_editor_text(self, path: str, data: bytes) -> bool:
         """Tell whether this is a UTF-8 text in the workspace, which an editor can write back."""
         if len(data) > MAX_BUFFER_BYTES or not any(
-            inside(path, folder) for folder in self._folders
+            is_inside(path, folder) for folder in self._folders
         ):
             return False
         found = decode_text(data)

@@ -11,11 +11,11 @@ from travois.compose.options import Options
 from travois.compose.session import load_workspace
 from travois.core.errors import UserError
 from travois.core.models import ModelCard
-from travois.permissions.decide import MODES, Mode
+from travois.permissions.decide import PERMISSION_MODES, PermissionMode
 from travois.providers import catalog
 from travois.sdk import Session
 
-MODE_LABELS: dict[Mode, tuple[str, str]] = {
+MODE_LABELS: dict[PermissionMode, tuple[str, str]] = {
     "default": ("Default", "Ask before any edit or command that no rule allows"),
     "accept-edits": ("Accept edits", "Edit files in the workspace without asking"),
     "plan": ("Plan", "Read and plan; change nothing until you approve the plan"),
@@ -82,10 +82,14 @@ class SessionChoices:
     def _model_names(self) -> dict[str, None]:
         return dict.fromkeys((self.model.name, *self._reached))
 
-    def _available_modes(self) -> list[tuple[Mode, str, str]]:
+    def _available_modes(self) -> list[tuple[PermissionMode, str, str]]:
         """Return the available modes; bypass only if the session started with it."""
         held = self._session.crew.agent.permissions.guard.mode
-        return [(one, *MODE_LABELS[one]) for one in MODES if one != "bypass" or held == "bypass"]
+        return [
+            (one, *MODE_LABELS[one])
+            for one in PERMISSION_MODES
+            if one != "bypass" or held == "bypass"
+        ]
 
 
 def _select_option_json(id: str, name: str, value: str, *, options: list[Json]) -> Json:

@@ -21,10 +21,10 @@ from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.compat.opencode import APART
 from travois.core.errors import UserError
 from travois.files import front_matter
-from travois.files.front_matter import Front, nested
-from travois.permissions.decide import ALIASES, MODES, Mode
-from travois.permissions.paths import inside
-from travois.permissions.rules import split
+from travois.files.front_matter import FrontMatter, parse_nested_value
+from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
+from travois.permissions.paths import is_inside
+from travois.permissions.rules import split_rules
 from travois.prompt.instruction_files import ETC, chain, exactly, markdown, plain_text
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Plugin
@@ -65,7 +65,7 @@ class AgentFileError(ValueError):
 
 
 def parse_agent_file(
-    told: Front, origin: str, notices: list[str], *, trusted: bool
+    told: FrontMatter, origin: str, notices: list[str], *, trusted: bool
 ) -> AgentType | None:
     """Return the kind that a file describes; None if it does not, and then the user is told why."""
     if told.flaws:
@@ -88,7 +88,7 @@ def parse_agent_file(
     return replace(kind, model="", memory="")
 
 
-def _build_agent_type(told: Front, origin: str) -> AgentType:
+def _build_agent_type(told: FrontMatter, origin: str) -> AgentType:
     model = _read_text(told, "model")
     return AgentType(
         name=_parse_agent_name(told),
@@ -116,7 +116,7 @@ def _build_agent_type(told: Front, origin: str) -> AgentType:
     )
 
 
-def _parse_agent_name(told: Front) -> str:
+def _parse_agent_name(told: FrontMatter) -> str:
     name = _require_text(told, "name")
     if not AGENT_NAME_PATTERN.fullmatch(name):
         raise AgentFileError(
@@ -127,13 +127,13 @@ def _parse_agent_name(told: Front) -> str:
     return name
 
 
-def _require_text(told: Front, key: str) -> str:
+def _require_text(told: FrontMatter, key: str) -> str:
     if text := _read_text(told, key):
         return text
     raise AgentFileError(key, f"{key} is missing; add a line `{key}: …`")
 
 
-def _parse_agent_prompt(told: Front) -> str:
+def _parse_agent_prompt(told: FrontMatter) -> str:
     text = told.body.strip()
     if not text:
         raise AgentFileError("", "the agent has no instructions; write them below the front matter")
@@ -145,33 +145,33 @@ def _parse_agent_prompt(told: Front) -> str:
     return text
 
 
-def _parse_permission_mode(told: Front) -> str:
+def _parse_permission_mode(told: FrontMatter) -> str:
     mode = _read_text(told, "permissionMode")
-    return ALIASES.get(mode) or _parse_choice(told, "permissionMode", MODES)
+    return MODE_ALIASES.get(mode) or _parse_choice(told, "permissionMode", PERMISSION_MODES)
 
 
-def _parse_choice(told: Front, key: str, among: Sequence[str]) -> str:
+def _parse_choice(told: FrontMatter, key: str, among: Sequence[str]) -> str:
     word = _read_text(told, key)
     if word and word not in among:
         raise AgentFileError(key, f"{key} cannot be {word!r}; use one of {', '.join(among)}")
     return word
 
 
-def _parse_boolean(told: Front, key: str) -> bool:
+def _parse_boolean(told: FrontMatter, key: str) -> bool:
     word = _read_text(told, key).lower()
     if word not in TRUE_WORDS and word not in FALSE_WORDS:
         raise AgentFileError(key, f"{key} cannot be {word!r}; use true or false")
     return word in TRUE_WORDS
 
 
-def _parse_count(told: Front, key: str) -> int:
+def _parse_count(told: FrontMatter, key: str) -> int:
     word = _read_text(told, key)
     if word and not (word.isdecimal() and int(word)):
         raise AgentFileError(key, f"{key} cannot be {word!r}; use a whole number, 1 or more")
     return int(word or 0)
 
 
-def _parse_allowed_tools(told: Front) -> tuple[str, ...] | None:
+def _parse_allowed_tools(told: FrontMatter) -> tuple[str, ...] | None:
     """Return the tools that are given whole; None if all are."""
     words = _read_word_list(told, "tools")
     if "tools" not in told.values or "*" in words:
@@ -179,12 +179,12 @@ def _parse_allowed_tools(told: Front) -> tuple[str, ...] | None:
     return tuple(name for name, whole in map(_parse_tool_word, words) if whole)
 
 
-def _parse_spawnable_types(told: Front) -> Iterator[str]:
+def _parse_spawnable_types(told: FrontMatter) -> Iterator[str]:
     """Return the kinds of agents that `Agent(a, b)` names."""
     for word in _read_word_list(told, "tools"):
         name, _, among = word.rstrip(")").partition("(")
         if name in ("Agent", "Task"):
-            yield from (one for one in front_matter.split(among) if one != "*")
+            yield from (one for one in front_matter.split_on_commas(among) if one != "*")
 
 
 def _parse_tool_word(word: str) -> tuple[str, bool]:
@@ -194,17 +194,17 @@ def _parse_tool_word(word: str) -> tuple[str, bool]:
     return name, name == "Agent" or use in ("", "*)")
 
 
-def _read_word_list(told: Front, key: str) -> list[str]:
+def _read_word_list(told: FrontMatter, key: str) -> list[str]:
     value = told.values.get(key, ())
-    return split(value) if isinstance(value, str) else [word.strip() for word in value]
+    return split_rules(value) if isinstance(value, str) else [word.strip() for word in value]
 
 
-def _read_text(told: Front, key: str) -> str:
+def _read_text(told: FrontMatter, key: str) -> str:
     value = told.values.get(key, "")
     return value.strip() if isinstance(value, str) else ", ".join(value)
 
 
-def _find_ignored_values(told: Front) -> Iterator[tuple[str, str]]:
+def _find_ignored_values(told: FrontMatter) -> Iterator[tuple[str, str]]:
     """Yield each key of a file that has no effect, with the reason."""
     if (effort := _read_text(told, "effort")) and effort.lower() not in AGENT_EFFORT_LEVELS:
         yield "effort", f"effort cannot be {effort!r}; use one of {', '.join(AGENT_EFFORT_LEVELS)}"
@@ -235,7 +235,7 @@ def _is_known_tool(name: str) -> bool:
     return name in ("*", "Agent") or name.startswith("mcp__") or any(t.name == name for t in TOOLS)
 
 
-def locate_key(origin: str, told: Front, key: str) -> str:
+def locate_key(origin: str, told: FrontMatter, key: str) -> str:
     """Return the place of a key, as editors and people say it; the command line has no lines."""
     return f"{origin}:{told.lines.get(key, 1)}" if told.lines else origin
 
@@ -297,7 +297,7 @@ def load_agent_types(
         _add_missing_types(found, _read_agent_folder(shelf, notices))
     _add_missing_types(found, _parse_agents_flag(given, notices))
     plugged = [
-        AgentFolder(folder, one.folder, not inside(one.folder, root), f"{one.name}:")
+        AgentFolder(folder, one.folder, not is_inside(one.folder, root), f"{one.name}:")
         for one in plugins
         for folder in one.agents
     ]
@@ -319,9 +319,9 @@ def load_agent_types(
     return tuple(sorted(found.values(), key=lambda kind: kind.name.casefold())), tuple(notices)
 
 
-def limit_permission_mode(kind: AgentType, parent: Mode) -> Mode:
+def limit_permission_mode(kind: AgentType, parent: PermissionMode) -> PermissionMode:
     """Return the child's permission mode: its type's own, but no wider than its parent's."""
-    modes: dict[str, Mode] = {mode: mode for mode in MODES}
+    modes: dict[str, PermissionMode] = {mode: mode for mode in PERMISSION_MODES}
     wanted = modes.get(kind.mode, parent)
     return (
         wanted if MODES_BY_STRICTNESS.index(wanted) <= MODES_BY_STRICTNESS.index(parent) else parent
@@ -376,7 +376,7 @@ def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[Agent
         except OSError as error:
             notices.append(f"{path}:1: cannot be read: {error.strerror or error}")
             continue
-        told = front_matter.read(text)
+        told = front_matter.parse_front_matter(text)
         if shelf.opencode and told.lines:
             name = os.path.relpath(path, shelf.folder).removesuffix(".md").replace("/", "-")
             told = opencode.adapted(told, name)
@@ -392,7 +392,9 @@ def _read_agent_folder(shelf: AgentFolder, notices: list[str]) -> Iterator[Agent
             )
         elif kind is not None:
             hooks = (
-                _filter_hooks(nested(text, "hooks"), path, shelf) if "hooks" in told.lines else {}
+                _filter_hooks(parse_nested_value(text, "hooks"), path, shelf)
+                if "hooks" in told.lines
+                else {}
             )
             yield replace(kind, name=f"{shelf.prefix}{kind.name}", hooks=hooks)
 
@@ -409,7 +411,7 @@ def _filter_hooks(tree: object, path: str, shelf: AgentFolder) -> dict[str, obje
 
 
 def _parse_settings_agents(
-    tables: Iterable[tuple[str, Front]], notices: list[str], *, trusted: bool
+    tables: Iterable[tuple[str, FrontMatter]], notices: list[str], *, trusted: bool
 ) -> Iterator[AgentType]:
     """Return the kinds that settings of other agents hold."""
     for path, told in tables:
@@ -419,7 +421,7 @@ def _parse_settings_agents(
 
 def _read_agent_text(path: str, held: str) -> str:
     real = os.path.realpath(path)
-    if held and not inside(real, held):
+    if held and not is_inside(real, held):
         raise OSError(f"it leads outside {held}; run `travois trust` to allow that")
     return plain_text(real, opener=exactly)
 
@@ -442,13 +444,13 @@ def _parse_agents_flag(given: str, notices: list[str]) -> Iterator[AgentType]:
         }
         prompt = values.pop("prompt", "")
         body = prompt if isinstance(prompt, str) else " ".join(prompt)
-        told = Front({**values, "name": name}, body=body)
+        told = FrontMatter({**values, "name": name}, body=body)
         kind = parse_agent_file(told, f"{AGENTS_FLAG} {name}", notices, trusted=True)
         if kind is not None:
             yield replace(kind, hooks=hooks if _is_object(hooks := fields.get("hooks")) else {})
 
 
-def _to_front_matter_value(value: object) -> front_matter.Value:
+def _to_front_matter_value(value: object) -> front_matter.FrontMatterValue:
     """Return a JSON value as front matter has it."""
     if isinstance(value, list):
         return tuple(str(item) for item in msgspec.convert(value, list[object]))

@@ -107,7 +107,7 @@ class AgentOutbox:
         """Return the beginning of a long text, and the file that has all of it."""
         session, world = self._agent.session, self._agent.world
         name = f"mail-{self._me}-{session.last.seq if session.last else 0}"
-        path = world.spill(name, session.secrets.redacted(text).encode(errors="replace"))
+        path = world.spill(name, session.secrets.redact(text).encode(errors="replace"))
         return (
             f"{text[:MAIL_PREVIEW_CHARS]}\n[{len(text):,} characters in total; full text in {path}]"
         )

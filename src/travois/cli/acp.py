@@ -10,43 +10,46 @@ import anyio
 
 from travois.acp.protocol import AcpConnection
 from travois.acp.server import AcpServer
-from travois.commands.flags import chosen, shared
+from travois.commands.flags import add_session_flags, options_from_args
 from travois.compose.options import Options
-from travois.terminal.tables import Commands, command
+from travois.terminal.tables import CommandParsers, add_command
 from travois.tui.slash_commands import new_session_options
 
-MORE = """\
+ACP_HELP = """\
 Your editor starts this command; docs/acp.md has the settings for several editors. Session flags
 apply to every session: travois acp --model anthropic/claude-opus-5-5 --permission-mode accept-edits
 """
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+SIGNAL_EXIT_CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
-def register_acp(commands: Commands) -> None:
+def register_acp(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
-        commands, "acp", what="serve an editor over the Agent Client Protocol (stdio)", more=MORE
+    top = add_command(
+        commands,
+        "acp",
+        what="serve an editor over the Agent Client Protocol (stdio)",
+        more=ACP_HELP,
     )
-    shared(top)
-    top.set_defaults(run=run)
+    add_session_flags(top)
+    top.set_defaults(run=run_acp)
 
 
-def run(args: Namespace) -> int:
+def run_acp(args: Namespace) -> int:
     """Serve until the editor hangs up; returns the exit code."""
-    options = chosen(args)
+    options = options_from_args(args)
     out = os.dup(1)
     os.dup2(2, 1)  # whatever else prints, prints where it disturbs nobody
-    return anyio.run(_serve, options, out)
+    return anyio.run(_serve_editor, options, out)
 
 
-async def _serve(options: Options, out: int) -> int:
+async def _serve_editor(options: Options, out: int) -> int:
     code = 0
 
     async def watch_signals() -> None:
         nonlocal code
-        with anyio.open_signal_receiver(*CODES) as signals:
+        with anyio.open_signal_receiver(*SIGNAL_EXIT_CODES) as signals:
             async for number in signals:
-                code = CODES[number]
+                code = SIGNAL_EXIT_CODES[number]
                 group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:

@@ -6,12 +6,12 @@ import os
 import sys
 from argparse import Namespace
 
-from travois.commands.flags import chosen
+from travois.commands.flags import options_from_args
 from travois.compose.session import load_workspace
 from travois.tui import line_mode, start
 
 
-def talk(args: Namespace) -> int:
+def start_conversation(args: Namespace) -> int:
     """Talk until the user leaves; returns the exit code."""
     if not sys.stdin.isatty():
         from travois.headless.print_mode import run_headless
@@ -22,14 +22,14 @@ def talk(args: Namespace) -> int:
     if not start.is_interactive_start(sys.argv[1:], os.environ):
         start.paint_first_prompt(os.environ)
     try:
-        return _on_screen(args)
+        return _start_full_screen(args)
     except BaseException:
         start.erase_first_prompt()
         raise
 
 
-def _on_screen(args: Namespace) -> int:
-    options = chosen(args)
+def _start_full_screen(args: Namespace) -> int:
+    options = options_from_args(args)
     taste = load_workspace(options)[1].settings.tui
     if taste.plain:
         start.erase_first_prompt()

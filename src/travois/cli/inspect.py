@@ -11,13 +11,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from travois.commands.context import picked
-from travois.commands.sessions import here
+from travois.commands.context import pick_session
+from travois.commands.sessions import locate_home_and_project
 from travois.core.errors import UserError
 from travois.inspector.api import InspectorApi
-from travois.terminal.tables import Commands, command, say
+from travois.terminal.tables import CommandParsers, add_command, print_line
 
-MORE = """\
+INSPECT_HELP = """\
 The page shows every request with what the model saw, what fills the context window, prompt cache
 reads and misses with their causes, cost, compactions, permission decisions, hooks and subagents. It
 follows a running session live. It is read-only, and nothing leaves this machine.
@@ -26,9 +26,11 @@ Stop it with Ctrl-C. Over SSH, use --port 8123 and forward it: ssh -L 8123:127.0
 """
 
 
-def register_inspect(commands: Commands) -> None:
+def register_inspect(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(commands, "inspect", what="inspect a session in the browser", more=MORE)
+    top = add_command(
+        commands, "inspect", what="inspect a session in the browser", more=INSPECT_HELP
+    )
     about = "session id, id prefix or name (default: the last one of this folder)"
     top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
     top.add_argument(
@@ -43,11 +45,13 @@ def register_inspect(commands: Commands) -> None:
 
 def run_inspect(args: Namespace) -> int:
     """Show one session, or all if there is none here."""
-    session = _session(args.session)
+    session = _find_session_id(args.session)
     if args.json:
         question = "overview" if session else "sessions"
-        told = InspectorApi(here()[0]).answer_question(question, {"session": session})
-        say(msgspec.json.encode(told).decode())
+        told = InspectorApi(locate_home_and_project()[0]).answer_question(
+            question, {"session": session}
+        )
+        print_line(msgspec.json.encode(told).decode())
         return 0
     try:
         from travois.inspector import server
@@ -57,12 +61,12 @@ def run_inspect(args: Namespace) -> int:
             why=f"{error.name} is missing",
             fix="pip install 'travois[web]'",
         ) from error
-    home, _ = here()
+    home, _ = locate_home_and_project()
     keys, goal = server.create_access_keys(), f"#session={quote(session)}" if session else ""
     with server.listen_on_loopback(args.port) as door:
         port = door.getsockname()[1]
         place = f"http://127.0.0.1:{port}/{keys.path}/enter?token="
-        say(f"{place}{keys.printed}{goal}\nPress Ctrl-C to stop.")
+        print_line(f"{place}{keys.printed}{goal}\nPress Ctrl-C to stop.")
         sys.stdout.flush()
         if not args.no_open and has_screen(os.environ):
             webbrowser.open(f"{place}{keys.opened}{goal}")
@@ -79,10 +83,10 @@ def has_screen(environ: Mapping[str, str]) -> bool:
     )
 
 
-def _session(text: str) -> str:
+def _find_session_id(text: str) -> str:
     """Return the session that was named; else the last one of this folder, if there is one."""
     try:
-        return picked(text)[1].id
+        return pick_session(text)[1].id
     except UserError:
         if text:
             raise

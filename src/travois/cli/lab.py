@@ -22,7 +22,7 @@ import msgspec
 from travois.compose.options import Options
 from travois.core.errors import UserError
 from travois.settings.schema import TuiSettings
-from travois.terminal.tables import Commands, command, say
+from travois.terminal.tables import CommandParsers, add_command, print_line
 from travois.tui import start
 from travois.tui.app import run_terminal_app
 from travois.tui.line_mode import run_line_sessions
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from travois_lab.server import Api
 
 
-PORT = 8899
+DEFAULT_LAB_PORT = 8899
 LAB_HELP = """\
   travois lab serve                      start an echo model on port 8899
   ANTHROPIC_BASE_URL=http://127.0.0.1:8899 your-agent
@@ -51,7 +51,7 @@ LAB_HELP = """\
 
 docs/lab.md is a five-minute introduction.
 """
-SERVE = """\
+LAB_SERVE_HELP = """\
 Without a script the model echoes the prompt. A script is a JSON list of turns, or a persona:
 lab-echo, lab-tool-loop:N, lab-parallel:K, lab-summarizer, lab-forgetful, lab-adversary, lab-lazy,
 lab-refuser. A request for a model with such a name always gets that persona.
@@ -62,12 +62,12 @@ llamacpp, vllm, lmstudio, gemini, xai, kimi, glm, cerebras, qwen, copilot.
 
 When stopped, it prints the report. Exit code 1: a request was invalid or changed its history.
 """
-REPORT = """\
+LAB_REPORT_HELP = """\
 Reads the ledger of a running lab, or a file written by `serve --ledger`. Each line is one request:
 bytes; tokens read from the cache, written to it, and uncached; cost; and whether it extends the
 request before it. Below, each cache break is located to the byte. Exit code 1: something broke.
 """
-REPLAY = """\
+LAB_REPLAY_HELP = """\
 FILE is a recording from `travois lab record`, or a recorded session (traj/1) whose assistant turns
 are replayed to any agent.
 
@@ -76,19 +76,30 @@ JSON), bytes (the nth request must match byte for byte; the first difference is 
 """
 
 
-def register_lab(commands: Commands) -> None:
+def register_lab(commands: CommandParsers) -> None:
     """Add the command and those below it."""
-    top = command(commands, "lab", what="a local API simulator for testing agents", more=LAB_HELP)
-    below = top.add_subparsers(metavar="command", title="commands", required=True)
-    _serve(command(below, "serve", what="simulate a provider on this machine", more=SERVE))
-    _report(
-        command(below, "report", what="report the requests of a lab and their cost", more=REPORT)
+    top = add_command(
+        commands, "lab", what="a local API simulator for testing agents", more=LAB_HELP
     )
-    _record(command(below, "record", what="forward requests to a provider and record them"))
-    _replay(command(below, "replay", what="replay a recording", more=REPLAY))
+    below = top.add_subparsers(metavar="command", title="commands", required=True)
+    _add_serve_flags(
+        add_command(below, "serve", what="simulate a provider on this machine", more=LAB_SERVE_HELP)
+    )
+    _add_report_flags(
+        add_command(
+            below,
+            "report",
+            what="report the requests of a lab and their cost",
+            more=LAB_REPORT_HELP,
+        )
+    )
+    _add_record_flags(
+        add_command(below, "record", what="forward requests to a provider and record them")
+    )
+    _add_replay_flags(add_command(below, "replay", what="replay a recording", more=LAB_REPLAY_HELP))
 
 
-def _serve(parser: ArgumentParser) -> None:
+def _add_serve_flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--script", default=None, metavar="FILE|PERSONA", help="what the model answers"
     )
@@ -97,12 +108,14 @@ def _serve(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--ledger", default="", metavar="FILE", help="write the ledger to this file at the end"
     )
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free port")
-    parser.set_defaults(run=run_serve)
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_LAB_PORT, metavar="N", help="0 for any free port"
+    )
+    parser.set_defaults(run=run_lab_serve)
 
 
-def _report(parser: ArgumentParser) -> None:
-    default = f"http://127.0.0.1:{PORT}"
+def _add_report_flags(parser: ArgumentParser) -> None:
+    default = f"http://127.0.0.1:{DEFAULT_LAB_PORT}"
     parser.add_argument(
         "source",
         nargs="?",
@@ -111,39 +124,47 @@ def _report(parser: ArgumentParser) -> None:
         help="a running lab, or a ledger file",
     )
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.set_defaults(run=run_report)
+    parser.set_defaults(run=run_lab_report)
 
 
-def _record(parser: ArgumentParser) -> None:
+def _add_record_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--upstream", required=True, metavar="URL", help="URL of the provider")
     parser.add_argument("--out", default="recording.jsonl", metavar="FILE", help="file to write")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free port")
-    parser.set_defaults(run=run_record)
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_LAB_PORT, metavar="N", help="0 for any free port"
+    )
+    parser.set_defaults(run=run_lab_record)
 
 
-def _replay(parser: ArgumentParser) -> None:
+def _add_replay_flags(parser: ArgumentParser) -> None:
     modes = ("sequence", "canonical", "bytes")
     parser.add_argument("file", metavar="FILE", help="a recording or a recorded session")
     parser.add_argument(
         "--match", default="sequence", choices=modes, help="how to choose the answer"
     )
     parser.add_argument("--timing", action="store_true", help="reproduce the recorded delays")
-    parser.add_argument("--port", type=int, default=PORT, metavar="N", help="0 for any free port")
-    parser.set_defaults(run=run_replay)
+    parser.add_argument(
+        "--port", type=int, default=DEFAULT_LAB_PORT, metavar="N", help="0 for any free port"
+    )
+    parser.set_defaults(run=run_lab_replay)
 
 
 # --- serving --------------------------------------------------------------------------------------
 
 
-def run_serve(args: Namespace) -> int:
+def run_lab_serve(args: Namespace) -> int:
     """Serve until interrupted, then report."""
-    given = {"time": "real", **profile(args.profile), "faults": _rules(args.faults)}
+    given = {
+        "time": "real",
+        **profile_options(args.profile),
+        "faults": _load_fault_rules(args.faults),
+    }
     world = World(args.script, options(**given))
-    _run(world, port=args.port)
-    return _conclude(world, args.ledger)
+    _run_server(world, port=args.port)
+    return _finish_with_report(world, args.ledger)
 
 
-def profile(name: str) -> dict[str, object]:
+def profile_options(name: str) -> dict[str, object]:
     """Return the options behind a profile's name."""
     if name == "strict":
         return {}
@@ -155,7 +176,7 @@ def profile(name: str) -> dict[str, object]:
     return {"dialect": name}
 
 
-def _rules(path: str) -> list[Any]:
+def _load_fault_rules(path: str) -> list[Any]:
     if not path:
         return []
     try:
@@ -166,53 +187,53 @@ def _rules(path: str) -> list[Any]:
         raise UserError(f"{path} is not a JSON list of fault rules", why=str(error)) from None
 
 
-def _run(world: World, *, port: int, reply: Answer | None = None) -> None:
-    anyio.run(_until_interrupted, world, port, reply)
+def _run_server(world: World, *, port: int, reply: Answer | None = None) -> None:
+    anyio.run(_serve_until_interrupted, world, port, reply)
 
 
-async def _until_interrupted(world: World, port: int, reply: Answer | None) -> None:
+async def _serve_until_interrupted(world: World, port: int, reply: Answer | None) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with serving(world, port=port, reply=reply) as api:
-            _announce(api)
+            _print_server_addresses(api)
             async for _ in signals:
                 break
 
 
-def _announce(api: Api) -> None:
-    say(f"{api.url}")
-    say(f"  ANTHROPIC_BASE_URL={api.url}")
-    say(f"  OPENAI_BASE_URL={api.url}/v1")
-    say(f"  travois lab report {api.url}")
+def _print_server_addresses(api: Api) -> None:
+    print_line(f"{api.url}")
+    print_line(f"  ANTHROPIC_BASE_URL={api.url}")
+    print_line(f"  OPENAI_BASE_URL={api.url}/v1")
+    print_line(f"  travois lab report {api.url}")
     sys.stdout.flush()
 
 
-def _conclude(world: World, out: str) -> int:
+def _finish_with_report(world: World, out: str) -> int:
     told = {"exchanges": ledger_json(world.ledger), **summary(world.ledger)}
     if out:
         Path(out).write_bytes(msgspec.json.encode(told))
-    return _tell(told) if len(world.ledger) else 0
+    return _print_lab_report(told) if len(world.ledger) else 0
 
 
 # --- reporting ------------------------------------------------------------------------------------
 
 
-def run_report(args: Namespace) -> int:
+def run_lab_report(args: Namespace) -> int:
     """Print the ledger of a running lab or of a file."""
-    told = _fetched(args.source) if "://" in args.source else _filed(args.source)
+    told = _fetch_ledger(args.source) if "://" in args.source else _read_ledger_file(args.source)
     if args.json:
-        say(msgspec.json.encode(told).decode())
+        print_line(msgspec.json.encode(told).decode())
         return 0
-    return _tell(told)
+    return _print_lab_report(told)
 
 
-def _tell(told: dict[str, Any]) -> int:
+def _print_lab_report(told: dict[str, Any]) -> int:
     rows: list[dict[str, Any]] = told["exchanges"]
     for line in render(rows, told):
-        say(line)
+        print_line(line)
     return 1 if broken(rows) else 0
 
 
-def _fetched(url: str) -> dict[str, Any]:
+def _fetch_ledger(url: str) -> dict[str, Any]:
     try:
         # A lab is on this machine: no proxy stands between it and us.
         with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}/lab/ledger") as answer:
@@ -224,7 +245,7 @@ def _fetched(url: str) -> dict[str, Any]:
         ) from None
 
 
-def _filed(path: str) -> dict[str, Any]:
+def _read_ledger_file(path: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(Path(path).read_bytes())
     except OSError as error:
@@ -236,30 +257,30 @@ def _filed(path: str) -> dict[str, Any]:
 # --- recording and replaying ----------------------------------------------------------------------
 
 
-def run_record(args: Namespace) -> int:
+def run_lab_record(args: Namespace) -> int:
     """Pass requests on until interrupted."""
     recorder = Recorder(args.upstream, Path(args.out))
-    _run(World(), port=args.port, reply=recorder.answer)
-    say(f"{recorder.n} requests written to {args.out}")
+    _run_server(World(), port=args.port, reply=recorder.answer)
+    print_line(f"{recorder.n} requests written to {args.out}")
     return 0
 
 
-def run_replay(args: Namespace) -> int:
+def run_lab_replay(args: Namespace) -> int:
     """Answer from a recording until interrupted."""
-    if args.file.endswith(".gz") or _is_session(args.file):
+    if args.file.endswith(".gz") or _is_recorded_session(args.file):
         world = World(load_trajectory(args.file), options(time="real"))
-        _run(world, port=args.port)
-        return _conclude(world, "")
+        _run_server(world, port=args.port)
+        return _finish_with_report(world, "")
     timing = "recorded" if args.timing else "none"
     replay = Replay(load_recording(args.file), mode=args.match, timing=timing)
-    _run(replay.world, port=args.port, reply=replay.answer)
+    _run_server(replay.world, port=args.port, reply=replay.answer)
     missed = [f"request {e.n}: {e.error}" for e in replay.world.ledger if e.status == 409]
     for line in missed:
-        say(line)
+        print_line(line)
     return 1 if missed else 0
 
 
-def _is_session(path: str) -> bool:
+def _is_recorded_session(path: str) -> bool:
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
@@ -279,11 +300,15 @@ and changes none of your files. Enter continues, Ctrl-C exits.
 """
 
 
-def register_demo(commands: Commands) -> None:
+def register_demo(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(commands, "demo", what="a one-minute tour: no key, no network", more=DEMO_HELP)
+    top = add_command(
+        commands, "demo", what="a one-minute tour: no key, no network", more=DEMO_HELP
+    )
     top.add_argument("--auto", action="store_true", help="play by itself")
-    top.add_argument("--speed", type=_speed, default=1.0, metavar="N", help="play N times as fast")
+    top.add_argument(
+        "--speed", type=_parse_speed, default=1.0, metavar="N", help="play N times as fast"
+    )
     top.add_argument("--plain", action="store_true", help="plain lines")
     top.add_argument("--keep", action="store_true", help="keep the scratch repository")
     top.set_defaults(run=run_demo)
@@ -292,21 +317,21 @@ def register_demo(commands: Commands) -> None:
 def run_demo(args: Namespace) -> int:
     """Give the tour, then the account of it."""
     own = pace(args.speed) if args.auto or not sys.stdin.isatty() else None
-    with _folder(keep=args.keep) as folder:
+    with _demo_folder(keep=args.keep) as folder:
         shop = scratch.move_into(folder)
         with server(script(args.speed), time="real", models=scratch.MODELS) as api:
             given = msgspec.json.encode(scratch.settings(api.url)).decode()
             options = Options(cwd=str(shop), model=scratch.MODEL, settings=given)
-            code, finished = _tour(options, own, plain=args.plain)
-            _heed_signals()
+            code, finished = _give_tour(options, own, plain=args.plain)
+            _exit_on_signals()
             if finished:
                 account.give(api, own)
             else:
-                say(f"You left the tour. None of your files were changed.\n\n{account.NEXT}")
+                print_line(f"You left the tour. None of your files were changed.\n\n{account.NEXT}")
             return code
 
 
-def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, bool]:
+def _give_tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, bool]:
     """Return the exit code, and whether it went on to the end."""
     if plain or not start.can_run_screen(os.environ):
         guided = Guided(pace)
@@ -318,22 +343,22 @@ def _tour(options: Options, pace: Pace | None, *, plain: bool) -> tuple[int, boo
 
 
 @contextmanager
-def _folder(*, keep: bool) -> Generator[Path]:
+def _demo_folder(*, keep: bool) -> Generator[Path]:
     """Create a folder for the demo, and remove it afterwards unless it is kept."""
     folder, environ = Path(mkdtemp(prefix="travois-demo-")).resolve(), dict(os.environ)
-    _heed_signals()
+    _exit_on_signals()
     try:
         yield folder
     finally:
         os.chdir(folder.parent)
         os.environ.update(environ)
         if keep:
-            say(f"\nThe scratch repository is kept in {folder}")
+            print_line(f"\nThe scratch repository is kept in {folder}")
         else:
             rmtree(folder, ignore_errors=True)
 
 
-def _heed_signals() -> None:
+def _exit_on_signals() -> None:
     """Exit on signals, so that the folder is removed."""
 
     def leave(number: int, frame: FrameType | None) -> None:
@@ -343,7 +368,7 @@ def _heed_signals() -> None:
         signal.signal(number, leave)
 
 
-def _speed(text: str) -> float:
+def _parse_speed(text: str) -> float:
     try:
         speed = float(text)
     except ValueError:

@@ -14,22 +14,22 @@ from traceback import format_exception
 from types import ModuleType
 from uuid import uuid4
 
-from travois.commands.flags import COMMANDS, MODULES, parser, understood
+from travois.commands.flags import COMMAND_MODULES, COMMANDS, build_parser, parse_command_line
 from travois.core.display_text import clean_for_stream, write_stderr
 from travois.core.errors import UserError
 from travois.permissions.masking import mask_text
-from travois.permissions.secrets import secrets
+from travois.permissions.secrets import collect_secrets
 from travois.sessions import blobs
 from travois.sessions.home import locate_home
-from travois.terminal.tables import say_json
+from travois.terminal.tables import print_json
 from travois.version import __version__
 
 # When we are wrong: a file that says how, and a line that says where it is.
 
 
-def report(error: BaseException, *, cause: BaseException) -> str:
+def write_crash_report(error: BaseException, *, cause: BaseException) -> str:
     """Keep the traceback in a file of the home; returns what to tell the user."""
-    trace = _masked("".join(format_exception(error)))
+    trace = _mask_secrets("".join(format_exception(error)))
     head = f"Travois {__version__}, Python {sys.version.split()[0]}, {sys.platform}\n"
     try:
         folder = locate_home(os.environ).path / "crashes"
@@ -39,23 +39,23 @@ def report(error: BaseException, *, cause: BaseException) -> str:
     except (OSError, UserError):
         return f"{trace}\ntravois: this is a bug in Travois; the session can be resumed\n"
     return (
-        f"travois: a bug in Travois: {type(cause).__name__}: {_masked(str(cause))}\n"
+        f"travois: a bug in Travois: {type(cause).__name__}: {_mask_secrets(str(cause))}\n"
         f"  The session can be resumed. Please report it with {path}\n"
     )
 
 
-def _masked(text: str) -> str:
+def _mask_secrets(text: str) -> str:
     """Mask the values of settings and of the environment, and whatever looks like a secret."""
-    return mask_text(secrets(os.environ.items()).redacted(text))
+    return mask_text(collect_secrets(os.environ.items()).redact(text))
 
 
 # A task that goes on without the terminal it was begun in.
 
 
-FLAGS = ("--bg", "--background")
+BACKGROUND_FLAGS = ("--bg", "--background")
 
 
-def detach(argv: list[str], args: Namespace) -> int:
+def start_in_background(argv: list[str], args: Namespace) -> int:
     """Begin the task in a process of its own and say which session it is."""
     import subprocess
 
@@ -66,7 +66,7 @@ def detach(argv: list[str], args: Namespace) -> int:
     named = args.session_id or (args.resume if not args.fork_session else "")
     id = named or str(uuid4())
     words = ["-p", *(() if named else ("--session-id", id))]
-    words += [word for word in argv if word not in FLAGS]
+    words += [word for word in argv if word not in BACKGROUND_FLAGS]
     folder = locate_home(os.environ).prepare().path / "background"
     folder.mkdir(mode=0o700, exist_ok=True)
     file = "".join(char if char.isalnum() or char == "-" else "_" for char in id)
@@ -84,23 +84,23 @@ def detach(argv: list[str], args: Namespace) -> int:
     return 0
 
 
-HUNG_UP = 129
+HANGUP_EXIT_CODE = 129
 """The exit code of a program whose terminal was closed: 128 and the number of SIGHUP."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run_command_line(argv: Sequence[str]) -> int:
     """Do what the words say; returns the exit code."""
     wants_json = _wants_json(argv)
     try:
-        code = _run(list(argv))
+        code = _dispatch_command_line(list(argv))
         sys.stdout.flush()  # a reader that has left is found here, not when the interpreter ends
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - the last place where a bug can become words
-        return _explain(error, wants_json=wants_json)
+        return _report_error(error, wants_json=wants_json)
     except SystemExit as stop:
         if wants_json and stop.code == 2:
-            _say_error("Invalid command line", why="details are on standard error")
+            _print_error_json("Invalid command line", why="details are on standard error")
         raise
     return code
 
@@ -112,32 +112,34 @@ def _wants_json(argv: Sequence[str]) -> bool:
     return words[:1] != ["exec"] and words[:1] != [] and words[0] in COMMANDS and "--json" in own
 
 
-def _say_error(what: str, *, why: str = "", fix: str = "") -> None:
+def _print_error_json(what: str, *, why: str = "", fix: str = "") -> None:
     """Print an error as JSON: a program that asked for JSON gets nothing else."""
-    say_json({"error": {"what": what, "why": why, "fix": fix}})
+    print_json({"error": {"what": what, "why": why, "fix": fix}})
 
 
-def _explain(error: Exception, *, wants_json: bool) -> int:
+def _report_error(error: Exception, *, wants_json: bool) -> int:
     """Tell the user what went wrong, in one message."""
-    first = _innermost(error)
+    first = _unwrap_exception_group(error)
     if isinstance(first, UserError):
-        _complain(f"travois: {first}\n")
+        _write_stderr(f"travois: {first}\n")
         if wants_json:
-            _say_error(first.what, why=first.why, fix=first.fix)
+            _print_error_json(first.what, why=first.why, fix=first.fix)
         return first.code
     if isinstance(first, BrokenPipeError):
         _abandon_output()
         return 1
     if isinstance(first, OSError) and first.errno == EIO and _is_hung_up():
         _abandon_output()
-        return HUNG_UP
-    _complain(report(error, cause=first))
+        return HANGUP_EXIT_CODE
+    _write_stderr(write_crash_report(error, cause=first))
     if wants_json:
-        _say_error("This is a bug in Travois", why=mask_text(f"{type(first).__name__}: {first}"))
+        _print_error_json(
+            "This is a bug in Travois", why=mask_text(f"{type(first).__name__}: {first}")
+        )
     return 1
 
 
-def _complain(text: str) -> None:
+def _write_stderr(text: str) -> None:
     """Write to standard error, where there still is one."""
     try:
         sys.stderr.write(clean_for_stream(text, sys.stderr))
@@ -156,10 +158,10 @@ def _is_hung_up() -> bool:
 
     A terminal says EIO to everything then; a disk that says it is another matter.
     """
-    return any(_lost_terminal(number) for number in range(3))
+    return any(_terminal_is_gone(number) for number in range(3))
 
 
-def _lost_terminal(number: int) -> bool:
+def _terminal_is_gone(number: int) -> bool:
     try:
         if not stat.S_ISCHR(os.fstat(number).st_mode):
             return False
@@ -171,49 +173,49 @@ def _lost_terminal(number: int) -> bool:
     return False
 
 
-def _innermost(error: BaseException) -> BaseException:
+def _unwrap_exception_group(error: BaseException) -> BaseException:
     """Return the first exception inside nested exception groups."""
     inner: tuple[BaseException, ...] = getattr(error, "exceptions", ())
-    return _innermost(inner[0]) if inner else error
+    return _unwrap_exception_group(inner[0]) if inner else error
 
 
-def _run(argv: list[str]) -> int:
-    _stand()
+def _dispatch_command_line(argv: list[str]) -> int:
+    _check_current_folder()
     if argv and argv[0] in COMMANDS:
-        return _command(argv)
+        return _run_command(argv)
     if argv[:1] == ["help"]:
-        return _help(argv[1:])
+        return _print_help(argv[1:])
     _refuse_typo(argv)
-    options = understood(argv)
+    options = parse_command_line(argv)
     if options.bg:
-        return detach(argv, options)
+        return start_in_background(argv, options)
     if options.worktree is not None:
         from travois.compose.worktree import run_in_worktree
 
-        return run_in_worktree(options.worktree, lambda: _spoken(options))
-    return _spoken(options)
+        return run_in_worktree(options.worktree, lambda: _run_session(options))
+    return _run_session(options)
 
 
-def _spoken(options: Namespace) -> int:
+def _run_session(options: Namespace) -> int:
     """Do one task, or talk."""
     if options.init_only or options.print:
         from travois.headless.print_mode import run_headless, run_setup_hooks
 
         return run_setup_hooks(options) if options.init_only else run_headless(options)
-    from travois.cli.front_end import talk
+    from travois.cli.front_end import start_conversation
 
-    return talk(options)
+    return start_conversation(options)
 
 
-def _help(words: list[str]) -> int:
+def _print_help(words: list[str]) -> int:
     """Print the help of Travois, or of one command."""
     if not words:
-        parser().print_help()
+        build_parser().print_help()
         return 0
     _refuse_typo(words)
     if words[0] not in COMMANDS:
         raise UserError(f"Unknown command {words[0]!r}", fix="`travois help` lists the commands.")
-    return _command([*words, "--help"])
+    return _run_command([*words, "--help"])
 
 
 def _refuse_typo(argv: list[str]) -> None:
@@ -229,7 +231,7 @@ def _refuse_typo(argv: list[str]) -> None:
         raise UserError(f"Unknown command {word!r}. Did you mean `travois {near}`?", fix=fix)
 
 
-def _stand() -> None:
+def _check_current_folder() -> None:
     """Check that the current folder exists."""
     try:
         os.getcwd()
@@ -239,8 +241,8 @@ def _stand() -> None:
         ) from None
 
 
-def _module(command: str) -> ModuleType:
-    where = MODULES.get(command, f"commands.{command}")
+def _import_command_module(command: str) -> ModuleType:
+    where = COMMAND_MODULES.get(command, f"commands.{command}")
     try:
         return import_module(f"travois.{where}")
     except ModuleNotFoundError as error:
@@ -251,9 +253,9 @@ def _module(command: str) -> ModuleType:
         ) from None
 
 
-def _command(argv: list[str]) -> int:
+def _run_command(argv: list[str]) -> int:
     top = ArgumentParser(prog="travois")
-    module = _module(argv[0])
+    module = _import_command_module(argv[0])
     getattr(module, f"register_{argv[0]}")(top.add_subparsers(required=True))
     chosen = top.parse_args(argv)
     return chosen.run(chosen)

@@ -14,8 +14,8 @@ import msgspec
 from travois.agents.activity import describe_activity
 from travois.agents.agent_files import load_agent_types
 from travois.agents.mailbox import Mailbox, list_team_members, list_teams
-from travois.commands.export import shown
-from travois.commands.sessions import here, report
+from travois.commands.export import render_part
+from travois.commands.sessions import locate_home_and_project, warn_skipped_lines
 from travois.compose.dreaming import DREAM_KIND, DREAM_LABEL, list_dream_folders, read_dream_status
 from travois.compose.mail import STOP_SENDER, send_mail
 from travois.compose.options import Options
@@ -30,18 +30,18 @@ from travois.sessions.catalog import find_newest_session, find_session, list_ses
 from travois.sessions.home import TravoisHome, locate_home
 from travois.sessions.log_file import LOG_FILE_NAME, DamagedPlace, read_entries
 from travois.terminal.tables import (
-    Commands,
-    ago,
-    clean,
-    command,
-    say,
-    say_json,
-    say_list,
-    table,
-    warn,
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_age,
+    format_table,
+    print_json,
+    print_json_list,
+    print_line,
+    print_warning,
 )
 
-FOLDER = "agents"
+AGENTS_FOLDER_NAME = "agents"
 AGENTS_HELP = """\
   travois agents                     subagents of the last session of this folder, as a tree
   travois agents SESSION             of another session: id, id prefix or name
@@ -50,11 +50,11 @@ AGENTS_HELP = """\
   travois agents stop ID             stop a subagent at its next step; it reports what it has
   travois agents types               list agent types and the files that define them
 """
-PRICED = 0.0005
+MIN_SHOWN_DOLLARS = 0.0005
 """Less than this many dollars is not shown."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class AgentRow(msgspec.Struct, frozen=True):
     """One agent as its log tells of it."""
 
     id: str
@@ -73,7 +73,7 @@ class Row(msgspec.Struct, frozen=True):
     updated: float
 
 
-class Told(msgspec.Struct, frozen=True):
+class AgentLog(msgspec.Struct, frozen=True):
     """The log of one agent: its entries, spending, and the subagents it started."""
 
     entries: list[Entry]
@@ -82,10 +82,10 @@ class Told(msgspec.Struct, frozen=True):
     finished: dict[str, str]
 
 
-def register_agents(commands: Commands) -> None:
+def register_agents(commands: CommandParsers) -> None:
     """Add the command."""
     what = "list agent types, and watch the subagents of a session"
-    top = command(commands, "agents", what=what, more=AGENTS_HELP)
+    top = add_command(commands, "agents", what=what, more=AGENTS_HELP)
     top.add_argument(
         "words", nargs="*", metavar="...", help="a session, or show, tell, stop, types"
     )
@@ -99,97 +99,101 @@ def run_agents(args: Namespace) -> int:
     """Do what the words ask for."""
     match args.words:
         case []:
-            return show_tree("", json=args.json)
+            return show_agent_tree("", json=args.json)
         case ["types"]:
-            return show_types(json=args.json)
+            return show_agent_types(json=args.json)
         case ["show", id]:
-            return show_one(id, "", json=args.json)
+            return show_agent(id, "", json=args.json)
         case ["show", id, session]:
-            return show_one(id, session, json=args.json)
+            return show_agent(id, session, json=args.json)
         case ["tell", id, text]:
-            return put(id, text, sender="the user", json=args.json)
+            return send_to_agent(id, text, sender="the user", json=args.json)
         case ["stop", id]:
-            return put(id, "", sender=STOP_SENDER, json=args.json)
+            return send_to_agent(id, "", sender=STOP_SENDER, json=args.json)
         case [session]:
-            return show_tree(session, json=args.json)
+            return show_agent_tree(session, json=args.json)
         case _:
             raise UserError(
                 "Invalid arguments for `travois agents`", fix="See `travois agents --help`."
             )
 
 
-def put(id: str, text: str, *, sender: str, json: bool) -> int:
+def send_to_agent(id: str, text: str, *, sender: str, json: bool) -> int:
     """Leave word for an agent of the last session here, which hears it at its next step."""
-    folder = agent_folder(_session(""), id)
+    folder = find_agent_folder(_find_session_folder(""), id)
     Mailbox(folder / "mail").put(sender, text)
     if json:
-        say_json({"agent": id, "sent": "stop" if sender == STOP_SENDER else "message"})
+        print_json({"agent": id, "sent": "stop" if sender == STOP_SENDER else "message"})
     else:
-        say(f"{id} receives it at its next step.")
+        print_line(f"{id} receives it at its next step.")
     return 0
 
 
-def show_tree(session: str, *, json: bool) -> int:
+def show_agent_tree(session: str, *, json: bool) -> int:
     """Print the agents of a session, each below the one that started it."""
     skipped: list[DamagedPlace] = []
-    folder = _session(session)
-    rows = [*tree(folder, skipped), *_night(folder, skipped)]
+    folder = _find_session_folder(session)
+    rows = [*iterate_agent_rows(folder, skipped), *_consolidation_rows(folder, skipped)]
     if json:
-        say_list(rows)
+        print_json_list(rows)
     elif rows:
-        say(table([HEADING, *map(_cells, rows)], right=(3, 4)))
+        print_line(format_table([AGENT_TABLE_HEADING, *map(_agent_row_cells, rows)], right=(3, 4)))
     else:
-        say("This session has no subagents.")
-    report(skipped)
+        print_line("This session has no subagents.")
+    warn_skipped_lines(skipped)
     return 0
 
 
-def show_one(id: str, session: str, *, json: bool) -> int:
+def show_agent(id: str, session: str, *, json: bool) -> int:
     """Print what an agent said and did, without what a fork inherited."""
     skipped: list[DamagedPlace] = []
-    told = read_entries(agent_folder(_session(session), id) / LOG_FILE_NAME, skipped)
+    told = read_entries(
+        find_agent_folder(_find_session_folder(session), id) / LOG_FILE_NAME, skipped
+    )
     if json:
         for entry in told:
-            say(msgspec.json.encode(entry).decode())
+            print_line(msgspec.json.encode(entry).decode())
     else:
         for part in document_parts(told):
-            say(shown(part))
-    report(skipped)
+            print_line(render_part(part))
+    warn_skipped_lines(skipped)
     return 0
 
 
-def show_types(*, json: bool) -> int:
+def show_agent_types(*, json: bool) -> int:
     """Print the kinds of agents that can be started in this folder."""
     place, loaded = load_workspace(Options())
     trusted = loaded.trust == "trusted"
     found, notices = load_agent_types(place.home, place.project.root, place.cwd, trusted=trusted)
     if json:
-        say_list(found)
+        print_json_list(found)
     else:
-        rows = [(k.name, k.origin, clean(k.description, lines="show")) for k in found]
-        say(table([("TYPE", "FROM", "FOR"), *rows]))
+        rows = [(k.name, k.origin, escape_controls(k.description, lines="show")) for k in found]
+        print_line(format_table([("TYPE", "FROM", "FOR"), *rows]))
     for notice in notices:
-        warn(notice)
+        print_warning(notice)
     return 0
 
 
-def tree(session: Path, skipped: list[DamagedPlace]) -> Iterator[Row]:
+def iterate_agent_rows(session: Path, skipped: list[DamagedPlace]) -> Iterator[AgentRow]:
     """Yield the agents below a session, each before those that it started itself."""
     alive = lock.find_lock_holder(session) is not None
-    yield from _below(session, _told(session, SessionSpending(), skipped), skipped, alive=alive)
+    yield from _rows_below(
+        session, _read_agent_log(session, SessionSpending(), skipped), skipped, alive=alive
+    )
 
 
-def _night(session: Path, skipped: list[DamagedPlace]) -> Iterator[Row]:
+def _consolidation_rows(session: Path, skipped: list[DamagedPlace]) -> Iterator[AgentRow]:
     """Yield the last consolidation of a session's project."""
-    for path in list_dream_folders(_dreams(session))[:1]:
+    for path in list_dream_folders(_consolidation_folder(session))[:1]:
         night = read_dream_status(path)
-        parent = Told(
+        parent = AgentLog(
             [], SessionSpending(), {path.name: Spawned(path.name, DREAM_KIND, DREAM_LABEL)}, {}
         )
         parent.finished[path.name] = night.state
-        row = _row(
+        row = _build_agent_row(
             path.name,
-            _told(path, SessionSpending(), skipped),
+            _read_agent_log(path, SessionSpending(), skipped),
             parent,
             above="",
             depth=0,
@@ -198,23 +202,27 @@ def _night(session: Path, skipped: list[DamagedPlace]) -> Iterator[Row]:
         yield msgspec.structs.replace(row, doing=f"{night.stage}: {night.phase}")
 
 
-def _dreams(session: Path) -> Path:
+def _consolidation_folder(session: Path) -> Path:
     """Return the folder with the consolidation logs of a session's project."""
     return session.parents[2] / "dreams" / session.parent.name
 
 
-def _below(
-    folder: Path, parent: Told, skipped: list[DamagedPlace], *, alive: bool, depth: int = 0
-) -> Iterator[Row]:
+def _rows_below(
+    folder: Path, parent: AgentLog, skipped: list[DamagedPlace], *, alive: bool, depth: int = 0
+) -> Iterator[AgentRow]:
     order = {id: number for number, id in enumerate(parent.spawned)}
-    for path in sorted(_children(folder), key=lambda path: (order.get(path.name, 0), path.name)):
-        told = _told(path, parent.spent, skipped)
+    for path in sorted(
+        _agent_folders_in(folder), key=lambda path: (order.get(path.name, 0), path.name)
+    ):
+        told = _read_agent_log(path, parent.spent, skipped)
         above = folder.name if depth else ""
-        yield _row(path.name, told, parent, above=above, depth=depth, alive=alive)
-        yield from _below(path, told, skipped, alive=alive, depth=depth + 1)
+        yield _build_agent_row(path.name, told, parent, above=above, depth=depth, alive=alive)
+        yield from _rows_below(path, told, skipped, alive=alive, depth=depth + 1)
 
 
-def _row(id: str, told: Told, parent: Told, *, above: str, depth: int, alive: bool) -> Row:
+def _build_agent_row(
+    id: str, told: AgentLog, parent: AgentLog, *, above: str, depth: int, alive: bool
+) -> AgentRow:
     born = parent.spawned.get(id, Spawned(id, "?", ""))
     facts = [entry.fact for entry in told.entries]
     used = [
@@ -222,7 +230,7 @@ def _row(id: str, told: Told, parent: Told, *, above: str, depth: int, alive: bo
     ]
     names = [f.value for f in facts if isinstance(f, Changed) and f.what == "name"]
     usage = told.spent.usage
-    return Row(
+    return AgentRow(
         id=id,
         parent=above,
         depth=depth,
@@ -239,9 +247,9 @@ def _row(id: str, told: Told, parent: Told, *, above: str, depth: int, alive: bo
     )
 
 
-def _told(folder: Path, spent: SessionSpending, skipped: list[DamagedPlace]) -> Told:
+def _read_agent_log(folder: Path, spent: SessionSpending, skipped: list[DamagedPlace]) -> AgentLog:
     """Read one log. A fork pays its parent's prices until it has a head of its own."""
-    told = Told(
+    told = AgentLog(
         [*read_entries(folder / LOG_FILE_NAME, skipped)],
         SessionSpending(prices=spent.prices),
         {},
@@ -257,15 +265,19 @@ def _told(folder: Path, spent: SessionSpending, skipped: list[DamagedPlace]) -> 
     return msgspec.structs.replace(told, spent=total)
 
 
-def _children(folder: Path) -> list[Path]:
+def _agent_folders_in(folder: Path) -> list[Path]:
     try:
-        return [path for path in (folder / FOLDER).iterdir() if (path / LOG_FILE_NAME).is_file()]
+        return [
+            path
+            for path in (folder / AGENTS_FOLDER_NAME).iterdir()
+            if (path / LOG_FILE_NAME).is_file()
+        ]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _session(text: str) -> Path:
-    home, project = here()
+def _find_session_folder(text: str) -> Path:
+    home, project = locate_home_and_project()
     if text:
         found = find_session(home, text, project=project)
     else:
@@ -273,36 +285,46 @@ def _session(text: str) -> Path:
     return home.session_folder(found.project, found.id)
 
 
-def agent_folder(folder: Path, id: str) -> Path:
+def find_agent_folder(folder: Path, id: str) -> Path:
     """Return the folder of an agent of this session, however deep."""
-    waiting = _children(folder)
+    waiting = _agent_folders_in(folder)
     while waiting:
         path = waiting.pop()
         if path.name == id:
             return path
-        waiting += _children(path)
-    if (_dreams(folder) / id / LOG_FILE_NAME).is_file():
-        return _dreams(folder) / id
+        waiting += _agent_folders_in(path)
+    if (_consolidation_folder(folder) / id / LOG_FILE_NAME).is_file():
+        return _consolidation_folder(folder) / id
     raise UserError(
         f"Session {folder.name} has no agent {id!r}", fix="`travois agents` lists them."
     )
 
 
-HEADING = ("AGENT", "TYPE", "STATE", "TOKENS", "COST", "STARTED", "LAST TOOL", "DOING", "TASK")
+AGENT_TABLE_HEADING = (
+    "AGENT",
+    "TYPE",
+    "STATE",
+    "TOKENS",
+    "COST",
+    "STARTED",
+    "LAST TOOL",
+    "DOING",
+    "TASK",
+)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _agent_row_cells(row: AgentRow) -> tuple[str, ...]:
     label = f"{row.id} ({row.name})" if row.name else row.id
     return (
-        f"{'  ' * row.depth}{clean(label, lines='show')}",
-        clean(row.kind, lines="show"),
-        clean(row.state, lines="show"),
+        f"{'  ' * row.depth}{escape_controls(label, lines='show')}",
+        escape_controls(row.kind, lines="show"),
+        escape_controls(row.state, lines="show"),
         f"{row.tokens:,}",
-        f"${row.dollars:.3f}" if row.dollars >= PRICED else "",
-        ago(time.time() - row.started),
-        clean(row.tool, lines="show"),
+        f"${row.dollars:.3f}" if row.dollars >= MIN_SHOWN_DOLLARS else "",
+        format_age(time.time() - row.started),
+        escape_controls(row.tool, lines="show"),
         row.doing,
-        clean(row.what, lines="show"),
+        escape_controls(row.what, lines="show"),
     )
 
 
@@ -316,37 +338,43 @@ A running session sees a message at its next step; otherwise the message waits.
 """
 
 
-def register_mail(commands: Commands) -> None:
+def register_mail(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands, "mail", what="send messages to other sessions and teams", more=MAIL_HELP
     )
     inner = top.add_subparsers(required=True)
-    send = command(inner, "send", what="send a message to a session or a team member")
+    send = add_command(inner, "send", what="send a message to a session or a team member")
     send.add_argument("to", metavar="TO", help="session:ID or TEAM:NAME")
     send.add_argument("text", metavar="TEXT")
-    send.set_defaults(run=run_send)
-    command(inner, "list", what="list waiting messages").set_defaults(run=run_list)
+    send.set_defaults(run=run_mail_send)
+    add_command(inner, "list", what="list waiting messages").set_defaults(run=run_mail_list)
 
 
-def run_send(args: Namespace) -> int:
+def run_mail_send(args: Namespace) -> int:
     """Leave a message, and say what becomes of it."""
 
-    async def main() -> str:
+    async def send_mail_as_shell() -> str:
         return await send_mail(locate_home(os.environ), args.to, args.text, sender="shell")
 
-    say(anyio.run(main))
+    print_line(anyio.run(send_mail_as_shell))
     return 0
 
 
-def run_list(args: Namespace) -> int:
+def run_mail_list(args: Namespace) -> int:
     """List all mailboxes with mail in them."""
-    rows = [row for address, box in _boxes(locate_home(os.environ)) for row in _rows(address, box)]
-    say(table([("FOR", "FROM", "SENT", "MESSAGE"), *rows]) if rows else "No messages.")
+    rows = [
+        row
+        for address, box in _iterate_mailboxes(locate_home(os.environ))
+        for row in _mail_rows(address, box)
+    ]
+    print_line(
+        format_table([("FOR", "FROM", "SENT", "MESSAGE"), *rows]) if rows else "No messages."
+    )
     return 0
 
 
-def _boxes(home: TravoisHome) -> Iterator[tuple[str, Mailbox]]:
+def _iterate_mailboxes(home: TravoisHome) -> Iterator[tuple[str, Mailbox]]:
     for team in list_teams(home):
         for name in list_team_members(home, team):
             yield f"{team}:{name}", Mailbox(home.mail / team / name)
@@ -354,8 +382,11 @@ def _boxes(home: TravoisHome) -> Iterator[tuple[str, Mailbox]]:
         yield f"session:{folder.name[:8]}", Mailbox(folder / "mail")
 
 
-def _rows(address: str, box: Mailbox) -> Iterator[tuple[str, ...]]:
+def _mail_rows(address: str, box: Mailbox) -> Iterator[tuple[str, ...]]:
     while letters := box.take():
         for letter in letters:
-            sent, text = ago(time.time() - letter.at), clean(letter.text, lines="show")
-            yield address, clean(letter.sender), sent, text
+            sent, text = (
+                format_age(time.time() - letter.at),
+                escape_controls(letter.text, lines="show"),
+            )
+            yield address, escape_controls(letter.sender), sent, text

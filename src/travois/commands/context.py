@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois import sdk
-from travois.commands.sessions import here, report
+from travois.commands.sessions import locate_home_and_project, warn_skipped_lines
 from travois.compose.options import Options
 from travois.context.layers import ContextLayers
 from travois.context.receipts import (
@@ -53,7 +53,15 @@ from travois.sessions.home import TravoisHome
 from travois.sessions.log_file import DamagedPlace, SessionLog, read_history
 from travois.sessions.session import Session
 from travois.settings.load import load_settings
-from travois.terminal.tables import Commands, ago, clean, command, say, say_json, table
+from travois.terminal.tables import (
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_age,
+    format_table,
+    print_json,
+    print_line,
+)
 
 CONTEXT_HELP = """\
   travois context                      summarize the last session of this folder in one line
@@ -67,13 +75,13 @@ CONTEXT_HELP = """\
 Add a session id, id prefix or name for another session. Sizes are estimates, scaled so that their
 sum matches the provider's count.
 """
-ACTIONS = ("lost", "receipts", "undo")
-FOUND = 50
+CONTEXT_ACTIONS = ("lost", "receipts", "undo")
+MAX_SEARCH_HITS = 50
 
 
-def register_context(commands: Commands) -> None:
+def register_context(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands,
         "context",
         what="show what is in the context window, and restore what was compacted",
@@ -91,42 +99,46 @@ def register_context(commands: Commands) -> None:
 def run_context(args: Namespace) -> int:
     """Show, search or undo."""
     words: list[str] = args.words
-    action = words.pop(0) if words and words[0] in ACTIONS else ""
-    number = int(words.pop(0)) if action == "undo" and words and _small(words[0]) else 0
+    action = words.pop(0) if words and words[0] in CONTEXT_ACTIONS else ""
+    number = (
+        int(words.pop(0)) if action == "undo" and words and _is_compaction_number(words[0]) else 0
+    )
     if len(words) > 1:
         raise UserError(f"Unexpected argument {words[1]!r}", fix="See `travois context --help`.")
-    home, summary = picked(words[0] if words else "")
+    home, summary = pick_session(words[0] if words else "")
     if action == "undo":
-        return _undo(home, summary, number, json=args.json)
+        return _undo_compaction(home, summary, number, json=args.json)
     folder = home.session_folder(summary.project, summary.id)
     if action:
         found = list_compaction_receipts(list(read_history(folder, [])))
-        return _lost(found, args) if action == "lost" else _receipts(found, args)
+        return (
+            _show_compacted_spans(found, args) if action == "lost" else _show_receipts(found, args)
+        )
     session = Session(TrialLog(read_history(folder, [])))
-    return _show(session, layers(home), args)
+    return _show_window(session, load_layers(home), args)
 
 
-def picked(text: str) -> tuple[TravoisHome, SessionSummary]:
+def pick_session(text: str) -> tuple[TravoisHome, SessionSummary]:
     """Return the session with this id or name; by default the last one of this folder."""
-    home, project = here()
+    home, project = locate_home_and_project()
     if text:
         return home, find_session(home, text, project=project)
     return home, find_newest_session(home, project, cwd=os.path.realpath(os.getcwd()))
 
 
-def layers(home: TravoisHome) -> ContextLayers:
+def load_layers(home: TravoisHome) -> ContextLayers:
     """Return the context layers that the settings choose in this folder."""
-    _, project = here()
+    _, project = locate_home_and_project()
     cwd = os.path.realpath(os.getcwd())
     return load_settings(home, project.root, cwd=cwd, environ=os.environ).settings.context.layers
 
 
-def _small(word: str) -> bool:
+def _is_compaction_number(word: str) -> bool:
     return word.isdecimal() and len(word) < 4
 
 
-def _show(session: Session, chosen: ContextLayers, args: Namespace) -> int:
-    model = _model(session)
+def _show_window(session: Session, chosen: ContextLayers, args: Namespace) -> int:
+    model = _model_of_session(session)
     window = break_down_window(
         session.view, session.history(), cache=session.cache, now=time.time()
     )
@@ -141,17 +153,19 @@ def _show(session: Session, chosen: ContextLayers, args: Namespace) -> int:
             "cache_seconds": round(session.cache.seconds_left(time.time())),
             "blocks": window.portions,
         }
-        say(msgspec.json.encode(told).decode())
+        print_line(msgspec.json.encode(told).decode())
         return 0
     if args.all:
-        say(_blocks(window))
-    say(line(session, chosen, window=window))
+        print_line(_block_table(window))
+    print_line(describe_window(session, chosen, window=window))
     return 0
 
 
-def line(session: Session, chosen: ContextLayers, *, window: WindowBreakdown | None = None) -> str:
+def describe_window(
+    session: Session, chosen: ContextLayers, *, window: WindowBreakdown | None = None
+) -> str:
     """Return the window in one line, and what its cache will do."""
-    model, now = _model(session), time.time()
+    model, now = _model_of_session(session), time.time()
     window = window or break_down_window(
         session.view, session.history(), cache=session.cache, now=now
     )
@@ -161,10 +175,10 @@ def line(session: Session, chosen: ContextLayers, *, window: WindowBreakdown | N
     counted = (
         f"scaled ×{window.scale:.2f} to the provider's count" if window.measured else "estimated"
     )
-    return f"{told} · free {max(0, limit - window.total_tokens):,}; {counted}; {life(session.cache, now)}"  # noqa: E501
+    return f"{told} · free {max(0, limit - window.total_tokens):,}; {counted}; {describe_cache_lifetime(session.cache, now)}"  # noqa: E501
 
 
-def life(cache: PromptCache, now: float) -> str:
+def describe_cache_lifetime(cache: PromptCache, now: float) -> str:
     """Describe how long the prompt cache lives, and what the next request cannot read of it."""
     if not (left := cache.seconds_left(now)):
         return "cache cold"
@@ -172,37 +186,39 @@ def life(cache: PromptCache, now: float) -> str:
     return f"cache warm for {format_duration(left)}{moved}"
 
 
-def _blocks(window: WindowBreakdown) -> str:
+def _block_table(window: WindowBreakdown) -> str:
     rows = [("ENTRY", "KIND", "TOKENS", "CACHE", "SOURCE", "WHY")]
     for one in window.portions:
-        source = clean(one.source, lines="show")
+        source = escape_controls(one.source, lines="show")
         number = str(one.entry or "")
-        rows.append((number, one.kind, f"{one.tokens:,}", one.cache, source, clean(one.why)))
-    return table(rows, right=(0, 2))
+        rows.append(
+            (number, one.kind, f"{one.tokens:,}", one.cache, source, escape_controls(one.why))
+        )
+    return format_table(rows, right=(0, 2))
 
 
-def _model(session: Session) -> ModelCard:
+def _model_of_session(session: Session) -> ModelCard:
     if session.view.epoch is None:
         why = "it was imported and has not been resumed yet" if session.view.items else ""
         raise UserError("No model has answered in this session", why=why)
     return session.view.epoch.model
 
 
-def _receipts(found: list[CompactionReceipt], args: Namespace) -> int:
+def _show_receipts(found: list[CompactionReceipt], args: Namespace) -> int:
     if args.json:
-        say(msgspec.json.encode(found).decode())
+        print_line(msgspec.json.encode(found).decode())
         return 0
     for one in found:
-        say(render_receipt(one))
+        print_line(render_receipt(one))
     if not found:
-        say("This session has no compactions.")
+        print_line("This session has no compactions.")
     return 0
 
 
 def render_receipt(one: CompactionReceipt) -> str:
     """Return a receipt for people."""
     measured = f"{one.measured:,} measured" if one.measured else "not measured yet"
-    restored = ", ".join(clean(path, lines="show") for path in one.restored) or "nothing"
+    restored = ", ".join(escape_controls(path, lines="show") for path in one.restored) or "nothing"
     spent = f"${one.dollars:.4f} for the summary, ${one.rewritten:.4f} to resend the rest"
     state = (
         "open until your next prompt"
@@ -211,7 +227,7 @@ def render_receipt(one: CompactionReceipt) -> str:
     )
     return "\n".join(
         (
-            f"{one.number}. {one.trigger or one.by}, {ago(time.time() - one.at)}, {one.state}",
+            f"{one.number}. {one.trigger or one.by}, {format_age(time.time() - one.at)}, {one.state}",  # noqa: E501
             f"   {one.before:,} tokens → {one.planned:,} planned, {measured}",
             f"   {len(one.spans)} spans removed; restored: {restored}",
             f"   {spent}; {one.seconds:.1f} s",
@@ -220,71 +236,77 @@ def render_receipt(one: CompactionReceipt) -> str:
     )
 
 
-def _lost(found: list[CompactionReceipt], args: Namespace) -> int:
+def _show_compacted_spans(found: list[CompactionReceipt], args: Namespace) -> int:
     if args.search:
-        return _search(found, args)
+        return _search_compacted_spans(found, args)
     spans = [
         {
             "compaction": one.number,
             "title": span.title,
             "file": span.file,
-            "tokens": _size(span.file),
+            "tokens": _estimate_file_tokens(span.file),
         }
         for one in found
         for span in one.spans
     ]
     if args.json:
-        say(msgspec.json.encode(spans).decode())
+        print_line(msgspec.json.encode(spans).decode())
         return 0
     rows = [("#", "TOKENS", "FILE", "TITLE")]
     for span in spans:
-        title, file = (clean(str(span[key]), lines="show") for key in ("title", "file"))
+        title, file = (escape_controls(str(span[key]), lines="show") for key in ("title", "file"))
         rows.append((str(span["compaction"]), f"{span['tokens']:,}", file, title))
-    say(table(rows, right=(0, 1)) if spans else "Compactions removed nothing from this session.")
+    print_line(
+        format_table(rows, right=(0, 1))
+        if spans
+        else "Compactions removed nothing from this session."
+    )
     return 0
 
 
-def _search(found: list[CompactionReceipt], args: Namespace) -> int:
+def _search_compacted_spans(found: list[CompactionReceipt], args: Namespace) -> int:
     """Search the compacted text for lines with all words, newest first."""
     wanted = args.search.casefold().split()
     files = dict.fromkeys(span.file for one in reversed(found) for span in one.spans)
-    hits = [hit for path in files for hit in _lines(path, wanted)]
+    hits = [hit for path in files for hit in _matching_lines(path, wanted)]
     if args.json:
-        say(msgspec.json.encode([{"file": f, "line": n, "text": t} for f, n, t in hits]).decode())
+        print_line(
+            msgspec.json.encode([{"file": f, "line": n, "text": t} for f, n, t in hits]).decode()
+        )
         return 0 if hits else 1
-    for path, number, text in hits[:FOUND]:
-        say(f"{path}:{number}: {clean(text, lines='show')}")
+    for path, number, text in hits[:MAX_SEARCH_HITS]:
+        print_line(f"{path}:{number}: {escape_controls(text, lines='show')}")
     if not hits:
-        say(f"No line of the compacted text contains {args.search!r}.")
-    elif len(hits) > FOUND:
-        say(f"… and {len(hits) - FOUND} more lines")
+        print_line(f"No line of the compacted text contains {args.search!r}.")
+    elif len(hits) > MAX_SEARCH_HITS:
+        print_line(f"… and {len(hits) - MAX_SEARCH_HITS} more lines")
     return 0 if hits else 1
 
 
-def _lines(path: str, wanted: list[str]) -> Iterator[tuple[str, int, str]]:
-    for number, text in enumerate(_text(path).split("\n"), 1):
+def _matching_lines(path: str, wanted: list[str]) -> Iterator[tuple[str, int, str]]:
+    for number, text in enumerate(_read_span_file(path).split("\n"), 1):
         if all(word in text.casefold() for word in wanted):
             yield path, number, text
 
 
-def _size(path: str) -> int:
-    return estimate_tokens(_text(path))
+def _estimate_file_tokens(path: str) -> int:
+    return estimate_tokens(_read_span_file(path))
 
 
-def _text(path: str) -> str:
+def _read_span_file(path: str) -> str:
     try:
         return Path(path).read_text("utf-8", errors="replace")
     except OSError:
         return ""
 
 
-def _undo(home: TravoisHome, summary: SessionSummary, number: int, *, json: bool) -> int:
+def _undo_compaction(home: TravoisHome, summary: SessionSummary, number: int, *, json: bool) -> int:
     with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         session = Session(log)
-        one = _standing(list_compaction_receipts(list(log.read())), number)
+        one = _find_undoable(list_compaction_receipts(list(log.read())), number)
         trial = Session(TrialLog(log.read()))
         trial.append(Restored(one.entry))
-        size, model = context_tokens(trial.view), _model(session)
+        size, model = context_tokens(trial.view), _model_of_session(session)
         if size >= stop_threshold(model):
             raise UserError(
                 f"Compaction {one.number} cannot be undone",
@@ -295,15 +317,15 @@ def _undo(home: TravoisHome, summary: SessionSummary, number: int, *, json: bool
         session.append(Restored(one.entry))
         session.sync()
     if json:
-        say_json({"undone": one.number, "tokens": size, "window": model.window})
+        print_json({"undone": one.number, "tokens": size, "window": model.window})
         return 0
-    say(f"Undid compaction {one.number}: about {size:,} of {model.window:,} tokens in use.")
-    if size >= (limit := threshold_for_model(model, layers(home))):
-        say(f"Above the threshold of {limit:,}: compacted again unless autoCompact is off.")
+    print_line(f"Undid compaction {one.number}: about {size:,} of {model.window:,} tokens in use.")
+    if size >= (limit := threshold_for_model(model, load_layers(home))):
+        print_line(f"Above the threshold of {limit:,}: compacted again unless autoCompact is off.")
     return 0
 
 
-def _standing(found: list[CompactionReceipt], number: int) -> CompactionReceipt:
+def _find_undoable(found: list[CompactionReceipt], number: int) -> CompactionReceipt:
     standing = [one for one in found if one.state == "stands"]
     if not number and standing:
         return standing[-1]
@@ -324,17 +346,17 @@ Dollars and tokens by turn and by kind. A cache miss is a reply that read at lea
 5% less from the prompt cache than was stored there. Each is listed with its cause and extra cost.
 Misses with a known reason (a compaction, another model, a pause) are marked as expected.
 """
-KINDS = ("input", "read", "write", "output", "forks")
+COST_KINDS = ("input", "read", "write", "output", "forks")
 
 
-class Kind(msgspec.Struct):
+class KindCost(msgspec.Struct):
     """Tokens of one kind, and what they cost."""
 
     tokens: int = 0
     dollars: float = 0.0
 
 
-class Turn(msgspec.Struct):
+class TurnCost(msgspec.Struct):
     """The cost of one turn."""
 
     number: int
@@ -346,19 +368,19 @@ class Turn(msgspec.Struct):
     dollars: float = 0.0
 
 
-class Bill(msgspec.Struct):
+class SessionCost(msgspec.Struct):
     """The cost of a session; `dollars` is exactly what the session itself counts."""
 
     dollars: float
     usage: Usage
-    kinds: dict[str, Kind]
-    turns: list[Turn]
+    kinds: dict[str, KindCost]
+    turns: list[TurnCost]
     cache: PromptCache
 
 
-def register_cost(commands: Commands) -> None:
+def register_cost(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands,
         "cost",
         what="show what a session cost, and its prompt cache misses",
@@ -372,28 +394,35 @@ def register_cost(commands: Commands) -> None:
 
 def run_cost(args: Namespace) -> int:
     """Tell what it cost."""
-    home, summary = picked(args.session)
-    found = bill(read_history(home.session_folder(summary.project, summary.id), []))
+    home, summary = pick_session(args.session)
+    found = compute_session_cost(read_history(home.session_folder(summary.project, summary.id), []))
     now = time.time()
-    say(msgspec.json.encode(_json(found, now)).decode() if args.json else render_bill(found, now))
+    print_line(
+        msgspec.json.encode(_session_cost_json(found, now)).decode()
+        if args.json
+        else render_session_cost(found, now)
+    )
     return 0
 
 
-def bill(entries: Iterable[Entry]) -> Bill:
+def compute_session_cost(entries: Iterable[Entry]) -> SessionCost:
     """Return the bill of a whole session; a fork's begins where it branched off."""
     spent, cache = SessionSpending(), PromptCache()
-    turns, kinds = [Turn(0, 0.0, "(before the first turn)")], _kinds()
+    turns, kinds = [TurnCost(0, 0.0, "(before the first turn)")], _empty_kind_costs()
     for entry in entries:
         price, before = spent.current_price, spent.dollars
         spent, cache = spent.after_entry(entry), cache.after_entry(entry)
         match entry.fact:
             case Opened():
-                turns, kinds = [Turn(0, entry.at, "(before the first turn)")], _kinds()
+                turns, kinds = (
+                    [TurnCost(0, entry.at, "(before the first turn)")],
+                    _empty_kind_costs(),
+                )
             case User(origin="human", content=content):
                 said = " ".join(extract_text(content).split())
-                turns.append(Turn(turns[-1].number + 1, entry.at, said))
+                turns.append(TurnCost(turns[-1].number + 1, entry.at, said))
             case Assistant(usage=usage):
-                _split(kinds, usage, price=price_for_size(usage, price))
+                _add_reply_cost(kinds, usage, price=price_for_size(usage, price))
                 turns[-1].replies += 1
                 turns[-1].usage += usage
                 turns[-1].dollars += spent.dollars - before
@@ -405,10 +434,10 @@ def bill(entries: Iterable[Entry]) -> Bill:
             case _:
                 pass
     shown = [turn for turn in turns if turn.number or turn.dollars]
-    return Bill(spent.dollars, spent.usage, kinds, shown, cache)
+    return SessionCost(spent.dollars, spent.usage, kinds, shown, cache)
 
 
-def render_bill(found: Bill, now: float) -> str:
+def render_session_cost(found: SessionCost, now: float) -> str:
     """Return the bill for people."""
     rows: list[tuple[str, ...]] = [
         ("TURN", "WHEN", "REPLIES", "INPUT", "READ", "WRITTEN", "OUTPUT", "USD", "SAID")
@@ -417,31 +446,37 @@ def render_bill(found: Bill, now: float) -> str:
         used = turn.usage + turn.forks
         counts = (used.input, used.read, used.write + used.write_1h, used.output)
         numbers = [f"{count:,}" for count in counts]
-        said = clean(turn.said[:200], lines="show")
-        when = ago(now - turn.at)
+        said = escape_controls(turn.said[:200], lines="show")
+        when = format_age(now - turn.at)
         told = (str(turn.number), when, str(turn.replies), *numbers, f"{turn.dollars:.4f}", said)
         rows.append(told)
     kinds = " · ".join(f"{n} {k.tokens:,} ${k.dollars:.4f}" for n, k in found.kinds.items())
-    hit = f"{_hit(found.usage)} of input from cache; {life(found.cache, now)}"
+    hit = f"{_cache_hit_rate(found.usage)} of input from cache; {describe_cache_lifetime(found.cache, now)}"  # noqa: E501
     total = f"${found.dollars:.6f}: {kinds}; {hit}"
-    return "\n".join((table(rows, right=range(2, 8)), *map(_line, found.cache.misses), total))
+    return "\n".join(
+        (
+            format_table(rows, right=range(2, 8)),
+            *map(_describe_cache_miss, found.cache.misses),
+            total,
+        )
+    )
 
 
-def _line(miss: CacheMiss) -> str:
+def _describe_cache_miss(miss: CacheMiss) -> str:
     mark = "expected" if miss.is_expected else "MISS"
     more = f"{miss.tokens:,} tokens resent, ${miss.dollars:.4f} extra"
-    return f"{mark}: entry {miss.seq}: {more}: {clean(miss.cause_text, lines='show')}"
+    return f"{mark}: entry {miss.seq}: {more}: {escape_controls(miss.cause_text, lines='show')}"
 
 
-def _hit(usage: Usage) -> str:
+def _cache_hit_rate(usage: Usage) -> str:
     return f"{usage.read / usage.prompt:.1%}" if usage.prompt else "none"
 
 
-def _kinds() -> dict[str, Kind]:
-    return {name: Kind() for name in KINDS}
+def _empty_kind_costs() -> dict[str, KindCost]:
+    return {name: KindCost() for name in COST_KINDS}
 
 
-def _split(kinds: dict[str, Kind], usage: Usage, *, price: Price) -> None:
+def _add_reply_cost(kinds: dict[str, KindCost], usage: Usage, *, price: Price) -> None:
     """Add one reply to each kind; what one kind costs is what a reply of it alone would."""
     parts = {
         "input": Usage(input=usage.input),
@@ -454,7 +489,7 @@ def _split(kinds: dict[str, Kind], usage: Usage, *, price: Price) -> None:
         kinds[name].dollars += compute_cost(part, replace(price, above=None))
 
 
-def _json(found: Bill, now: float) -> dict[str, object]:
+def _session_cost_json(found: SessionCost, now: float) -> dict[str, object]:
     misses = [msgspec.to_builtins(m) | {"expected": m.is_expected} for m in found.cache.misses]
     return {
         "dollars": found.dollars,
@@ -482,9 +517,9 @@ removed text, and `travois context undo` restores it. If the session is open els
 """
 
 
-def register_compact(commands: Commands) -> None:
+def register_compact(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands,
         "compact",
         what="compact a session: replace older messages with a summary",
@@ -507,16 +542,16 @@ def register_compact(commands: Commands) -> None:
 
 def run_compact(args: Namespace) -> int:
     """Compact one session and print the receipt."""
-    home, summary = picked(args.session)
-    anyio.run(_compact, args, summary.id)
+    home, summary = pick_session(args.session)
+    anyio.run(_compact_session, args, summary.id)
     one = list_compaction_receipts(
         list(read_history(home.session_folder(summary.project, summary.id), []))
     )[-1]
-    say(msgspec.json.encode(one).decode() if args.json else render_receipt(one))
+    print_line(msgspec.json.encode(one).decode() if args.json else render_receipt(one))
     return 0
 
 
-async def _compact(args: Namespace, id: str) -> None:
+async def _compact_session(args: Namespace, id: str) -> None:
     async with sdk.Session(Options(resume=id, settings=args.settings)) as session:
         await session.compact(args.focus, first=args.first, last=args.last)
 
@@ -524,7 +559,7 @@ async def _compact(args: Namespace, id: str) -> None:
 # `travois audit`: derive every request of a session again, and compare it with what was sent.
 
 
-Fetch = Callable[[str], bytes]
+FetchBlob = Callable[[str], bytes]
 AUDIT_HELP = """\
 What the model sees depends only on the log. For each request in the log, the entries before it are
 encoded again, and the parts, digests and size are compared with those sent.
@@ -532,16 +567,18 @@ Exit code 0: all requests match. 1: a request differs, or the log is damaged.
 """
 
 
-class Checked(msgspec.Struct, frozen=True):
+class RequestCheck(msgspec.Struct, frozen=True):
     """One request derived again; `problem` is empty if it is what was sent."""
 
     seq: int
     problem: str
 
 
-def register_audit(commands: Commands) -> None:
+def register_audit(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(commands, "audit", what="check from the log what a session sent", more=AUDIT_HELP)
+    top = add_command(
+        commands, "audit", what="check from the log what a session sent", more=AUDIT_HELP
+    )
     top.add_argument("session", metavar="ID", help="session id, id prefix or name")
     top.add_argument("--cold", action="store_true", help="rebuild each request from scratch (slow)")
     top.add_argument("--json", action="store_true", help="as JSON")
@@ -550,30 +587,30 @@ def register_audit(commands: Commands) -> None:
 
 def run_audit(args: Namespace) -> int:
     """Check every request of one session."""
-    home, project = here()
+    home, project = locate_home_and_project()
     summary = find_session(home, args.session, project=project)
     skipped: list[DamagedPlace] = []
     entries = read_history(home.session_folder(summary.project, summary.id), skipped)
     fetch = BlobStore(home.blobs).get
-    checked = list((check_cold if args.cold else check)(entries, fetch))
+    checked = list((check_requests_from_scratch if args.cold else check_requests)(entries, fetch))
     wrong = [request for request in checked if request.problem]
     if args.json:
         told = {"session": summary.id, "requests": len(checked), "wrong": wrong, "lost": skipped}
-        say(msgspec.json.encode(told).decode())
+        print_line(msgspec.json.encode(told).decode())
     else:
         for request in wrong:
-            say(f"entry {request.seq}: {request.problem}")
-        say(f"{len(checked)} requests checked, {len(wrong)} differ from what was sent")
-        report(skipped)
+            print_line(f"entry {request.seq}: {request.problem}")
+        print_line(f"{len(checked)} requests checked, {len(wrong)} differ from what was sent")
+        warn_skipped_lines(skipped)
     return 1 if wrong or skipped else 0
 
 
-def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
+def check_requests(entries: Iterable[Entry], fetch: FetchBlob) -> Iterator[RequestCheck]:
     """Yield each request of a session, from one view and one encoder that grow with it."""
     view, encoder, past = View(), Encoder(fetch), list[Entry]()
     for entry in entries:
         if isinstance(entry.fact, Sent):
-            yield Checked(entry.seq, _problem(view, entry.fact, encoder))
+            yield RequestCheck(entry.seq, _find_request_problem(view, entry.fact, encoder))
         past.append(entry)
         if isinstance(entry.fact, Rewound | Restored):
             view = project_view(past)
@@ -581,31 +618,35 @@ def check(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
             view.add(entry)
 
 
-def check_cold(entries: Iterable[Entry], fetch: Fetch) -> Iterator[Checked]:
+def check_requests_from_scratch(
+    entries: Iterable[Entry], fetch: FetchBlob
+) -> Iterator[RequestCheck]:
     """Yield each request of a session, from the entries before it and nothing else."""
     past: list[Entry] = []
     for entry in entries:
         if isinstance(entry.fact, Sent):
-            yield Checked(entry.seq, _problem(project_view(past), entry.fact, Encoder(fetch)))
+            yield RequestCheck(
+                entry.seq, _find_request_problem(project_view(past), entry.fact, Encoder(fetch))
+            )
         past.append(entry)
 
 
-def _problem(view: View, sent: Sent, encoder: Encoder) -> str:
+def _find_request_problem(view: View, sent: Sent, encoder: Encoder) -> str:
     """Explain why a request could not be derived, or how it differs from the one sent."""
     if why := find_send_blocker(view):
         return f"could not have been sent: {why}"
     try:
-        return difference(derived(view, sent, encoder), sent)
+        return describe_request_difference(derive_request(view, sent, encoder), sent)
     except PrefixBreak as error:
         return str(error)
 
 
-def derived(view: View, sent: Sent, encoder: Encoder) -> Request:
+def derive_request(view: View, sent: Sent, encoder: Encoder) -> Request:
     """Return the request for this view, with the output limit from the log."""
     return rationed(encoder.build_request(view), sent.output)
 
 
-def difference(request: Request, sent: Sent) -> str:
+def describe_request_difference(request: Request, sent: Sent) -> str:
     """Describe how a derived request differs from the one that was sent."""
     again = replace(
         sent,
@@ -624,7 +665,7 @@ def difference(request: Request, sent: Sent) -> str:
 # `travois notes`: the notes that the model keeps on a session while it works.
 
 
-MORE = """\
+NOTES_HELP = """\
   travois notes            notes of the last session of this folder
   travois notes 3f2a       notes of another session: id, id prefix or name
   travois notes --history  list each update, and the log entry it covers
@@ -632,10 +673,10 @@ MORE = """\
 A compaction uses the notes as its summary, so it needs no model call.
 Settings: context.notes (auto, true, false), context.notesTemplate, context.notesPrompt.
 """
-NONE = "This session has no notes yet."
+NO_NOTES_MESSAGE = "This session has no notes yet."
 
 
-class Version(msgspec.Struct, frozen=True):
+class NotesVersion(msgspec.Struct, frozen=True):
     """The notes as one update left them."""
 
     entry: int
@@ -645,9 +686,11 @@ class Version(msgspec.Struct, frozen=True):
     text: str
 
 
-def register_notes(commands: Commands) -> None:
+def register_notes(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(commands, "notes", what="show the notes the model keeps on a session", more=MORE)
+    top = add_command(
+        commands, "notes", what="show the notes the model keeps on a session", more=NOTES_HELP
+    )
     about = "session id, id prefix or name (default: the last one of this folder)"
     top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
     top.add_argument("--history", action="store_true", help="list updates without their text")
@@ -657,26 +700,26 @@ def register_notes(commands: Commands) -> None:
 
 def run_notes(args: Namespace) -> int:
     """Print the notes of a session."""
-    home, summary = picked(args.session)
-    found = versions(read_history(home.session_folder(summary.project, summary.id), []))
+    home, summary = pick_session(args.session)
+    found = list_notes_versions(read_history(home.session_folder(summary.project, summary.id), []))
     if args.json:
-        say_json(found if args.history else found[-1:])
+        print_json(found if args.history else found[-1:])
     elif args.history:
-        say("\n".join(map(_note_line, found)) or NONE)
+        print_line("\n".join(map(_describe_notes_version, found)) or NO_NOTES_MESSAGE)
     else:
-        say(told(found))
+        print_line(render_latest_notes(found))
     return 0
 
 
-def versions(entries: Iterable[Entry]) -> list[Version]:
+def list_notes_versions(entries: Iterable[Entry]) -> list[NotesVersion]:
     """Return every update of the notes that no rewind took back, the oldest first."""
-    found: list[Version] = []
+    found: list[NotesVersion] = []
     for entry in keep_live_entries(list(entries)):
         match entry.fact:
             case Noted(what="notes", text=text):
                 held = decode_notes(text)
                 size = estimate_tokens(held.text)
-                found.append(Version(entry.seq, entry.at, held.covers, size, held.text))
+                found.append(NotesVersion(entry.seq, entry.at, held.covers, size, held.text))
             case Changed(what="fork"):  # what was noted before was on the task of its original
                 found = []
             case _:
@@ -684,13 +727,13 @@ def versions(entries: Iterable[Entry]) -> list[Version]:
     return found
 
 
-def told(found: list[Version]) -> str:
+def render_latest_notes(found: list[NotesVersion]) -> str:
     """Return the newest notes for people."""
     if not found:
-        return NONE
-    return f"{clean(found[-1].text, lines='keep').strip()}\n\n{_note_line(found[-1])}"
+        return NO_NOTES_MESSAGE
+    return f"{escape_controls(found[-1].text, lines='keep').strip()}\n\n{_describe_notes_version(found[-1])}"  # noqa: E501
 
 
-def _note_line(one: Version) -> str:
-    when = ago(time.time() - one.at)
+def _describe_notes_version(one: NotesVersion) -> str:
+    when = format_age(time.time() - one.at)
     return f"{when}: {one.tokens:,} tokens, covers the log up to entry {one.covers}"

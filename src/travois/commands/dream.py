@@ -28,18 +28,18 @@ from travois.memory.dreaming import lock
 from travois.memory.dreaming.consolidate import Dreamt
 from travois.ports.world import Event, ToolStarted
 from travois.terminal.tables import (
-    Commands,
-    ago,
-    clean,
-    command,
-    say,
-    say_json,
-    say_list,
-    styled,
-    warn,
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_age,
+    print_json,
+    print_json_list,
+    print_line,
+    print_warning,
+    style_text,
 )
 
-MORE = """\
+DREAM_HELP = """\
   travois dream                  show recent consolidations, and when the next one is due
   travois dream --now            consolidate memories now, and show the changes
   travois dream --now --dry-run  only show what would change
@@ -49,14 +49,16 @@ A consolidation starts by itself in the background of a terminal session, at mos
 after several sessions (settings memory.dream). `travois agents show ID` shows its full log, even
 while it runs; `travois memory undo ID` undoes its changes.
 """
-SHOWN = 5
-PATIENCE = 10.0
+MAX_SHOWN_RUNS = 5
+STOP_TIMEOUT_SECONDS = 10.0
 """The number of seconds to wait for a stopping consolidation."""
 
 
-def register_dream(commands: Commands) -> None:
+def register_dream(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(commands, "dream", what="consolidate memories between sessions", more=MORE)
+    top = add_command(
+        commands, "dream", what="consolidate memories between sessions", more=DREAM_HELP
+    )
     what = top.add_mutually_exclusive_group()
     what.add_argument("--now", action="store_true", help="consolidate memories now")
     what.add_argument("--stop", action="store_true", help="stop the running consolidation")
@@ -78,21 +80,25 @@ def run_dream(args: Namespace) -> int:
     )
     nights = compose_dreaming(*load_workspace(options))
     if args.stop:
-        return stop(nights, json=args.json)
+        return stop_consolidation(nights, json=args.json)
     if not args.now and not args.dry_run:
-        return show(nights, json=args.json)
+        return show_consolidations(nights, json=args.json)
     if not nights.folder.is_dir():
         raise UserError("This project has no memories", fix="See `travois memory --help`.")
-    shown = nights if args.json else msgspec.structs.replace(nights, tell=progress)
-    over = anyio.run(_dream, shown, args, options)
-    say(msgspec.json.encode(over).decode() if args.json else summary(over, dry=args.dry_run))
+    shown = nights if args.json else msgspec.structs.replace(nights, tell=show_progress)
+    over = anyio.run(_run_consolidation, shown, args, options)
+    print_line(
+        msgspec.json.encode(over).decode()
+        if args.json
+        else render_consolidation(over, dry=args.dry_run)
+    )
     return 0 if over.state == "completed" else 1
 
 
-async def _dream(nights: ProjectDreams, args: Namespace, options: Options) -> Dreamt:
+async def _run_consolidation(nights: ProjectDreams, args: Namespace, options: Options) -> Dreamt:
     seen = lock.look(nights.folder)
     async with AsyncExitStack() as stack:
-        parent = "as asked" if args.rules else await _parent(options, stack)
+        parent = "as asked" if args.rules else await _find_parent_agent(options, stack)
         if args.dry_run:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="travois-"))) / "dream"
             await nights.run_in_folder(parent, folder, manner="show")
@@ -107,7 +113,7 @@ async def _dream(nights: ProjectDreams, args: Namespace, options: Options) -> Dr
         return await nights.run(parent, mine)
 
 
-async def _parent(options: Options, stack: AsyncExitStack) -> Agent | str:
+async def _find_parent_agent(options: Options, stack: AsyncExitStack) -> Agent | str:
     """Return the agent that pays and provides tools; or why no model can be used."""
     try:
         crew = await compose_session(options)
@@ -117,27 +123,29 @@ async def _parent(options: Options, stack: AsyncExitStack) -> Agent | str:
     return crew.agent
 
 
-def progress(event: Event) -> None:
+def show_progress(event: Event) -> None:
     """Show the progress of a consolidation."""
     match event:
         case Entry(fact=Changed(what="phase", value=phase)):
-            say(styled(f"{phase} …", "bold"))
+            print_line(style_text(f"{phase} …", "bold"))
         case Entry(fact=Noted(what="dream", text=text)):
-            say(f"  {clean(text, lines='show')}")
+            print_line(f"  {escape_controls(text, lines='show')}")
         case ToolStarted(name=name):
-            say(styled(f"  · {name}", "dim"))
+            print_line(style_text(f"  · {name}", "dim"))
         case _:
             pass
 
 
-def summary(over: Dreamt, *, dry: bool) -> str:
+def render_consolidation(over: Dreamt, *, dry: bool) -> str:
     """Return the result of a consolidation as text."""
-    lines = [clean(over.diff)] if over.diff else []
-    lines += (f"- {clean(step, lines='show')}" for step in over.steps)
-    lines += (f"- needs your decision: {clean(one, lines='show')}" for one in over.proposed)
-    lines += (f"- rejected: {clean(one, lines='show')}" for one in over.refused)
+    lines = [escape_controls(over.diff)] if over.diff else []
+    lines += (f"- {escape_controls(step, lines='show')}" for step in over.steps)
+    lines += (
+        f"- needs your decision: {escape_controls(one, lines='show')}" for one in over.proposed
+    )
+    lines += (f"- rejected: {escape_controls(one, lines='show')}" for one in over.refused)
     if over.alone:
-        lines.append(f"Used rules only, no model: {clean(over.alone, lines='show')}.")
+        lines.append(f"Used rules only, no model: {escape_controls(over.alone, lines='show')}.")
     if over.state != "completed":
         lines.append(f"{over.state.capitalize()}: {over.why or 'it was stopped'}. Nothing changed.")
     elif not over.files:
@@ -149,51 +157,56 @@ def summary(over: Dreamt, *, dry: bool) -> str:
     return "\n".join(lines)
 
 
-def show(nights: ProjectDreams, *, json: bool) -> int:
+def show_consolidations(nights: ProjectDreams, *, json: bool) -> int:
     """Print recent consolidations and when the next one is due."""
-    found = nights.list_statuses()[:SHOWN]
+    found = nights.list_statuses()[:MAX_SHOWN_RUNS]
     if json:
-        say_list(found)
+        print_json_list(found)
         return 0
     for one in found:
-        say(_line(one))
+        print_line(_describe_consolidation(one))
     seen, gates = lock.look(nights.folder), nights.gates
-    last = ago(time.time() - seen.last) if seen.last else "never"
+    last = format_age(time.time() - seen.last) if seen.last else "never"
     since = len(list_recent_logs(nights.place, seen.last))
-    say(f"Last consolidation: {last}; {since} sessions since.")
+    print_line(f"Last consolidation: {last}; {since} sessions since.")
     due = f"Runs automatically after {gates.hours:g} hours and {gates.sessions} sessions."
-    say(due if gates.enabled else "Never runs automatically (memory.dream.enabled is false).")
+    print_line(
+        due if gates.enabled else "Never runs automatically (memory.dream.enabled is false)."
+    )
     return 0
 
 
-def _line(one: DreamStatus) -> str:
+def _describe_consolidation(one: DreamStatus) -> str:
     state = f"{one.state}, {one.stage} ({one.phase})" if one.state == "running" else one.state
     touched = f"; changed {', '.join(one.dreamt.files)}" if one.dreamt.files else ""
     undo = f"; undo: travois memory undo {one.dreamt.id}" if one.dreamt.id else ""
     why = f": {one.dreamt.why}" if one.dreamt.why else ""
-    return clean(
-        f"{one.id}  {ago(time.time() - one.began)}  {state}{why}{touched}{undo}", lines="show"
+    return escape_controls(
+        f"{one.id}  {format_age(time.time() - one.began)}  {state}{why}{touched}{undo}",
+        lines="show",
     )
 
 
-def stop(nights: ProjectDreams, *, json: bool = False) -> int:
+def stop_consolidation(nights: ProjectDreams, *, json: bool = False) -> int:
     """Stop the running consolidation, and wait for its end."""
     running = nights.stop()
     if running is None:
-        say_json({"id": None, "state": "none"}) if json else say("No consolidation is running.")
+        print_json({"id": None, "state": "none"}) if json else print_line(
+            "No consolidation is running."
+        )
         return 0
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + STOP_TIMEOUT_SECONDS
     while time.monotonic() < until:
         over = read_dream_status(nights.logs / running.id)
         if over.state != "running":
             same = "; memories are unchanged" if over.state == "killed" else ""
             if json:
-                say_json({"id": running.id, "state": over.state})
+                print_json({"id": running.id, "state": over.state})
             else:
-                say(f"{running.id}: {over.state}{same}.")
+                print_line(f"{running.id}: {over.state}{same}.")
             return 0
         time.sleep(0.1)
     if json:
-        say_json({"id": running.id, "state": "running"})
-    warn(f"{running.id} was asked to stop but is still running")
+        print_json({"id": running.id, "state": "running"})
+    print_warning(f"{running.id} was asked to stop but is still running")
     return 1

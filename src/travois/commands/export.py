@@ -18,17 +18,17 @@ from travois.core.facts import Entry
 from travois.presentation.document import DocumentPart, document_parts
 from travois.sessions.catalog import SessionSummary
 from travois.sessions.log_file import DamagedPlace
-from travois.terminal.tables import clean, styled
+from travois.terminal.tables import escape_controls, style_text
 
-Format = Literal["markdown", "json", "html", "claude"]
-Fetch = Callable[[str], bytes]
-TEMPLATE = Path(__file__).parent / "templates" / "session.html"
-LARGEST_IMAGE = 5_000_000
-SNIPPET = 12
-LONGEST_LINE = 400
+ExportFormat = Literal["markdown", "json", "html", "claude"]
+FetchMedia = Callable[[str], bytes]
+HTML_TEMPLATE = Path(__file__).parent / "templates" / "session.html"
+MAX_IMAGE_BYTES = 5_000_000
+MAX_SNIPPET_LINES = 12
+MAX_SNIPPET_LINE_CHARS = 400
 
 
-class Document(msgspec.Struct, frozen=True):
+class SessionDocument(msgspec.Struct, frozen=True):
     """A whole session, and what of its log could not be read."""
 
     summary: SessionSummary
@@ -36,13 +36,13 @@ class Document(msgspec.Struct, frozen=True):
     skipped: tuple[DamagedPlace, ...] = ()
 
 
-def export(document: Document, style: Format, *, fetch: Fetch) -> str:
+def export_session(document: SessionDocument, style: ExportFormat, *, fetch: FetchMedia) -> str:
     """Return the session in one of the formats."""
     match style:
         case "markdown":
-            return markdown(document)
+            return export_markdown(document)
         case "html":
-            return html(document, fetch=fetch)
+            return export_html(document, fetch=fetch)
         case "claude":
             writer = Writer(document.summary.id, fetch)
             return b"".join(encoded(writer, document.entries)).decode()
@@ -50,43 +50,43 @@ def export(document: Document, style: Format, *, fetch: Fetch) -> str:
             return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
-def about(document: Document) -> str:
+def describe_document(document: SessionDocument) -> str:
     """Return one line that describes the session."""
     summary = document.summary
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.created))
     lost = f" · {len(document.skipped)} damaged lines skipped" if document.skipped else ""
-    return f"{when} · {summary.cwd} · {_plural(summary.turns, 'turn')} · {summary.id}{lost}"
+    return f"{when} · {summary.cwd} · {_pluralize(summary.turns, 'turn')} · {summary.id}{lost}"
 
 
-def _plural(number: int, word: str) -> str:
+def _pluralize(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 # --- Markdown ------------------------------------------------------------------------------------
 
 
-def markdown(document: Document) -> str:
+def export_markdown(document: SessionDocument) -> str:
     """Return a document that reads well as it is, and on any site that renders Markdown."""
     title = document.summary.title.lstrip("#").strip()
-    body = "\n\n".join(_marked(part) for part in document_parts(document.entries))
-    return f"# {title}\n\n{about(document)}\n\n{body}\n"
+    body = "\n\n".join(_part_to_markdown(part) for part in document_parts(document.entries))
+    return f"# {title}\n\n{describe_document(document)}\n\n{body}\n"
 
 
-def _marked(part: DocumentPart) -> str:
+def _part_to_markdown(part: DocumentPart) -> str:
     match part.kind:
         case "person" | "model":
-            return f"## {part.title}\n\n{part.text}{_pictures(part.media)}".rstrip()
+            return f"## {part.title}\n\n{part.text}{_describe_media(part.media)}".rstrip()
         case "call":
-            return f"**{part.title}**\n\n{_fenced(_pretty(part.text), 'json')}"
+            return f"**{part.title}**\n\n{_code_block(_indent_json(part.text), 'json')}"
         case "result" | "error" | "note" | "thinking":
             label = escape(f"{part.kind}: {part.title}", quote=False)
-            inside = f"{_fenced(part.text)}{_pictures(part.media)}"
+            inside = f"{_code_block(part.text)}{_describe_media(part.media)}"
             return f"<details><summary>{label}</summary>\n\n{inside}\n\n</details>"
         case "event":
             return f"*{part.title}*"
 
 
-def _fenced(text: str, language: str = "") -> str:
+def _code_block(text: str, language: str = "") -> str:
     """Return a code block whose fence is longer than any inside it."""
     fence = "```"
     while fence in text:
@@ -94,11 +94,11 @@ def _fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
-def _pictures(media: Iterable[Media]) -> str:
+def _describe_media(media: Iterable[Media]) -> str:
     return "".join(f"\n\n({item.kind} {item.name or item.mime}, {item.size} B)" for item in media)
 
 
-def _pretty(args: str) -> str:
+def _indent_json(args: str) -> str:
     """Indent arguments if they are JSON."""
     try:
         return msgspec.json.format(args, indent=2)
@@ -109,17 +109,17 @@ def _pretty(args: str) -> str:
 # --- HTML ----------------------------------------------------------------------------------------
 
 
-def html(document: Document, *, fetch: Fetch) -> str:
+def export_html(document: SessionDocument, *, fetch: FetchMedia) -> str:
     """Return one static HTML page without scripts or external resources."""
-    body = "\n".join(_tagged(part, fetch) for part in document_parts(document.entries))
-    return Template(TEMPLATE.read_text("utf-8")).substitute(
-        title=escape(document.summary.title), about=escape(about(document)), body=body
+    body = "\n".join(_part_to_html(part, fetch) for part in document_parts(document.entries))
+    return Template(HTML_TEMPLATE.read_text("utf-8")).substitute(
+        title=escape(document.summary.title), about=escape(describe_document(document)), body=body
     )
 
 
-def _tagged(part: DocumentPart, fetch: Fetch) -> str:
+def _part_to_html(part: DocumentPart, fetch: FetchMedia) -> str:
     title, text = escape(part.title), escape(part.text)
-    images = "".join(_image(item, fetch) for item in part.media)
+    images = "".join(_image_to_html(item, fetch) for item in part.media)
     match part.kind:
         case "person" | "model":
             words = f'<div class="words">{text}</div>' if text else ""
@@ -127,7 +127,7 @@ def _tagged(part: DocumentPart, fetch: Fetch) -> str:
             return f'<section class="{part.kind}" id="e{part.seq}">{head}{words}{images}</section>'
         case "call" | "result" | "error" | "note" | "thinking":
             label = title if part.kind == "call" else f"{part.kind}: {title}"
-            pre = f"<pre>{escape(_pretty(part.text)) if part.kind == 'call' else text}</pre>"
+            pre = f"<pre>{escape(_indent_json(part.text)) if part.kind == 'call' else text}</pre>"
             whole = f"<summary>{label}</summary>{pre}{images}"
             opened = " open" if part.kind == "call" else ""
             return f'<details class="{part.kind}"{opened}>{whole}</details>'
@@ -135,9 +135,9 @@ def _tagged(part: DocumentPart, fetch: Fetch) -> str:
             return f'<p class="event">{title}</p>'
 
 
-def _image(item: Media, fetch: Fetch) -> str:
+def _image_to_html(item: Media, fetch: FetchMedia) -> str:
     label = escape(f"{item.kind} {item.name or item.mime}, {item.size} B")
-    if item.kind != "image" or item.size > LARGEST_IMAGE:
+    if item.kind != "image" or item.size > MAX_IMAGE_BYTES:
         return f'<p class="event">{label}</p>'
     try:
         data = b64encode(fetch(item.blob)).decode()
@@ -148,32 +148,32 @@ def _image(item: Media, fetch: Fetch) -> str:
 
 # --- the terminal --------------------------------------------------------------------------------
 
-COLOURS = {"person": "bold", "model": "green", "call": "cyan", "error": "red"}
+PART_STYLES = {"person": "bold", "model": "green", "call": "cyan", "error": "red"}
 
 
-def shown(part: DocumentPart) -> str:
+def render_part(part: DocumentPart) -> str:
     """Return a part for the terminal; long texts are cut, with a note."""
-    title, text = clean(part.title, lines="show"), clean(part.text)
+    title, text = escape_controls(part.title, lines="show"), escape_controls(part.text)
     media = "".join(f"\n  [{item.kind} {item.mime}, {item.size} B]" for item in part.media)
     match part.kind:
         case "person" | "model":
-            return f"\n{styled(title, COLOURS[part.kind])}\n{text}{media}"
+            return f"\n{style_text(title, PART_STYLES[part.kind])}\n{text}{media}"
         case "call":
-            return f"{styled(title, 'cyan')} {_cut(text)}"
+            return f"{style_text(title, 'cyan')} {_shorten_line(text)}"
         case "result" | "error" | "note" | "thinking":
-            head = styled(f"  {part.kind}: {title}", COLOURS.get(part.kind, "dim"))
-            return f"{head}{_snippet(text)}{media}"
+            head = style_text(f"  {part.kind}: {title}", PART_STYLES.get(part.kind, "dim"))
+            return f"{head}{_render_snippet(text)}{media}"
         case "event":
-            return styled(f"— {title}", "dim")
+            return style_text(f"— {title}", "dim")
 
 
-def _snippet(text: str) -> str:
+def _render_snippet(text: str) -> str:
     lines = text.splitlines()
-    rest = len(lines) - SNIPPET
-    more = [f"… {_plural(rest, 'more line')}"] if rest > 0 else []
-    return "".join(f"\n    {_cut(line)}" for line in (*lines[:SNIPPET], *more))
+    rest = len(lines) - MAX_SNIPPET_LINES
+    more = [f"… {_pluralize(rest, 'more line')}"] if rest > 0 else []
+    return "".join(f"\n    {_shorten_line(line)}" for line in (*lines[:MAX_SNIPPET_LINES], *more))
 
 
-def _cut(text: str) -> str:
-    rest = len(text) - LONGEST_LINE
-    return f"{text[:LONGEST_LINE]}… {rest} more characters" if rest > 0 else text
+def _shorten_line(text: str) -> str:
+    rest = len(text) - MAX_SNIPPET_LINE_CHARS
+    return f"{text[:MAX_SNIPPET_LINE_CHARS]}… {rest} more characters" if rest > 0 else text

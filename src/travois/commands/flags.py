@@ -17,7 +17,7 @@ from pathlib import Path
 from travois.compose.options import PICK_SESSION, Options
 from travois.core.display_text import write_stderr
 from travois.core.errors import UserError
-from travois.permissions.rules import TOOLS, split
+from travois.permissions.rules import KNOWN_TOOLS, split_rules
 from travois.providers.options import LEVELS, worth
 from travois.version import __version__
 
@@ -50,17 +50,17 @@ COMMANDS = {
     "lab": "a local API simulator for testing agents",
 }
 """Commands; each has a `register_NAME` in the module of its name, or in that of `MODULES`."""
-IDLE = (
+IGNORED_FLAGS = (
     *("advisor", "betas", "debug-file", "resume-drops-turn"),
     *("task-budget", "teammate-mode", "thinking-display"),
 )
 """Flags of other agents that mean nothing here; then such that take no value."""
-IDLE_SWITCHES = (
+IGNORED_SWITCHES = (
     *("allow-dangerously-skip-permissions", "chrome", "no-chrome", "ide"),
     *("prompt-suggestions", "session-mirror"),
 )
-FORMATS = ("text", "json", "stream-json", "codex-json")
-MODULES = {
+OUTPUT_FORMATS = ("text", "json", "stream-json", "codex-json")
+COMMAND_MODULES = {
     "search": "commands.sessions",
     **dict.fromkeys(("cost", "compact", "audit", "notes"), "commands.context"),
     "mail": "commands.agents",
@@ -73,7 +73,7 @@ MODULES = {
     **{name: f"cli.{name}" for name in ("acp", "exec", "inspect", "lab")},
 }
 
-ABOUT = """\
+TRAVOIS_HELP = """\
 A coding agent in your terminal, with any model.
 
   travois                             start a conversation in this folder
@@ -84,7 +84,7 @@ A coding agent in your terminal, with any model.
 
 In a conversation: /help lists commands, Tab completes, Esc interrupts, Ctrl-D exits.
 """
-ENDING = """\
+TRAVOIS_HELP_EPILOG = """\
 commands:
 {commands}
 
@@ -99,25 +99,25 @@ State is stored in TRAVOIS_HOME (default ~/.local/state/travois).
 """
 
 
-def parser() -> ArgumentParser:
+def build_parser() -> ArgumentParser:
     """Return the flags of `travois` itself."""
     listing = "\n".join(f"  {name:<11} {what}" for name, what in COMMANDS.items())
     top = ArgumentParser(
         prog="travois",
         usage="travois [flags] [prompt]   |   travois COMMAND --help",
-        description=ABOUT,
-        epilog=ENDING.format(commands=listing),
-        formatter_class=_formatter,
+        description=TRAVOIS_HELP,
+        epilog=TRAVOIS_HELP_EPILOG.format(commands=listing),
+        formatter_class=_build_help_formatter,
     )
     top.add_argument("prompt", nargs="?", help="the task")
     top.add_argument("-p", "--print", action="store_true", help="run one task and exit")
     version = f"{__version__} (Travois)"
     top.add_argument("-v", "--version", action="version", version=version)
-    shared(top)
+    add_session_flags(top)
     return top
 
 
-def _formatter(prog: str) -> HelpFormatter:
+def _build_help_formatter(prog: str) -> HelpFormatter:
     """Build help as wide as the terminal; argparse asks for it with every flag, so it is cheap."""
     try:
         columns = int(os.environ.get("COLUMNS") or os.get_terminal_size(1).columns)
@@ -126,25 +126,25 @@ def _formatter(prog: str) -> HelpFormatter:
     return RawDescriptionHelpFormatter(prog, width=max(columns, 20) - 2)
 
 
-def shared(top: ArgumentParser) -> None:
+def add_session_flags(top: ArgumentParser) -> None:
     """Add the flags that say how sessions are opened."""
-    _talking(top)
-    _behaviour(top)
-    _limits(top)
-    _sessions(top)
-    _rights(top)
-    _elsewhere(top)
+    _add_model_flags(top)
+    _add_behaviour_flags(top)
+    _add_limit_flags(top)
+    _add_resume_flags(top)
+    _add_permission_flags(top)
+    _add_compatibility_flags(top)
 
 
-def _elsewhere(top: ArgumentParser) -> None:
+def _add_compatibility_flags(top: ArgumentParser) -> None:
     """Add flags that hosts of other agents pass."""
     add = top.add_argument_group("MCP servers").add_argument
     what = "load MCP servers from a file or JSON"
     add("--mcp-config", action="append", nargs="+", default=[], metavar="FILE|JSON", help=what)
     add("--strict-mcp-config", action="store_true", help="use only the servers of --mcp-config")
-    for name in IDLE:
+    for name in IGNORED_FLAGS:
         add(f"--{name}", default="", help=SUPPRESS)
-    for name in IDLE_SWITCHES:
+    for name in IGNORED_SWITCHES:
         add(f"--{name}", action="store_true", help=SUPPRESS)
     add("--debug", nargs="?", const="on", default="", help=SUPPRESS)
     # What it asks for is always so: nothing of the machine stands in the system text.
@@ -153,16 +153,16 @@ def _elsewhere(top: ArgumentParser) -> None:
     add("--max-thinking-tokens", type=int, default=-1, help=SUPPRESS)
 
 
-def understood(argv: list[str]) -> Namespace:
+def parse_command_line(argv: list[str]) -> Namespace:
     """Parse the command line; with stream-json, unknown flags are ignored with a warning."""
-    top = parser()
+    top = build_parser()
     if "stream-json" in argv:
         args, strange = top.parse_known_args(argv)
     else:
         args, strange = top.parse_args(argv), list[str]()
     if (args.input_format, args.output_format) == ("stream-json", "codex-json"):
         top.error("codex-json reports one task: it cannot be used with --input-format stream-json")
-    named = (*IDLE, *IDLE_SWITCHES, "debug")
+    named = (*IGNORED_FLAGS, *IGNORED_SWITCHES, "debug")
     given = [name for name in named if getattr(args, name.replace("-", "_"))]
     for name in (*(f"--{name}" for name in given), *strange):
         write_stderr(f"travois: {name} has no effect in Travois and is ignored\n")
@@ -171,7 +171,7 @@ def understood(argv: list[str]) -> Namespace:
     return args
 
 
-def _talking(top: ArgumentParser) -> None:
+def _add_model_flags(top: ArgumentParser) -> None:
     add = top.add_argument_group("model and output").add_argument
     add("--model", default="", metavar="NAME", help="provider/id, or an id from `travois models`")
     add(
@@ -183,8 +183,8 @@ def _talking(top: ArgumentParser) -> None:
     what = f"reasoning effort: {', '.join(LEVELS)}"
     add("--effort", default="", choices=LEVELS, metavar="LEVEL", help=what)
     what = "compact before the context exceeds this, e.g. 200k"
-    add("--autocompact", type=_size, default=0, metavar="TOKENS", help=what)
-    add("--output-format", default="text", choices=FORMATS, help="output format with -p")
+    add("--autocompact", type=_parse_token_count, default=0, metavar="TOKENS", help=what)
+    add("--output-format", default="text", choices=OUTPUT_FORMATS, help="output format with -p")
     add(
         "--input-format",
         default="text",
@@ -202,7 +202,7 @@ def _talking(top: ArgumentParser) -> None:
     add("--json-schema", default="", metavar="JSON", help="JSON schema of the final answer")
 
 
-def _behaviour(top: ArgumentParser) -> None:
+def _add_behaviour_flags(top: ArgumentParser) -> None:
     add = top.add_argument_group("instructions, agents and settings").add_argument
     for name, what in (("system-prompt", "replace"), ("append-system-prompt", "append to")):
         add(f"--{name}", default="", metavar="TEXT", help=f"{what} the system prompt")
@@ -235,7 +235,7 @@ def _behaviour(top: ArgumentParser) -> None:
     add("--verbose", action="store_true", help=SUPPRESS)
 
 
-def _limits(top: ArgumentParser) -> None:
+def _add_limit_flags(top: ArgumentParser) -> None:
     add = top.add_argument_group("limits (all agents together)").add_argument
     add("--max-turns", type=int, default=0, metavar="N", help="stop after N model calls")
     add("--max-budget-usd", type=float, default=0.0, metavar="USD", help="spend at most this much")
@@ -245,7 +245,7 @@ def _limits(top: ArgumentParser) -> None:
     add("--max-seconds", type=float, default=0.0, metavar="S", help="stop after S seconds")
 
 
-def _sessions(top: ArgumentParser) -> None:
+def _add_resume_flags(top: ArgumentParser) -> None:
     add = top.add_argument_group("sessions").add_argument
     add(
         "-c",
@@ -271,7 +271,7 @@ def _sessions(top: ArgumentParser) -> None:
     add("--no-session-persistence", action="store_true", help="do not save the session")
 
 
-def _rights(top: ArgumentParser) -> None:
+def _add_permission_flags(top: ArgumentParser) -> None:
     group = top.add_argument_group("permissions")
     modes = "default, plan, accept-edits, auto, dont-ask, bypass"
     group.add_argument("--permission-mode", default="", metavar="MODE", help=modes)
@@ -298,12 +298,12 @@ def _rights(top: ArgumentParser) -> None:
     group.add_argument("--dangerously-skip-permissions", action="store_true", help=SUPPRESS)
 
 
-def flat(groups: list[list[str]]) -> list[str]:
+def flatten_values(groups: list[list[str]]) -> list[str]:
     """Flatten the values of a repeatable flag."""
     return [word for group in groups for word in group]
 
 
-def _size(text: str) -> int:
+def _parse_token_count(text: str) -> int:
     """Return a number of tokens as people write it; nothing for what the window asks for."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([km]?)", text.lower())
     if found is None and text != "auto":
@@ -312,33 +312,33 @@ def _size(text: str) -> int:
     return round(float(found[1]) * scale[found[2]]) if found else 0
 
 
-def _effort(args: Namespace) -> str:
+def _effort_of(args: Namespace) -> str:
     """Return the reasoning effort, from any of the flags for it."""
     if args.effort or args.max_thinking_tokens < 0:
         return args.effort or ("low" if args.thinking == "disabled" else "")
     return worth(args.max_thinking_tokens)
 
 
-def _mode(args: Namespace) -> str:
+def _permission_mode_of(args: Namespace) -> str:
     if args.dangerously_skip_permissions:
         return "bypass"
     return args.permission_mode or ("dont-ask" if args.permission_prompts == "none" else "")
 
 
-def _tools(given: str) -> tuple[str, ...]:
+def _parse_tool_list(given: str) -> tuple[str, ...]:
     """Return the tools of a list; `Task` is what others call `Agent`."""
     from travois.settings.validate import find_nearest_word
 
-    names = tuple("Agent" if name == "Task" else name for name in split(given))
+    names = tuple("Agent" if name == "Task" else name for name in split_rules(given))
     for name in names:
-        if name not in TOOLS and "_" not in name:
-            near = find_nearest_word(name, TOOLS)
+        if name not in KNOWN_TOOLS and "_" not in name:
+            near = find_nearest_word(name, KNOWN_TOOLS)
             fix = f"Did you mean {near}?" if near else "`travois context` lists those there are."
             raise UserError(f"--tools: there is no tool {name!r}", fix=fix)
     return names
 
 
-def _told(text: str, path: str, *, flag: str) -> str:
+def _read_text_flag(text: str, path: str, *, flag: str) -> str:
     """Return the system prompt text, given directly or in a file."""
     if not path:
         return text
@@ -350,21 +350,23 @@ def _told(text: str, path: str, *, flag: str) -> str:
         raise UserError(f"--{flag}-file {path} cannot be read", why=str(error)) from None
 
 
-def chosen(args: Namespace) -> Options:
+def options_from_args(args: Namespace) -> Options:
     """Return the namespace as options of a session."""
     system, more = args.system_prompt, args.append_system_prompt
     return Options(
         cwd=os.getcwd(),
         model=args.model,
         fallback=tuple(filter(None, map(str.strip, args.fallback_model.split(",")))),
-        effort=_effort(args),
+        effort=_effort_of(args),
         window=args.autocompact,
-        mode=_mode(args),
-        allowed=tuple(r for word in flat(args.allowedTools) for r in split(word)),
-        disallowed=tuple(r for word in flat(args.disallowedTools) for r in split(word)),
-        folders=tuple(flat(args.add_dir)),
-        tools=None if args.tools in (None, "default") else _tools(args.tools),
-        mcp=tuple(flat(args.mcp_config)),
+        mode=_permission_mode_of(args),
+        allowed=tuple(r for word in flatten_values(args.allowedTools) for r in split_rules(word)),
+        disallowed=tuple(
+            r for word in flatten_values(args.disallowedTools) for r in split_rules(word)
+        ),
+        folders=tuple(flatten_values(args.add_dir)),
+        tools=None if args.tools in (None, "default") else _parse_tool_list(args.tools),
+        mcp=tuple(flatten_values(args.mcp_config)),
         strict_mcp=args.strict_mcp_config,
         agent=args.agent,
         agents=args.agents,
@@ -375,8 +377,10 @@ def chosen(args: Namespace) -> Options:
         restricted=args.restricted,
         commands=not args.disable_slash_commands,
         name=args.name,
-        system=_told(system, args.system_prompt_file, flag="system-prompt"),
-        append_system=_told(more, args.append_system_prompt_file, flag="append-system-prompt"),
+        system=_read_text_flag(system, args.system_prompt_file, flag="system-prompt"),
+        append_system=_read_text_flag(
+            more, args.append_system_prompt_file, flag="append-system-prompt"
+        ),
         max_turns=args.max_turns,
         max_dollars=args.max_budget_usd,
         max_tokens=args.max_tokens,

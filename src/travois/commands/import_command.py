@@ -11,16 +11,24 @@ from pathlib import Path
 
 import msgspec
 
-from travois.commands.sessions import here
+from travois.commands.sessions import locate_home_and_project
 from travois.compat.sessions import AGENTS
 from travois.core.errors import UserError
 from travois.importing.plan import PARTS, Luggage, Part
 from travois.importing.run import PLANS, Done, Outlook, Wish, look, many, take_along
 from travois.importing.sessions import recognised
 from travois.sessions.home import Project, TravoisHome
-from travois.terminal.tables import Commands, clean, command, say, styled, table, warn
+from travois.terminal.tables import (
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_table,
+    print_line,
+    print_warning,
+    style_text,
+)
 
-MORE = """\
+IMPORT_HELP = """\
 examples:
   travois import                        list the agents found here, and what they store
   travois import claude --dry-run       show what would be imported; nothing is written
@@ -32,17 +40,17 @@ examples:
 The other agent's files are only read. Your own settings and files are not overwritten, secrets are
 not copied, and sessions are imported only once. docs/import.md lists what carries over.
 """
-SHOWN = 8
+MAX_KEPT_ROWS = 8
 """The number of kept items of one kind to list."""
 
 
-def register_import(commands: Commands) -> None:
+def register_import(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands,
         "import",
         what="import settings, memories and sessions from another agent",
-        more=MORE,
+        more=IMPORT_HELP,
     )
     add = top.add_argument
     add("sources", nargs="*", metavar="AGENT|FILE", help=", ".join(PLANS))
@@ -57,26 +65,32 @@ def register_import(commands: Commands) -> None:
 
 def run_import(args: Namespace) -> int:
     """Import, or list what could be; exit code 1 if some session could not be read."""
-    home, project = here()
+    home, project = locate_home_and_project()
     if not args.sources:
-        return _list(home, args)
+        return _list_importable_agents(home, args)
     failed = 0
-    for wish in _wishes(args, project):
-        outlook = look(home, project, wish=wish, progress=_progress)
+    for wish in _import_requests(args, project):
+        outlook = look(home, project, wish=wish, progress=_show_import_progress)
         if args.json:
-            say(_json(outlook))
+            print_line(_import_plan_json(outlook))
         else:
-            _show(outlook, every=args.dry_run)
-        if not args.dry_run and outlook.work and _sure(args, outlook):
+            _show_import_plan(outlook, every=args.dry_run)
+        if not args.dry_run and outlook.work and _confirm_import(args, outlook):
             done = take_along(
-                home.prepare(), project, outlook=outlook, progress=_progress, complain=_complain
+                home.prepare(),
+                project,
+                outlook=outlook,
+                progress=_show_import_progress,
+                complain=_warn_cleaned,
             )
             failed += done.failed
-            say(msgspec.json.encode(done).decode()) if args.json else _tell(done)
+            print_line(msgspec.json.encode(done).decode()) if args.json else _show_import_result(
+                done
+            )
     return 1 if failed else 0
 
 
-def _list(home: TravoisHome, args: Namespace) -> int:
+def _list_importable_agents(home: TravoisHome, args: Namespace) -> int:
     """Return the agents that have anything here."""
     found: list[tuple[str, int, int]] = []
     for agent, plan in PLANS.items():
@@ -84,20 +98,22 @@ def _list(home: TravoisHome, args: Namespace) -> int:
         try:
             plan(luggage, os.environ)
         except UserError as fault:
-            _complain(str(fault))
+            _warn_cleaned(str(fault))
         if count or luggage.lines:
             found.append((agent, count, len(luggage.lines)))
     if args.json:
         told = [{"agent": agent, "sessions": count, "things": more} for agent, count, more in found]
-        say(msgspec.json.encode(told).decode())
+        print_line(msgspec.json.encode(told).decode())
         return 0
     rows = [(one, f"{count:,}", str(more), f"travois import {one}") for one, count, more in found]
     head = ("AGENT", "SESSIONS", "SETTINGS AND FILES", "NEXT")
-    say(table([head, *rows], right=(1, 2)) if rows else "No other agent was found here.")
+    print_line(
+        format_table([head, *rows], right=(1, 2)) if rows else "No other agent was found here."
+    )
     return 0
 
 
-def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
+def _import_requests(args: Namespace, project: Project) -> Iterator[Wish]:
     strange = [one for one in filter(None, args.only.split(",")) if one.strip() not in PARTS]
     if strange:
         raise UserError(f"Cannot import {strange[0]!r}", fix=f"--only takes: {', '.join(PARTS)}")
@@ -118,30 +134,34 @@ def _wishes(args: Namespace, project: Project) -> Iterator[Wish]:
             raise UserError(f"{source} is neither an agent nor a file", fix=fix)
 
 
-def _show(outlook: Outlook, *, every: bool) -> None:
+def _show_import_plan(outlook: Outlook, *, every: bool) -> None:
     """Show the import plan as a table; translated and skipped items are always listed."""
     rows = [("WHAT", "NAME", "HOW", "WHERE, OR WHY NOT")]
     plain = Counter[Part]()
     for line in sorted(outlook.lines, key=lambda line: PARTS.index(line.part)):
         plain[line.part] += line.fate == "kept"
-        if every or line.fate != "kept" or plain[line.part] <= SHOWN:
+        if every or line.fate != "kept" or plain[line.part] <= MAX_KEPT_ROWS:
             told = " - ".join(filter(None, (line.where, line.why)))
-            rows.append((line.part, _plain(line.name), line.fate, _plain(told)))
+            rows.append((line.part, _clean_line(line.name), line.fate, _clean_line(told)))
     if not every:
-        more = ((part, number - SHOWN) for part, number in plain.items() if number > SHOWN)
+        more = (
+            (part, number - MAX_KEPT_ROWS)
+            for part, number in plain.items()
+            if number > MAX_KEPT_ROWS
+        )
         rows += [(part, f"{number} more", "kept", "") for part, number in more]
-    say(table(rows) if rows[1:] else "Nothing to import.")
+    print_line(format_table(rows) if rows[1:] else "Nothing to import.")
     if rows[1:]:
         count = Counter(line.fate for line in outlook.lines)
         what = " · ".join(f"{number} {fate}" for fate, number in count.items())
-        say(f"\n{what}" + ("" if outlook.work else "; everything is already here"))
+        print_line(f"\n{what}" + ("" if outlook.work else "; everything is already here"))
 
 
-def _plain(text: str) -> str:
-    return clean(text, lines="show")
+def _clean_line(text: str) -> str:
+    return escape_controls(text, lines="show")
 
 
-def _sure(args: Namespace, outlook: Outlook) -> bool:
+def _confirm_import(args: Namespace, outlook: Outlook) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty():
@@ -157,27 +177,27 @@ def _sure(args: Namespace, outlook: Outlook) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _tell(done: Done) -> None:
+def _show_import_result(done: Done) -> None:
     if done.kept:
-        say(f"Wrote {done.files} files; {done.kept} lists them and holds the old versions.")
+        print_line(f"Wrote {done.files} files; {done.kept} lists them and holds the old versions.")
     if done.undo:
-        say(f"Memories imported. Undo: travois memory undo {done.undo}")
+        print_line(f"Memories imported. Undo: travois memory undo {done.undo}")
     if done.imported:
-        go_on = styled(f"travois --resume {done.imported[-1]}", "bold")
-        say(f"Imported: {many(len(done.imported))}. Resume the last one with {go_on}")
+        go_on = style_text(f"travois --resume {done.imported[-1]}", "bold")
+        print_line(f"Imported: {many(len(done.imported))}. Resume the last one with {go_on}")
 
 
-def _complain(why: str) -> None:
-    warn(_plain(why))
+def _warn_cleaned(why: str) -> None:
+    print_warning(_clean_line(why))
 
 
-def _progress(text: str) -> None:
+def _show_import_progress(text: str) -> None:
     """Show progress on a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{text}\x1b[K")
 
 
-def _json(outlook: Outlook) -> str:
+def _import_plan_json(outlook: Outlook) -> str:
     told = {
         "agent": outlook.wish.agent,
         "things": outlook.lines,

@@ -32,7 +32,14 @@ from travois.sessions.home import identify_project, locate_home
 from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import Json, LoadedSettings, Plugin
-from travois.terminal.tables import Commands, clean, command, say, table, warn
+from travois.terminal.tables import (
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_table,
+    print_line,
+    print_warning,
+)
 
 MCP_HELP = """\
 examples:
@@ -44,76 +51,100 @@ examples:
 
 Servers are also read from .mcp.json and from the settings of other agents (docs/mcp.md).
 """
-LAST = 50
+MAX_LOG_LINES = 50
 """The number of log lines to show."""
 
 
-def register_mcp(commands: Commands) -> None:
+def register_mcp(commands: CommandParsers) -> None:
     """Add the command and those below it."""
-    top = command(
+    top = add_command(
         commands, "mcp", what="list, test, add, approve and log in to MCP servers", more=MCP_HELP
     )
-    top.set_defaults(run=run_list)
+    top.set_defaults(run=run_mcp_list)
     below = top.add_subparsers(metavar="command", title="commands")
-    _below(below, "list", run_list, what="list MCP servers (the default)")
-    _named(_below(below, "show", run_show, what="show a server and the file that defines it"))
-    _named(_below(below, "test", run_test, what="start a server and list its tools"))
-    add = _named(_below(below, "add", run_add, what="add a server: a URL, or -- and a program"))
+    _add_mcp_command(below, "list", run_mcp_list, what="list MCP servers (the default)")
+    _add_server_name(
+        _add_mcp_command(
+            below, "show", run_mcp_show, what="show a server and the file that defines it"
+        )
+    )
+    _add_server_name(
+        _add_mcp_command(below, "test", run_mcp_test, what="start a server and list its tools")
+    )
+    add = _add_server_name(
+        _add_mcp_command(below, "add", run_mcp_add, what="add a server: a URL, or -- and a program")
+    )
     how = "[--scope project] [--env N=V] [--header N=V] [--sse] URL | -- PROGRAM …"
     add.add_argument("words", nargs=REMAINDER, metavar=how)
-    _named(_below(below, "remove", run_remove, what="remove a server that was added here"))
-    _below(below, "approve", run_approve, what="approve the servers of this repository")
-    _named(_below(below, "login", run_login, what="log in to a server in your browser"))
-    _named(_below(below, "logout", run_logout, what="delete the stored login of a server"))
-    _named(_below(below, "logs", run_logs, what="show the standard error of a server"))
+    _add_server_name(
+        _add_mcp_command(
+            below, "remove", run_mcp_remove, what="remove a server that was added here"
+        )
+    )
+    _add_mcp_command(
+        below, "approve", run_mcp_approve, what="approve the servers of this repository"
+    )
+    _add_server_name(
+        _add_mcp_command(below, "login", run_mcp_login, what="log in to a server in your browser")
+    )
+    _add_server_name(
+        _add_mcp_command(
+            below, "logout", run_mcp_logout, what="delete the stored login of a server"
+        )
+    )
+    _add_server_name(
+        _add_mcp_command(below, "logs", run_mcp_logs, what="show the standard error of a server")
+    )
 
 
-def _below(
-    commands: Commands, name: str, run: Callable[[Namespace], int], *, what: str
+def _add_mcp_command(
+    commands: CommandParsers, name: str, run: Callable[[Namespace], int], *, what: str
 ) -> ArgumentParser:
-    parser = command(commands, name, what=what)
+    parser = add_command(commands, name, what=what)
     parser.set_defaults(run=run)
     return parser
 
 
-def _named(parser: ArgumentParser) -> ArgumentParser:
+def _add_server_name(parser: ArgumentParser) -> ArgumentParser:
     parser.add_argument("name", metavar="NAME")
     return parser
 
 
-def run_list(args: Namespace) -> int:
+def run_mcp_list(args: Namespace) -> int:
     """List servers, also those that wait for a word of the user."""
-    _, _, listed = _here()
-    rows = [(one.name, _what(one), one.level, one.origin) for one in listed.servers]
+    _, _, listed = _find_servers_here()
+    rows = [(one.name, _describe_server(one), one.level, one.origin) for one in listed.servers]
     rows += [
         (one.name, "needs approval: travois mcp approve", "project", one.origin)
         for one in listed.waiting
     ]
-    shown = [tuple(clean(cell, lines="show") for cell in row) for row in rows]
-    say(table([("SERVER", "WHAT", "SCOPE", "FROM"), *shown]) if rows else "No MCP servers.")
+    shown = [tuple(escape_controls(cell, lines="show") for cell in row) for row in rows]
+    print_line(
+        format_table([("SERVER", "WHAT", "SCOPE", "FROM"), *shown]) if rows else "No MCP servers."
+    )
     for notice in listed.notices:
-        say(clean(notice, lines="show"))
+        print_line(escape_controls(notice, lines="show"))
     return 0
 
 
-def run_show(args: Namespace) -> int:
+def run_mcp_show(args: Namespace) -> int:
     """Return everything about one server."""
-    server = _server(args.name)
+    server = _find_server(args.name)
     for key, value in msgspec.to_builtins(server).items():
         hidden = key in ("env", "headers", "client")
         shown = dict.fromkeys(value, "…") if hidden else mask_value(key, value)
         if value:
-            say(clean(f"{key}: {shown}", lines="show"))
+            print_line(escape_controls(f"{key}: {shown}", lines="show"))
     return 0
 
 
-def run_test(args: Namespace) -> int:
+def run_mcp_test(args: Namespace) -> int:
     """Start a server and list its tools; exit code 1 if it cannot be used."""
-    return anyio.run(_tested, _server(args.name))
+    return anyio.run(_test_server, _find_server(args.name))
 
 
-async def _tested(server: McpServerConfig) -> int:
-    place, loaded, _ = _here()
+async def _test_server(server: McpServerConfig) -> int:
+    place, loaded, _ = _find_servers_here()
     stack = AsyncExitStack()
     fence, folder = compose_sandbox(loaded, place, stack, attended=True), place.home.path / "mcp"
     processes, rights = (
@@ -139,35 +170,40 @@ async def _tested(server: McpServerConfig) -> int:
     await processes.aclose()
     await stack.aclose()
     if link.failure_reason:
-        say(f"Cannot connect to {server.name}: {link.failure_reason}")
+        print_line(f"Cannot connect to {server.name}: {link.failure_reason}")
         return 1
     tools = collect_mcp_tools([link])
-    rows = [(name, clean(tool.description[:100], lines="show")) for name, tool in tools.items()]
-    say(table([("TOOL", "DESCRIPTION"), *rows]) if rows else f"{server.name} has no tools.")
+    rows = [
+        (name, escape_controls(tool.description[:100], lines="show"))
+        for name, tool in tools.items()
+    ]
+    print_line(
+        format_table([("TOOL", "DESCRIPTION"), *rows]) if rows else f"{server.name} has no tools."
+    )
     return 0
 
 
-def run_add(args: Namespace) -> int:
+def run_mcp_add(args: Namespace) -> int:
     """Name a server in a file of ours, or in the one of this repository."""
-    how, what = _parted(args.words)
+    how, what = _parse_add_words(args.words)
     if not what:
         fix = f"travois mcp add {args.name} https://…, or travois mcp add {args.name} -- PROGRAM …"
         raise UserError("Give a URL or a program", fix=fix)
     if what[0].startswith(WEBSOCKET_SCHEMES):
         raise UserError(f"Cannot add {args.name}", why=WEBSOCKET_ERROR)
-    entry: Json = {"command": what[0], "args": what[1:], "env": _pairs(how.env)}
+    entry: Json = {"command": what[0], "args": what[1:], "env": _parse_pairs(how.env)}
     if what[0].startswith(("http://", "https://")):
         kind = "sse" if how.sse else "http"
-        entry = {"type": kind, "url": what[0], "headers": _pairs(how.header)}
-    path = _file(how.scope)
-    servers = _read(path)
+        entry = {"type": kind, "url": what[0], "headers": _parse_pairs(how.header)}
+    path = _mcp_config_file(how.scope)
+    servers = _read_mcp_config(path)
     servers[args.name] = {key: value for key, value in entry.items() if value}
-    _write(path, servers)
-    say(f"Added {args.name} to {path}.")
+    _write_mcp_config(path, servers)
+    print_line(f"Added {args.name} to {path}.")
     return 0
 
 
-def _parted(words: list[str]) -> tuple[Namespace, list[str]]:
+def _parse_add_words(words: list[str]) -> tuple[Namespace, list[str]]:
     """Return the options after the name of a server, and what it is: an address, or a program."""
     parser = ArgumentParser("travois mcp add NAME", add_help=False)
     parser.add_argument("--scope", choices=("user", "project"), default="user")
@@ -181,74 +217,74 @@ def _parted(words: list[str]) -> tuple[Namespace, list[str]]:
     return parser.parse_args(words[:at]), what[1:] if what[:1] == ["--"] else what
 
 
-def run_remove(args: Namespace) -> int:
+def run_mcp_remove(args: Namespace) -> int:
     """Forget a server; exit code 1 if no file of ours has it."""
-    for path in (_file("user"), _file("project")):
-        servers = _read(path)
+    for path in (_mcp_config_file("user"), _mcp_config_file("project")):
+        servers = _read_mcp_config(path)
         if servers.pop(args.name, None) is not None:
-            _write(path, servers)
-            say(f"Removed {args.name} from {path}.")
+            _write_mcp_config(path, servers)
+            print_line(f"Removed {args.name} from {path}.")
             return 0
-    say(f"No file written by `travois mcp add` has a server {args.name}.")
+    print_line(f"No file written by `travois mcp add` has a server {args.name}.")
     return 1
 
 
-def run_approve(args: Namespace) -> int:
+def run_mcp_approve(args: Namespace) -> int:
     """Approve the servers of this repository, as they are written now."""
-    place, loaded, listed = _here()
+    place, loaded, listed = _find_servers_here()
     wanted = [text for text in loaded.wanted if text.startswith("mcp server ")]
     fresh = {entry.name for entry in listed.waiting}
     for text in wanted:
-        say(clean(text, lines="show"))
+        print_line(escape_controls(text, lines="show"))
     trust.trust_folder(place.home, loaded.root, wanted, places=loaded.places)
-    say(f"Approved {len(fresh)} servers." if fresh else "No servers need approval.")
+    print_line(f"Approved {len(fresh)} servers." if fresh else "No servers need approval.")
     return 0
 
 
-def run_login(args: Namespace) -> int:
+def run_mcp_login(args: Namespace) -> int:
     """Let a person log in, and keep what that gives."""
-    server, (place, _, _) = _server(args.name), _here()
+    server, (place, _, _) = _find_server(args.name), _find_servers_here()
     if not server.url:
         raise UserError(f"{server.name} is a local program and needs no login")
-    why = anyio.run(log_in_to_server, server, place.home.path / "mcp" / "tokens", _shown)
-    say(why or f"Logged in to {server.name}.")
+    why = anyio.run(log_in_to_server, server, place.home.path / "mcp" / "tokens", _say_and_flush)
+    print_line(why or f"Logged in to {server.name}.")
     return 1 if why else 0
 
 
-def _shown(text: str) -> None:
+def _say_and_flush(text: str) -> None:
     """Print a line and flush it, for programs that wait for it."""
-    say(text)
+    print_line(text)
     sys.stdout.flush()
 
 
-def run_logout(args: Namespace) -> int:
+def run_mcp_logout(args: Namespace) -> int:
     """Forget what a login gave; exit code 1 if there was none."""
-    server, (place, _, _) = _server(args.name), _here()
+    server, (place, _, _) = _find_server(args.name), _find_servers_here()
     there = TokenStore(place.home.path / "mcp" / "tokens", server).delete()
-    say(f"Logged out of {server.name}." if there else "Not logged in.")
+    print_line(f"Logged out of {server.name}." if there else "Not logged in.")
     return 0 if there else 1
 
 
-def run_logs(args: Namespace) -> int:
+def run_mcp_logs(args: Namespace) -> int:
     """Return the last lines that a server wrote; exit code 1 if there are none."""
-    place, _, _ = _here()
+    place, _, _ = _find_servers_here()
     path = place.home.path / "mcp" / "logs" / f"{McpServerConfig(args.name).key}.log"
     if not path.is_file():
-        say(f"{args.name} has no log.")
+        print_line(f"{args.name} has no log.")
         return 1
-    for line in path.read_text("utf-8", errors="replace").splitlines()[-LAST:]:
-        say(clean(line))
+    for line in path.read_text("utf-8", errors="replace").splitlines()[-MAX_LOG_LINES:]:
+        print_line(escape_controls(line))
     return 0
 
 
-def _here() -> tuple[Workspace, LoadedSettings, McpServerDiscovery]:
+def _find_servers_here() -> tuple[Workspace, LoadedSettings, McpServerDiscovery]:
     options = Options(cwd=os.getcwd())
     place, loaded = load_workspace(options)
     return place, loaded, find_configured_servers(place, loaded, options)
 
 
-def _server(name: str) -> McpServerConfig:
-    _, _, listed = _here()
+def _find_server(name: str) -> McpServerConfig:
+    _, _, listed = _find_servers_here()
     for one in listed.servers:
         if one.name == name:
             return one
@@ -257,16 +293,16 @@ def _server(name: str) -> McpServerConfig:
     raise UserError(f"{name} needs approval" if waits else f"Unknown MCP server {name}", fix=fix)
 
 
-def _what(server: McpServerConfig) -> str:
+def _describe_server(server: McpServerConfig) -> str:
     return mask_text(server.url or " ".join(server.argv))
 
 
-def _file(scope: str) -> Path:
-    place, _, _ = _here()
+def _mcp_config_file(scope: str) -> Path:
+    place, _, _ = _find_servers_here()
     return user_mcp_file(place.home) if scope == "user" else Path(place.project.root, ".mcp.json")
 
 
-def _read(path: Path) -> Json:
+def _read_mcp_config(path: Path) -> Json:
     if not path.exists():
         return {}
     try:
@@ -276,12 +312,12 @@ def _read(path: Path) -> Json:
     return tree.get("mcpServers", {})
 
 
-def _write(path: Path, servers: Json) -> None:
+def _write_mcp_config(path: Path, servers: Json) -> None:
     text = msgspec.json.format(msgspec.json.encode({"mcpServers": servers}), indent=2)
     blobs.replace_file(path, text + b"\n")
 
 
-def _pairs(words: list[str]) -> dict[str, str]:
+def _parse_pairs(words: list[str]) -> dict[str, str]:
     parted = (word.partition("=") for word in words)
     return {name: value for name, _, value in parted}
 
@@ -296,35 +332,36 @@ Travois home, from .agents/plugins/ of a trusted project, from the setting `plug
 """
 
 
-def register_plugins(commands: Commands) -> None:
+def register_plugins(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands, "plugins", what="list the active plugins and what they provide", more=PLUGINS_HELP
     )
     top.add_argument("--json", action="store_true", help="as JSON")
-    top.set_defaults(run=run)
+    top.set_defaults(run=run_plugins)
 
 
-def run(args: Namespace) -> int:
+def run_plugins(args: Namespace) -> int:
     """Print them."""
     home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
     loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     for notice in loaded.notices:
-        warn(notice)
+        print_warning(notice)
     if args.json:
-        say(msgspec.json.encode(loaded.plugins).decode())
+        print_line(msgspec.json.encode(loaded.plugins).decode())
     elif loaded.plugins:
         rows = (
-            (one.name, one.version, ", ".join(_brings(one)), one.folder) for one in loaded.plugins
+            (one.name, one.version, ", ".join(_plugin_parts(one)), one.folder)
+            for one in loaded.plugins
         )
-        cells = (tuple(clean(cell, lines="show") for cell in row) for row in rows)
-        say(table([("PLUGIN", "VERSION", "PROVIDES", "FOLDER"), *cells]))
+        cells = (tuple(escape_controls(cell, lines="show") for cell in row) for row in rows)
+        print_line(format_table([("PLUGIN", "VERSION", "PROVIDES", "FOLDER"), *cells]))
     else:
-        say("No plugins.")
+        print_line("No plugins.")
     return 0
 
 
-def _brings(plugin: Plugin) -> Iterator[str]:
+def _plugin_parts(plugin: Plugin) -> Iterator[str]:
     parts = {
         "skills": plugin.skills,
         "commands": plugin.commands,

@@ -16,7 +16,7 @@ from typing import assert_never
 
 import msgspec
 
-from travois.commands.sessions import here
+from travois.commands.sessions import locate_home_and_project
 from travois.compose.memory import open_memories_here
 from travois.core.errors import UserError
 from travois.memory import foreign_memories
@@ -31,30 +31,38 @@ from travois.memory.signals import Signal, draft
 from travois.memory.similarity import same
 from travois.memory.store import FolderMemories, Stats, share, usage_key
 from travois.memory.text import parse
-from travois.permissions.secrets import leak
+from travois.permissions.secrets import find_leak
 from travois.sessions import blobs
 from travois.settings import trust
 from travois.settings.load import load_settings
-from travois.terminal.tables import Commands, ago, clean, command, say, styled, table
+from travois.terminal.tables import (
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_age,
+    format_table,
+    print_line,
+    style_text,
+)
 
 # What is remembered, in words for a terminal.
 
 
-SPOKE = {"user": "you said", "model": "the model said", "tool": "a tool said"}
-MEANING = {"auto": "saved directly", "ask": "proposed in the inbox", "off": "not saved"}
+SPEAKER_LABELS = {"user": "you said", "model": "the model said", "tool": "a tool said"}
+CONSENT_LABELS = {"auto": "saved directly", "ask": "proposed in the inbox", "off": "not saved"}
 
 
-def line(text: str) -> str:
+def one_line(text: str) -> str:
     """Return a text on one line, safe to look at."""
-    return clean(" ".join(text.split()), lines="show")
+    return escape_controls(" ".join(text.split()), lines="show")
 
 
-def many(number: int) -> str:
+def count_memories(number: int) -> str:
     """Return a count of memories in words."""
     return "1 memory" if number == 1 else f"{number} memories"
 
 
-def listing(memories: FolderMemories, found: Sequence[Memory], *, now: float) -> str:
+def render_memory_table(memories: FolderMemories, found: Sequence[Memory], *, now: float) -> str:
     """Return a table of memories."""
     if not found:
         return (
@@ -62,68 +70,73 @@ def listing(memories: FolderMemories, found: Sequence[Memory], *, now: float) ->
         )
     rows = [("SCOPE", "TYPE", "NAME", "AGE", "MEMORY")]
     for one in found:
-        marks = _marks(memories, one)
-        note = styled(f"[{', '.join(marks)}] ", "yellow") if marks else ""
-        age = ago(now - one.modified).removesuffix(" ago") if one.modified else "?"
-        rows.append((one.scope, one.type, line(one.name), age, note + line(one.description)))
-    return table(rows, right=(3,))
+        marks = _memory_marks(memories, one)
+        note = style_text(f"[{', '.join(marks)}] ", "yellow") if marks else ""
+        age = format_age(now - one.modified).removesuffix(" ago") if one.modified else "?"
+        rows.append(
+            (one.scope, one.type, one_line(one.name), age, note + one_line(one.description))
+        )
+    return format_table(rows, right=(3,))
 
 
-def _marks(memories: FolderMemories, memory: Memory) -> list[str]:
+def _memory_marks(memories: FolderMemories, memory: Memory) -> list[str]:
     stale = ["stale"] if memories.stale(memory) else []
     pinned = ["pinned"] if memory.pinned else []
     return [*stale, *pinned, *([f"by {memory.author}"] if memory.author != "user" else [])]
 
 
-def as_json(memories: FolderMemories, memory: Memory) -> str:
+def memory_to_json(memories: FolderMemories, memory: Memory) -> str:
     """Return a memory with all that is known of it."""
     told = msgspec.to_builtins(memory) | {
         "scope": memory.scope,
         "author": memory.author,
         "pinned": memory.pinned,
         "stale": memories.stale(memory),
-        "file": str(file(memories, memory)),
+        "file": str(memory_file(memories, memory)),
     }
     return msgspec.json.encode(told).decode()
 
 
-def file(memories: FolderMemories, memory: Memory) -> Path:
+def memory_file(memories: FolderMemories, memory: Memory) -> Path:
     """Return where a memory lies."""
     folder = memories.folders()[memory.scope]
     return (folder / "pinned" if memory.pinned else folder) / f"{memory.name}.md"
 
 
-def whole(memories: FolderMemories, memory: Memory, *, now: float) -> str:
+def render_memory(memories: FolderMemories, memory: Memory, *, now: float) -> str:
     """Return one memory with its evidence and age."""
-    about = ", ".join((memory.type, memory.scope, *_marks(memories, memory)))
-    lines = [f"{styled(line(memory.name), 'bold')}  ({about})", line(memory.description)]
+    about = ", ".join((memory.type, memory.scope, *_memory_marks(memories, memory)))
+    lines = [
+        f"{style_text(one_line(memory.name), 'bold')}  ({about})",
+        one_line(memory.description),
+    ]
     if memory.body.strip() and memory.body.strip() != memory.description:
-        lines += ["", clean(memory.body.strip())]
+        lines += ["", escape_controls(memory.body.strip())]
     if memory.evidence:
         lines += ["", "Evidence:"]
     for one in memory.evidence:
-        lines += _evidence(one)
+        lines += _evidence_lines(one)
     for path in memories.stale(memory):
         lines += [
             "",
-            styled(f"{line(path)} has changed since this was last verified.", "yellow"),
+            style_text(f"{one_line(path)} has changed since this was last verified.", "yellow"),
         ]
     used = memories.stats().recalled.get(usage_key(memory))
-    lines += ["", _times(memory, used, now=now), f"File: {file(memories, memory)}"]
+    lines += ["", _describe_times(memory, used, now=now), f"File: {memory_file(memories, memory)}"]
     return "\n".join(lines)
 
 
-def _evidence(one: Evidence) -> list[str]:
+def _evidence_lines(one: Evidence) -> list[str]:
     day = f" on {strftime('%Y-%m-%d', localtime(one.at))}" if one.at else ""
-    said = [f"  {SPOKE[one.who]}{day}: “{line(one.words)}”"]
+    said = [f"  {SPEAKER_LABELS[one.who]}{day}: “{one_line(one.words)}”"]
     if "/" in one.session:
-        return [*said, f"    {line(one.session)}"]
-    return [*said, f"    travois --resume {line(one.session)}"] if one.session else said
+        return [*said, f"    {one_line(one.session)}"]
+    return [*said, f"    travois --resume {one_line(one.session)}"] if one.session else said
 
 
-def _times(memory: Memory, used: tuple[int, float] | None, *, now: float) -> str:
+def _describe_times(memory: Memory, used: tuple[int, float] | None, *, now: float) -> str:
     told = [
-        f"{word} {ago(now - at)}"
+        f"{word} {format_age(now - at)}"
         for word, at in (
             ("Created", memory.created),
             ("changed", memory.modified),
@@ -132,12 +145,12 @@ def _times(memory: Memory, used: tuple[int, float] | None, *, now: float) -> str
         if at
     ]
     told.append(
-        f"recalled {used[0]} times, last {ago(now - used[1])}" if used else "never recalled"
+        f"recalled {used[0]} times, last {format_age(now - used[1])}" if used else "never recalled"
     )
     return f"{', '.join(told)}."
 
 
-def changes(made: Sequence[Transaction], *, now: float) -> str:
+def render_history(made: Sequence[Transaction], *, now: float) -> str:
     """Return a table of changes, latest first."""
     if not made:
         return "No changes yet."
@@ -148,34 +161,44 @@ def changes(made: Sequence[Transaction], *, now: float) -> str:
             files[0] + (f" and {len(files) - 1} more" if len(files) > 1 else "") if files else ""
         )
         why = f"{one.why} (undone)" if one.undone else one.why
-        rows.append((one.id, ago(now - one.at), one.session[:8] or "-", line(names), line(why)))
-    return table(rows) + "\n\nUndo one: travois memory undo ID"
+        rows.append(
+            (
+                one.id,
+                format_age(now - one.at),
+                one.session[:8] or "-",
+                one_line(names),
+                one_line(why),
+            )
+        )
+    return format_table(rows) + "\n\nUndo one: travois memory undo ID"
 
 
-def proposals(waiting: Sequence[Proposal], *, now: float) -> str:
+def render_proposals(waiting: Sequence[Proposal], *, now: float) -> str:
     """Return the proposals in the inbox as text."""
     if not waiting:
         return "No proposals in the inbox."
     lines: list[str] = []
     for one in waiting:
-        lines.append(f"{styled(one.id, 'bold')}  {_wish(one.change)}  ({ago(now - one.at)})")
-        lines.append(f"    reason: {line(one.why)}")
+        lines.append(
+            f"{style_text(one.id, 'bold')}  {_describe_change(one.change)}  ({format_age(now - one.at)})"  # noqa: E501
+        )
+        lines.append(f"    reason: {one_line(one.why)}")
     return "\n".join((*lines, "", "travois memory accept ID   or   travois memory reject ID"))
 
 
-def _wish(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     match change:
         case Put(memory):
-            return f"{memory.scope} {memory.type}: {line(memory.body or memory.description)}"
+            return f"{memory.scope} {memory.type}: {one_line(memory.body or memory.description)}"
         case Drop(name, scope):
-            return f"forget {scope} {line(name)}"
+            return f"forget {scope} {one_line(name)}"
         case _:
             assert_never(change)
 
 
-def counts(counted: Stats) -> str:
+def render_stats(counted: Stats) -> str:
     """Return memory counts and use as text."""
-    lines = [f"{many(counted.total)}, {counted.pinned} pinned"]
+    lines = [f"{count_memories(counted.total)}, {counted.pinned} pinned"]
     for name, parts in (
         ("scope", counted.scopes),
         ("type", counted.types),
@@ -184,22 +207,22 @@ def counts(counted: Stats) -> str:
         each = ", ".join(f"{what} {number}" for what, number in sorted(parts.items()))
         lines.append(f"  {name + ':':<9} {each or 'none'}")
     often = sorted(counted.recalled.items(), key=lambda one: (-one[1][0], one[0]))[:5]
-    lines += [f"  recalled {times} times: {line(name)}" for name, (times, _) in often]
+    lines += [f"  recalled {times} times: {one_line(name)}" for name, (times, _) in often]
     lines.append(f"  never recalled: {len(counted.never)}")
     if counted.waiting:
         lines.append(f"  not yet in the semantic index: {counted.waiting}")
     return "\n".join(lines)
 
 
-def places(memories: FolderMemories) -> str:
+def render_memory_folders(memories: FolderMemories) -> str:
     """Return the folders, and what becomes of what agents find there."""
     rows = [("SCOPE", "NEW MEMORIES", "FOLDER")]
     for scope, path in memories.folders().items():
-        rows.append((scope, MEANING[memories.consent(scope)], str(path)))
+        rows.append((scope, CONSENT_LABELS[memories.consent(scope)], str(path)))
     if "team" in memories.folders():
-        return table(rows)
+        return format_table(rows)
     return (
-        f"{table(rows)}\n\nNo team folder here, or the repository is not trusted:\n"
+        f"{format_table(rows)}\n\nNo team folder here, or the repository is not trusted:\n"
         "  travois memory share   or   travois trust"
     )
 
@@ -207,19 +230,22 @@ def places(memories: FolderMemories) -> str:
 # Changing what is remembered: always on record, always with the way back.
 
 
-COLOURS = {"+": "green", "-": "red"}
+DIFF_STYLES = {"+": "green", "-": "red"}
 
 
-def render_change(done: Applied) -> str:
+def render_memory_change(done: Applied) -> str:
     """Return the diff of a change, and how to undo it."""
     if not done.id:
-        return "\n".join(("Nothing changed.", *map(line, done.refused)))
-    diff = [styled(clean(row), COLOURS.get(row[:1], "dim")) for row in done.diff.split("\n")]
-    refused = [f"not applied: {line(why)}" for why in done.refused]
+        return "\n".join(("Nothing changed.", *map(one_line, done.refused)))
+    diff = [
+        style_text(escape_controls(row), DIFF_STYLES.get(row[:1], "dim"))
+        for row in done.diff.split("\n")
+    ]
+    refused = [f"not applied: {one_line(why)}" for why in done.refused]
     return "\n".join((*diff, *refused, f"Undo: travois memory undo {done.id}"))
 
 
-def keep(
+def add_memory(
     memories: FolderMemories,
     text: str,
     *,
@@ -230,7 +256,7 @@ def keep(
     session: str = "",
 ) -> Applied:
     """Remember what a person wants remembered, in their own words."""
-    if secret := leak(text):
+    if secret := find_leak(text):
         fix = "Store it in a secret store, and remember where it is."
         raise UserError("Not saved", why=f"it seems to contain a secret ({secret})", fix=fix)
     said = draft(Signal("remember", " ".join(text.split()), 0))
@@ -240,7 +266,7 @@ def keep(
         raise UserError(f"Already remembered as {known.name}", why=known.description, fix=fix)
     now = time.time()
     memory = Memory(
-        name or _free(memories, draft_name(said.text)),
+        name or _free_memory_name(memories, draft_name(said.text)),
         said.text,
         kind or said.type,
         said.text,
@@ -254,7 +280,7 @@ def keep(
     return memories.add(memory)
 
 
-def _free(memories: FolderMemories, name: str) -> str:
+def _free_memory_name(memories: FolderMemories, name: str) -> str:
     """Return a name that no memory has."""
     taken, number = {one.name for one in memories.all()}, 2
     free = name
@@ -263,86 +289,92 @@ def _free(memories: FolderMemories, name: str) -> str:
     return free
 
 
-def run_add(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_add(memories: FolderMemories, args: Namespace) -> int:
     """Remember something."""
     text = " ".join(args.text)
     if not text.strip():
         raise UserError("Say what to remember")
-    done = keep(memories, text, kind=args.type, scope=args.scope, name=args.name, pinned=args.pin)
-    say(render_change(done))
+    done = add_memory(
+        memories, text, kind=args.type, scope=args.scope, name=args.name, pinned=args.pin
+    )
+    print_line(render_memory_change(done))
     return 0
 
 
-def run_forget(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_forget(memories: FolderMemories, args: Namespace) -> int:
     """Delete memories; unknown names fail before anything is deleted."""
     for name in args.names:
         memories.get(name, args.scope)
     for name in args.names:
-        say(render_change(memories.forget(name, args.scope)))
+        print_line(render_memory_change(memories.forget(name, args.scope)))
     return 0
 
 
-def run_undo(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_undo(memories: FolderMemories, args: Namespace) -> int:
     """Take a change back."""
     done = memories.undo(args.id)
-    say(render_change(done) if done.diff else f"Undone. Undo this: travois memory undo {done.id}")
+    print_line(
+        render_memory_change(done)
+        if done.diff
+        else f"Undone. Undo this: travois memory undo {done.id}"
+    )
     return 0
 
 
-def run_accept(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_accept(memories: FolderMemories, args: Namespace) -> int:
     """Make proposed changes."""
-    return _decide(memories, args, lambda id: render_change(memories.accept(id)))
+    return _decide_proposals(memories, args, lambda id: render_memory_change(memories.accept(id)))
 
 
-def run_reject(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_reject(memories: FolderMemories, args: Namespace) -> int:
     """Reject proposed changes."""
 
-    def reject(id: str) -> str:
+    def reject_proposal(id: str) -> str:
         memories.reject(id)
         return f"Rejected {id}; it will not be proposed again."
 
-    return _decide(memories, args, reject)
+    return _decide_proposals(memories, args, reject_proposal)
 
 
-def _decide(memories: FolderMemories, args: Namespace, word: Callable[[str], str]) -> int:
+def _decide_proposals(memories: FolderMemories, args: Namespace, word: Callable[[str], str]) -> int:
     ids: Iterable[str] = [one.id for one in memories.inbox()] if args.all else args.ids
     if not args.all and not args.ids:
         raise UserError(
             "Name the proposals", fix="`travois memory inbox` lists them; or use --all."
         )
     for id in ids:
-        say(word(id))
+        print_line(word(id))
     return 0
 
 
-def run_edit(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_edit(memories: FolderMemories, args: Namespace) -> int:
     """Let a person change a memory; what cannot be read is not put in its place, and not lost."""
     memory = memories.get(args.name, args.scope)
-    path = file(memories, memory)
+    path = memory_file(memories, memory)
     before = path.read_bytes()
-    draft = _edited(path, before)
+    draft = _edit_copy(path, before)
     after = draft.read_bytes()
     if after in (before, b""):
-        _drop(draft)
-        say(
+        _remove_draft(draft)
+        print_line(
             "Nothing changed."
             if after
             else f"Nothing changed. To delete it: travois memory forget {memory.name}"
         )
         return 0
-    flaws = _flaws(memory, after)
+    flaws = _find_edit_flaws(memory, after)
     if path.read_bytes() != before:
         flaws = ("its file was changed in the meantime",)
     if flaws:
         fix = f"Your text is saved in {draft}."
         raise UserError(f"{memory.name} was not changed", why="; ".join(flaws), fix=fix)
     blobs.replace_file(path, after)
-    _drop(draft)
-    say(render_change(memories.edited()))
+    _remove_draft(draft)
+    print_line(render_memory_change(memories.edited()))
     return 0
 
 
-def _edited(path: Path, text: bytes) -> Path:
+def _edit_copy(path: Path, text: bytes) -> Path:
     """Return a copy of a file, as it is when the editor was left."""
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     copy = Path(tempfile.mkdtemp(prefix="travois-memory-")) / path.name
@@ -355,30 +387,32 @@ def _edited(path: Path, text: bytes) -> Path:
     return copy
 
 
-def _drop(draft: Path) -> None:
+def _remove_draft(draft: Path) -> None:
     draft.unlink()
     draft.parent.rmdir()
 
 
-def _flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
+def _find_edit_flaws(memory: Memory, data: bytes) -> tuple[str, ...]:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         return (f"it is not UTF-8 text: {error.reason}",)
     page = parse(memory.name, text, scope=memory.scope, pinned=memory.pinned)
-    kind = leak(f"{page.memory.description}\n{page.memory.body}")
+    kind = find_leak(f"{page.memory.description}\n{page.memory.body}")
     return (*page.flaws, *((f"it seems to contain a secret ({kind})",) if kind else ()))
 
 
-def run_import(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_import(memories: FolderMemories, args: Namespace) -> int:
     """Read in what another agent remembers, or only list it."""
-    path = foreign_memories.find_source(args.source, os.environ, trust.trust_root(here()[1].root))
+    path = foreign_memories.find_source(
+        args.source, os.environ, trust.trust_root(locate_home_and_project()[1].root)
+    )
     if path is None or not path.exists():
         why = f"{path} does not exist" if path else "it has none for this project"
         fix = "Name another folder, or an agent: claude, codex."
         raise UserError(f"No memories of {args.source} found", why=why, fix=fix)
     if not args.dry_run:
-        say(render_change(memories.import_from(args.source, scope=args.scope)))
+        print_line(render_memory_change(memories.import_from(args.source, scope=args.scope)))
         return 0
     scope, label = args.scope or "project", Path(args.source).stem
     try:
@@ -387,31 +421,33 @@ def run_import(memories: FolderMemories, args: Namespace) -> int:
         raise blobs.make_storage_error(
             f"Cannot read the memories in {path}", error, path=path
         ) from error
-    rows = [(one.type, line(one.name), line(one.description)) for one in found]
-    say(table([("TYPE", "NAME", "MEMORY"), *rows]))
-    say(f"\n{many(len(found))} would be imported from {path}")
+    rows = [(one.type, one_line(one.name), one_line(one.description)) for one in found]
+    print_line(format_table([("TYPE", "NAME", "MEMORY"), *rows]))
+    print_line(f"\n{count_memories(len(found))} would be imported from {path}")
     return 0
 
 
-def run_share(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_share(memories: FolderMemories, args: Namespace) -> int:
     """Make the team's folder."""
-    home, project = here()
+    home, project = locate_home_and_project()
     folder = share(home.prepare(), project)
-    say(f"Team memories are in {folder}; commit that folder to share them.")
-    say("They are used while the repository is trusted (`travois trust`). New team memories from")
-    say("agents wait in the inbox: travois memory inbox")
+    print_line(f"Team memories are in {folder}; commit that folder to share them.")
+    print_line(
+        "They are used while the repository is trusted (`travois trust`). New team memories from"
+    )
+    print_line("agents wait in the inbox: travois memory inbox")
     return 0
 
 
 # `travois memory doctor`: what is wrong with memories, for people.
 
 
-def findings(memories: FolderMemories, *, now: float) -> list[Finding]:
+def find_memory_problems(memories: FolderMemories, *, now: float) -> list[Finding]:
     """Find all problems that need no model, most important first."""
     known = keyed(memories.all())
     changed = {key: paths for key, one in known.items() if (paths := memories.stale(one))}
     return [
-        *leaks(known, leak),
+        *leaks(known, find_leak),
         *(Finding("file", one.where, one.what, one.fix) for one in memories.flaws()),
         *moved(known, changed),
         *conflicts(known),
@@ -419,18 +455,21 @@ def findings(memories: FolderMemories, *, now: float) -> list[Finding]:
     ]
 
 
-def render_findings(found: Sequence[Finding], *, total: int) -> str:
+def render_memory_problems(found: Sequence[Finding], *, total: int) -> str:
     """Return the findings, each with what mends it."""
     if not found:
-        return f"No problems in {many(total)}."
+        return f"No problems in {count_memories(total)}."
     lines: list[str] = []
     for one in found:
-        lines += [f"{styled(one.kind, 'yellow')}: {line(one.what)}", f"    {line(one.fix)}"]
+        lines += [
+            f"{style_text(one.kind, 'yellow')}: {one_line(one.what)}",
+            f"    {one_line(one.fix)}",
+        ]
     problems = "1 problem" if len(found) == 1 else f"{len(found)} problems"
-    return "\n".join((*lines, "", f"{problems} in {many(total)}."))
+    return "\n".join((*lines, "", f"{problems} in {count_memories(total)}."))
 
 
-MORE = """\
+MEMORY_HELP = """\
 examples:
   travois memory                            list the memories of this folder
   travois memory show reply-in-german       show one memory and its evidence
@@ -440,212 +479,236 @@ examples:
 
 Memories are plain files (`travois memory where`). Every change is recorded and can be undone.
 """
-TYPES = ("user", "feedback", "project", "reference")
-SCOPES = ("project", "user", "team")
-Run = Callable[[FolderMemories, Namespace], int]
+MEMORY_TYPES = ("user", "feedback", "project", "reference")
+MEMORY_SCOPES = ("project", "user", "team")
+MemoryCommand = Callable[[FolderMemories, Namespace], int]
 
 
-def register_memory(commands: Commands) -> None:
+def register_memory(commands: CommandParsers) -> None:
     """Add the command and those below it."""
-    top = command(commands, "memory", what="show, edit and undo long-term memories", more=MORE)
-    _listing(top, default=False)
-    top.set_defaults(run=partial(_run, run_list))
+    top = add_command(
+        commands, "memory", what="show, edit and undo long-term memories", more=MEMORY_HELP
+    )
+    _add_memory_filters(top, default=False)
+    top.set_defaults(run=partial(_run_on_memories, run_memory_list))
     below = top.add_subparsers(metavar="command", title="commands")
-    _looking(below)
-    _changing(below)
-    _deciding(below)
+    _add_reading_commands(below)
+    _add_changing_commands(below)
+    _add_inbox_commands(below)
 
 
-def _looking(below: Commands) -> None:
-    _listing(_below(below, "list", run_list, what="list memories (the default)"))
-    search = _below(below, "search", run_search, what="search memories")
+def _add_reading_commands(below: CommandParsers) -> None:
+    _add_memory_filters(
+        _add_memory_command(below, "list", run_memory_list, what="list memories (the default)")
+    )
+    search = _add_memory_command(below, "search", run_memory_search, what="search memories")
     search.add_argument("text", nargs="+", metavar="TEXT")
     search.add_argument("--limit", type=int, default=10, metavar="N", help="default: 10")
-    _json(search)
-    show = _below(below, "show", run_show, what="show a memory and its evidence")
-    _named(show)
-    _json(show)
-    history = _below(below, "history", run_history, what="list changes")
+    _add_memory_json_flag(search)
+    show = _add_memory_command(
+        below, "show", run_memory_show, what="show a memory and its evidence"
+    )
+    _add_memory_name(show)
+    _add_memory_json_flag(show)
+    history = _add_memory_command(below, "history", run_memory_history, what="list changes")
     history.add_argument("--limit", type=int, default=20, metavar="N", help="default: 20")
-    _json(history)
-    doctor = _below(below, "doctor", run_doctor, what="find problems and explain how to fix them")
+    _add_memory_json_flag(history)
+    doctor = _add_memory_command(
+        below, "doctor", run_memory_doctor, what="find problems and explain how to fix them"
+    )
     doctor.add_argument("--fix", action="store_true", help="rebuild the indexes first")
-    _json(doctor)
-    _json(_below(below, "stats", run_stats, what="count memories"))
-    _json(
-        _below(
+    _add_memory_json_flag(doctor)
+    _add_memory_json_flag(
+        _add_memory_command(below, "stats", run_memory_stats, what="count memories")
+    )
+    _add_memory_json_flag(
+        _add_memory_command(
             below,
             "where",
-            run_where,
+            run_memory_where,
             what="show the memory folders, and what happens to new memories",
         )
     )
 
 
-def _changing(below: Commands) -> None:
-    add = _below(below, "add", run_add, what="add a memory")
+def _add_changing_commands(below: CommandParsers) -> None:
+    add = _add_memory_command(below, "add", run_memory_add, what="add a memory")
     add.add_argument("text", nargs="+", metavar="TEXT")
-    add.add_argument("--type", choices=TYPES, help="default: guessed from the text")
-    add.add_argument("--scope", choices=SCOPES, help="default: project")
+    add.add_argument("--type", choices=MEMORY_TYPES, help="default: guessed from the text")
+    add.add_argument("--scope", choices=MEMORY_SCOPES, help="default: project")
     add.add_argument("--name", default="", help="default: its first words")
     add.add_argument("--pin", action="store_true", help="prevent agents from changing it")
-    edit = _below(below, "edit", run_edit, what="edit a memory in $EDITOR")
-    _named(edit)
-    forget = _below(below, "forget", run_forget, what="delete memories")
+    edit = _add_memory_command(below, "edit", run_memory_edit, what="edit a memory in $EDITOR")
+    _add_memory_name(edit)
+    forget = _add_memory_command(below, "forget", run_memory_forget, what="delete memories")
     forget.add_argument("names", nargs="+", metavar="NAME")
-    _scoped(forget)
-    undo = _below(below, "undo", run_undo, what="undo a change")
+    _add_scope_flag(forget)
+    undo = _add_memory_command(below, "undo", run_memory_undo, what="undo a change")
     undo.add_argument("id", nargs="?", default="", metavar="ID", help="default: the last one")
-    take = _below(below, "import", run_import, what="import memories from another agent")
+    take = _add_memory_command(
+        below, "import", run_memory_import, what="import memories from another agent"
+    )
     take.add_argument("source", nargs="?", default="claude", metavar="claude|codex|PATH")
-    take.add_argument("--scope", choices=SCOPES)
+    take.add_argument("--scope", choices=MEMORY_SCOPES)
     take.add_argument("--dry-run", action="store_true", help="only list them")
-    _below(below, "share", run_share, what="create a team folder in the repository")
+    _add_memory_command(
+        below, "share", run_memory_share, what="create a team folder in the repository"
+    )
 
 
-def _deciding(below: Commands) -> None:
-    inbox = _below(below, "inbox", run_inbox, what="list proposed changes")
-    _json(inbox)
+def _add_inbox_commands(below: CommandParsers) -> None:
+    inbox = _add_memory_command(below, "inbox", run_memory_inbox, what="list proposed changes")
+    _add_memory_json_flag(inbox)
     for name, run, what in (
-        ("accept", run_accept, "apply proposed changes"),
-        ("reject", run_reject, "reject proposed changes for good"),
+        ("accept", run_memory_accept, "apply proposed changes"),
+        ("reject", run_memory_reject, "reject proposed changes for good"),
     ):
-        answer = _below(below, name, run, what=what)
+        answer = _add_memory_command(below, name, run, what=what)
         answer.add_argument("ids", nargs="*", metavar="ID")
         answer.add_argument("--all", action="store_true", help="all proposals")
 
 
-def _below(commands: Commands, name: str, run: Run, *, what: str) -> ArgumentParser:
-    parser = command(commands, name, what=what)
-    parser.set_defaults(run=partial(_run, run))
+def _add_memory_command(
+    commands: CommandParsers, name: str, run: MemoryCommand, *, what: str
+) -> ArgumentParser:
+    parser = add_command(commands, name, what=what)
+    parser.set_defaults(run=partial(_run_on_memories, run))
     return parser
 
 
-def _run(run: Run, args: Namespace) -> int:
+def _run_on_memories(run: MemoryCommand, args: Namespace) -> int:
     """Do something with the memories that count in this folder."""
-    home, project = here()
+    home, project = locate_home_and_project()
     cwd = os.path.realpath(os.getcwd())
     loaded = load_settings(home, project.root, cwd=cwd, environ=os.environ)
     return run(open_memories_here(home, project, loaded), args)
 
 
-def _listing(parser: ArgumentParser, *, default: object = SUPPRESS) -> None:
+def _add_memory_filters(parser: ArgumentParser, *, default: object = SUPPRESS) -> None:
     add = parser.add_argument
     add("--json", action="store_true", default=default, help="as JSON")
     none = None if default is False else SUPPRESS
-    add("--scope", choices=SCOPES, default=none, help="only one scope")
-    add("--type", choices=TYPES, default=none, help="only one type")
+    add("--scope", choices=MEMORY_SCOPES, default=none, help="only one scope")
+    add("--type", choices=MEMORY_TYPES, default=none, help="only one type")
 
 
-def _json(parser: ArgumentParser) -> None:
+def _add_memory_json_flag(parser: ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help="as JSON")
 
 
-def _listed(rows: Iterable[str]) -> None:
+def _say_json_rows(rows: Iterable[str]) -> None:
     """Print a JSON array with a value on each line."""
-    say("[" + ",\n ".join(rows) + "]")
+    print_line("[" + ",\n ".join(rows) + "]")
 
 
-def _named(parser: ArgumentParser) -> None:
+def _add_memory_name(parser: ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME")
-    _scoped(parser)
+    _add_scope_flag(parser)
 
 
-def _scoped(parser: ArgumentParser) -> None:
+def _add_scope_flag(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--scope", choices=SCOPES, default=SUPPRESS, help="if several scopes have the name"
+        "--scope", choices=MEMORY_SCOPES, default=SUPPRESS, help="if several scopes have the name"
     )
 
 
 # --- what they tell ------------------------------------------------------------------------------
 
 
-def run_list(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_list(memories: FolderMemories, args: Namespace) -> int:
     """List memories."""
     found = [
         one
         for one in memories.all()
         if args.scope in (None, one.scope) and args.type in (None, one.type)
     ]
-    found.sort(key=lambda one: (SCOPES.index(one.scope), TYPES.index(one.type), one.name))
+    found.sort(
+        key=lambda one: (MEMORY_SCOPES.index(one.scope), MEMORY_TYPES.index(one.type), one.name)
+    )
     if args.json:
-        _listed(as_json(memories, one) for one in found)
+        _say_json_rows(memory_to_json(memories, one) for one in found)
         return 0
-    say(listing(memories, found, now=time.time()))
+    print_line(render_memory_table(memories, found, now=time.time()))
     if waiting := len(memories.inbox()):
-        say(f"\n{waiting} {'proposal' if waiting == 1 else 'proposals'} in the inbox:")
-        say("  travois memory inbox")
+        print_line(f"\n{waiting} {'proposal' if waiting == 1 else 'proposals'} in the inbox:")
+        print_line("  travois memory inbox")
     return 0
 
 
-def run_search(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_search(memories: FolderMemories, args: Namespace) -> int:
     """Find memories; exit code 1 if there are none."""
     found = memories.search(" ".join(args.text), limit=args.limit)
     if args.json:
-        _listed(as_json(memories, one) for one in found)
+        _say_json_rows(memory_to_json(memories, one) for one in found)
     elif found:
-        say(listing(memories, found, now=time.time()))
+        print_line(render_memory_table(memories, found, now=time.time()))
     else:
-        say("No matching memories.")
+        print_line("No matching memories.")
     return 0 if found else 1
 
 
-def run_show(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_show(memories: FolderMemories, args: Namespace) -> int:
     """Show one memory with its evidence."""
     memory = memories.get(args.name, args.scope)
-    say(as_json(memories, memory) if args.json else whole(memories, memory, now=time.time()))
+    print_line(
+        memory_to_json(memories, memory)
+        if args.json
+        else render_memory(memories, memory, now=time.time())
+    )
     return 0
 
 
-def run_history(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_history(memories: FolderMemories, args: Namespace) -> int:
     """List changes."""
     made = memories.history(args.limit)
     if args.json:
-        _listed(msgspec.json.encode(one).decode() for one in made)
+        _say_json_rows(msgspec.json.encode(one).decode() for one in made)
         return 0
-    say(changes(made, now=time.time()))
+    print_line(render_history(made, now=time.time()))
     return 0
 
 
-def run_inbox(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_inbox(memories: FolderMemories, args: Namespace) -> int:
     """List proposals."""
     waiting = memories.inbox()
     if args.json:
-        _listed(msgspec.json.encode(one).decode() for one in waiting)
+        _say_json_rows(msgspec.json.encode(one).decode() for one in waiting)
         return 0
-    say(proposals(waiting, now=time.time()))
+    print_line(render_proposals(waiting, now=time.time()))
     return 0
 
 
-def run_doctor(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_doctor(memories: FolderMemories, args: Namespace) -> int:
     """Tell what is wrong; exit code 1 if anything is."""
     if args.fix:
         memories.edited()
-    found = findings(memories, now=time.time())
+    found = find_memory_problems(memories, now=time.time())
     if args.json:
-        _listed(msgspec.json.encode(one).decode() for one in found)
+        _say_json_rows(msgspec.json.encode(one).decode() for one in found)
     else:
-        say(render_findings(found, total=len(memories.all())))
+        print_line(render_memory_problems(found, total=len(memories.all())))
         if waiting := memories.waiting():
-            say(f"{waiting} not yet in the semantic index; sessions add them in the background.")
+            print_line(
+                f"{waiting} not yet in the semantic index; sessions add them in the background."
+            )
     return 1 if found else 0
 
 
-def run_stats(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_stats(memories: FolderMemories, args: Namespace) -> int:
     """Count."""
     counted = memories.stats()
-    say(msgspec.json.encode(counted).decode() if args.json else counts(counted))
+    print_line(msgspec.json.encode(counted).decode() if args.json else render_stats(counted))
     return 0
 
 
-def run_where(memories: FolderMemories, args: Namespace) -> int:
+def run_memory_where(memories: FolderMemories, args: Namespace) -> int:
     """Name the folders."""
     if args.json:
         told = {
             scope: {"folder": str(path), "consent": memories.consent(scope)}
             for scope, path in memories.folders().items()
         }
-        say(msgspec.json.encode(told).decode())
+        print_line(msgspec.json.encode(told).decode())
         return 0
-    say(places(memories))
+    print_line(render_memory_folders(memories))
     return 0

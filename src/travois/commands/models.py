@@ -12,7 +12,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
-from travois.commands.sessions import here
+from travois.commands.sessions import locate_home_and_project
 from travois.compose import explain
 from travois.compose.explain import list_effective_parts
 from travois.compose.models import (
@@ -34,8 +34,8 @@ from travois.core.models import ModelCard, Price, compute_cost
 from travois.core.view import project_view
 from travois.local_model.llamacpp import load_problem
 from travois.permissions.masking import mask_text, mask_value
-from travois.permissions.resolve_paths import home
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.resolve_paths import home_folder
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 from travois.ports.world import ModelClient as Answers
 from travois.process.run import LocalProcesses
@@ -55,7 +55,16 @@ from travois.sessions.home import TravoisHome, identify_project, locate_home
 from travois.settings.load import load_settings
 from travois.settings.schema import Json, LoadedSettings
 from travois.settings.validate import find_nearest_word, flatten_settings
-from travois.terminal.tables import Commands, clean, command, say, say_json, styled, table, warn
+from travois.terminal.tables import (
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_table,
+    print_json,
+    print_line,
+    print_warning,
+    style_text,
+)
 
 MODELS_HELP = """\
   travois models                   list known models; prices in dollars per million tokens
@@ -64,17 +73,17 @@ MODELS_HELP = """\
 A name is provider/id, or an id of the catalog. Define your own providers and models in your
 settings (docs/models.md).
 """
-PING = ToolSpec(
+PING_TOOL = ToolSpec(
     "ping",
     "Answers with the same word.",
     '{"type":"object","properties":{"word":{"type":"string"}},"required":["word"]}',
 )
-ASKED = "Call the tool ping with the word pong. Say nothing else."
-LENGTH = 1_024
+TEST_PROMPT = "Call the tool ping with the word pong. Say nothing else."
+MAX_TEST_OUTPUT_TOKENS = 1_024
 """The output limit of a test; models that think need some room."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class ModelRow(msgspec.Struct, frozen=True):
     """One model of the list."""
 
     name: str
@@ -86,7 +95,7 @@ class Row(msgspec.Struct, frozen=True):
     """The variable that holds its key; empty if none does and one is needed."""
 
 
-class Trial(msgspec.Struct, frozen=True):
+class ModelTestResult(msgspec.Struct, frozen=True):
     """The result of a test request."""
 
     reply: Reply
@@ -95,9 +104,9 @@ class Trial(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def register_models(commands: Commands) -> None:
+def register_models(commands: CommandParsers) -> None:
     """Add the command and those below it."""
-    top = command(
+    top = add_command(
         commands, "models", what="list models, show their details, and test them", more=MODELS_HELP
     )
     top.add_argument("what", nargs="?", default="list", choices=("list", "show", "test"))
@@ -109,50 +118,52 @@ def register_models(commands: Commands) -> None:
 
 def run_models(args: Namespace) -> int:
     """Do what was asked."""
-    home, project = here()
+    home, project = locate_home_and_project()
     loaded = load_settings(home, project.root, environ=os.environ, given=args.settings)
     apply_settings_env(loaded)
     for notice in loaded.notices:
-        warn(notice)
+        print_warning(notice)
     if args.what == "list":
-        return _list(model_catalog(loaded), form="json" if args.json else "table")
+        return _list_models(model_catalog(loaded), form="json" if args.json else "table")
     if args.name:
         model = resolve_model(args.name, model_catalog(loaded))
     else:
         model, _ = anyio.run(find_model, loaded.settings.model, loaded)
     if args.what == "show":
-        return _show_model(model, loaded, json=args.json)
-    return anyio.run(_test, model, loaded, args.json)
+        return _show_model_details(model, loaded, json=args.json)
+    return anyio.run(_test_model, model, loaded, args.json)
 
 
 # --- the list -------------------------------------------------------------------------------------
 
 
-def _list(among: Catalog, *, form: str) -> int:
-    rows = list(_model_rows(among))
+def _list_models(among: Catalog, *, form: str) -> int:
+    rows = list(_iterate_model_rows(among))
     if form == "json":
-        say(msgspec.json.encode(rows).decode())
+        print_line(msgspec.json.encode(rows).decode())
         return 0
     heading = ("MODEL", "WINDOW", "IN", "OUT", "READ", "KEY")
     told = [
         (
             r.name,
             f"{r.window:,}",
-            *map(_dollars, (r.price.input, r.price.output, r.price.read)),
+            *map(_format_price, (r.price.input, r.price.output, r.price.read)),
             r.key or "-",
         )
         for r in rows
     ]
-    say(table([heading, *told], right=(1, 2, 3, 4)))
+    print_line(format_table([heading, *told], right=(1, 2, 3, 4)))
     others = sorted(set(among.providers) - {r.name.partition("/")[0] for r in rows})
-    say(f"\nOther models of these providers, and any of {', '.join(others)}: --model provider/id.")
+    print_line(
+        f"\nOther models of these providers, and any of {', '.join(others)}: --model provider/id."
+    )
     return 0
 
 
-def _model_rows(among: Catalog) -> Iterator[Row]:
+def _iterate_model_rows(among: Catalog) -> Iterator[ModelRow]:
     for name in among.models:
         model = catalog.resolve(name, os.environ, among=among)
-        yield Row(
+        yield ModelRow(
             name, model.protocol, model.window, model.output, model.price, _key_source(model, among)
         )
 
@@ -164,19 +175,19 @@ def _key_source(model: ModelCard, among: Catalog) -> str:
         return ""
 
 
-def _dollars(price: float) -> str:
+def _format_price(price: float) -> str:
     return f"{price:g}" if price else "?"
 
 
 # --- one model ------------------------------------------------------------------------------------
 
 
-def _show_model(model: ModelCard, loaded: LoadedSettings, *, json: bool) -> int:
+def _show_model_details(model: ModelCard, loaded: LoadedSettings, *, json: bool) -> int:
     among = model_catalog(loaded)
     served = among.providers[model.provider]
-    where, key = _reached(model, among)
-    about, by = _said_by(model, among, loaded)
-    provider = _origin(f"providers.{model.provider}", loaded)
+    where, key = _address_and_key(model, among)
+    about, by = _model_info_source(model, among, loaded)
+    provider = _catalog_origin(f"providers.{model.provider}", loaded)
     chosen = f"{served.url_env} in the environment" if os.environ.get(served.url_env) else provider
     rows = [
         ("WHAT", "VALUE", "DECIDED BY"),
@@ -190,19 +201,23 @@ def _show_model(model: ModelCard, loaded: LoadedSettings, *, json: bool) -> int:
             f"up to {model.output:,} tokens",
             f"{by}; default {catalog.MAX_OUTPUT:,}",
         ),
-        ("price", _price(model.price), by if about else "unknown"),
+        ("price", _describe_price(model.price), by if about else "unknown"),
         ("images", "yes" if model.images else "no", by),
         ("quirks", ", ".join(model.quirks) or "none", provider),
         ("small model", catalog.small(model, among=among) or "none", provider),
     ]
     if json:
-        say_json({what: {"value": value, "decided_by": by} for what, value, by in rows[1:]})
+        print_json({what: {"value": value, "decided_by": by} for what, value, by in rows[1:]})
     else:
-        say(table([tuple(clean(cell, lines="show") for cell in row) for row in rows]))
+        print_line(
+            format_table(
+                [tuple(escape_controls(cell, lines="show") for cell in row) for row in rows]
+            )
+        )
     return 0
 
 
-def _reached(model: ModelCard, among: Catalog) -> tuple[str, str]:
+def _address_and_key(model: ModelCard, among: Catalog) -> tuple[str, str]:
     try:
         there = catalog.endpoint(model, os.environ, among=among)
     except UserError as fault:
@@ -211,21 +226,23 @@ def _reached(model: ModelCard, among: Catalog) -> tuple[str, str]:
     return where, there.key_source if there.key_source != "none" else "not needed"
 
 
-def _said_by(model: ModelCard, among: Catalog, loaded: LoadedSettings) -> tuple[bool, str]:
+def _model_info_source(
+    model: ModelCard, among: Catalog, loaded: LoadedSettings
+) -> tuple[bool, str]:
     """Return whether the model is known, and who described it."""
     if model.name in among.models:
-        return True, _origin(f"models.{model.name}", loaded)
+        return True, _catalog_origin(f"models.{model.name}", loaded)
     if model.price != Price():
         return True, "the catalog, for models of this kind"
     return False, "a guess: this model is not in the catalog"
 
 
-def _origin(key: str, loaded: LoadedSettings) -> str:
+def _catalog_origin(key: str, loaded: LoadedSettings) -> str:
     named = loaded.origin(key)
     return "the catalog" if named == "default" else named
 
 
-def _price(price: Price) -> str:
+def _describe_price(price: Price) -> str:
     if price == Price():
         return "unknown"
     more = f"; above {price.over:,} tokens ${price.above.input:g}" if price.above else ""
@@ -235,43 +252,45 @@ def _price(price: Price) -> str:
 # --- a test ---------------------------------------------------------------------------------------
 
 
-async def _test(model: ModelCard, loaded: LoadedSettings, json: bool) -> int:
+async def _test_model(model: ModelCard, loaded: LoadedSettings, json: bool) -> int:
     model = await fitted(model, os.environ, among=model_catalog(loaded))
     try:
-        trial = await _tried(model, loaded)
+        trial = await _send_test_request(model, loaded)
     except Problem as problem:
-        warn(f"{model.name} does not work: {problem.kind}: {problem.message}")
+        print_warning(f"{model.name} does not work: {problem.kind}: {problem.message}")
         if json:
             told = {"kind": problem.kind, "message": problem.message, "status": problem.status}
-            say_json({"model": model.name, "works": False, "error": told})
+            print_json({"model": model.name, "works": False, "error": told})
         return 1
     if json:
-        found = dict(line.split(": ", 1) for line in _findings(model, trial))
-        say_json({"model": model.name, "works": True, "seconds": trial.seconds, **found})
+        found = dict(line.split(": ", 1) for line in _test_findings(model, trial))
+        print_json({"model": model.name, "works": True, "seconds": trial.seconds, **found})
         return 0
-    say(f"{model.name} answered in {trial.seconds:.1f} s.")
-    for line in _findings(model, trial):
-        say(f"  {line}")
+    print_line(f"{model.name} answered in {trial.seconds:.1f} s.")
+    for line in _test_findings(model, trial):
+        print_line(f"  {line}")
     return 0
 
 
-async def _tried(model: ModelCard, loaded: LoadedSettings) -> Trial:
-    short = replace(model, output=min(model.output, LENGTH))
-    facts = (Epoch(short, "You are being tested.", (PING,)), User((Text(ASKED),)))
+async def _send_test_request(model: ModelCard, loaded: LoadedSettings) -> ModelTestResult:
+    short = replace(model, output=min(model.output, MAX_TEST_OUTPUT_TOKENS))
+    facts = (Epoch(short, "You are being tested.", (PING_TOOL,)), User((Text(TEST_PROMPT),)))
     view = project_view([Entry(n, 0.0, fact) for n, fact in enumerate(facts, 1)])
     pieces, began = 0, anyio.current_time()
     async with (
         AsyncExitStack() as stack,
-        _answers(short, loaded, stack).stream(Encoder(_nothing).build_request(view)) as events,
+        _open_model_client(short, loaded, stack).stream(
+            Encoder(_fetch_no_blob).build_request(view)
+        ) as events,
     ):
         async for event in events:
             if isinstance(event, Reply):
-                return Trial(event, pieces, anyio.current_time() - began)
+                return ModelTestResult(event, pieces, anyio.current_time() - began)
             pieces += isinstance(event, Grew)
     raise Problem("garbled", "the stream ended without a reply")
 
 
-def _answers(model: ModelCard, loaded: LoadedSettings, stack: AsyncExitStack) -> Answers:
+def _open_model_client(model: ModelCard, loaded: LoadedSettings, stack: AsyncExitStack) -> Answers:
     if model.provider == LOCAL_PROVIDER:
         return LocalModels(loaded, stack).model_for(model)
     where = catalog.endpoint(model, os.environ, among=model_catalog(loaded))
@@ -280,14 +299,14 @@ def _answers(model: ModelCard, loaded: LoadedSettings, stack: AsyncExitStack) ->
     return HttpModel(model, where, travel)
 
 
-def _nothing(blob: str) -> bytes:
+def _fetch_no_blob(blob: str) -> bytes:
     raise KeyError(blob)
 
 
-def _findings(model: ModelCard, trial: Trial) -> Iterator[str]:
+def _test_findings(model: ModelCard, trial: ModelTestResult) -> Iterator[str]:
     usage, asked = trial.reply.usage, extract_calls(trial.reply.content)
     yield f"stream: {'yes' if trial.pieces else 'no, the reply came at once'}"
-    good = [call for call in asked if call.name == PING.name]
+    good = [call for call in asked if call.name == PING_TOOL.name]
     yield f"tools: {'yes' if good else 'no, it did not call the requested tool'}"
     cached = usage.read + usage.write + usage.write_1h
     yield f"cache: {f'yes, {cached:,} tokens' if cached else 'not for such a small request'}"
@@ -305,9 +324,9 @@ def _findings(model: ModelCard, trial: Trial) -> Iterator[str]:
 # `travois doctor`: what works on this machine, and the command that mends what does not.
 
 
-ESSENTIAL = ("bash", "ripgrep", "home", "settings", "model", "commands")
+ESSENTIAL_CHECKS = ("bash", "ripgrep", "home", "settings", "model", "commands")
 """Without these a session cannot work."""
-COMMAND_SECONDS = 60
+CHECK_COMMAND_SECONDS = 60
 DOCTOR_HELP = """\
 Exit code 0: sessions work here. 1: something a session needs is broken.
 A limited or missing sandbox is not an error unless the settings require one: you can still approve
@@ -315,7 +334,7 @@ commands one by one.
 """
 
 
-class Finding(msgspec.Struct, frozen=True):
+class DoctorReport(msgspec.Struct, frozen=True):
     """The report of `travois doctor`: the sandbox and each check."""
 
     usable: bool
@@ -324,9 +343,9 @@ class Finding(msgspec.Struct, frozen=True):
     limits: tuple[str, ...] = ()
 
 
-def register_doctor(commands: Commands) -> None:
+def register_doctor(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands,
         "doctor",
         what="check this machine and explain how to fix problems",
@@ -339,37 +358,44 @@ def register_doctor(commands: Commands) -> None:
 def run_doctor(args: Namespace) -> int:
     """Look at everything, anew."""
     walls = look(None, workspace=os.getcwd())
-    found = (*walls.checks, *_programs(), _terminal(), *_own(walls))
+    found = (*walls.checks, *_check_programs(), _check_terminal(), *_check_installation(walls))
     checks = tuple(msgspec.structs.replace(check, why=mask_text(check.why)) for check in found)
-    usable = all(check.works for check in checks if check.name in ESSENTIAL)
+    usable = all(check.works for check in checks if check.name in ESSENTIAL_CHECKS)
     if args.json:
-        say(msgspec.json.encode(Finding(usable, walls.kind, checks, walls.limits)).decode())
+        print_line(
+            msgspec.json.encode(DoctorReport(usable, walls.kind, checks, walls.limits)).decode()
+        )
     else:
         _show_checks(walls, checks)
     return 0 if usable else 1
 
 
 def _show_checks(walls: Walls, checks: tuple[Check, ...]) -> None:
-    rows = [(check.name, _verdict(check), clean(check.why, lines="show")) for check in checks]
-    say(table([("CHECK", "OK", "RESULT"), *rows]))
-    say()
-    say(walls.line.partition(" (")[0] + ".")
+    rows = [
+        (check.name, _format_check_result(check), escape_controls(check.why, lines="show"))
+        for check in checks
+    ]
+    print_line(format_table([("CHECK", "OK", "RESULT"), *rows]))
+    print_line()
+    print_line(walls.line.partition(" (")[0] + ".")
     if walls.limits:
-        say("Not protected on this machine:")
+        print_line("Not protected on this machine:")
         for limit in walls.limits:
-            say(f"- {limit}")
+            print_line(f"- {limit}")
     for check in checks:
         if check.fix and not check.works:
-            say(f"To fix {check.name}: {styled(clean(check.fix, lines='show'), 'bold')}")
+            print_line(
+                f"To fix {check.name}: {style_text(escape_controls(check.fix, lines='show'), 'bold')}"  # noqa: E501
+            )
 
 
-def _verdict(check: Check) -> str:
+def _format_check_result(check: Check) -> str:
     if check.works:
-        return styled("yes", "green")
-    return styled("no", "red" if check.name in ESSENTIAL else "yellow")
+        return style_text("yes", "green")
+    return style_text("no", "red" if check.name in ESSENTIAL_CHECKS else "yellow")
 
 
-def _programs() -> Iterator[Check]:
+def _check_programs() -> Iterator[Check]:
     for name, program, fix in (
         ("bash", "bash", "install bash with your package manager"),
         ("git", "git", "install git with your package manager"),
@@ -380,7 +406,7 @@ def _programs() -> Iterator[Check]:
         yield Check(name, works=there, why=path if there else "not installed", fix=fix)
 
 
-def _terminal() -> Check:
+def _check_terminal() -> Check:
     """Return whether a person can talk here; a script needs none."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return Check("terminal", works=False, why="input or output is not a terminal; -p works")
@@ -392,35 +418,36 @@ def _terminal() -> Check:
     )
 
 
-def _own(walls: Walls) -> Iterator[Check]:
+def _check_installation(walls: Walls) -> Iterator[Check]:
     """Check our folder, the settings and the model."""
     try:
         home = locate_home(os.environ).prepare()
     except UserError as fault:
-        yield _failed("home", fault)
+        yield _failed_check("home", fault)
         return
     yield Check("home", works=True, why=str(home.path))
     try:
-        place, loaded = _settings(home)
+        place, loaded = _load_settings_here(home)
     except UserError as fault:
-        yield _failed("settings", fault)
+        yield _failed_check("settings", fault)
         return
     yield Check("settings", works=True, why="; ".join(loaded.notices) or "all valid")
-    yield _commands(place, loaded)
+    yield _check_command_runs(place, loaded)
     if walls.kind != "none" and loaded.settings.sandbox.enabled:
-        yield from _visible(loaded)
-    yield from (Check("read", works=True, why=path) for path in _read(place, loaded))
-    yield _check_key(loaded)
-    yield _meaning(home)
-    yield _small()
+        yield from _check_visible_paths(loaded)
+    yield from (Check("read", works=True, why=path) for path in _files_in_effect(place, loaded))
+    yield _check_model(loaded)
+    yield _check_embedder(home)
+    yield _check_small_model()
 
 
-def _visible(loaded: LoadedSettings) -> Iterator[Check]:
+def _check_visible_paths(loaded: LoadedSettings) -> Iterator[Check]:
     """Check what commands cannot see, and what of the home they can."""
     unwanted = loaded.settings.sandbox.hidden_tool_chains
     names = [name for name in TOOL_CHAINS if name not in unwanted]
     needed = {
-        name: list_shown(home(), os.environ, hidden=TOOL_CHAINS.keys() - {name}) for name in names
+        name: list_shown(home_folder(), os.environ, hidden=TOOL_CHAINS.keys() - {name})
+        for name in names
     }
     found = [n for n, s in needed.items() if any(map(os.path.exists, (*s.reads, *s.caches)))]
     settings = (path for one in needed.values() for path in one.settings)
@@ -430,31 +457,33 @@ def _visible(loaded: LoadedSettings) -> Iterator[Check]:
     yield Check("tool chains", works=True, why=(", ".join(found) or "none found") + kept)
 
 
-def _commands(place: Workspace, loaded: LoadedSettings) -> Check:
+def _check_command_runs(place: Workspace, loaded: LoadedSettings) -> Check:
     """Check that a session's command runs in this folder, in its sandbox."""
     try:
-        return anyio.run(_run_command, place, loaded)
+        return anyio.run(_run_check_command, place, loaded)
     except UserError as fault:
-        return _failed("commands", fault)
+        return _failed_check("commands", fault)
     except OSError as error:
         return Check("commands", works=False, why=str(error))
 
 
-async def _run_command(place: Workspace, loaded: LoadedSettings) -> Check:
+async def _run_check_command(place: Workspace, loaded: LoadedSettings) -> Check:
     async with AsyncExitStack() as stack:
         fence = compose_sandbox(loaded, place, stack, attended=True)
         processes = LocalProcesses(walls=fence.walls)
         stack.push_async_callback(processes.aclose)
-        cage = Cage("look", (place.cwd,), temp=fence.bounds.temp) if fence.bounds else None
+        cage = (
+            SandboxProfile("look", (place.cwd,), temp=fence.bounds.temp) if fence.bounds else None
+        )
         command = Command(("/bin/bash", "-c", "cd ."), place.cwd, cage=cage)
-        done = await processes.run(command, timeout=COMMAND_SECONDS)
+        done = await processes.run(command, timeout=CHECK_COMMAND_SECONDS)
     if done.status == 0:
         return Check("commands", works=True, why=f"commands run in {place.cwd}")
     said = done.output.head_and_tail().decode(errors="replace").strip()
     return Check("commands", works=False, why=said or f"exit code {done.status}")
 
 
-def _meaning(home: TravoisHome) -> Check:
+def _check_embedder(home: TravoisHome) -> Check:
     """Return whether memories and sessions are found by meaning, too, not by their words alone."""
     found = find(home.path / "memory" / "embedder.json")
     if not isinstance(found, Absent):
@@ -463,7 +492,7 @@ def _meaning(home: TravoisHome) -> Check:
     return Check("embedder", works=False, why=f"{why}; search uses keywords only", fix=fix)
 
 
-def _small() -> Check:
+def _check_small_model() -> Check:
     """Return whether more than examples and rules answers where there is no key."""
     found = load_problem() or find_smollm2()
     if not isinstance(found, str):
@@ -473,7 +502,7 @@ def _small() -> Check:
     return Check("small model", works=False, why=f"{why}; {instead}", fix=fix)
 
 
-def _settings(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
+def _load_settings_here(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
     cwd = os.path.realpath(os.getcwd())
     place = Workspace(home, identify_project(home, cwd), cwd)
     loaded = load_settings(home, place.project.root, cwd=cwd, environ=os.environ)
@@ -481,24 +510,24 @@ def _settings(home: TravoisHome) -> tuple[Workspace, LoadedSettings]:
     return place, loaded
 
 
-def _read(place: Workspace, loaded: LoadedSettings) -> dict[str, None]:
+def _files_in_effect(place: Workspace, loaded: LoadedSettings) -> dict[str, None]:
     """Return every file in effect here: settings, and whatever else a session loads."""
     origins = (told.origin for told in list_effective_parts(place, loaded).values())
     return dict.fromkeys((*loaded.files, *(path for path in origins if os.path.isfile(path))))
 
 
-def _check_key(loaded: LoadedSettings) -> Check:
+def _check_model(loaded: LoadedSettings) -> Check:
     try:
         model, line = anyio.run(find_model, loaded.settings.model, loaded)
         if line:
             return Check("model", works=True, why=line)
         where = catalog.endpoint(model, os.environ, among=model_catalog(loaded))
     except UserError as fault:
-        return _failed("model", fault)
+        return _failed_check("model", fault)
     return Check("model", works=True, why=f"{model.provider}/{model.id}, key: {where.key_source}")
 
 
-def _failed(name: str, fault: UserError) -> Check:
+def _failed_check(name: str, fault: UserError) -> Check:
     why = f"{fault.what}: {fault.why}" if fault.why else fault.what
     return Check(name, works=False, why=why, fix=fault.fix)
 
@@ -523,43 +552,46 @@ skills.NAME.
 """
 
 
-def register_config(commands: Commands) -> None:
+def register_config(commands: CommandParsers) -> None:
     """Add the command and those below it."""
-    top = command(
+    top = add_command(
         commands, "config", what="show settings, and which file each comes from", more=CONFIG_HELP
     )
     below = top.add_subparsers(metavar="command", title="commands", required=True)
-    parser = command(below, "explain", what="print settings with their values and sources")
+    parser = add_command(below, "explain", what="print settings with their values and sources")
     parser.add_argument(
         "key", nargs="?", default="", metavar="KEY", help="for example timeouts.idle"
     )
     parser.add_argument("--settings", default="", metavar="FILE|JSON", help="extra settings")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.set_defaults(run=run_explain)
+    parser.set_defaults(run=run_config_explain)
 
 
-def run_explain(args: Namespace) -> int:
+def run_config_explain(args: Namespace) -> int:
     """Print settings and their origins."""
     home = locate_home(os.environ)
     cwd = os.path.realpath(os.getcwd())
     root = identify_project(home, cwd).root
     loaded = load_settings(home, root, cwd=cwd, environ=os.environ, given=args.settings)
     if args.key.partition(".")[0] in explain.PART_LISTERS:
-        return _explain_part(args, Workspace(home, identify_project(home, cwd), cwd), loaded)
+        return _explain_setting_part(
+            args, Workspace(home, identify_project(home, cwd), cwd), loaded
+        )
     values = {key: mask_value(key, value) for key, value in find_settings(loaded, args.key).items()}
     for notice in loaded.notices:
-        warn(mask_text(notice))
+        print_warning(mask_text(notice))
     if args.json:
         told = {
-            key: {"value": value, "origin": origin(key, loaded)} for key, value in values.items()
+            key: {"value": value, "origin": find_setting_origin(key, loaded)}
+            for key, value in values.items()
         }
-        say(msgspec.json.encode(told).decode())
+        print_line(msgspec.json.encode(told).decode())
     else:
-        say(listing(values, loaded))
+        print_line(render_settings_table(values, loaded))
     return 0
 
 
-def _explain_part(args: Namespace, place: Workspace, loaded: LoadedSettings) -> int:
+def _explain_setting_part(args: Namespace, place: Workspace, loaded: LoadedSettings) -> int:
     """Print what is not a setting: who brings each of it."""
     told = {
         key: explain.EffectivePart(mask_text(one.value), one.origin)
@@ -571,10 +603,12 @@ def _explain_part(args: Namespace, place: Workspace, loaded: LoadedSettings) -> 
         hint = f"Did you mean {near}?" if near else "`travois config explain` lists all."
         raise UserError(f"Unknown name {args.key!r}", fix=hint)
     if args.json:
-        say(msgspec.json.encode(fitting).decode())
+        print_line(msgspec.json.encode(fitting).decode())
     else:
-        rows = [(k, clean(one.value, lines="show"), one.origin) for k, one in fitting.items()]
-        say(table([("NAME", "WHAT", "DECIDED BY"), *rows]))
+        rows = [
+            (k, escape_controls(one.value, lines="show"), one.origin) for k, one in fitting.items()
+        ]
+        print_line(format_table([("NAME", "WHAT", "DECIDED BY"), *rows]))
     return 0
 
 
@@ -591,21 +625,29 @@ def find_settings(loaded: LoadedSettings, key: str) -> Json:
     return fitting
 
 
-def listing(values: Json, loaded: LoadedSettings) -> str:
+def render_settings_table(values: Json, loaded: LoadedSettings) -> str:
     """Return a table of settings with their sources."""
     rows = [row for key in values for row in _setting_rows(key, values[key], loaded)]
-    return table([("SETTING", "VALUE", "DECIDED BY"), *rows])
+    return format_table([("SETTING", "VALUE", "DECIDED BY"), *rows])
 
 
 def _setting_rows(key: str, value: object, loaded: LoadedSettings) -> list[tuple[str, str, str]]:
     """Return one row for a value; for a list, one row for each item."""
     if isinstance(value, list | tuple) and value and not key.startswith("hooks."):
         items = msgspec.convert(value, tuple[str, ...])
-        return [(key, clean(item, lines="show"), loaded.origin(key, item)) for item in items]
-    return [(key, clean(msgspec.json.encode(value).decode()), origin(key, loaded))]
+        return [
+            (key, escape_controls(item, lines="show"), loaded.origin(key, item)) for item in items
+        ]
+    return [
+        (
+            key,
+            escape_controls(msgspec.json.encode(value).decode()),
+            find_setting_origin(key, loaded),
+        )
+    ]
 
 
-def origin(key: str, loaded: LoadedSettings) -> str:
+def find_setting_origin(key: str, loaded: LoadedSettings) -> str:
     """Return the place that decided a setting; for hooks, all places that name some."""
     event = key.removeprefix("hooks.")
     named = [where for where, tree in loaded.hooks if event != key and event in tree]

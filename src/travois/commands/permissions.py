@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.commands.trust_prompt import told
+from travois.commands.trust_prompt import describe_trust_request
 from travois.compose import permissions
 from travois.compose.explain import (
     PermissionCase,
@@ -28,10 +28,10 @@ from travois.core.display_text import escape_invisible
 from travois.core.errors import UserError
 from travois.core.facts import Assistant, Changed, Decided, Entry, Opened
 from travois.core.tool_names import canonical_call
-from travois.permissions.decide import Guard
-from travois.permissions.rule_examples import wrong
-from travois.permissions.rules import EFFECTS, Rule
-from travois.permissions.shell.plan import Step
+from travois.permissions.decide import Permissions
+from travois.permissions.rule_examples import check_example
+from travois.permissions.rules import RULE_EFFECTS, PermissionRule
+from travois.permissions.shell.plan import CommandStep
 from travois.ports.tool import CallLocation
 from travois.sessions.catalog import list_session_folders
 from travois.sessions.home import TravoisHome, identify_project, locate_home
@@ -40,9 +40,16 @@ from travois.settings import trust
 from travois.settings.load import load_settings
 from travois.settings.schema import LoadedSettings
 from travois.settings.sources import AUTO_ALLOW_BASH_KEY
-from travois.terminal.tables import Commands, clean, command, say, table, warn
+from travois.terminal.tables import (
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_table,
+    print_line,
+    print_warning,
+)
 
-CHECK = """\
+PERMISSIONS_CHECK_HELP = """\
 Each line of standard input is one test case:
   {"id":1,"tool":"Bash","input":{"command":"git diff"},"mode":"default",
    "rules":{"allow":[],"ask":[],"deny":[]},"workspace":"/path","cwd":"."}
@@ -50,7 +57,7 @@ Output is one line each: {"id":1,"verdict":"allow|ask|deny","because":"..."}. No
 """
 SANDBOXED_COMMANDS = "sandboxed commands"
 """The name in the list for sandboxed commands that need no approval; it is no real rule."""
-TEST = """\
+PERMISSIONS_TEST_HELP = """\
 RULES is a file with {"allow":[],"ask":[],"deny":[],"examples":[]}, or with these keys under
 "permissions" as in settings. Examples state what a rule matches, and are checked:
   "Bash(npm test:*) matches npm test -- --watch", "Bash(npm test:*) does not match npm publish"
@@ -58,19 +65,19 @@ With --history, these rules alone decide every tool call of the recorded session
 """
 
 
-class Proposed(RuleTexts, frozen=True):
+class ProposedRules(RuleTexts, frozen=True):
     """Rules to be tried, with examples of what they mean."""
 
     examples: tuple[str, ...] = ()
 
 
-class Whole(msgspec.Struct, frozen=True):
+class SettingsWithRules(msgspec.Struct, frozen=True):
     """A file of settings, as far as it is about permissions."""
 
-    permissions: Proposed | None = None
+    permissions: ProposedRules | None = None
 
 
-class Past(msgspec.Struct, frozen=True):
+class RecordedCall(msgspec.Struct, frozen=True):
     """A recorded call, its decision then, and what these rules would decide."""
 
     call: Call
@@ -79,27 +86,34 @@ class Past(msgspec.Struct, frozen=True):
     because: str
 
 
-def register_permissions(commands: Commands) -> None:
+def register_permissions(commands: CommandParsers) -> None:
     """Add the command and those below it."""
-    top = command(
+    top = add_command(
         commands, "permissions", what="explain why a tool call is allowed or denied; test rules"
     )
     below = top.add_subparsers(metavar="command", title="commands", required=True)
-    why = command(below, "why", what="explain the decision for a command or tool call")
+    why = add_command(below, "why", what="explain the decision for a command or tool call")
     why.add_argument("text", metavar="COMMAND", help="a command line; with --tool, JSON input")
     why.add_argument("--mode", default="", help="permission mode (default: from the settings)")
     why.add_argument("--tool", default="Bash", help="tool name (default: Bash)")
     why.add_argument("--settings", default="", metavar="FILE|JSON", help="extra settings")
-    why.set_defaults(run=run_why)
-    check = command(below, "check", what="decide test cases from standard input", more=CHECK)
+    why.set_defaults(run=run_permissions_why)
+    check = add_command(
+        below, "check", what="decide test cases from standard input", more=PERMISSIONS_CHECK_HELP
+    )
     check.add_argument("--json", action="store_true", help="JSON lines (the only format)")
-    check.set_defaults(run=run_check)
-    kept = command(below, "list", what="list the rules in force here, and their sources")
-    kept.set_defaults(run=run_list)
-    forget = command(below, "forget", what="remove a rule that an “always allow” answer made")
+    check.set_defaults(run=run_permissions_check)
+    kept = add_command(below, "list", what="list the rules in force here, and their sources")
+    kept.set_defaults(run=run_permissions_list)
+    forget = add_command(below, "forget", what="remove a rule that an “always allow” answer made")
     forget.add_argument("rule", metavar="RULE", help="as printed by `travois permissions list`")
-    forget.set_defaults(run=run_forget)
-    test = command(below, "test", what="test rules on examples and on recorded sessions", more=TEST)
+    forget.set_defaults(run=run_permissions_forget)
+    test = add_command(
+        below,
+        "test",
+        what="test rules on examples and on recorded sessions",
+        more=PERMISSIONS_TEST_HELP,
+    )
     test.add_argument("rules", metavar="RULES", help="a JSON file")
     test.add_argument("--history", action="store_true", help="also test them on recorded sessions")
     test.add_argument(
@@ -107,53 +121,58 @@ def register_permissions(commands: Commands) -> None:
     )
     test.add_argument("--mode", default="default")
     test.add_argument("--json", action="store_true", help="print one JSON object per call")
-    test.set_defaults(run=run_test)
+    test.set_defaults(run=run_permissions_test)
 
 
-def run_why(args: Namespace) -> int:
+def run_permissions_why(args: Namespace) -> int:
     """Explain one decision; exit code 0 if it is to allow, 1 if not."""
     home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
     root = identify_project(home, cwd).root
     loaded = load_settings(home, root, cwd=cwd, environ=os.environ, given=args.settings)
     for notice in (*loaded.notices, *permissions.startup_notices(loaded, cwd)):
-        warn(notice)
+        print_warning(notice)
     guard = permissions.compose_permissions(loaded, cwd, own=str(home.path))
-    guard = replace(guard, mode=_mode(args.mode)) if args.mode else guard
+    guard = replace(guard, mode=_parse_mode(args.mode)) if args.mode else guard
     text = args.text
     if args.tool == "Bash":
         text = msgspec.json.encode({"command": text}).decode()
     here = CallLocation(cwd, cwd)
     verdict = decide_without_running(guard, args.tool, text, here=here)
-    say(f"{verdict.effect}: {clean(verdict.because)}  [mode {guard.mode}]")
+    print_line(f"{verdict.effect}: {escape_controls(verdict.because)}  [mode {guard.mode}]")
     if args.tool == "Bash":
-        _explain(guard, text, here=here)
+        _explain_command_line(guard, text, here=here)
     return 0 if verdict.effect == "allow" else 1
 
 
-def _mode(name: str) -> str:
+def _parse_mode(name: str) -> str:
     try:
         return find_mode(name)
     except ValueError as error:
         raise UserError(str(error).capitalize()) from None
 
 
-def _explain(guard: Guard, args: str, *, here: CallLocation) -> None:
+def _explain_command_line(guard: Permissions, args: str, *, here: CallLocation) -> None:
     """Show what the line runs, and what each step needs."""
     for plan in context_of_call("Bash", args, here=here).plans:
         if plan.unclear:
-            say(f"could not be fully analyzed: {clean(plan.unclear)}")
+            print_line(f"could not be fully analyzed: {escape_controls(plan.unclear)}")
         rows = [
-            (clean(_said(step), lines="show"), _needs(step), _touches(step)) for step in plan.steps
+            (
+                escape_controls(_step_text(step), lines="show"),
+                _describe_needs(step),
+                _describe_accesses(step),
+            )
+            for step in plan.steps
         ]
         if rows:
-            say(table([("RUNS", "NEEDS", "TOUCHES"), *rows]))
+            print_line(format_table([("RUNS", "NEEDS", "TOUCHES"), *rows]))
 
 
-def _said(step: Step) -> str:
+def _step_text(step: CommandStep) -> str:
     return step.texts[0] if step.texts else step.name
 
 
-def _needs(step: Step) -> str:
+def _describe_needs(step: CommandStep) -> str:
     match step.needs:
         case "nothing":
             return "nothing"
@@ -163,53 +182,59 @@ def _needs(step: Step) -> str:
             return f"a rule with its exact text ({step.why})"
 
 
-def _touches(step: Step) -> str:
-    return clean(", ".join(f"{access.kind} {access.target}" for access in step.accesses))
+def _describe_accesses(step: CommandStep) -> str:
+    return escape_controls(", ".join(f"{access.kind} {access.target}" for access in step.accesses))
 
 
-def run_list(args: Namespace) -> int:
+def run_permissions_list(args: Namespace) -> int:
     """Print the rules in force here."""
     home, cwd = locate_home(os.environ), os.path.realpath(os.getcwd())
     loaded = load_settings(home, identify_project(home, cwd).root, cwd=cwd, environ=os.environ)
     free = loaded.settings.sandbox.auto_allow_bash_if_sandboxed
-    say(listing(loaded.rules, sandboxed=loaded.origin(AUTO_ALLOW_BASH_KEY) if free else ""))
+    print_line(
+        render_rule_table(
+            loaded.rules, sandboxed=loaded.origin(AUTO_ALLOW_BASH_KEY) if free else ""
+        )
+    )
     return 0
 
 
-def listing(rules: tuple[Rule, ...], *, sandboxed: str = "") -> str:
+def render_rule_table(rules: tuple[PermissionRule, ...], *, sandboxed: str = "") -> str:
     """Return a table of rules with their sources, and who allows sandboxed commands."""
-    rows = [(rule.effect, clean(rule.text, lines="show"), rule.origin) for rule in rules]
+    rows = [(rule.effect, escape_controls(rule.text, lines="show"), rule.origin) for rule in rules]
     rows += [("allow", SANDBOXED_COMMANDS, sandboxed)] if sandboxed else []
-    return table([("EFFECT", "RULE", "SOURCE"), *rows]) if rows else "No rules."
+    return format_table([("EFFECT", "RULE", "SOURCE"), *rows]) if rows else "No rules."
 
 
-def run_forget(args: Namespace) -> int:
+def run_permissions_forget(args: Namespace) -> int:
     """Drop a rule that an answer made."""
     home, root = locate_home(os.environ).prepare(), trust.trust_root(os.getcwd())
     found = args.rule == SANDBOXED_COMMANDS and trust.set_sandboxed(home, root, allowed=False)
-    found = found or any(trust.forget_answer(home, root, args.rule, under=one) for one in EFFECTS)
+    found = found or any(
+        trust.forget_answer(home, root, args.rule, under=one) for one in RULE_EFFECTS
+    )
     if not found:
         fix = "`travois permissions list` lists them; edit rules from a file in that file."
         raise UserError(f"No saved answer allows {args.rule!r} here", fix=fix)
-    say(f"No longer allowed without approval: {args.rule}")
+    print_line(f"No longer allowed without approval: {args.rule}")
     return 0
 
 
-def run_check(args: Namespace) -> int:
+def run_permissions_check(args: Namespace) -> int:
     """Decide test cases, one per line, in order."""
     own = str(locate_home(os.environ).path)
     for line in sys.stdin.buffer:
         if line.strip():
-            sys.stdout.write(_checked(line, own=own) + "\n")
+            sys.stdout.write(_check_case(line, own=own) + "\n")
     sys.stdout.flush()
     return 0
 
 
-def _checked(line: bytes, *, own: str) -> str:
+def _check_case(line: bytes, *, own: str) -> str:
     try:
         case = msgspec.json.decode(line, type=PermissionCase)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        told = {"id": _id(line), "verdict": "deny", "because": f"invalid test case: {error}"}
+        told = {"id": _case_id(line), "verdict": "deny", "because": f"invalid test case: {error}"}
         return msgspec.json.encode(told).decode()
     verdict = decide_case(case, own=own)
     because = verdict.because.encode("utf-8", "replace").decode()
@@ -217,7 +242,7 @@ def _checked(line: bytes, *, own: str) -> str:
     return msgspec.json.encode(told).decode()
 
 
-def _id(line: bytes) -> str | int | None:
+def _case_id(line: bytes) -> str | int | None:
     """Return the id of an invalid case; only this reader accepts half characters."""
     try:
         found = json.loads(line)["id"]
@@ -226,26 +251,26 @@ def _id(line: bytes) -> str | int | None:
     return found if isinstance(found, str | int) else None
 
 
-def run_test(args: Namespace) -> int:
+def run_permissions_test(args: Namespace) -> int:
     """Try rules; exit code 1 if an example does not hold."""
-    proposed = _proposed(args.rules)
-    rules = _parsed(proposed, args.rules)
-    problems = [why for why in (wrong(text, rules) for text in proposed.examples) if why]
+    proposed = _load_proposed_rules(args.rules)
+    rules = _parse_proposed_rules(proposed, args.rules)
+    problems = [why for why in (check_example(text, rules) for text in proposed.examples) if why]
     for why in problems:
-        warn(why)
+        print_warning(why)
     if not args.json:
         held = len(proposed.examples) - len(problems)
-        say(f"{len(rules)} rules, {held} of {len(proposed.examples)} examples hold")
+        print_line(f"{len(rules)} rules, {held} of {len(proposed.examples)} examples hold")
     if args.history:
-        _replay(rules, args)
+        _replay_history(rules, args)
     return 1 if problems else 0
 
 
-def _proposed(path: str) -> Proposed:
+def _load_proposed_rules(path: str) -> ProposedRules:
     try:
         data = Path(path).read_bytes()
-        whole = msgspec.json.decode(data, type=Whole)
-        return whole.permissions or msgspec.json.decode(data, type=Proposed)
+        whole = msgspec.json.decode(data, type=SettingsWithRules)
+        return whole.permissions or msgspec.json.decode(data, type=ProposedRules)
     except OSError as error:
         raise UserError(f"Cannot read {path}", why=error.strerror or str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -253,46 +278,46 @@ def _proposed(path: str) -> Proposed:
         raise UserError(f"{path} has no rules", why=str(error), fix=fix) from error
 
 
-def _parsed(proposed: Proposed, path: str) -> tuple[Rule, ...]:
+def _parse_proposed_rules(proposed: ProposedRules, path: str) -> tuple[PermissionRule, ...]:
     try:
         return proposed.parse(path)
     except ValueError as error:
         raise UserError(f"{path} has an invalid rule", why=str(error)) from error
 
 
-def _replay(rules: tuple[Rule, ...], args: Namespace) -> None:
+def _replay_history(rules: tuple[PermissionRule, ...], args: Namespace) -> None:
     home = locate_home(os.environ)
     keys = None if args.all else identify_project(home, os.path.realpath(os.getcwd())).keys
-    guard = Guard(find_mode(args.mode), rules)
+    guard = Permissions(find_mode(args.mode), rules)
     past = [
         call
         for folder in sorted(list_session_folders(home, keys))
-        for call in _past(folder, guard, home)
+        for call in _recorded_calls(folder, guard, home)
     ]
     if args.json:
         for one in past:
-            say(msgspec.json.encode(one).decode())
+            print_line(msgspec.json.encode(one).decode())
         return
-    rows = [(one.now, one.then, one.call.name, _short(one)) for one in past]
+    rows = [(one.now, one.then, one.call.name, _describe_recorded_call(one)) for one in past]
     if rows:
-        say(table([("NOW", "THEN", "TOOL", "CALL"), *rows]))
+        print_line(format_table([("NOW", "THEN", "TOOL", "CALL"), *rows]))
     counts = Counter(one.now for one in past)
     told = ", ".join(f"{counts[effect]} {effect}" for effect in ("allow", "ask", "deny"))
-    say(f"{len(past)} calls: {told}")
+    print_line(f"{len(past)} calls: {told}")
 
 
-def _short(past: Past) -> str:
-    return f"{clean(past.call.args, lines='show')[:200]}  ({clean(past.because, lines='show')})"
+def _describe_recorded_call(past: RecordedCall) -> str:
+    return f"{escape_controls(past.call.args, lines='show')[:200]}  ({escape_controls(past.because, lines='show')})"  # noqa: E501
 
 
-def _past(folder: Path, guard: Guard, home: TravoisHome) -> Iterator[Past]:
+def _recorded_calls(folder: Path, guard: Permissions, home: TravoisHome) -> Iterator[RecordedCall]:
     """Yield the calls of one session, decided in the folder where they were made."""
     skipped: list[DamagedPlace] = []
     entries = list(read_history(folder, skipped))
     decided = {e.fact.call: e.fact.verdict for e in entries if isinstance(e.fact, Decided)}
     root = cwd = ""
     for entry in entries:
-        root, cwd = _stood(entry, root=root, cwd=cwd)
+        root, cwd = _update_folders(entry, root=root, cwd=cwd)
         if not isinstance(entry.fact, Assistant) or not root:
             continue
         there = replace(guard, folders=(root,), own=str(home.path))
@@ -301,10 +326,10 @@ def _past(folder: Path, guard: Guard, home: TravoisHome) -> Iterator[Past]:
                 there, call.name, call.args or "{}", here=CallLocation(root, cwd)
             )
             then = decided.get(call.id, "none")
-            yield Past(call, then, verdict.effect, verdict.because)
+            yield RecordedCall(call, then, verdict.effect, verdict.because)
 
 
-def _stood(entry: Entry, *, root: str, cwd: str) -> tuple[str, str]:
+def _update_folders(entry: Entry, *, root: str, cwd: str) -> tuple[str, str]:
     match entry.fact:
         case Opened():
             return entry.fact.cwd, entry.fact.cwd
@@ -317,7 +342,7 @@ def _stood(entry: Entry, *, root: str, cwd: str) -> tuple[str, str]:
 # `travois trust`: let what a folder brings with it hold, or no longer.
 
 
-MORE = """\
+TRUST_HELP = """\
 A folder's own settings (.travois, .claude) can always restrict. Anything beyond that (hooks,
 variables, allow rules, more folders, a model) applies only once you trust the folder. Trust covers
 exactly what was shown: later changes are asked about again. It covers the whole repository and its
@@ -326,10 +351,13 @@ package.json scripts, Makefiles).
 """
 
 
-def register_trust(commands: Commands) -> None:
+def register_trust(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
-        commands, "trust", what="trust a folder's own settings, or revoke that trust", more=MORE
+    top = add_command(
+        commands,
+        "trust",
+        what="trust a folder's own settings, or revoke that trust",
+        more=TRUST_HELP,
     )
     top.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
     top.add_argument("--revoke", action="store_true", help="revoke trust")
@@ -349,7 +377,9 @@ def run_trust(args: Namespace) -> int:
             for each in trust.list_folder_trust(home)
             if each.trusted
         ]
-        say(table([("SETTINGS", "FOLDER"), *found]) if found else "No trusted folders.")
+        print_line(
+            format_table([("SETTINGS", "FOLDER"), *found]) if found else "No trusted folders."
+        )
         return 0
     folder = os.path.realpath(args.folder)
     if args.revoke:
@@ -357,7 +387,7 @@ def run_trust(args: Namespace) -> int:
             trust.revoke_trust(home.prepare(), trust.trust_root(folder)),
             trust.trust_root(folder),
         )
-        say(
+        print_line(
             f"{escape_invisible(root)} is no longer trusted."
             if gone
             else f"{escape_invisible(root)} was not trusted."
@@ -370,20 +400,20 @@ def run_trust(args: Namespace) -> int:
         home, identify_project(home, folder).root, cwd=folder, environ=os.environ
     )
     if loaded.trust != "trusted" and loaded.wanted and not args.changed:
-        say(told(home, loaded))
+        print_line(describe_trust_request(home, loaded))
     if args.changed:
-        return _list_changes(loaded)
+        return _list_changed_files(loaded)
     trust.trust_folder(home, loaded.root, loaded.wanted, places=loaded.places)
-    say(f"{escape_invisible(loaded.root)} is trusted.")
+    print_line(f"{escape_invisible(loaded.root)} is trusted.")
     return 0
 
 
-def _list_changes(loaded: LoadedSettings) -> int:
+def _list_changed_files(loaded: LoadedSettings) -> int:
     """List what trusted commands reach that changed; exit code 1 if there is any."""
     for line, files in loaded.changed.items():
-        say(escape_invisible(line))
+        print_line(escape_invisible(line))
         for file in files:
-            say(f"  {escape_invisible(file)}")
+            print_line(f"  {escape_invisible(file)}")
     if not loaded.changed:
-        say("No files behind trusted commands have changed.")
+        print_line("No files behind trusted commands have changed.")
     return 1 if loaded.changed else 0

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 
 from msgspec.structs import replace
 
-from travois.commands.sessions import here
+from travois.commands.sessions import locate_home_and_project
 from travois.core.errors import UserError
 from travois.core.facts import Entry, Opened
 from travois.sessions import blobs
@@ -23,9 +23,17 @@ from travois.snapshots import rewind
 from travois.snapshots.rewind import Way
 from travois.snapshots.snapshots import NONE, Snapshots, marks, turns
 from travois.snapshots.tree import Change
-from travois.terminal.tables import Commands, ago, clean, command, say, table, warn
+from travois.terminal.tables import (
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_age,
+    format_table,
+    print_line,
+    print_warning,
+)
 
-MORE = """\
+REWIND_HELP = """\
 examples:
   travois rewind                 undo the last turn, after confirmation
   travois rewind --list          list the turns and snapshots to rewind to
@@ -37,19 +45,22 @@ Files that you changed since then are listed and kept; --overwrite restores them
 taken first, so a rewind can be undone. Generated files (node_modules, caches) and files over 64 MB
 are covered only if a command was about to destroy them.
 """
-SHOWN = 20
-LINES = 1 << 20
+MAX_SHOWN_PATHS = 20
+MAX_REWIND_DIFF_BYTES = 1 << 20
 """Files over this many bytes are not compared line by line."""
 
 
-def register_rewind(commands: Commands) -> None:
+def register_rewind(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
-        commands, "rewind", what="restore files and conversation to an earlier turn", more=MORE
+    top = add_command(
+        commands,
+        "rewind",
+        what="restore files and conversation to an earlier turn",
+        more=REWIND_HELP,
     )
     about = "session id, id prefix or name (default: the last one of this folder)"
     top.add_argument("session", nargs="?", default="", metavar="ID", help=about)
-    _where(top)
+    _add_target_flags(top)
     only = top.add_mutually_exclusive_group()
     only.add_argument("--files-only", action="store_true", help="keep the conversation")
     only.add_argument("--conversation-only", action="store_true", help="keep the files")
@@ -59,7 +70,7 @@ def register_rewind(commands: Commands) -> None:
     top.set_defaults(run=run_rewind)
 
 
-def _where(top: ArgumentParser) -> None:
+def _add_target_flags(top: ArgumentParser) -> None:
     group = top.add_mutually_exclusive_group()
     group.add_argument("--to", default="", metavar="N", help="end of turn N, or a snapshot")
     group.add_argument("--undo", action="store_true", help="undo the last rewind")
@@ -68,46 +79,50 @@ def _where(top: ArgumentParser) -> None:
 
 def run_rewind(args: Namespace) -> int:
     """Go back."""
-    home, project = here()
+    home, project = locate_home_and_project()
     summary = (
         find_session(home, args.session, project=project)
         if args.session
         else find_newest_session(home, project, cwd=os.path.realpath(os.getcwd()))
     )
     if args.list:
-        _list(list(read_history(home.session_folder(summary.project, summary.id), [])))
+        _list_rewind_targets(
+            list(read_history(home.session_folder(summary.project, summary.id), []))
+        )
         return 0
     try:
-        return _rewind(args, home, summary)
+        return _rewind_session(args, home, summary)
     except OSError as error:
         raise blobs.make_storage_error("The rewind is incomplete", error, path=home.path) from error
 
 
-def _rewind(args: Namespace, home: TravoisHome, summary: SessionSummary) -> int:
+def _rewind_session(args: Namespace, home: TravoisHome, summary: SessionSummary) -> int:
     with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         session = Session(log)
         entries = list(log.read())
-        keeper = _keeper(home, summary, entries)
-        way = _narrowed(args, _way(args, entries, keeper))
-        _tell(way, keeper, diffs=args.dry_run)
-        if args.dry_run or not _sure(args):
+        keeper = _open_snapshots(home, summary, entries)
+        way = _narrow_rewind(args, _plan_rewind(args, entries, keeper))
+        _show_rewind_plan(way, keeper, diffs=args.dry_run)
+        if args.dry_run or not _confirm_rewind(args):
             return 0 if args.dry_run else 1
         outcome = rewind.go(session, keeper, way)
     for trouble in outcome.failed:
-        warn(f"not restored: {clean(trouble, lines='show')}")
+        print_warning(f"not restored: {escape_controls(trouble, lines='show')}")
     kept = f", {len(way.theirs)} kept" if way.theirs else ""
-    say(f"{outcome.restored} restored, {outcome.deleted} deleted{kept}.")
+    print_line(f"{outcome.restored} restored, {outcome.deleted} deleted{kept}.")
     return 1 if outcome.failed else 0
 
 
-def _keeper(home: TravoisHome, summary: SessionSummary, entries: Iterable[Entry]) -> Snapshots:
+def _open_snapshots(
+    home: TravoisHome, summary: SessionSummary, entries: Iterable[Entry]
+) -> Snapshots:
     """Open the snapshots of the project that the session began in."""
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd
-    return Snapshots(home.path, summary.project, folders=(folder,), tell=warn)
+    return Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
 
 
-def _way(args: Namespace, entries: list[Entry], keeper: Snapshots) -> Way:
+def _plan_rewind(args: Namespace, entries: list[Entry], keeper: Snapshots) -> Way:
     if args.undo:
         return rewind.before_rewind(entries, keeper)
     if args.to and not args.to.isdecimal():
@@ -117,7 +132,7 @@ def _way(args: Namespace, entries: list[Entry], keeper: Snapshots) -> Way:
     return rewind.before_turn(entries, keeper, number=number, part=part)
 
 
-def _narrowed(args: Namespace, way: Way) -> Way:
+def _narrow_rewind(args: Namespace, way: Way) -> Way:
     """Return the part of the way that was asked for."""
     if args.files_only:
         way = replace(way, to=0)
@@ -128,7 +143,7 @@ def _narrowed(args: Namespace, way: Way) -> Way:
     return way
 
 
-def _sure(args: Namespace) -> bool:
+def _confirm_rewind(args: Namespace) -> bool:
     if args.yes:
         return True
     if not sys.stdin.isatty():
@@ -141,46 +156,52 @@ def _sure(args: Namespace) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _list(entries: list[Entry]) -> None:
+def _list_rewind_targets(entries: list[Entry]) -> None:
     found, now = marks(entries), time.time()
     rows = [("TURN", "WHEN", "SNAPSHOT", "WHAT")]
     for turn in turns(entries):
-        text = clean(" ".join(turn.text.split())[:200])
-        rows.append((str(turn.number), ago(now - turn.at), "", text))
+        text = escape_controls(" ".join(turn.text.split())[:200])
+        rows.append((str(turn.number), format_age(now - turn.at), "", text))
         after = [t.before for t in turns(entries) if t.number == turn.number + 1] or [1 << 62]
         inside = (mark for mark in found if turn.before < mark.seq <= after[0])
-        rows += [("", "", mark.name, clean(mark.why, lines="show")) for mark in inside]
-    say(table(rows, right=(0,)))
+        rows += [("", "", mark.name, escape_controls(mark.why, lines="show")) for mark in inside]
+    print_line(format_table(rows, right=(0,)))
 
 
-def _tell(way: Way, keeper: Snapshots, *, diffs: bool) -> None:
+def _show_rewind_plan(way: Way, keeper: Snapshots, *, diffs: bool) -> None:
     """Show the plan: the first few paths, or all of them with changed line counts."""
     if way.to:
-        say("The conversation is rewound to before that prompt.")
-    shown = way.changes if diffs else way.changes[:SHOWN]
+        print_line("The conversation is rewound to before that prompt.")
+    shown = way.changes if diffs else way.changes[:MAX_SHOWN_PATHS]
     for change in shown:
-        size = _lines(change, keeper) if diffs else ""
-        say(f"  {_verb(change)}  {clean(os.fsdecode(change.path), lines='show')}{size}")
+        size = _count_changed_lines(change, keeper) if diffs else ""
+        print_line(
+            f"  {_change_verb(change)}  {escape_controls(os.fsdecode(change.path), lines='show')}{size}"  # noqa: E501
+        )
     if len(shown) < len(way.changes):
-        say(f"  … and {len(way.changes) - len(shown)} more")
+        print_line(f"  … and {len(way.changes) - len(shown)} more")
     if not way.changes:
-        say("No files change.")
+        print_line("No files change.")
     if way.theirs:
-        warn(f"{len(way.theirs)} paths changed outside the session are kept (see --overwrite):")
-        for change in way.theirs[:SHOWN]:
-            warn(f"  {clean(os.fsdecode(change.path), lines='show')}")
+        print_warning(
+            f"{len(way.theirs)} paths changed outside the session are kept (see --overwrite):"
+        )
+        for change in way.theirs[:MAX_SHOWN_PATHS]:
+            print_warning(f"  {escape_controls(os.fsdecode(change.path), lines='show')}")
 
 
-def _verb(change: Change) -> str:
+def _change_verb(change: Change) -> str:
     if change.new is None:
         return "delete "
     return "restore" if change.old is None else "revert "
 
 
-def _lines(change: Change, keeper: Snapshots) -> str:
+def _count_changed_lines(change: Change, keeper: Snapshots) -> str:
     """Return how many lines would come and go."""
     nodes = (change.old, change.new)
-    if any(node is not None and (node.folder or node.size > LINES) for node in nodes):
+    if any(
+        node is not None and (node.folder or node.size > MAX_REWIND_DIFF_BYTES) for node in nodes
+    ):
         return ""
     old, new = (keeper.content(node) for node in nodes)
     if b"\0" in old + new:

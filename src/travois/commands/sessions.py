@@ -14,7 +14,7 @@ from textwrap import wrap
 
 import msgspec
 
-from travois.commands.export import Document, about, export, shown
+from travois.commands.export import SessionDocument, describe_document, export_session, render_part
 from travois.commands.sessions_diff import show_diff
 from travois.compat.sessions import AGENTS
 from travois.compat.sessions.own import NAME as OWN
@@ -37,18 +37,18 @@ from travois.sessions.home import (
 from travois.sessions.log_file import DamagedPlace, SessionLog, read_history
 from travois.settings.load import load_settings
 from travois.terminal.tables import (
-    Commands,
-    ago,
-    amount,
-    clean,
-    command,
-    conceal,
-    say,
-    say_json,
-    say_list,
-    styled,
-    table,
-    warn,
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_age,
+    format_size,
+    format_table,
+    print_json,
+    print_json_list,
+    print_line,
+    print_warning,
+    redact_secrets,
+    style_text,
 )
 
 SESSIONS_HELP = """\
@@ -62,52 +62,58 @@ examples:
 Name a session by its id, an id prefix, or its name. Sessions stay with a project when its folder is
 moved; --all lists those of every project.
 """
-DIFF = """\
+SESSIONS_DIFF_HELP = """\
 If one is a fork of the other, or both are forks of a third, only what follows the fork is compared:
 prompts, tool calls, tokens, cost, outcome, and changed files.
 """
-PRUNE = """\
+SESSIONS_PRUNE_HELP = """\
 Sessions move to the trash folder of your Travois home, and can be moved back; only --empty-trash
 deletes them. Open sessions, and sessions that a fork depends on, are kept.
 """
-UNITS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+AGE_UNIT_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 
 
-def register_sessions(commands: Commands) -> None:
+def register_sessions(commands: CommandParsers) -> None:
     """Add the command and those below it."""
-    top = command(
+    top = add_command(
         commands,
         "sessions",
         what="list, show, compare, export, rename and prune sessions",
         more=SESSIONS_HELP,
     )
-    _listing(top, default=False)
-    top.set_defaults(run=run_list)
+    _add_list_flags(top, default=False)
+    top.set_defaults(run=run_sessions_list)
     below = top.add_subparsers(metavar="command", title="commands")
-    listing = command(below, "list", what="list sessions, newest first (the default)")
-    _listing(listing, default=SUPPRESS)
-    listing.set_defaults(run=run_list)
-    show = _on_one(below, "show", what="print a conversation; long results are shortened")
+    listing = add_command(below, "list", what="list sessions, newest first (the default)")
+    _add_list_flags(listing, default=SUPPRESS)
+    listing.set_defaults(run=run_sessions_list)
+    show = _add_session_command(
+        below, "show", what="print a conversation; long results are shortened"
+    )
     _add_json_flag(show, "print log entries, one JSON object per line")
-    show.set_defaults(run=run_show)
-    document = _on_one(below, "export", what="export a conversation as a document")
+    show.set_defaults(run=run_sessions_show)
+    document = _add_session_command(below, "export", what="export a conversation as a document")
     kinds = ("markdown", "json", "html", "claude")
     document.add_argument("--format", choices=kinds, default="markdown", help="default: markdown")
     document.add_argument(
         "-o", "--output", default="-", metavar="FILE", help="default: standard output"
     )
-    document.set_defaults(run=run_export)
-    rename = _on_one(below, "rename", what="name a session, for --resume")
+    document.set_defaults(run=run_sessions_export)
+    rename = _add_session_command(below, "rename", what="name a session, for --resume")
     rename.add_argument("name", metavar="NAME", help="the new name")
-    rename.set_defaults(run=run_rename)
-    _comparing(command(below, "diff", what="compare two sessions", more=DIFF))
-    usage = command(below, "du", what="show disk usage")
+    rename.set_defaults(run=run_sessions_rename)
+    _add_diff_flags(
+        add_command(below, "diff", what="compare two sessions", more=SESSIONS_DIFF_HELP)
+    )
+    usage = add_command(below, "du", what="show disk usage")
     _add_json_flag(usage, "as JSON")
-    usage.set_defaults(run=run_du)
-    _pruning(command(below, "prune", what="move old sessions to the trash", more=PRUNE))
+    usage.set_defaults(run=run_sessions_du)
+    _add_prune_flags(
+        add_command(below, "prune", what="move old sessions to the trash", more=SESSIONS_PRUNE_HELP)
+    )
 
 
-def _listing(parser: ArgumentParser, *, default: object) -> None:
+def _add_list_flags(parser: ArgumentParser, *, default: object) -> None:
     add = parser.add_argument
     add("--all", action="store_true", default=default, help="sessions of every project")
     add("--json", action="store_true", default=default, help="print a JSON array")
@@ -118,89 +124,93 @@ def _add_json_flag(parser: ArgumentParser, what: str) -> None:
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help=what)
 
 
-def _on_one(commands: Commands, name: str, *, what: str) -> ArgumentParser:
-    parser = command(commands, name, what=what)
+def _add_session_command(commands: CommandParsers, name: str, *, what: str) -> ArgumentParser:
+    parser = add_command(commands, name, what=what)
     parser.add_argument("session", metavar="ID", help="session id, id prefix or name")
     return parser
 
 
-def _comparing(parser: ArgumentParser) -> None:
+def _add_diff_flags(parser: ArgumentParser) -> None:
     parser.add_argument("a", metavar="A", help="session id, id prefix or name")
     parser.add_argument("b", metavar="B", help="the other session")
     what = "show a diff of files that differ, from A to B"
     parser.add_argument("--patch", action="store_true", help=what)
     _add_json_flag(parser, "as JSON")
-    parser.set_defaults(run=run_diff)
+    parser.set_defaults(run=run_sessions_diff)
 
 
-def _pruning(parser: ArgumentParser) -> None:
+def _add_prune_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("--older-than", type=_span, metavar="AGE", help="unused for this long: 12h, 30d, 8w")
+    add("--older-than", type=_parse_age, metavar="AGE", help="unused for this long: 12h, 30d, 8w")
     add("--keep", type=int, default=0, metavar="N", help="always keep the newest N")
     add("--all", action="store_true", default=SUPPRESS, help="sessions of every project")
     add("--dry-run", action="store_true", help="show what would happen")
     add("--empty-trash", action="store_true", help="permanently delete everything in the trash")
-    parser.set_defaults(run=run_prune)
+    parser.set_defaults(run=run_sessions_prune)
 
 
-def _span(text: str) -> float:
+def _parse_age(text: str) -> float:
     number, unit = text[:-1], text[-1:]
-    if not number.isdecimal() or unit not in UNITS:
+    if not number.isdecimal() or unit not in AGE_UNIT_SECONDS:
         raise ArgumentTypeError(f"{text!r} is not an age such as 12h, 30d or 8w")
-    return int(number) * UNITS[unit]
+    return int(number) * AGE_UNIT_SECONDS[unit]
 
 
 # --- what they do --------------------------------------------------------------------------------
 
 
-def run_list(args: Namespace) -> int:
+def run_sessions_list(args: Namespace) -> int:
     """List sessions."""
-    home, project = here()
+    home, project = locate_home_and_project()
     found = list_sessions(home, None if args.all else project.keys)
     if args.json:
-        say_list(found)
+        print_json_list(found)
         return 0
     if not found:
-        say("This project has no sessions yet." if not args.all else "No sessions yet.")
-        say("`travois` starts one; `travois sessions --all` lists all projects.")
+        print_line("This project has no sessions yet." if not args.all else "No sessions yet.")
+        print_line("`travois` starts one; `travois sessions --all` lists all projects.")
         return 0
-    say(
-        table(
-            [_heading(everywhere=args.all), *_rows(home, found, everywhere=args.all)], right=(1, 2)
+    print_line(
+        format_table(
+            [
+                _session_table_heading(everywhere=args.all),
+                *_session_rows(home, found, everywhere=args.all),
+            ],
+            right=(1, 2),
         )
     )
     return 0
 
 
-def run_show(args: Namespace) -> int:
+def run_sessions_show(args: Namespace) -> int:
     """Print a conversation."""
-    home, project = here()
+    home, project = locate_home_and_project()
     summary = find_session(home, args.session, project=project)
     skipped: list[DamagedPlace] = []
     entries = read_history(home.session_folder(summary.project, summary.id), skipped)
     if args.json:
         for entry in entries:
-            say(msgspec.json.encode(entry).decode())
+            print_line(msgspec.json.encode(entry).decode())
     else:
-        say(styled(clean(summary.title), "bold"))
-        say(clean(about(Document(summary, []))))
+        print_line(style_text(escape_controls(summary.title), "bold"))
+        print_line(escape_controls(describe_document(SessionDocument(summary, []))))
         for part in document_parts(entries):
-            say(shown(part))
-    report(skipped)
+            print_line(render_part(part))
+    warn_skipped_lines(skipped)
     return 0
 
 
-def run_export(args: Namespace) -> int:
+def run_sessions_export(args: Namespace) -> int:
     """Write a conversation as a document."""
-    home, project = here()
+    home, project = locate_home_and_project()
     summary = find_session(home, args.session, project=project)
     cwd = os.path.realpath(os.getcwd())
     load_settings(home, cwd, cwd=cwd, environ=os.environ)  # registers what settings keep secret
     skipped: list[DamagedPlace] = []
     entries = list(read_history(home.session_folder(summary.project, summary.id), skipped))
-    document = Document(summary, entries, tuple(skipped))
-    text = conceal(export(document, args.format, fetch=BlobStore(home.blobs).get))
-    report(skipped)
+    document = SessionDocument(summary, entries, tuple(skipped))
+    text = redact_secrets(export_session(document, args.format, fetch=BlobStore(home.blobs).get))
+    warn_skipped_lines(skipped)
     data = text.encode("utf-8", "replace")
     if args.output == "-":
         sys.stdout.flush()
@@ -211,22 +221,22 @@ def run_export(args: Namespace) -> int:
         blobs.replace_file(path, data)
     except OSError as error:
         raise blobs.make_storage_error("Cannot write the document", error, path=path) from error
-    say(f"{path} ({amount(len(data))})")
+    print_line(f"{path} ({format_size(len(data))})")
     return 0
 
 
-def run_diff(args: Namespace) -> int:
+def run_sessions_diff(args: Namespace) -> int:
     """Compare two sessions."""
-    home, project = here()
+    home, project = locate_home_and_project()
     skipped: list[DamagedPlace] = []
     show_diff(args, home, project, skipped=skipped)
-    report(skipped)
+    warn_skipped_lines(skipped)
     return 0
 
 
-def run_rename(args: Namespace) -> int:
+def run_sessions_rename(args: Namespace) -> int:
     """Name a session."""
-    home, project = here()
+    home, project = locate_home_and_project()
     name = " ".join(args.name.split())
     if not name:
         raise UserError("A name cannot be empty")
@@ -234,13 +244,13 @@ def run_rename(args: Namespace) -> int:
     with SessionLog.open(home.session_folder(summary.project, summary.id)) as log:
         log.append(Changed("name", name))
         log.sync()
-    say(f"Renamed {summary.id} to {clean(name)}.")
+    print_line(f"Renamed {summary.id} to {escape_controls(name)}.")
     return 0
 
 
-def run_du(args: Namespace) -> int:
+def run_sessions_du(args: Namespace) -> int:
     """Show disk usage."""
-    home, _ = here()
+    home, _ = locate_home_and_project()
     found = list_sessions(home)
     sizes = {s.id: catalog.session_size(home, s) for s in found}
     whole = {
@@ -249,34 +259,37 @@ def run_du(args: Namespace) -> int:
         "trash": catalog.folder_size(home.trash),
     }
     if args.json:
-        say(msgspec.json.encode({"home": str(home.path), **whole, "each": sizes}).decode())
+        print_line(msgspec.json.encode({"home": str(home.path), **whole, "each": sizes}).decode())
         return 0
     largest = sorted(found, key=lambda summary: -sizes[summary.id])[:10]
-    rows = [(s.id[:8], amount(sizes[s.id]), clean(s.title, lines="show")) for s in largest]
+    rows = [
+        (s.id[:8], format_size(sizes[s.id]), escape_controls(s.title, lines="show"))
+        for s in largest
+    ]
     if rows:
-        say(table([("ID", "SIZE", "LARGEST SESSIONS"), *rows], right=(1,)))
-        say()
-    total = ", ".join(f"{name} {amount(size)}" for name, size in whole.items())
-    say(f"{home.path}: {total} ({len(found)} sessions)")
+        print_line(format_table([("ID", "SIZE", "LARGEST SESSIONS"), *rows], right=(1,)))
+        print_line()
+    total = ", ".join(f"{name} {format_size(size)}" for name, size in whole.items())
+    print_line(f"{home.path}: {total} ({len(found)} sessions)")
     return 0
 
 
-def run_prune(args: Namespace) -> int:
+def run_sessions_prune(args: Namespace) -> int:
     """Throw away what is old."""
-    home, project = here()
+    home, project = locate_home_and_project()
     if args.older_than is None and not args.empty_trash:
         raise UserError(
             "Specify which sessions to prune",
             fix="For example: travois sessions prune --older-than 30d --dry-run",
         )
     if args.older_than is not None:
-        _prune(home, project, args)
+        _prune_sessions(home, project, args)
     if args.empty_trash:
-        _empty(home, dry=args.dry_run)
+        _empty_trash(home, dry=args.dry_run)
     return 0
 
 
-def _prune(home: TravoisHome, project: Project, args: Namespace) -> None:
+def _prune_sessions(home: TravoisHome, project: Project, args: Namespace) -> None:
     everything = list_sessions(home)
     here = [s for s in everything if args.all or s.project in project.keys]
     plan = catalog.plan_pruning(
@@ -284,57 +297,59 @@ def _prune(home: TravoisHome, project: Project, args: Namespace) -> None:
     )
     freed = 0
     for summary in plan.doomed:
-        freed += _discard(home, summary, dry=args.dry_run)
+        freed += _discard_session(home, summary, dry=args.dry_run)
     for kept in plan.kept:
-        say(f"kept   {kept.summary.id[:8]}  {kept.because}")
+        print_line(f"kept   {kept.summary.id[:8]}  {kept.because}")
     verb = "would be moved" if args.dry_run else "moved"
-    say(f"{amount(freed)} {verb} to the trash: {home.trash}")
+    print_line(f"{format_size(freed)} {verb} to the trash: {home.trash}")
 
 
-def _discard(home: TravoisHome, summary: SessionSummary, *, dry: bool) -> int:
+def _discard_session(home: TravoisHome, summary: SessionSummary, *, dry: bool) -> int:
     """Move one session; returns its size, nothing if it has to stay."""
     folder = home.session_folder(summary.project, summary.id)
     size = catalog.session_size(home, summary)
     if lock.find_lock_holder(folder) is not None:
-        say(f"kept   {summary.id[:8]}  it is open")
+        print_line(f"kept   {summary.id[:8]}  it is open")
         return 0
     if not dry:
         catalog.trash_session(home, summary)
-    old = ago(time.time() - summary.updated)
-    title = clean(summary.title, lines="show")[:60]
-    say(f"{'would move' if dry else 'trashed'}  {summary.id[:8]}  {amount(size)}, {old}  {title}")
+    old = format_age(time.time() - summary.updated)
+    title = escape_controls(summary.title, lines="show")[:60]
+    print_line(
+        f"{'would move' if dry else 'trashed'}  {summary.id[:8]}  {format_size(size)}, {old}  {title}"  # noqa: E501
+    )
     return size
 
 
-def _empty(home: TravoisHome, *, dry: bool) -> None:
+def _empty_trash(home: TravoisHome, *, dry: bool) -> None:
     if dry:
-        say(f"{amount(catalog.folder_size(home.trash))} in the trash would be deleted.")
+        print_line(f"{format_size(catalog.folder_size(home.trash))} in the trash would be deleted.")
         return
-    say(f"{amount(catalog.empty_trash(home, now=time.time()))} permanently deleted.")
+    print_line(f"{format_size(catalog.empty_trash(home, now=time.time()))} permanently deleted.")
 
 
 # --- what they share -----------------------------------------------------------------------------
 
 
-def here() -> tuple[TravoisHome, Project]:
+def locate_home_and_project() -> tuple[TravoisHome, Project]:
     """Return the home, and the project of the current folder."""
     home = locate_home(os.environ)
     return home, identify_project(home, os.getcwd())
 
 
-def report(skipped: list[DamagedPlace]) -> None:
+def warn_skipped_lines(skipped: list[DamagedPlace]) -> None:
     """Tell what of a log could not be read."""
     for bad in skipped[:10]:
-        warn(f"{bad.file}: skipped line {bad.line} (byte {bad.offset}): {bad.reason}")
+        print_warning(f"{bad.file}: skipped line {bad.line} (byte {bad.offset}): {bad.reason}")
     if len(skipped) > 10:
-        warn(f"and {len(skipped) - 10} more damaged lines")
+        print_warning(f"and {len(skipped) - 10} more damaged lines")
 
 
-def _heading(*, everywhere: bool) -> tuple[str, ...]:
+def _session_table_heading(*, everywhere: bool) -> tuple[str, ...]:
     return ("ID", "TURNS", "SIZE", "UPDATED", *(("FOLDER",) if everywhere else ()), "SESSION")
 
 
-def _rows(
+def _session_rows(
     home: TravoisHome, found: list[SessionSummary], *, everywhere: bool
 ) -> list[tuple[str, ...]]:
     length = _id_length([summary.id for summary in found])
@@ -342,10 +357,10 @@ def _rows(
         (
             summary.id[:length],
             str(summary.turns),
-            amount(summary.size),
-            ago(time.time() - summary.updated) if summary.updated else "?",
-            *((_folder(summary.cwd),) if everywhere else ()),
-            _title(home, summary),
+            format_size(summary.size),
+            format_age(time.time() - summary.updated) if summary.updated else "?",
+            *((_shorten_home(summary.cwd),) if everywhere else ()),
+            _session_title(home, summary),
         )
         for summary in found
     ]
@@ -359,20 +374,20 @@ def _id_length(ids: list[str]) -> int:
     return length
 
 
-def _folder(cwd: str) -> str:
+def _shorten_home(cwd: str) -> str:
     person = os.environ.get("HOME", "")
     inside = person and (cwd + "/").startswith(person + "/")
-    return clean("~" + cwd[len(person) :] if inside else cwd, lines="show")
+    return escape_controls("~" + cwd[len(person) :] if inside else cwd, lines="show")
 
 
-def _title(home: TravoisHome, summary: SessionSummary) -> str:
+def _session_title(home: TravoisHome, summary: SessionSummary) -> str:
     marks = [f"! {summary.trouble}"] if summary.trouble else []
     if lock.find_lock_holder(home.session_folder(summary.project, summary.id)) is not None:
         marks = ["open"]  # a line that is being written only looks torn
     if summary.parent:
         marks.append(f"fork of {summary.parent[:8]}")
-    note = styled(f" [{', '.join(marks)}]", "yellow") if marks else ""
-    return clean(summary.title, lines="show") + note
+    note = style_text(f" [{', '.join(marks)}]", "yellow") if marks else ""
+    return escape_controls(summary.title, lines="show") + note
 
 
 # `travois search`: find a session by what was said in it, and go on with it.
@@ -387,17 +402,17 @@ examples:
 Also reads the sessions of Claude Code, Codex, opencode, Gemini CLI and pi, where those agents store
 them (search.agents: false turns this off). Agents can run this command, too.
 """
-AT_ONCE = 0.5
+INDEX_SECONDS = 0.5
 """The number of seconds to spend on indexing before answering."""
-EXCERPT = 220
-WIDTH = 80
-WHO = {"user": "you", "model": "agent", "tool": "error"}
-WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+MAX_EXCERPT_CHARS = 220
+RESULT_COLUMNS = 80
+PASSAGE_LABELS = {"user": "you", "model": "agent", "tool": "error"}
+WORD_PATTERN = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 
-def register_search(commands: Commands) -> None:
+def register_search(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands,
         "search",
         what="search all sessions, including those of other agents",
@@ -422,57 +437,59 @@ def run_search(args: Namespace) -> int:
         raise UserError(
             "Give a search text", fix='For example: travois search "why redis was dropped"'
         )
-    home, project = here()
+    home, project = locate_home_and_project()
     cwd = os.path.realpath(os.getcwd())
     settings = load_settings(home, project.root, cwd=cwd, environ=os.environ).settings
     agents = tuple(AGENTS) if settings.search.agents else (OWN,)
     index = SessionIndex(home, os.environ, agents=agents)
     try:
         narrow = args.here or args.agent
-        wanted = _wanted(args, home, project) if narrow else None
-        return _search(index, text, args=args, wanted=wanted)
+        wanted = _build_session_filter(args, home, project) if narrow else None
+        return _search_sessions(index, text, args=args, wanted=wanted)
     finally:
         index.close()
 
 
-def _search(
+def _search_sessions(
     index: SessionIndex, text: str, *, args: Namespace, wanted: Callable[[Known], bool] | None
 ) -> int:
     if args.rebuild:
         index.forget()
     patient = args.wait or args.catch_up or not text
     progress = (
-        index.refresh(_told, turn="ask" if args.catch_up else "wait")
+        index.refresh(_show_index_progress, turn="ask" if args.catch_up else "wait")
         if patient
-        else index.refresh(_until(time.monotonic() + AT_ONCE))
+        else index.refresh(_continue_until(time.monotonic() + INDEX_SECONDS))
     )
     if index.trouble:
-        warn(index.trouble)
+        print_warning(index.trouble)
     if not text:
         if not args.catch_up:
             told = f"{progress.ready} sessions can be searched."
-            say_json({"sessions": progress.ready}) if args.json else say(told)
+            print_json({"sessions": progress.ready}) if args.json else print_line(told)
         return 0
     found = index.search(text, limit=max(1, args.limit), now=time.time(), wanted=wanted)
     if args.json:
-        say_list(map(_match_json, found))
+        print_json_list(map(_match_json, found))
     elif found:
-        say("\n\n".join(_shown(match, text) for match in found))
+        print_line("\n\n".join(_render_match(match, text) for match in found))
     if not found and not args.json:
         so_far = " so far" if progress.left else ""
-        say(f"No matching sessions{so_far}.")
+        print_line(f"No matching sessions{so_far}.")
     if progress.left:
-        warn(f"{progress.ready:,} of {progress.ready + progress.left:,} sessions were searched")
+        print_warning(
+            f"{progress.ready:,} of {progress.ready + progress.left:,} sessions were searched"
+        )
         if not index.trouble:
-            _go_on()
+            _index_in_background()
     return 0 if found else 1
 
 
-def _until(end: float) -> Callable[[Progress], bool]:
+def _continue_until(end: float) -> Callable[[Progress], bool]:
     return lambda _: time.monotonic() < end
 
 
-def _told(progress: Progress) -> bool:
+def _show_index_progress(progress: Progress) -> bool:
     """Show how far it is, on a terminal."""
     if sys.stderr.isatty() and (progress.read % 20 == 0 or progress.left == 1):
         words = f"indexing sessions … {progress.left:,} left" if progress.left > 1 else ""
@@ -480,11 +497,11 @@ def _told(progress: Progress) -> bool:
     return True
 
 
-def _go_on() -> None:
+def _index_in_background() -> None:
     """Let a process of its own read the rest; if one is at it already, this one ends at once."""
     import subprocess
 
-    warn("the rest is being indexed in the background; --wait waits for it")
+    print_warning("the rest is being indexed in the background; --wait waits for it")
     subprocess.Popen(
         (sys.executable, "-m", "travois", "search", "--catch-up"),
         stdin=subprocess.DEVNULL,
@@ -494,16 +511,18 @@ def _go_on() -> None:
     )
 
 
-def _wanted(args: Namespace, home: TravoisHome, project: Project) -> Callable[[Known], bool]:
+def _build_session_filter(
+    args: Namespace, home: TravoisHome, project: Project
+) -> Callable[[Known], bool]:
     ours = find_repository(project.root)[1]
     same: dict[str, bool] = {}
 
-    def inside(cwd: str) -> bool:
+    def is_in_project(cwd: str) -> bool:
         """Return whether a folder is in this project, or another checkout of its repository."""
         near = (cwd + "/").startswith(project.root + "/")
         return near or bool(cwd and ours and find_repository(cwd)[1] == ours)
 
-    def wanted(known: Known) -> bool:
+    def is_wanted(known: Known) -> bool:
         if args.agent and known.agent != args.agent:
             return False
         if not args.here:
@@ -511,10 +530,10 @@ def _wanted(args: Namespace, home: TravoisHome, project: Project) -> Callable[[K
         if known.agent == OWN:
             return known.path.startswith(tuple(f"{home.sessions / key}/" for key in project.keys))
         if known.cwd not in same:
-            same[known.cwd] = inside(known.cwd)
+            same[known.cwd] = is_in_project(known.cwd)
         return same[known.cwd]
 
-    return wanted
+    return is_wanted
 
 
 def _match_json(match: Match) -> dict[str, object]:
@@ -531,47 +550,54 @@ def _match_json(match: Match) -> dict[str, object]:
     }
 
 
-def _shown(match: Match, text: str) -> str:
+def _render_match(match: Match, text: str) -> str:
     session = match.session
     day = time.strftime("%Y-%m-%d", time.localtime(session.at)) if session.at else "no date"
-    title = clean(session.title or "(no title)", lines="show")
-    head = f"{day}  {session.agent}  {_short_folder(session.cwd)}"
-    lines = [styled(head, "dim"), "  " + styled(_fitted(title, WIDTH - 2), "bold")]
+    title = escape_controls(session.title or "(no title)", lines="show")
+    head = f"{day}  {session.agent}  {_abbreviate_folder(session.cwd)}"
+    lines = [
+        style_text(head, "dim"),
+        "  " + style_text(_fit_title(title, RESULT_COLUMNS - 2), "bold"),
+    ]
     wanted = frozenset(words(text))
     telling = [one for one in match.passages if one.text != session.title] or match.passages
     for passage in telling:
-        lines += _excerpt(passage, wanted)
+        lines += _render_excerpt(passage, wanted)
     cd = f"cd {quote(session.cwd)} && " if session.agent != OWN and session.cwd else ""
-    return "\n".join([*lines, "  " + styled(clean(f"{cd}{session.resume}", lines="show"), "cyan")])
+    return "\n".join(
+        [*lines, "  " + style_text(escape_controls(f"{cd}{session.resume}", lines="show"), "cyan")]
+    )
 
 
-def _excerpt(passage: database.Document, wanted: frozenset[str]) -> list[str]:
+def _render_excerpt(passage: database.Document, wanted: frozenset[str]) -> list[str]:
     """Return some lines around the place with most of the words, with those words marked."""
-    text = " ".join(clean(passage.text, lines="show").replace("␊", " ").split())
-    hits = [found for found in WORD.finditer(text) if wanted & set(words(found[0]))]
-    near = max(hits, key=lambda hit: _dense(hits, hit.start()), default=None)
-    start = text.rfind(" ", 0, max(0, near.start() - EXCERPT // 4) + 1) + 1 if near else 0
-    part = text[start : start + EXCERPT]
-    part = ("…" if start else "") + part + ("…" if start + EXCERPT < len(text) else "")
-    who = WHO.get(passage.who, passage.who)
-    lines = wrap(f"{who}: {part}", WIDTH - 4)
-    return [f"    {WORD.sub(lambda m: _marked(m[0], wanted), line)}" for line in lines]
+    text = " ".join(escape_controls(passage.text, lines="show").replace("␊", " ").split())
+    hits = [found for found in WORD_PATTERN.finditer(text) if wanted & set(words(found[0]))]
+    near = max(hits, key=lambda hit: _count_words_after(hits, hit.start()), default=None)
+    start = text.rfind(" ", 0, max(0, near.start() - MAX_EXCERPT_CHARS // 4) + 1) + 1 if near else 0
+    part = text[start : start + MAX_EXCERPT_CHARS]
+    part = ("…" if start else "") + part + ("…" if start + MAX_EXCERPT_CHARS < len(text) else "")
+    who = PASSAGE_LABELS.get(passage.who, passage.who)
+    lines = wrap(f"{who}: {part}", RESULT_COLUMNS - 4)
+    return [f"    {WORD_PATTERN.sub(lambda m: _mark_word(m[0], wanted), line)}" for line in lines]
 
 
-def _dense(hits: list[re.Match[str]], start: int) -> int:
+def _count_words_after(hits: list[re.Match[str]], start: int) -> int:
     """Return how many different words there are from here on, in an excerpt."""
-    return len({hit[0].lower() for hit in hits if start <= hit.start() < start + EXCERPT // 2})
+    return len(
+        {hit[0].lower() for hit in hits if start <= hit.start() < start + MAX_EXCERPT_CHARS // 2}
+    )
 
 
-def _marked(word: str, wanted: frozenset[str]) -> str:
-    return styled(word, "yellow") if wanted & set(words(word)) else word
+def _mark_word(word: str, wanted: frozenset[str]) -> str:
+    return style_text(word, "yellow") if wanted & set(words(word)) else word
 
 
-def _short_folder(cwd: str) -> str:
+def _abbreviate_folder(cwd: str) -> str:
     person = os.environ.get("HOME", "")
     inside = person and (cwd + "/").startswith(person + "/")
-    return clean("~" + cwd[len(person) :] if inside else cwd, lines="show")
+    return escape_controls("~" + cwd[len(person) :] if inside else cwd, lines="show")
 
 
-def _fitted(text: str, room: int) -> str:
+def _fit_title(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 1] + "…"

@@ -23,13 +23,22 @@ from travois.sessions.home import Project, TravoisHome
 from travois.sessions.log_file import DamagedPlace, read_history
 from travois.snapshots.snapshots import Mark, Snapshots, is_pause, marks
 from travois.snapshots.tree import Change
-from travois.terminal.tables import clean, say, say_json, styled, table, warn
+from travois.terminal.tables import (
+    escape_controls,
+    format_table,
+    print_json,
+    print_line,
+    print_warning,
+    style_text,
+)
 
 # Comparing two sessions: where they part, what each did after that, and what files came of it.
 
 
-Relation = Literal["unrelated", "a is a fork of b", "b is a fork of a", "forks of one session"]
-Status = Literal["added", "modified", "deleted"]
+SessionRelation = Literal[
+    "unrelated", "a is a fork of b", "b is a fork of a", "forks of one session"
+]
+FileStatus = Literal["added", "modified", "deleted"]
 MAX_COMPARED = 1 << 20
 """Files over this many bytes are not compared line by line."""
 
@@ -37,14 +46,14 @@ MAX_COMPARED = 1 << 20
 class FileChange(msgspec.Struct, frozen=True):
     """The change of one file in one session; line counts are missing if unknown."""
 
-    status: Status
+    status: FileStatus
     added: int | None = None
     removed: int | None = None
     content: bytes | None = None
     """The final content; None if unknown."""
 
 
-class Side(msgspec.Struct, frozen=True):
+class ComparedSession(msgspec.Struct, frozen=True):
     """One session after the fork: its messages, calls, cost and files."""
 
     id: str
@@ -68,19 +77,19 @@ class Side(msgspec.Struct, frozen=True):
     """The source of the file list: snapshots, or only tool calls."""
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class SessionComparison(msgspec.Struct, frozen=True):
     """Two sessions side by side."""
 
-    a: Side
-    b: Side
-    relation: Relation
+    a: ComparedSession
+    b: ComparedSession
+    relation: SessionRelation
     shared_prompts: tuple[str, ...]
     """The prompts before the fork."""
     parted_at: float
     """When the last thing happened that they share; nought if they share nothing."""
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class RecordedSession(msgspec.Struct, frozen=True):
     """A session as it is on disk."""
 
     summary: SessionSummary
@@ -88,15 +97,15 @@ class Recorded(msgspec.Struct, frozen=True):
     keeper: Snapshots
 
 
-def compare(a: Recorded, b: Recorded) -> Comparison:
+def compare_sessions(a: RecordedSession, b: RecordedSession) -> SessionComparison:
     """Compare two sessions from where they part."""
     shared = _count_shared(a.entries, b.entries)
     before = a.entries[:shared]
-    return Comparison(
-        _side(a, shared),
-        _side(b, shared),
-        _relation(a.entries[shared:], b.entries[shared:], shared),
-        _prompts(keep_live_entries(before)),
+    return SessionComparison(
+        _summarize_side(a, shared),
+        _summarize_side(b, shared),
+        _find_relation(a.entries[shared:], b.entries[shared:], shared),
+        _user_prompts(keep_live_entries(before)),
         before[-1].at if before else 0.0,
     )
 
@@ -107,7 +116,7 @@ def _count_shared(a: list[Entry], b: list[Entry]) -> int:
     return next((n for n, (one, other) in pairs if one != other), min(len(a), len(b)))
 
 
-def _relation(a: list[Entry], b: list[Entry], shared: int) -> Relation:
+def _find_relation(a: list[Entry], b: list[Entry], shared: int) -> SessionRelation:
     if not shared:
         return "unrelated"
     forked = tuple(bool(rest) and isinstance(rest[0].fact, Opened) for rest in (a, b))
@@ -120,21 +129,21 @@ def _relation(a: list[Entry], b: list[Entry], shared: int) -> Relation:
             return "b is a fork of a"
 
 
-def _side(one: Recorded, shared: int) -> Side:
+def _summarize_side(one: RecordedSession, shared: int) -> ComparedSession:
     after = one.entries[shared:]
     last = one.entries[shared - 1].seq if shared else 0
     standing = [entry for entry in keep_live_entries(one.entries) if entry.seq > last]
     facts = [entry.fact for entry in standing]
     replies = [fact for fact in facts if isinstance(fact, Assistant)]
     ends = [fact for fact in facts if isinstance(fact, Ended)]
-    spent = _spent(one.entries, shared)
-    changed, origin = _files(one, standing)
-    return Side(
+    spent = _sum_spending(one.entries, shared)
+    changed, origin = _changed_files(one, standing)
+    return ComparedSession(
         id=one.summary.id,
         title=one.summary.title,
         cwd=one.summary.cwd,
-        models=_models(one.entries, shared),
-        prompts=_prompts(standing),
+        models=_list_models_used(one.entries, shared),
+        prompts=_user_prompts(standing),
         replies=len(replies),
         tools=dict(
             Counter(call.name for reply in replies for call in extract_calls(reply.content))
@@ -151,7 +160,7 @@ def _side(one: Recorded, shared: int) -> Side:
     )
 
 
-def _models(entries: list[Entry], shared: int) -> tuple[str, ...]:
+def _list_models_used(entries: list[Entry], shared: int) -> tuple[str, ...]:
     """Return the models that answered after the sessions parted, in order."""
     name, used = "", dict[str, None]()
     for index, entry in enumerate(entries):
@@ -162,7 +171,7 @@ def _models(entries: list[Entry], shared: int) -> tuple[str, ...]:
     return tuple(used) or ((name,) if name else ())
 
 
-def _prompts(entries: Iterable[Entry]) -> tuple[str, ...]:
+def _user_prompts(entries: Iterable[Entry]) -> tuple[str, ...]:
     said = (entry.fact for entry in entries)
     return tuple(
         extract_text(fact.content)
@@ -171,7 +180,7 @@ def _prompts(entries: Iterable[Entry]) -> tuple[str, ...]:
     )
 
 
-def _spent(entries: list[Entry], shared: int) -> SessionSpending:
+def _sum_spending(entries: list[Entry], shared: int) -> SessionSpending:
     whole = SessionSpending()
     for entry in entries[:shared]:
         whole = whole.after_entry(entry)
@@ -195,26 +204,31 @@ def _turn_seconds(entries: list[Entry]) -> Iterator[float]:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _files(
-    one: Recorded, standing: list[Entry]
+def _changed_files(
+    one: RecordedSession, standing: list[Entry]
 ) -> tuple[dict[str, FileChange], Literal["snapshots", "calls"]]:
     opened = next((e.fact for e in reversed(one.entries) if isinstance(e.fact, Opened)), None)
     cwd = opened.cwd if opened else one.summary.cwd
-    found = _by_snapshots(one.keeper, standing)
+    found = _changes_from_snapshots(one.keeper, standing)
     if found is not None:
-        told = {_named(os.fsdecode(path), cwd): _change(c, one.keeper.content) for path, c in found}
+        told = {
+            _relative_to_session(os.fsdecode(path), cwd): _to_file_change(c, one.keeper.content)
+            for path, c in found
+        }
         return dict(sorted(told.items())), "snapshots"
-    return dict(sorted(_by_calls(standing, cwd))), "calls"
+    return dict(sorted(_changes_from_calls(standing, cwd))), "calls"
 
 
-def _by_snapshots(keeper: Snapshots, standing: list[Entry]) -> list[tuple[bytes, Change]] | None:
+def _changes_from_snapshots(
+    keeper: Snapshots, standing: list[Entry]
+) -> list[tuple[bytes, Change]] | None:
     """Return what turns changed, from first state to last; None if a snapshot is missing.
 
     What somebody else changed between turns is left out.
     """
     taken = marks(standing)
     merged: dict[bytes, Change] = {}
-    for turn in _turns(taken):
+    for turn in _group_by_turn(taken):
         found = [keeper.find(mark.name) for mark in turn]
         snapshots = [snapshot for snapshot in found if snapshot is not None]
         if len(snapshots) < len(found):
@@ -223,12 +237,12 @@ def _by_snapshots(keeper: Snapshots, standing: list[Entry]) -> list[tuple[bytes,
         for back in keeper.compare(snapshots[-1:], snapshots[:-1]):
             before = merged[back.path].old if back.path in merged else back.new
             merged[back.path] = Change(back.path, before, back.old)
-    if not taken and any(True for _ in _by_calls(standing, "")):
+    if not taken and any(True for _ in _changes_from_calls(standing, "")):
         return None
-    return [(path, change) for path, change in merged.items() if _is_told(change)]
+    return [(path, change) for path, change in merged.items() if _is_shown_change(change)]
 
 
-def _turns(taken: list[Mark]) -> list[list[Mark]]:
+def _group_by_turn(taken: list[Mark]) -> list[list[Mark]]:
     """Group snapshots by the turn that they were taken in."""
     turns: list[list[Mark]] = []
     for mark in taken:
@@ -238,14 +252,14 @@ def _turns(taken: list[Mark]) -> list[list[Mark]]:
     return turns
 
 
-def _is_told(change: Change) -> bool:
+def _is_shown_change(change: Change) -> bool:
     nodes = [node for node in (change.old, change.new) if node is not None]
     inside_git = b"/.git/" in change.path or change.path.endswith(b"/.git")
     same = change.old == change.new
     return not same and not inside_git and not any(node.folder for node in nodes)
 
 
-def _change(change: Change, content: Callable[..., bytes]) -> FileChange:
+def _to_file_change(change: Change, content: Callable[..., bytes]) -> FileChange:
     old, new = change.old, change.new
     status = "added" if old is None else "deleted" if new is None else "modified"
     if any(node is not None and node.size > MAX_COMPARED for node in (old, new)):
@@ -264,54 +278,63 @@ def count_lines(before: bytes, after: bytes) -> tuple[int | None, int | None]:
     return len(new) - same, len(old) - same
 
 
-def _by_calls(standing: list[Entry], cwd: str) -> Iterator[tuple[str, FileChange]]:
-    status: dict[str, Status] = {"edited": "modified", "written": "modified", "deleted": "deleted"}
+def _changes_from_calls(standing: list[Entry], cwd: str) -> Iterator[tuple[str, FileChange]]:
+    status: dict[str, FileStatus] = {
+        "edited": "modified",
+        "written": "modified",
+        "deleted": "deleted",
+    }
     for file in extract_files(extract_actions(standing)):
         if file.state in status:
-            yield _named(os.path.join(cwd, file.path), cwd), FileChange(status[file.state])
+            yield (
+                _relative_to_session(os.path.join(cwd, file.path), cwd),
+                FileChange(status[file.state]),
+            )
 
 
-def _named(path: str, cwd: str) -> str:
+def _relative_to_session(path: str, cwd: str) -> str:
     """Return a path from the session's folder on, so that two folders can be compared."""
     inside = cwd and path.startswith(cwd.rstrip("/") + "/")
     return os.path.relpath(path, cwd) if inside else path
 
 
-MAX_PROMPT = 200
-MAX_WORDS = 400
-LETTERS = ("A", "B")
+MAX_PROMPT_CHARS = 200
+MAX_LAST_WORDS_CHARS = 400
+SIDE_LETTERS = ("A", "B")
 
 
 def show_diff(
     args: Namespace, home: TravoisHome, project: Project, *, skipped: list[DamagedPlace]
 ) -> None:
     """Print how two sessions differ; damage to their logs is added to `skipped`."""
-    a, b = (_recorded(text, home, project, skipped=skipped) for text in (args.a, args.b))
+    a, b = (
+        _load_recorded_session(text, home, project, skipped=skipped) for text in (args.a, args.b)
+    )
     if a.summary.id == b.summary.id:
         raise UserError("A and B are the same session", why=a.summary.id, fix="Name two sessions.")
-    found = compare(a, b)
+    found = compare_sessions(a, b)
     if args.json:
-        say_json(as_json(found))
+        print_json(comparison_to_json(found))
         return
-    for line in (*told(found), *(patch(found) if args.patch else ())):
-        say(line)
+    for line in (*render_comparison(found), *(render_patch(found) if args.patch else ())):
+        print_line(line)
 
 
-def _recorded(
+def _load_recorded_session(
     text: str, home: TravoisHome, project: Project, *, skipped: list[DamagedPlace]
-) -> Recorded:
+) -> RecordedSession:
     summary = find_session(home, text, project=project)
     entries = list(read_history(home.session_folder(summary.project, summary.id), skipped))
     opened = next((e.fact for e in entries if isinstance(e.fact, Opened)), None)
     folder = opened.cwd if opened else summary.cwd
-    keeper = Snapshots(home.path, summary.project, folders=(folder,), tell=warn)
-    return Recorded(summary, entries, keeper)
+    keeper = Snapshots(home.path, summary.project, folders=(folder,), tell=print_warning)
+    return RecordedSession(summary, entries, keeper)
 
 
 # --- for programs ---------------------------------------------------------------------------------
 
 
-def as_json(found: Comparison) -> dict[str, object]:
+def comparison_to_json(found: SessionComparison) -> dict[str, object]:
     """Return the comparison for programs; the fields stay as they are."""
     return {
         "a": _side_json(found.a),
@@ -324,14 +347,14 @@ def as_json(found: Comparison) -> dict[str, object]:
                 "path": path,
                 "a": _file_json(found.a.files.get(path)),
                 "b": _file_json(found.b.files.get(path)),
-                "same": is_same(found, path),
+                "same": is_same_content(found, path),
             }
-            for path in paths(found)
+            for path in changed_paths(found)
         ],
     }
 
 
-def _side_json(side: Side) -> dict[str, object]:
+def _side_json(side: ComparedSession) -> dict[str, object]:
     return {
         "id": side.id,
         "title": side.title,
@@ -358,12 +381,12 @@ def _file_json(change: FileChange | None) -> dict[str, object] | None:
     return {"status": change.status, "added": change.added, "removed": change.removed}
 
 
-def paths(found: Comparison) -> list[str]:
+def changed_paths(found: SessionComparison) -> list[str]:
     """Return every file that one of the sessions changed."""
     return sorted({*found.a.files, *found.b.files})
 
 
-def is_same(found: Comparison, path: str) -> bool | None:
+def is_same_content(found: SessionComparison, path: str) -> bool | None:
     """Return whether both left a file alike; None where that is not known."""
     a, b = found.a.files.get(path), found.b.files.get(path)
     if a is None or b is None:
@@ -376,29 +399,36 @@ def is_same(found: Comparison, path: str) -> bool | None:
 # --- for people -----------------------------------------------------------------------------------
 
 
-def told(found: Comparison) -> Iterator[str]:
+def render_comparison(found: SessionComparison) -> Iterator[str]:
     """Yield the comparison as lines for a terminal."""
     sides = (found.a, found.b)
-    for letter, side in zip(LETTERS, sides, strict=True):
-        title = clean(side.title, lines="show")[:MAX_PROMPT]
-        yield styled(f"{letter}  {side.id[:8]}  {title}", "bold")
-    yield _parting(found)
+    for letter, side in zip(SIDE_LETTERS, sides, strict=True):
+        title = escape_controls(side.title, lines="show")[:MAX_PROMPT_CHARS]
+        yield style_text(f"{letter}  {side.id[:8]}  {title}", "bold")
+    yield _describe_relation(found)
     yield ""
-    yield table([("", *LETTERS, ""), *(_row(name, values) for name, values in _figures(sides))])
+    yield format_table(
+        [
+            ("", *SIDE_LETTERS, ""),
+            *(_figure_row(name, values) for name, values in _iterate_figures(sides)),
+        ]
+    )
     yield ""
-    yield from _conversation(found)
-    yield from _changed(found)
+    yield from _conversation_lines(found)
+    yield from _changed_file_lines(found)
 
 
-def _row(name: str, values: Iterable[str]) -> tuple[str, ...]:
-    return (name, *(clean(value, lines="show") for value in values), "")
+def _figure_row(name: str, values: Iterable[str]) -> tuple[str, ...]:
+    return (name, *(escape_controls(value, lines="show") for value in values), "")
 
 
-def _figures(sides: tuple[Side, Side]) -> Iterator[tuple[str, list[str]]]:
+def _iterate_figures(
+    sides: tuple[ComparedSession, ComparedSession],
+) -> Iterator[tuple[str, list[str]]]:
     yield "model", [", ".join(side.models) or "-" for side in sides]
     yield "prompts", [str(len(side.prompts)) for side in sides]
     yield "replies", [str(side.replies) for side in sides]
-    yield "tool calls", [_calls(side) for side in sides]
+    yield "tool calls", [_describe_calls(side) for side in sides]
     for tool in sorted({tool for side in sides for tool in side.tools}):
         yield f"  {tool}", [str(side.tools.get(tool, 0)) for side in sides]
     yield "tokens in", [f"{side.usage.prompt:,}" for side in sides]
@@ -409,68 +439,78 @@ def _figures(sides: tuple[Side, Side]) -> Iterator[tuple[str, list[str]]]:
     yield "outcome", [side.outcome or "-" for side in sides]
 
 
-def _calls(side: Side) -> str:
+def _describe_calls(side: ComparedSession) -> str:
     more = [f"{side.failed} failed"] if side.failed else []
     more += [f"{side.denied} denied"] if side.denied else []
     return f"{sum(side.tools.values())}" + (f" ({', '.join(more)})" if more else "")
 
 
-def _parting(found: Comparison) -> str:
+def _describe_relation(found: SessionComparison) -> str:
     if found.relation == "unrelated":
         return "The sessions share no history; both are compared in full."
     many = len(found.shared_prompts)
     what = found.relation.replace("a is", "A is").replace("b is", "B is")
     what = what.replace("of a", "of A").replace("of b", "of B")
-    last = f": {_cut(found.shared_prompts[-1], 60)!r}" if many else ""
+    last = f": {_shorten_text(found.shared_prompts[-1], 60)!r}" if many else ""
     return (
         f"{what.capitalize() if what[0] == 'f' else what}; they diverge after prompt {many}{last}."
     )
 
 
-def _conversation(found: Comparison) -> Iterator[str]:
-    for letter, side in zip(LETTERS, (found.a, found.b), strict=True):
+def _conversation_lines(found: SessionComparison) -> Iterator[str]:
+    for letter, side in zip(SIDE_LETTERS, (found.a, found.b), strict=True):
         for prompt in side.prompts:
-            yield f"{letter} prompt: {_cut(prompt, MAX_PROMPT)}"
+            yield f"{letter} prompt: {_shorten_text(prompt, MAX_PROMPT_CHARS)}"
         if side.last_words:
-            yield f"{letter} final answer: {_cut(side.last_words, MAX_WORDS)}"
+            yield f"{letter} final answer: {_shorten_text(side.last_words, MAX_LAST_WORDS_CHARS)}"
     yield ""
 
 
-def _changed(found: Comparison) -> Iterator[str]:
+def _changed_file_lines(found: SessionComparison) -> Iterator[str]:
     rows = [
-        (*(_size(side.files.get(path)) for side in (found.a, found.b)), _verdict(found, path), path)
-        for path in paths(found)
+        (
+            *(_describe_file_change(side.files.get(path)) for side in (found.a, found.b)),
+            _compare_file(found, path),
+            path,
+        )
+        for path in changed_paths(found)
     ]
     if not rows:
         yield "Neither session changed a file."
         return
-    shown = [tuple(clean(cell, lines="show") for cell in row) for row in rows]
-    yield table([(*LETTERS, "", "FILE"), *shown])
-    for letter, side in zip(LETTERS, (found.a, found.b), strict=True):
+    shown = [tuple(escape_controls(cell, lines="show") for cell in row) for row in rows]
+    yield format_table([(*SIDE_LETTERS, "", "FILE"), *shown])
+    for letter, side in zip(SIDE_LETTERS, (found.a, found.b), strict=True):
         if side.files_from == "calls":
             yield f"Files of {letter} come from its tool calls: its snapshots no longer exist."
 
 
-def _size(change: FileChange | None) -> str:
+def _describe_file_change(change: FileChange | None) -> str:
     if change is None:
         return "-"
     counted = "" if change.added is None else f" +{change.added} -{change.removed}"
     return f"{change.status}{counted}"
 
 
-def _verdict(found: Comparison, path: str) -> str:
+def _compare_file(found: SessionComparison, path: str) -> str:
     if path not in found.a.files:
         return "only B"
     if path not in found.b.files:
         return "only A"
-    return {True: "same", False: "differs", None: "both"}[is_same(found, path)]
+    return {True: "same", False: "differs", None: "both"}[is_same_content(found, path)]
 
 
-def patch(found: Comparison) -> Iterator[str]:
+def render_patch(found: SessionComparison) -> Iterator[str]:
     """Yield the files that both sessions left differently, as a unified diff from A to B."""
-    for path in paths(found):
+    for path in changed_paths(found):
         a, b = found.a.files.get(path), found.b.files.get(path)
-        if a is None or b is None or a.content is None or b.content is None or is_same(found, path):
+        if (
+            a is None
+            or b is None
+            or a.content is None
+            or b.content is None
+            or is_same_content(found, path)
+        ):
             continue
         if b"\0" in a.content + b.content:
             yield f"Binary files A/{path} and B/{path} differ"
@@ -478,9 +518,9 @@ def patch(found: Comparison) -> Iterator[str]:
         old, new = (text.decode("utf-8", "replace").splitlines() for text in (a.content, b.content))
         names = (os.path.join("A", path), os.path.join("B", path))
         for line in unified_diff(old, new, *names, lineterm=""):
-            yield clean(line, lines="show")
+            yield escape_controls(line, lines="show")
 
 
-def _cut(text: str, most: int) -> str:
-    flat = clean(" ".join(text.split()))
+def _shorten_text(text: str, most: int) -> str:
+    flat = escape_controls(" ".join(text.split()))
     return flat if len(flat) <= most else flat[: most - 1] + "…"

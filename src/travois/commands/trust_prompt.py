@@ -11,12 +11,12 @@ from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.schema import LoadedSettings
 
-FIRST = "has settings that run programs or grant permissions"
-LATER = "has new settings that you have not trusted yet"
-ASK = "Trust this folder? [y]es / no (continue without these settings): "
+FIRST_TRUST_REASON = "has settings that run programs or grant permissions"
+CHANGED_TRUST_REASON = "has new settings that you have not trusted yet"
+TRUST_QUESTION = "Trust this folder? [y]es / no (continue without these settings): "
 
 
-class Reader(Protocol):
+class LineReader(Protocol):
     """A terminal that can show lines and ask for one."""
 
     def line(self, text: str) -> None:
@@ -28,13 +28,13 @@ class Reader(Protocol):
         ...
 
 
-async def ask(home: TravoisHome, loaded: LoadedSettings, reader: Reader) -> None:
+async def ask_for_trust(home: TravoisHome, loaded: LoadedSettings, reader: LineReader) -> None:
     """Ask about what a folder wants and the user has not answered yet, and keep the answer."""
     if loaded.trust in ("trusted", "refused") or not loaded.wanted:
         return
-    reader.line(told(home, loaded))
-    _drop_typed()
-    answer = await reader.read(ASK)
+    reader.line(describe_trust_request(home, loaded))
+    _discard_typed_input()
+    answer = await reader.read(TRUST_QUESTION)
     if answer is None:
         return
     if answer.strip().lower() in ("y", "yes"):
@@ -43,11 +43,11 @@ async def ask(home: TravoisHome, loaded: LoadedSettings, reader: Reader) -> None
         trust.refuse_requests(home, loaded.root, loaded.wanted)
 
 
-def told(home: TravoisHome, loaded: LoadedSettings) -> str:
+def describe_trust_request(home: TravoisHome, loaded: LoadedSettings) -> str:
     """Return everything that trust would let happen, a line each, with nothing hidden."""
     agreed = trust.list_agreed_digests(home, loaded.root)
     fresh = [text for text in loaded.wanted if trust.digest_request(text) not in agreed]
-    what = LATER if loaded.trust == "changed" else FIRST
+    what = CHANGED_TRUST_REASON if loaded.trust == "changed" else FIRST_TRUST_REASON
     return "\n".join(
         (
             f"{escape_invisible(loaded.root)} {what}:",
@@ -56,7 +56,7 @@ def told(home: TravoisHome, loaded: LoadedSettings) -> str:
     )
 
 
-def _drop_typed() -> None:
+def _discard_typed_input() -> None:
     """Forget what was typed before the question could be read: it is no answer."""
     with suppress(termios.error):
         termios.tcflush(0, termios.TCIFLUSH)

@@ -29,9 +29,17 @@ from travois.ports.world import (
 )
 from travois.process.run import LocalProcesses
 from travois.sandbox.policy import cage
-from travois.terminal.tables import Commands, amount, clean, command, say, table, warn
+from travois.terminal.tables import (
+    CommandParsers,
+    add_command,
+    escape_controls,
+    format_size,
+    format_table,
+    print_line,
+    print_warning,
+)
 
-MORE = """\
+TRY_HELP = """\
 examples:
   travois try -- make format          show the changes, then ask
   travois try --drop 'rm -r build'    only show the changes
@@ -41,17 +49,17 @@ The command runs in the sandbox from your settings. Its changes to this folder a
 or dropped; protected paths that affect what runs later (.git, .vscode, ...) are kept only if named
 with --also. The exit code is that of the command.
 """
-LINES = 1 << 20
+MAX_TRY_DIFF_BYTES = 1 << 20
 """Files over this many bytes are not compared line by line."""
 
 
-def register_try(commands: Commands) -> None:
+def register_try(commands: CommandParsers) -> None:
     """Add the command."""
-    top = command(
+    top = add_command(
         commands,
         "try",
         what="run a command on a copy, review the changes, keep or drop them",
-        more=MORE,
+        more=TRY_HELP,
     )
     top.add_argument(
         "words", nargs="+", metavar="COMMAND", help="a program with arguments, or one line of bash"
@@ -72,26 +80,26 @@ def register_try(commands: Commands) -> None:
 
 def run_try(args: Namespace) -> int:
     """Try a command; returns its exit code."""
-    return anyio.run(_try, args)
+    return anyio.run(_try_command, args)
 
 
-async def _try(args: Namespace) -> int:
+async def _try_command(args: Namespace) -> int:
     async with AsyncExitStack() as stack:
-        attempt = await _attempted(args, stack)
+        attempt = await _attempt_command(args, stack)
         stack.push_async_callback(attempt.drop)
         if not args.json:
-            await _show(attempt)
-        keep = bool(attempt.changes) and _wanted(args, attempt)
-        left = await _kept(attempt, args.also) if keep else ()
+            await _show_attempt(attempt)
+        keep = bool(attempt.changes) and _should_keep(args, attempt)
+        left = await _keep_changes(attempt, args.also) if keep else ()
         if args.json:
-            _tell_json(attempt, keep=keep, left=left)
+            _report_attempt_json(attempt, keep=keep, left=left)
         elif attempt.changes:
-            _tell(keep=keep, left=left)
+            _report_kept_changes(keep=keep, left=left)
         status = attempt.completed.status
         return 128 - status if status < 0 else status
 
 
-async def _attempted(args: Namespace, stack: AsyncExitStack) -> WorkspaceAttempt:
+async def _attempt_command(args: Namespace, stack: AsyncExitStack) -> WorkspaceAttempt:
     place, loaded = load_workspace(Options(settings=args.settings))
     fence = compose_sandbox(loaded, place, stack, attended=True)
     if fence.bounds is None:
@@ -113,46 +121,55 @@ async def _attempted(args: Namespace, stack: AsyncExitStack) -> WorkspaceAttempt
         raise UserError("Cannot try this command", why=str(error)) from error
 
 
-async def _show(attempt: WorkspaceAttempt) -> None:
+async def _show_attempt(attempt: WorkspaceAttempt) -> None:
     """Show the command's output, blocked connections, and changes."""
     done = attempt.completed
-    sys.stdout.write(_said(done.output))
+    sys.stdout.write(_decode_output(done.output))
     for words in done.refused:
-        warn(clean(words))
+        print_warning(escape_controls(words))
     if done.timed_out:
-        warn("the command timed out and was stopped")
+        print_warning("the command timed out and was stopped")
     elif done.status:
-        warn(f"the command failed with exit code {done.status}")
+        print_warning(f"the command failed with exit code {done.status}")
     if not attempt.changes:
-        say("The command changed nothing.")
+        print_line("The command changed nothing.")
         return
-    rows = [await _row(attempt, change) for change in attempt.changes]
-    say(table([("WHAT", "BYTES", "LINES", "PATH"), *rows], right=(1, 2)))
+    rows = [await _change_row(attempt, change) for change in attempt.changes]
+    print_line(format_table([("WHAT", "BYTES", "LINES", "PATH"), *rows], right=(1, 2)))
 
 
-def _said(output: CapturedOutput) -> str:
+def _decode_output(output: CapturedOutput) -> str:
     gap = f"\n[{output.missing_bytes} bytes omitted]\n".encode() if output.missing_bytes else b""
-    return clean((output.head + gap + output.tail).decode(errors="replace"))
+    return escape_controls((output.head + gap + output.tail).decode(errors="replace"))
 
 
-async def _row(attempt: WorkspaceAttempt, change: WorkspaceChange) -> tuple[str, str, str, str]:
-    path = clean(os.path.relpath(change.path), lines="show")
+async def _change_row(
+    attempt: WorkspaceAttempt, change: WorkspaceChange
+) -> tuple[str, str, str, str]:
+    path = escape_controls(os.path.relpath(change.path), lines="show")
     if change.was:
-        return ("renamed", "", "", f"{clean(os.path.relpath(change.was), lines='show')} -> {path}")
-    old = _size(change.path) if change.kind != "added" else 0
-    grown = f"+{amount(change.size)}" + (f" -{amount(old)}" if old else "")
-    return (change.kind, grown, await _lines(attempt, change, old=old), path)
+        return (
+            "renamed",
+            "",
+            "",
+            f"{escape_controls(os.path.relpath(change.was), lines='show')} -> {path}",
+        )
+    old = _existing_file_size(change.path) if change.kind != "added" else 0
+    grown = f"+{format_size(change.size)}" + (f" -{format_size(old)}" if old else "")
+    return (change.kind, grown, await _count_line_changes(attempt, change, old=old), path)
 
 
-def _size(path: str) -> int:
+def _existing_file_size(path: str) -> int:
     return 0 if os.path.islink(path) or not os.path.isfile(path) else os.path.getsize(path)
 
 
-async def _lines(attempt: WorkspaceAttempt, change: WorkspaceChange, *, old: int) -> str:
+async def _count_line_changes(
+    attempt: WorkspaceAttempt, change: WorkspaceChange, *, old: int
+) -> str:
     """Return how many lines came and went; empty where there are none to count."""
-    if max(change.size, old) > LINES:
+    if max(change.size, old) > MAX_TRY_DIFF_BYTES:
         return ""
-    before = _content(change.path) if old else b""
+    before = _read_file_bytes(change.path) if old else b""
     after = await attempt.read(change.path) if change.size else b""
     if b"\0" in before + after:
         return "binary"
@@ -161,12 +178,12 @@ async def _lines(attempt: WorkspaceAttempt, change: WorkspaceChange, *, old: int
     return f"+{len(two) - same} -{len(one) - same}"
 
 
-def _content(path: str) -> bytes:
+def _read_file_bytes(path: str) -> bytes:
     with open(path, "rb") as file:
         return file.read()
 
 
-def _wanted(args: Namespace, attempt: WorkspaceAttempt) -> bool:
+def _should_keep(args: Namespace, attempt: WorkspaceAttempt) -> bool:
     """Return whether to keep: as the flags say, else as a person does."""
     if args.keep:
         return attempt.completed.status == 0
@@ -177,7 +194,7 @@ def _wanted(args: Namespace, attempt: WorkspaceAttempt) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-async def _kept(attempt: WorkspaceAttempt, also: list[str]) -> tuple[WorkspaceChange, ...]:
+async def _keep_changes(attempt: WorkspaceAttempt, also: list[str]) -> tuple[WorkspaceChange, ...]:
     try:
         return await attempt.keep(named=[os.path.realpath(path) for path in also])
     except StaleFile as error:
@@ -186,17 +203,21 @@ async def _kept(attempt: WorkspaceAttempt, also: list[str]) -> tuple[WorkspaceCh
         raise UserError("Some changes could not be kept", why=str(error)) from error
 
 
-def _tell(*, keep: bool, left: tuple[WorkspaceChange, ...]) -> None:
+def _report_kept_changes(*, keep: bool, left: tuple[WorkspaceChange, ...]) -> None:
     if not keep:
-        say("Dropped; nothing was changed.")
+        print_line("Dropped; nothing was changed.")
         return
-    say("Kept.")
+    print_line("Kept.")
     for change in left:
-        path = clean(os.path.relpath(change.path), lines="show")
-        warn(f"not kept, because it affects what runs later: {path} (--also {path} keeps it)")
+        path = escape_controls(os.path.relpath(change.path), lines="show")
+        print_warning(
+            f"not kept, because it affects what runs later: {path} (--also {path} keeps it)"
+        )
 
 
-def _tell_json(attempt: WorkspaceAttempt, *, keep: bool, left: tuple[WorkspaceChange, ...]) -> None:
+def _report_attempt_json(
+    attempt: WorkspaceAttempt, *, keep: bool, left: tuple[WorkspaceChange, ...]
+) -> None:
     done = attempt.completed
     told = {
         "status": done.status,
@@ -204,12 +225,15 @@ def _tell_json(attempt: WorkspaceAttempt, *, keep: bool, left: tuple[WorkspaceCh
         "output": (done.output.head + done.output.tail).decode(errors="replace"),
         "missing": done.output.missing_bytes,
         "refused": done.refused,
-        "changes": [replace(c, path=_text(c.path), was=_text(c.was)) for c in attempt.changes],
+        "changes": [
+            replace(c, path=_path_to_text(c.path), was=_path_to_text(c.was))
+            for c in attempt.changes
+        ],
         "kept": keep,
-        "left": [_text(change.path) for change in left],
+        "left": [_path_to_text(change.path) for change in left],
     }
-    say(msgspec.json.encode(told).decode())
+    print_line(msgspec.json.encode(told).decode())
 
 
-def _text(path: str) -> str:
+def _path_to_text(path: str) -> str:
     return os.fsencode(path).decode(errors="replace")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from travois.files.front_matter import Front, Value
+from travois.files.front_matter import FrontMatter, FrontMatterValue
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_settings_tree
 
 
-def tabled(folder: str) -> Iterator[tuple[str, Front]]:
+def tabled(folder: str) -> Iterator[tuple[str, FrontMatter]]:
     """Yield the roles of a Codex folder, from its settings and from role files."""
     path = os.path.join(folder, "config.toml")
     roles = _toml(path).get("agents")
@@ -26,15 +26,20 @@ def tabled(folder: str) -> Iterator[tuple[str, Front]]:
             yield own, _front(str(said.get("name") or name.removesuffix(".toml")), said)
 
 
-def _front(name: str, said: Json) -> Front:
-    values: dict[str, Value] = {"name": name, "description": str(said.get("description") or name)}
+def _front(name: str, said: Json) -> FrontMatter:
+    values: dict[str, FrontMatterValue] = {
+        "name": name,
+        "description": str(said.get("description") or name),
+    }
     if model := said.get("model"):
         values["model"] = f"{said.get('model_provider') or 'openai'}/{model}"
     if effort := said.get("model_reasoning_effort"):
         values["effort"] = "low" if effort in ("none", "minimal") else str(effort)
     if said.get("sandbox_mode") == "read-only":
         values["permissionMode"] = "plan"
-    return Front(values, body=str(said.get("developer_instructions") or values["description"]))
+    return FrontMatter(
+        values, body=str(said.get("developer_instructions") or values["description"])
+    )
 
 
 def _toml(path: str) -> Json:

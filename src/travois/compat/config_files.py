@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from travois.compat import hooks as hookfiles
 from travois.compat.claude_keys import LETTERS
 from travois.compat.foreign_agent import CODEX, GEMINI, OPENCODE
-from travois.permissions.rules import Effect, Rule
+from travois.permissions.rules import PermissionRule, RuleEffect
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import SettingsLayer, SettingsLevel, is_json_array, is_settings_tree
@@ -104,7 +104,7 @@ TOOLS = {
     "todowrite": "TodoWrite", "question": "AskUserQuestion",
 }  # fmt: skip
 PATHS = ("Read", "Edit", "Glob", "Grep")
-EFFECTS: dict[object, Effect] = {"allow": "allow", "ask": "ask", "deny": "deny"}
+EFFECTS: dict[object, RuleEffect] = {"allow": "allow", "ask": "ask", "deny": "deny"}
 ENV_FILES: Json = {"read": {"*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}}
 """What opencode keeps to without being told."""
 OPENCODE_KEYS = {
@@ -297,21 +297,21 @@ def ordered(layer: SettingsLayer, said: object) -> SettingsLayer:
     return msgspec.structs.replace(layer, values=values, rules=rules)
 
 
-def _held(rule: Rule) -> bool:
+def _held(rule: PermissionRule) -> bool:
     """Return whether an allow rule stays in the workspace, where opencode asks nothing."""
     return rule.tool != "*" and not (rule.tool in PATHS and rule.what.startswith(("/", "~")))
 
 
-def _entries(table: Json, path: str, *, base: str) -> Iterator[Rule]:
+def _entries(table: Json, path: str, *, base: str) -> Iterator[PermissionRule]:
     """Yield the rules of a permission table, in order."""
     for key, said in table.items():
         tool = TOOLS.get(key, key if key.startswith("mcp") else "")
         for pattern, word in (said if is_settings_tree(said) else {"*": said}).items():
             if tool and (effect := EFFECTS.get(word)):
-                yield Rule(tool, _what(tool, pattern, effect), effect, path, base)
+                yield PermissionRule(tool, _what(tool, pattern, effect), effect, path, base)
 
 
-def _what(tool: str, pattern: str, effect: Effect) -> str:
+def _what(tool: str, pattern: str, effect: RuleEffect) -> str:
     """Translate a pattern: in opencode a star also matches across folders."""
     if set(pattern) <= {"*"}:
         return "./**" if tool in PATHS and effect == "allow" else ""
@@ -319,7 +319,7 @@ def _what(tool: str, pattern: str, effect: Effect) -> str:
     return f"{pattern}*" if deep else pattern
 
 
-def _tight(ordered: list[Rule]) -> tuple[Rule, ...]:
+def _tight(ordered: list[PermissionRule]) -> tuple[PermissionRule, ...]:
     """Return the ask and deny rules, each with the later exceptions that override it."""
     return tuple(
         msgspec.structs.replace(rule, unless=_later(rule, ordered[at + 1 :]))
@@ -328,6 +328,6 @@ def _tight(ordered: list[Rule]) -> tuple[Rule, ...]:
     )
 
 
-def _later(rule: Rule, others: list[Rule]) -> tuple[Rule, ...]:
+def _later(rule: PermissionRule, others: list[PermissionRule]) -> tuple[PermissionRule, ...]:
     about = (o for o in others if rule.tool in ("*", o.tool) and o.effect != rule.effect)
     return tuple(msgspec.structs.replace(other, effect="allow") for other in about)

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from travois.compat.config_files import TOOLS, loose
 from travois.compat.foreign_agent import OPENCODE
-from travois.files.front_matter import Front, Value
-from travois.permissions.rules import EDITS
+from travois.files.front_matter import FrontMatter, FrontMatterValue
+from travois.permissions.rules import EDIT_TOOLS
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
 from travois.settings.validate import is_settings_tree
@@ -25,7 +25,7 @@ APART = "apart"
 KEPT = {"description": "description", "model": "model", "steps": "maxTurns"}
 MEANT: dict[str, tuple[str, ...]] = {
     **{name: (tool,) for name, tool in TOOLS.items()},
-    **dict.fromkeys(("edit", "write", "patch"), EDITS),
+    **dict.fromkeys(("edit", "write", "patch"), EDIT_TOOLS),
 }
 """Their names of tools, and all of ours that do the same."""
 NAMED = rf"(?<![\w*])[\"']?({'|'.join(map(re.escape, MEANT))})[\"']?\s*:"
@@ -34,11 +34,11 @@ FORBIDDEN = r"\b(?:deny|false)\b"
 FILE = r"\{file:([^}]+)\}"
 
 
-def adapted(told: Front, name: str) -> Front | None:
+def adapted(told: FrontMatter, name: str) -> FrontMatter | None:
     """Translate an agent's front matter; None for a disabled agent."""
     if told.values.get("disable") == "true":
         return None
-    values: dict[str, Value] = {"name": name}
+    values: dict[str, FrontMatterValue] = {"name": name}
     if told.values.get("mode") == "primary" or told.values.get("hidden") == "true":
         values[APART] = "true"
     values |= {ours: told.values[key] for key, ours in KEPT.items() if key in told.values}
@@ -62,7 +62,7 @@ def _denied(table: str) -> Iterator[str]:
             yield from tools
 
 
-def tabled(folder: str) -> Iterator[tuple[str, Front]]:
+def tabled(folder: str) -> Iterator[tuple[str, FrontMatter]]:
     """Yield the agents in opencode's settings files of a folder, each with its file."""
     for path in filter(os.path.isfile, (os.path.join(folder, name) for name in OPENCODE.settings)):
         try:
@@ -74,9 +74,11 @@ def tabled(folder: str) -> Iterator[tuple[str, Front]]:
                 yield path, told
 
 
-def _front(said: Json, path: str) -> Front:
-    values: dict[str, Value] = {k: _value(value) for k, value in said.items() if k != "prompt"}
-    return Front(values, body=_prompt(str(said.get("prompt") or ""), os.path.dirname(path)))
+def _front(said: Json, path: str) -> FrontMatter:
+    values: dict[str, FrontMatterValue] = {
+        k: _value(value) for k, value in said.items() if k != "prompt"
+    }
+    return FrontMatter(values, body=_prompt(str(said.get("prompt") or ""), os.path.dirname(path)))
 
 
 def _prompt(text: str, folder: str) -> str:
@@ -95,5 +97,5 @@ def _value(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _text(value: Value) -> str:
+def _text(value: FrontMatterValue) -> str:
     return value if isinstance(value, str) else " ".join(value)

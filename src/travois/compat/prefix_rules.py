@@ -7,20 +7,20 @@ import shlex
 from collections.abc import Iterator
 from itertools import product
 
-from travois.permissions.rules import Effect
+from travois.permissions.rules import RuleEffect
 from travois.settings.validate import is_json_array
 
-DECISIONS: dict[object, Effect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
+DECISIONS: dict[object, RuleEffect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny"}
 MOST = 64
 """The most commands that one pattern may expand to."""
 
 
-def prefixes(text: str) -> tuple[dict[Effect, list[str]], list[str]]:
+def prefixes(text: str) -> tuple[dict[RuleEffect, list[str]], list[str]]:
     """Parse prefix rules as our permission rules, by effect, with notices about the rest.
 
     The strictest that fits counts there as here. Raises ValueError if the text is none of theirs.
     """
-    found: dict[Effect, list[str]] = {}
+    found: dict[RuleEffect, list[str]] = {}
     notices: list[str] = []
     for call in _calls(text):
         said = {word.arg: _literal(word.value) for word in call.keywords}

@@ -39,7 +39,7 @@ from travois.engine.agent import Agent, ParentLink
 from travois.engine.background_jobs import report_lost_jobs
 from travois.engine.tool_definitions import build_first_head
 from travois.hooks.fire import join
-from travois.permissions.paths import inside
+from travois.permissions.paths import is_inside
 from travois.ports.agents import AgentOrder
 from travois.ports.tool import AnyTool, ToolError
 from travois.ports.world import ModelClient, UserWarned
@@ -327,7 +327,7 @@ def _place_child(child: Agent, order: AgentOrder, tree: worktree.Worktree | None
     session, root = child.session, child.world.root
     if order.name:
         session.append(Changed("name", order.name))
-    if tree is None and order.resume and not inside(session.state.get("cwd", root), root):
+    if tree is None and order.resume and not is_inside(session.state.get("cwd", root), root):
         session.append(Changed("cwd", root))
     if tree is None:
         return child

@@ -16,9 +16,21 @@ from travois.compose.session import load_agent_types
 from travois.core.content import Call
 from travois.core.tool_names import canonical_call
 from travois.permissions.access import Access
-from travois.permissions.decide import ALIASES, MODES, Guard, Mode, Verdict, judge
-from travois.permissions.resolve_paths import home, plain_arguments, resolved, understood
-from travois.permissions.rules import Rule, Use, parse
+from travois.permissions.decide import (
+    MODE_ALIASES,
+    PERMISSION_MODES,
+    PermissionDecision,
+    PermissionMode,
+    Permissions,
+    decide_permission,
+)
+from travois.permissions.resolve_paths import (
+    home_folder,
+    parse_plain_arguments,
+    plan_command_lines,
+    resolve_accesses,
+)
+from travois.permissions.rules import PermissionRule, ToolUse, parse_permission_rule
 from travois.ports.tool import CallLocation, ToolError
 from travois.prompt.style_files import styles
 from travois.settings.schema import LoadedSettings
@@ -109,12 +121,12 @@ class RuleTexts(msgspec.Struct, frozen=True):
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
 
-    def parse(self, origin: str = "") -> tuple[Rule, ...]:
+    def parse(self, origin: str = "") -> tuple[PermissionRule, ...]:
         """Parse the rules; raises ValueError with what is wrong with one."""
         return (
-            *(parse(text, "deny", origin=origin) for text in self.deny),
-            *(parse(text, "ask", origin=origin) for text in self.ask),
-            *(parse(text, "allow", origin=origin) for text in self.allow),
+            *(parse_permission_rule(text, "deny", origin=origin) for text in self.deny),
+            *(parse_permission_rule(text, "ask", origin=origin) for text in self.ask),
+            *(parse_permission_rule(text, "allow", origin=origin) for text in self.allow),
         )
 
 
@@ -130,57 +142,59 @@ class PermissionCase(msgspec.Struct, frozen=True):
     cwd: str = ""
 
 
-def find_mode(name: str) -> Mode:
+def find_mode(name: str) -> PermissionMode:
     """Return the mode of this name, or of another agent's name for it."""
-    for mode in MODES:
+    for mode in PERMISSION_MODES:
         if mode == name:
             return mode
-    found = ALIASES.get(name)
+    found = MODE_ALIASES.get(name)
     if found is None:
-        raise ValueError(f"unknown mode {name!r}; choose one of: {', '.join(MODES)}")
+        raise ValueError(f"unknown mode {name!r}; choose one of: {', '.join(PERMISSION_MODES)}")
     return found
 
 
-def decide_without_running(guard: Guard, tool: str, args: str, *, here: CallLocation) -> Verdict:
+def decide_without_running(
+    guard: Permissions, tool: str, args: str, *, here: CallLocation
+) -> PermissionDecision:
     """Decide on a tool call without running it."""
     try:
         use = context_of_call(tool, args, here=here)
     except (ToolError, msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        return Verdict("deny", f"it cannot run: {error}")
-    return judge(guard, use)
+        return PermissionDecision("deny", f"it cannot run: {error}")
+    return decide_permission(guard, use)
 
 
-def context_of_call(tool: str, args: str, *, here: CallLocation) -> Use:
+def context_of_call(tool: str, args: str, *, here: CallLocation) -> ToolUse:
     """Return the call as rules see it; an unknown tool starts something unknown."""
     meant = canonical_call(Call("", tool, args))
     tool, args = meant.name, meant.args
-    if folder := dict(plain_arguments(args)).get("workdir"):
+    if folder := dict(parse_plain_arguments(args)).get("workdir"):
         here = replace(here, cwd=os.path.join(here.cwd, folder))
     known = next((one for one in TOOLS if one.name == tool), None)
     accesses: tuple[Access, ...] = (Access("spawn", tool),)
     if known is not None:
         accesses = known.access(msgspec.json.decode(args, type=known.args, strict=False), here)
-    accesses = resolved(accesses, here)
-    return Use(
+    accesses = resolve_accesses(accesses, here)
+    return ToolUse(
         tool,
         accesses,
         here.root,
-        home(),
-        plans=understood(accesses, here),
-        params=plain_arguments(args),
+        home_folder(),
+        plans=plan_command_lines(accesses, here),
+        params=parse_plain_arguments(args),
         exported=frozenset(os.environ),
     )
 
 
-def decide_case(case: PermissionCase, *, own: str) -> Verdict:
+def decide_case(case: PermissionCase, *, own: str) -> PermissionDecision:
     """Decide one case."""
     root = os.path.realpath(case.workspace or os.getcwd())
     cwd = os.path.realpath(os.path.join(root, case.cwd))
     try:
         rules, mode = case.rules.parse(), find_mode(case.mode)
     except ValueError as error:
-        return Verdict("deny", str(error))
-    guard = Guard(mode, rules, (root,), own=own)
+        return PermissionDecision("deny", str(error))
+    guard = Permissions(mode, rules, (root,), own=own)
     return decide_without_running(
         guard, case.tool, bytes(case.input).decode(), here=CallLocation(root, cwd)
     )

@@ -6,15 +6,15 @@ import os
 
 from travois.compat.foreign_agent import CLAUDE, CODEX, OPENCODE
 from travois.compose.open_session import Workspace
-from travois.permissions.decide import Guard
-from travois.permissions.resolve_paths import hiding
+from travois.permissions.decide import Permissions
+from travois.permissions.resolve_paths import hidden_path_filter
 from travois.prompt.instruction_files import Library, Places
 from travois.settings.schema import LoadedSettings
 from travois.settings.sources import parse_setting_sources
 
 
 def compose_instructions(
-    place: Workspace, loaded: LoadedSettings, guard: Guard, *, sources: str
+    place: Workspace, loaded: LoadedSettings, guard: Permissions, *, sources: str
 ) -> Library:
     """Compose the instruction files of the user and the project."""
     claude, codex, opencode = (str(a.home(os.environ) or "") for a in (CLAUDE, CODEX, OPENCODE))
@@ -32,4 +32,4 @@ def compose_instructions(
         levels=parse_setting_sources(sources),
         trusted=loaded.trust == "trusted",
     )
-    return Library(places, hidden=hiding(guard, "Read", root=place.cwd))
+    return Library(places, hidden=hidden_path_filter(guard, "Read", root=place.cwd))

@@ -136,7 +136,7 @@ class SessionMail:
         """Put a message into a mailbox and wake its reader."""
         address = to if ":" in to else f"{self._team}:{to}"
         signed = f"{self._address}/{sender}" if sender else self._address
-        text = self._session.secrets.redacted(text)
+        text = self._session.secrets.redact(text)
         return await send_mail(self._home, address, text, sender=signed)
 
     async def wait_for_mail(self) -> None:
@@ -186,7 +186,7 @@ class SessionMail:
     def _letter_message(self, letter: MailMessage) -> User:
         whole = ""
         if len(letter.text) > MAX_MAIL_CHARS:
-            data = self._session.secrets.redacted_bytes(letter.text.encode())
+            data = self._session.secrets.redact_bytes(letter.text.encode())
             try:
                 whole = self._spill(f"mail-{letter.id}", data)
             except OSError as error:

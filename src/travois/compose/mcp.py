@@ -25,8 +25,8 @@ from travois.engine.tool_definitions import build_tool_specs
 from travois.mcp import config
 from travois.mcp.announce import AnnouncedServer, announce_servers
 from travois.mcp.config import always_on_tool_share, build_mcp_policy
-from travois.permissions.decide import Guard
-from travois.permissions.rules import Rule, withheld
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import PermissionRule, is_tool_denied
 from travois.ports.tool import AnyTool, ToolError
 from travois.ports.world import UserWarned
 from travois.process.run import LocalProcesses
@@ -64,7 +64,7 @@ class McpServers(msgspec.Struct, frozen=True):
         else:
             self.lending.own = tuple(tool for tool in own if tool.deferred)
             head = (*self.lending.head_tools, *self.lending.standing)
-        return {tool.name: tool for tool in head if not withheld(loaded.rules, tool.name)}
+        return {tool.name: tool for tool in head if not is_tool_denied(loaded.rules, tool.name)}
 
 
 def find_configured_servers(
@@ -140,7 +140,7 @@ def compose_mcp_host(
 def _build_mcp_tools(made: tuple[McpConnection, ...], loaded: LoadedSettings) -> McpTools:
     from travois.mcp.tools import McpTools
 
-    return McpTools(made, hidden=lambda name: withheld(loaded.rules, name))
+    return McpTools(made, hidden=lambda name: is_tool_denied(loaded.rules, name))
 
 
 def add_mcp_to_session(agent: Agent, place: Workspace, loaded: LoadedSettings) -> McpServers:
@@ -194,17 +194,17 @@ def compose_mcp_tools(tools: AgentTools, loan: McpServers, session: Session) -> 
     )
 
 
-def allow_server_tools(rights: Guard, loan: McpServers) -> Guard:
+def allow_server_tools(rights: Permissions, loan: McpServers) -> Permissions:
     """Add rules that allow the MCP tools named in the user's own files."""
     return replace(rights, rules=(*rights.rules, *_list_allow_rules(loan.links)))
 
 
-def _list_allow_rules(links: tuple[McpConnection, ...]) -> Iterable[Rule]:
+def _list_allow_rules(links: tuple[McpConnection, ...]) -> Iterable[PermissionRule]:
     """Yield allow rules for MCP tools, for servers with a unique name."""
     keys = [link.server.key for link in links]
     for server in (link.server for link in links if keys.count(link.server.key) == 1):
         for tool in server.free:
-            yield Rule(f"mcp__{server.key}__{tool}", "", "allow", server.origin)
+            yield PermissionRule(f"mcp__{server.key}__{tool}", "", "allow", server.origin)
 
 
 def pin_definitions(session: Session, loan: McpServers) -> None:

@@ -27,7 +27,7 @@ from travois.engine.agent import (
     SmallModel,
 )
 from travois.hooks.config import parse
-from travois.permissions.secrets import secrets
+from travois.permissions.secrets import collect_secrets
 from travois.ports.world import ModelClient
 from travois.providers import catalog
 from travois.providers.catalog import Catalog, Terms
@@ -319,7 +319,7 @@ class ModelFactory:
     def _hide_key(self, headers: tuple[tuple[str, str], ...]) -> None:
         """Keep a key out of the log."""
         known = (*headers, *self._loaded.settings.env.items(), *os.environ.items())
-        self._session.secrets = secrets(known, listed=list_hook_variables(self._loaded))
+        self._session.secrets = collect_secrets(known, listed=list_hook_variables(self._loaded))
 
 
 def list_hook_variables(loaded: LoadedSettings) -> tuple[tuple[str, str], ...]:

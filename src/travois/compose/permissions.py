@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from travois.compose.models import model_catalog
 from travois.core.errors import UserError
-from travois.permissions.decide import Guard
-from travois.permissions.updates import Update
+from travois.permissions.decide import Permissions
+from travois.permissions.updates import PermissionUpdate
 from travois.ports.world import UserWarned
 from travois.process.environment import secret
 from travois.providers import catalog
@@ -28,13 +28,13 @@ DAY_SECONDS = 24 * 3_600
 
 def compose_permissions(
     loaded: LoadedSettings, cwd: str, *, own: str, readable: tuple[str, ...] = ()
-) -> Guard:
+) -> Permissions:
     """Compose the permissions that these settings give a session in this folder."""
     asked = loaded.settings.permissions
     folders = tuple(path for path in _find_more_folders(loaded, cwd).values() if path)
     reads = asked.block_reads_outside_working_directories
     writes = asked.block_writes_outside_working_directories
-    return Guard(
+    return Permissions(
         asked.mode,
         loaded.rules,
         (cwd, *folders),
@@ -107,7 +107,7 @@ def _find_more_folders(loaded: LoadedSettings, cwd: str) -> dict[str, str]:
     return found
 
 
-def save_answer(session: Session, home: TravoisHome, root: str, update: Update) -> None:
+def save_answer(session: Session, home: TravoisHome, root: str, update: PermissionUpdate) -> None:
     """Save the rules of an answer; if the disk fails, they hold for this session."""
     try:
         trust.save_permission_update(home, root, update)

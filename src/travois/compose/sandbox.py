@@ -13,11 +13,11 @@ from travois.compose.open_session import OpenedSession, Workspace
 from travois.core.content import extract_text
 from travois.core.errors import UserError
 from travois.core.facts import Result
-from travois.permissions.decide import Guard
-from travois.permissions.paths import inside
-from travois.permissions.resolve_paths import hiding, home
-from travois.permissions.rules import Rule
-from travois.permissions.sandbox_profile import PRIVATE_TMP, TMP
+from travois.permissions.decide import Permissions
+from travois.permissions.paths import is_inside
+from travois.permissions.resolve_paths import hidden_path_filter, home_folder
+from travois.permissions.rules import PermissionRule
+from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE, TMP_FOLDERS
 from travois.sandbox.hidden_files import (
     find_covered,
     find_git_files,
@@ -106,7 +106,7 @@ def compose_sandbox(
 def _check_place(loaded: LoadedSettings, place: Workspace) -> None:
     """Refuse unasked commands where the workspace would be the whole home."""
     mode = loaded.settings.permissions.mode
-    if place.cwd not in ("/", home()) or mode not in ("bypass", "auto", "accept-edits"):
+    if place.cwd not in ("/", home_folder()) or mode not in ("bypass", "auto", "accept-edits"):
         return
     raise UserError(
         f"Mode {mode} cannot be used in {place.cwd}",
@@ -124,7 +124,7 @@ def _build_policy(loaded: LoadedSettings, place: Workspace, *, temp: str, spill:
     covered = LazyPaths(find_covered)
     needed = _list_tool_chain_paths(wanted.hidden_tool_chains)
     settings = find_settings(needed.settings)
-    shared = (*settings, *find_git_files(settings, home()))
+    shared = (*settings, *find_git_files(settings, home_folder()))
     secret = (
         *_paths_in_homes(SECRET),
         *needed.withheld,
@@ -134,7 +134,7 @@ def _build_policy(loaded: LoadedSettings, place: Workspace, *, temp: str, spill:
         temp=temp,
         hidden=(*secret, own, *_expand_paths(wanted.filesystem.deny_read), *hidden),
         covered=covered,
-        home=home(),
+        home=home_folder(),
         tools=LazyPaths(lambda: (*needed.reads, *shared, *find_programs(covered.found))),
         caches=needed.caches,
         shown=(
@@ -165,7 +165,7 @@ def _build_policy(loaded: LoadedSettings, place: Workspace, *, temp: str, spill:
 
 def _list_tool_chain_paths(hidden: tuple[ToolChainName, ...]) -> Shown:
     """Return the paths that tool chains need in each home."""
-    homes = dict.fromkeys((home(), *find_homes()))
+    homes = dict.fromkeys((home_folder(), *find_homes()))
     each = [list_shown(one, os.environ, hidden=hidden) for one in homes]
     return Shown(
         reads=tuple(path for one in each for path in one.reads),
@@ -189,7 +189,7 @@ def _skill_and_plugin_folders(loaded: LoadedSettings, place: Workspace) -> tuple
     """Return the folders of skills and plugins that the model may use."""
     skills = map(os.path.realpath, personal_folders(place.home, os.environ))
     # What is only shown cannot be written: links may lead to skills that are worked on here.
-    apart = (path for path in skills if not inside(path, place.cwd))
+    apart = (path for path in skills if not is_inside(path, place.cwd))
     folders = (*apart, *(one.folder for one in loaded.plugins))
     return tuple(filter(os.path.isdir, folders))
 
@@ -207,7 +207,7 @@ def _shared_git_history(cwd: str) -> tuple[str, ...]:
     """Return the folder of git's history, if it lies outside the workspace."""
     _, common = find_verified_repository(cwd)
     real = all(os.path.isdir(f"{common}/{name}") for name in ("objects", "refs"))
-    apart = common and not inside(common, cwd) and not inside(home(), common)
+    apart = common and not is_inside(common, cwd) and not is_inside(home_folder(), common)
     return (common,) if apart and real else ()
 
 
@@ -217,7 +217,7 @@ def _enclosing_repository(cwd: str) -> tuple[str, ...]:
     Not one that holds the home: it would show all of that.
     """
     top, _ = find_verified_repository(cwd)
-    above = top and top != cwd and inside(cwd, top) and not inside(home(), top)
+    above = top and top != cwd and is_inside(cwd, top) and not is_inside(home_folder(), top)
     return (top,) if above else ()
 
 
@@ -228,7 +228,9 @@ def _worktree_git_file(cwd: str) -> tuple[str, ...]:
 
 def _make_temporary_folder(stack: AsyncExitStack) -> str:
     """Make a private folder with an unguessable name; removed when the stack unwinds."""
-    path = os.path.join(os.environ.get("TMPDIR") or TMP[0], f"travois-{os.urandom(8).hex()}")
+    path = os.path.join(
+        os.environ.get("TMPDIR") or TMP_FOLDERS[0], f"travois-{os.urandom(8).hex()}"
+    )
     os.mkdir(path, 0o700)
     stack.callback(_remove_folder, path)
     return os.path.realpath(path)
@@ -256,7 +258,9 @@ def find_old_tmp(bounds: Bounds | None, place: Workspace, *, id: str, session: S
     if private or not path.is_dir() or is_hollow(path):
         return ""
     results = (entry.fact for entry in session.history() if isinstance(entry.fact, Result))
-    return str(path) if any(PRIVATE_TMP in extract_text(one.content) for one in results) else ""
+    return (
+        str(path) if any(PRIVATE_TMP_NOTICE in extract_text(one.content) for one in results) else ""
+    )
 
 
 def _remove_folder(path: str) -> None:
@@ -266,7 +270,7 @@ def _remove_folder(path: str) -> None:
 
 
 def _paths_in_homes(names: tuple[str, ...]) -> tuple[str, ...]:
-    homes = dict.fromkeys((home(), *find_homes()))
+    homes = dict.fromkeys((home_folder(), *find_homes()))
     return tuple(os.path.join(one, name) for one in homes for name in names)
 
 
@@ -281,14 +285,16 @@ def _find_denied_reads(loaded: LoadedSettings, root: str) -> Iterator[str]:
     )
     yield from (path for rule in rules for path in _fixed_rule_path(rule))
     if rules:
-        yield from _find_hidden_files(hiding(Guard(rules=rules), "Read", root=root), root)
+        yield from _find_hidden_files(
+            hidden_path_filter(Permissions(rules=rules), "Read", root=root), root
+        )
 
 
-def _fixed_rule_path(rule: Rule) -> Iterator[str]:
+def _fixed_rule_path(rule: PermissionRule) -> Iterator[str]:
     """Yield the path of a rule that names one outside the workspace without a pattern."""
     what = rule.what.removesuffix("/**")
     if what.startswith(("//", "~/")) and not any(char in what for char in "*?["):
-        yield what[1:] if what.startswith("//") else os.path.join(home(), what[2:])
+        yield what[1:] if what.startswith("//") else os.path.join(home_folder(), what[2:])
 
 
 def _find_hidden_files(hidden: Callable[[str], bool], root: str) -> Iterator[str]:

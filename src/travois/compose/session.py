@@ -68,9 +68,9 @@ from travois.engine.permission_modes import MODE_STATE
 from travois.files.disk import DiskFiles
 from travois.files.read_cache import ReadCache
 from travois.hooks.config import Hook, Listener
-from travois.permissions.decide import Guard
-from travois.permissions.rules import withheld
-from travois.permissions.secrets import Secrets, secrets
+from travois.permissions.decide import Permissions
+from travois.permissions.rules import is_tool_denied
+from travois.permissions.secrets import Secrets, collect_secrets
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
     ChoiceRequest,
@@ -208,7 +208,7 @@ class NoUser:
 def _collect_secrets(loaded: LoadedSettings) -> Secrets:
     """Collect the values that are kept out of a session's files."""
     given = serving.list_hook_variables(loaded)
-    return secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
+    return collect_secrets((*loaded.settings.env.items(), *os.environ.items()), listed=given)
 
 
 class SessionParts(msgspec.Struct, frozen=True):
@@ -488,7 +488,7 @@ def _build_permissions(
     *,
     spill: Path,
     fence: sandbox.SandboxSetup,
-) -> Guard:
+) -> Permissions:
     guard = rights.compose_permissions(
         loaded, place.cwd, own=str(place.home.path), readable=(str(spill),)
     )
@@ -608,7 +608,7 @@ def _select_tools(
     )
     idle = set[str]() if loaded.settings.memory.enabled else {"Remember"}
     idle |= set[str]() if searching.is_search_offered(loaded, card) else {"WebSearch"}
-    told = (tool for tool in (*own, *also) if not withheld(loaded.rules, tool.name))
+    told = (tool for tool in (*own, *also) if not is_tool_denied(loaded.rules, tool.name))
     kept = {tool.name: tool for tool in told if tool.name not in idle}
     if (folder := loaded.settings.plans_directory) and interaction.EXIT_PLAN_MODE.name in kept:
         kept[interaction.EXIT_PLAN_MODE.name] = interaction.save_plans_in(folder)

@@ -16,8 +16,8 @@ from travois.core.errors import UserError
 from travois.engine.agent import Agent
 from travois.engine.permission_gate import sandbox_for_git
 from travois.files.disk import DiskFiles
-from travois.permissions.paths import inside
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.paths import is_inside
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.tool import ToolError
 from travois.ports.world import Files, Processes
 from travois.process.run import LocalProcesses
@@ -41,7 +41,7 @@ class GitContext(msgspec.Struct, frozen=True):
     cwd: str
     files: Files
     processes: Processes
-    wary: Cage | None = None
+    wary: SandboxProfile | None = None
 
 
 class Worktree(msgspec.Struct, frozen=True):
@@ -143,7 +143,7 @@ def _copy_included_files(tree: Worktree, included: tuple[str, ...]) -> None:
     """Copy files into a worktree and link folders; existing ones stay."""
     for name in (*included, *tree.shared):
         old, new = Path(tree.repo.top, name), Path(tree.path, name)
-        if not inside(os.path.realpath(old), tree.repo.top) or old.is_symlink() or new.exists():
+        if not is_inside(os.path.realpath(old), tree.repo.top) or old.is_symlink() or new.exists():
             continue
         new.parent.mkdir(parents=True, exist_ok=True)
         if old.is_dir() and name in tree.shared:

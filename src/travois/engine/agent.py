@@ -20,8 +20,8 @@ from travois.core.view import View
 from travois.hooks.config import Hook
 from travois.hooks.output import Hooks, Said
 from travois.memory.port import Memories
-from travois.permissions.decide import Guard
-from travois.permissions.updates import Update
+from travois.permissions.decide import Permissions
+from travois.permissions.updates import PermissionUpdate
 from travois.ports.agents import MailTransport, TaskStore, Worktrees
 from travois.ports.tool import AnyTool
 from travois.ports.web_search import SearchQuery, SearchResults
@@ -160,13 +160,13 @@ class AgentTools(msgspec.Struct, frozen=True):
 class AgentPermissions(msgspec.Struct):
     """The permissions of an agent and the person to ask. Answers change them."""
 
-    guard: Guard
+    guard: Permissions
     person: Person
     sandbox: Bounds | None = None
     """The sandbox for what tools start; none if there is none."""
     sandbox_missing: str = ""
     """The reason why unproven commands may not run without a sandbox; empty if they may."""
-    save_rules: Callable[[Update], None] = lambda update: None
+    save_rules: Callable[[PermissionUpdate], None] = lambda update: None
     """Keeps rules that a person made by an answer, for later sessions."""
     is_attended: bool = True
     """True if a person is there to answer questions."""

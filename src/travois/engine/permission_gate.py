@@ -26,15 +26,19 @@ from travois.hooks.fire import arguments, before, fire, update
 from travois.hooks.output import SILENCE, Heard
 from travois.permissions import question as narrow
 from travois.permissions.access import Access
-from travois.permissions.decide import PLANNING, Verdict, judge
-from travois.permissions.paths import inside
-from travois.permissions.resolve_paths import home, plain_arguments, repository_around
-from travois.permissions.rules import Use, parse
-from travois.permissions.sandbox_profile import TMP, Cage
+from travois.permissions.decide import PLAN_MODE_REASON, PermissionDecision, decide_permission
+from travois.permissions.paths import is_inside
+from travois.permissions.resolve_paths import (
+    find_repository_around,
+    home_folder,
+    parse_plain_arguments,
+)
+from travois.permissions.rules import ToolUse, parse_permission_rule
+from travois.permissions.sandbox_profile import TMP_FOLDERS, SandboxProfile
 from travois.permissions.shell.families import is_builder
-from travois.permissions.shell.judge import plan
-from travois.permissions.shell.plan import Plan
-from travois.permissions.updates import SANDBOXED, suggested
+from travois.permissions.shell.judge import plan_command
+from travois.permissions.shell.plan import CommandPlan
+from travois.permissions.updates import ALLOW_SANDBOXED_UPDATE, suggest_updates
 from travois.ports.tool import AnyTool
 from travois.ports.world import SANDBOX_OFFER, PermissionQuestion, PersonAnswer, content_digest
 from travois.sandbox.policy import cage, harmless, held_back, leaves, runs_outside
@@ -59,7 +63,7 @@ class ParsedCall(msgspec.Struct, frozen=True):
     tool: AnyTool
     args: msgspec.Struct
     accesses: tuple[Access, ...]
-    plans: tuple[Plan, ...] = ()
+    plans: tuple[CommandPlan, ...] = ()
     """The analysed command lines."""
     remarks: tuple[str, ...] = ()
     """Remarks for its result."""
@@ -71,7 +75,7 @@ class ParsedCall(msgspec.Struct, frozen=True):
     @property
     def collision_accesses(self) -> tuple[Access, ...]:
         """The accesses that can collide with calls that run at the same time."""
-        if not self.plans or not all(plan.looks for plan in self.plans):
+        if not self.plans or not all(plan.is_read_only for plan in self.plans):
             return self.accesses
         plain = tuple(access for access in self.accesses if access.kind != "exec")
         return (*plain, *(access for plan in self.plans for access in plan.accesses))
@@ -81,7 +85,7 @@ class CallDecision(msgspec.Struct, frozen=True):
     """The decision on a tool call, and the sandbox it runs in."""
 
     decided: Decided
-    cage: Cage | None = None
+    cage: SandboxProfile | None = None
     trial: bool = False
     """True for a read-only run that is asked about only if it fails."""
     input: str = ""
@@ -94,7 +98,8 @@ async def decide_call(agent: Agent, ready: ParsedCall, heard: Heard = SILENCE) -
     verdict = _decide_with_hook_result(agent, wanted, heard)
     if ready.tool.judged_as:
         verdict = _prefer_named_rule(
-            judge(agent.permissions.guard, replace(wanted, tool=ready.call.name)), verdict
+            decide_permission(agent.permissions.guard, replace(wanted, tool=ready.call.name)),
+            verdict,
         )
     if (
         agent.permissions.sandbox is not None
@@ -103,7 +108,7 @@ async def decide_call(agent: Agent, ready: ParsedCall, heard: Heard = SILENCE) -
     ):
         return CallDecision(Decided(ready.call.id, "deny", NO_UNSANDBOXED_REASON, by="sandbox"))
     if ready.tool.judged_as and agent.permissions.guard.mode == "plan" and verdict.effect == "ask":
-        return CallDecision(Decided(ready.call.id, "deny", PLANNING))
+        return CallDecision(Decided(ready.call.id, "deny", PLAN_MODE_REASON))
     if agent.permissions.sandbox is not None and verdict.effect != "deny":
         held = held_back(agent.permissions.sandbox, agent.permissions.guard, wanted)
         if held:
@@ -145,7 +150,7 @@ def preapprove_call(
         if by == "rules"
         else replace(agent.permissions.guard, mode="bypass")
     )
-    verdict = judge(guard, wanted)
+    verdict = decide_permission(guard, wanted)
     if verdict.effect != "allow" or _needs_missing_sandbox(agent, wanted):
         return None
     decided = Decided(ready.call.id, "allow", verdict.because, by=verdict.by)
@@ -155,31 +160,37 @@ def preapprove_call(
     )
 
 
-def _decide_with_hook_result(agent: Agent, wanted: Use, heard: Heard) -> Verdict:
+def _decide_with_hook_result(agent: Agent, wanted: ToolUse, heard: Heard) -> PermissionDecision:
     """Judge by rules and mode; a hook may ask anyway, or allow what only the mode asks."""
     verdict = _restrict_in_plan_mode(agent, wanted, judge_unasked(agent, wanted))
     because = f"hook: {heard.reason or 'no reason given'}"
     if heard.decision in ("ask", "defer") and verdict.effect == "allow":
-        return Verdict("ask", because, "hook")
+        return PermissionDecision("ask", because, "hook")
     if heard.decision == "allow" and verdict.effect == "ask":
-        granted = judge(replace(agent.permissions.guard, mode="bypass"), wanted)
-        return Verdict("allow", because, "hook") if granted.effect == "allow" else verdict
+        granted = decide_permission(replace(agent.permissions.guard, mode="bypass"), wanted)
+        return (
+            PermissionDecision("allow", because, "hook") if granted.effect == "allow" else verdict
+        )
     return verdict
 
 
-def _restrict_in_plan_mode(agent: Agent, wanted: Use, verdict: Verdict) -> Verdict:
+def _restrict_in_plan_mode(
+    agent: Agent, wanted: ToolUse, verdict: PermissionDecision
+) -> PermissionDecision:
     """Ask in plan mode unless the sandbox keeps an allowed command from changing things."""
     if agent.permissions.guard.mode != "plan" or verdict.effect != "allow":
         return verdict
     held = agent.permissions.sandbox is not None and not runs_outside(
         agent.permissions.sandbox, wanted
     )
-    if held or all(plan.looks for plan in wanted.plans):
+    if held or all(plan.is_read_only for plan in wanted.plans):
         return verdict
-    return Verdict("ask", "may change something, and no sandbox prevents it in plan mode")
+    return PermissionDecision(
+        "ask", "may change something, and no sandbox prevents it in plan mode"
+    )
 
 
-def _prefer_named_rule(own: Verdict, verdict: Verdict) -> Verdict:
+def _prefer_named_rule(own: PermissionDecision, verdict: PermissionDecision) -> PermissionDecision:
     """Return the decision of a rule that names the tool itself, if there is one.
 
     Such a rule wins over the mode; of two rules the stricter one holds.
@@ -203,8 +214,8 @@ async def ask_person(
         args=ready.call.args,
         summary=ready.tool.summary(ready.args),
         because=because,
-        effects=(*narrow.effects(wanted, around), *warn_of_uncovered(agent, ready.plans)),
-        always=narrow.always(
+        effects=(*narrow.describe_effects(wanted, around), *warn_of_uncovered(agent, ready.plans)),
+        always=narrow.narrowest_rules(
             agent.permissions.guard, wanted, around, folders=folders_to_offer(agent, wanted)
         ),
         offers_sandbox=offers and not ready.tool.judged_as and should_offer_sandbox(agent, wanted),
@@ -226,12 +237,12 @@ async def ask_person(
 
 
 async def _ask_hooks(
-    agent: Agent, question: PermissionQuestion, wanted: Use
+    agent: Agent, question: PermissionQuestion, wanted: ToolUse
 ) -> CallDecision | None:
     """Return a hook's answer in place of the person's, if there is one."""
     call = Call(question.call, question.tool, question.args)
-    always = suggested(parse(rule, "allow") for rule in question.always)
-    offer = (SANDBOXED,) if question.offers_sandbox else ()
+    always = suggest_updates(parse_permission_rule(rule, "allow") for rule in question.always)
+    offer = (ALLOW_SANDBOXED_UPDATE,) if question.offers_sandbox else ()
     occasion = PermissionRequest(call.name, arguments(call), (*always, *offer))
     heard = await fire(agent, occasion, call=call.id, use=wanted)
     if why := heard.block or heard.stop:
@@ -254,22 +265,22 @@ def _apply_answer(agent: Agent, question: PermissionQuestion, answer: PersonAnsw
         because = f"{because}; from now on: {', '.join(question.always)}"
     if answer.allow and answer.sandbox and question.offers_sandbox:
         accept_sandbox(agent)
-        agent.permissions.save_rules(SANDBOXED)
+        agent.permissions.save_rules(ALLOW_SANDBOXED_UPDATE)
         because = f"{because}; from now on: {SANDBOX_OFFER}"
     return Decided(question.call, "allow" if answer.allow else "deny", because, by="person")
 
 
 def _save_rules(agent: Agent, rules: tuple[str, ...]) -> None:
     """Add rules from now on, also for later sessions."""
-    parsed = tuple(parse(rule, "allow", origin="your answer") for rule in rules)
+    parsed = tuple(parse_permission_rule(rule, "allow", origin="your answer") for rule in rules)
     agent.permissions.guard = replace(
         agent.permissions.guard, rules=(*agent.permissions.guard.rules, *parsed)
     )
-    for each in suggested(parsed):
+    for each in suggest_updates(parsed):
         agent.permissions.save_rules(each)
 
 
-def _can_try_read_only(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
+def _can_try_read_only(agent: Agent, wanted: ToolUse, verdict: PermissionDecision) -> bool:
     if (
         agent.permissions.sandbox is None
         or not agent.permissions.sandbox.look_first
@@ -289,11 +300,13 @@ def _can_try_read_only(agent: Agent, wanted: Use, verdict: Verdict) -> bool:
     return {("run_in_background", "true"), ("sandbox", "write")}.isdisjoint(wanted.params)
 
 
-def sandbox_for_call(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cage | None:
+def sandbox_for_call(
+    agent: Agent, wanted: ToolUse, *, unasked: bool = False
+) -> SandboxProfile | None:
     """Return the sandbox for a call; unasked commands get the narrower work profile."""
     if agent.permissions.sandbox is None or not wanted.plans:
         return None
-    looks = all(plan.looks for plan in wanted.plans)
+    looks = all(plan.is_read_only for plan in wanted.plans)
     if not unasked or looks:
         return cage(agent.permissions.sandbox, agent.permissions.guard, wanted)
     shown = (*agent.permissions.sandbox.shown, *find_ruled_reads(agent.permissions.guard, wanted))
@@ -305,15 +318,17 @@ def sandbox_for_call(agent: Agent, wanted: Use, *, unasked: bool = False) -> Cag
     )
 
 
-def sandbox_for_git(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | None:
+def sandbox_for_git(agent: Agent, *, writes: tuple[str, ...] = ()) -> SandboxProfile | None:
     """Return the sandbox for git that we start: read-only, or writing these folders too.
 
     They hold whatever the settings of the repository make it start.
     """
     if agent.permissions.sandbox is None:
         return None
-    plans = (plan(OWN_GIT_COMMAND, cwd=agent.world.root, home=home()),) if writes else ()
-    own = Use("Git", (), agent.world.root, home(), plans=plans)
+    plans = (
+        (plan_command(OWN_GIT_COMMAND, cwd=agent.world.root, home=home_folder()),) if writes else ()
+    )
+    own = ToolUse("Git", (), agent.world.root, home_folder(), plans=plans)
     around = cage(
         agent.permissions.sandbox,
         agent.permissions.guard,
@@ -321,18 +336,18 @@ def sandbox_for_git(agent: Agent, *, writes: tuple[str, ...] = ()) -> Cage | Non
         profile="work" if writes else "look",
     )
     assert around is not None, "a profile was given"
-    top = repository_around(agent.session.state.get("cwd", agent.world.root))
+    top = find_repository_around(agent.session.state.get("cwd", agent.world.root))
     # The private /tmp hides what else lies there, and so is the home hidden.
-    hidden = (*TMP, *agent.permissions.sandbox.covered)
-    seen = (top,) if any(inside(top, folder) and top != folder for folder in hidden) else ()
+    hidden = (*TMP_FOLDERS, *agent.permissions.sandbox.covered)
+    seen = (top,) if any(is_inside(top, folder) and top != folder for folder in hidden) else ()
     if not writes:
         return replace(around, shown=(*around.shown, *seen))
     return replace(around, writable=(*around.writable, *writes), network="on")
 
 
-def _needs_missing_sandbox(agent: Agent, wanted: Use) -> bool:
+def _needs_missing_sandbox(agent: Agent, wanted: ToolUse) -> bool:
     """Return whether this would run with neither a person nor a sandbox."""
-    risky = any(not plan.looks for plan in wanted.plans)
+    risky = any(not plan.is_read_only for plan in wanted.plans)
     return risky and agent.permissions.sandbox is None and bool(agent.permissions.sandbox_missing)
 
 
@@ -343,15 +358,15 @@ def _digest_question(agent: Agent, ready: ParsedCall) -> str:
     )
 
 
-def build_call_context(agent: Agent, ready: ParsedCall) -> Use:
+def build_call_context(agent: Agent, ready: ParsedCall) -> ToolUse:
     """Return the call as permission rules see it."""
-    return Use(
+    return ToolUse(
         ready.tool.judged_as or ready.call.name,
         ready.accesses,
         agent.world.root,
-        home(),
+        home_folder(),
         plans=ready.plans,
-        params=plain_arguments(ready.call.args),
+        params=parse_plain_arguments(ready.call.args),
         exported=frozenset(os.environ),
     )
 
@@ -369,7 +384,7 @@ async def decide_with_hooks(
     """Decide with hooks; return the call as they changed it, and the decision."""
     wanted = build_call_context(agent, ready)
     # No hook can lift a denial, so none is asked.
-    if judge(agent.permissions.guard, wanted).effect == "deny":
+    if decide_permission(agent.permissions.guard, wanted).effect == "deny":
         return ready, await decide_call(agent, ready)
     heard = await before(agent, ready.call, wanted)
     if why := heard.block or heard.stop:
@@ -392,7 +407,7 @@ def apply_changed_input(
     if isinstance(changed, str):
         return ready, _deny_by_hook(ready, changed)
     wanted = build_call_context(agent, changed)
-    verdict = judge(agent.permissions.guard, wanted)
+    verdict = decide_permission(agent.permissions.guard, wanted)
     if verdict.effect == "deny":
         return ready, _deny_by_hook(ready, verdict.because)
     return changed, replace(ruling, input="", cage=sandbox_for_call(agent, wanted))

@@ -10,13 +10,19 @@ from msgspec.structs import replace
 
 from travois.engine.agent import Agent
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, Verdict, judge
-from travois.permissions.paths import inside
-from travois.permissions.protected_paths import protected
-from travois.permissions.resolve_paths import home
-from travois.permissions.rules import Rule, Use, anchor, covers, permits
-from travois.permissions.sandbox_profile import Cage, Unasked
-from travois.permissions.shell.plan import Step
+from travois.permissions.decide import PermissionDecision, Permissions, decide_permission
+from travois.permissions.paths import is_inside
+from travois.permissions.protected_paths import protected_names
+from travois.permissions.resolve_paths import home_folder
+from travois.permissions.rules import (
+    PermissionRule,
+    ToolUse,
+    anchor_folder,
+    rule_covers_step,
+    rule_permits_path,
+)
+from travois.permissions.sandbox_profile import SandboxProfile, UnapprovedChanges
+from travois.permissions.shell.plan import CommandStep
 from travois.sandbox.policy import Bounds, bound, contained, is_plain, runs_outside, shown_reads
 from travois.snapshots.uncovered import find_unrecoverable
 
@@ -26,7 +32,7 @@ TOP_FOLDER_PATTERN = re.compile(r"/[\w-][\w.-]*(?=/|$)")
 UNASKED_REASON = "the sandbox contains it: no network, and the workspace can be restored"
 
 
-def judge_unasked(agent: Agent, wanted: Use) -> Verdict:
+def judge_unasked(agent: Agent, wanted: ToolUse) -> PermissionDecision:
     """Judge a call; the sandbox settles mere doubts where the user allows that."""
     guard = (
         _unasked_permissions(agent, wanted)
@@ -36,7 +42,7 @@ def judge_unasked(agent: Agent, wanted: Use) -> Verdict:
     return _judge_in_sandbox(agent, guard, wanted)
 
 
-def should_offer_sandbox(agent: Agent, wanted: Use) -> bool:
+def should_offer_sandbox(agent: Agent, wanted: ToolUse) -> bool:
     """Return whether a question should offer to let commands run in the sandbox without one.
 
     It does where the offer would have answered this very question, and where it may be made.
@@ -74,7 +80,7 @@ def _find_offer_blocker(agent: Agent) -> str:
     )
 
 
-def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
+def folders_to_offer(agent: Agent, wanted: ToolUse) -> tuple[str, ...]:
     """Return the folders outside that a command reads and that a rule may open for good.
 
     None if the sandbox hides one of the paths whatever is allowed: secrets, and our own state.
@@ -82,16 +88,16 @@ def folders_to_offer(agent: Agent, wanted: Use) -> tuple[str, ...]:
     reads = _outside_reads(agent.permissions.guard, wanted)
     if not reads:
         return ()
-    from travois.permissions.checkouts import folder_to_read  # a start does not wait for it
+    from travois.permissions.checkouts import folder_to_offer  # a start does not wait for it
 
     hidden = agent.permissions.sandbox.hidden if agent.permissions.sandbox is not None else ()
     paths = [bound(one) for one in reads]
-    found = [folder_to_read(path, home=home()) for path in paths]
-    closed = any(inside(path, one) or inside(one, path) for path in paths for one in hidden)
+    found = [folder_to_offer(path, home=home_folder()) for path in paths]
+    closed = any(is_inside(path, one) or is_inside(one, path) for path in paths for one in hidden)
     return () if closed or not all(found) else tuple(dict.fromkeys(found))
 
 
-def _can_run_unasked(agent: Agent, wanted: Use) -> bool:
+def _can_run_unasked(agent: Agent, wanted: ToolUse) -> bool:
     if agent.permissions.sandbox is None or wanted.tool != "Bash":
         return False
     return agent.permissions.guard.mode == "auto" or (
@@ -99,7 +105,7 @@ def _can_run_unasked(agent: Agent, wanted: Use) -> bool:
     )
 
 
-def _unasked_permissions(agent: Agent, wanted: Use) -> Guard:
+def _unasked_permissions(agent: Agent, wanted: ToolUse) -> Permissions:
     """Return the permissions of unasked commands: mode auto, and public reads."""
     guard, bounds = replace(agent.permissions.guard, mode="auto"), agent.permissions.sandbox
     if bounds is None or bounds.backend != "full" or runs_outside(bounds, wanted):
@@ -118,12 +124,12 @@ def _exclude_asked_folders(free: tuple[str, ...], outside: list[Access]) -> Iter
     What may be read counts with all that is in it: `ls /etc; cat /etc/shadow`.
     """
     asked = {bound(one) for one in outside}.difference(free)
-    return (path for path in free if not any(inside(one, path) for one in asked))
+    return (path for path in free if not any(is_inside(one, path) for one in asked))
 
 
 def _find_missing_paths(bounds: Bounds, outside: list[Access]) -> Iterator[str]:
     plain = (one.target for one in outside if one.scope == "one")
-    return (path for path in plain if not inside(path, bounds.temp) and _has_missing_top(path))
+    return (path for path in plain if not is_inside(path, bounds.temp) and _has_missing_top(path))
 
 
 def _has_missing_top(path: str) -> bool:
@@ -135,7 +141,9 @@ def _has_missing_top(path: str) -> bool:
     return found is not None and ".." not in path and not os.path.lexists(found[0])
 
 
-def hide_covered_folders(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
+def hide_covered_folders(
+    agent: Agent, wanted: ToolUse, around: SandboxProfile | None
+) -> SandboxProfile | None:
     """Hide what lies in a folder that a command reads unasked since all commands see that folder.
 
     A call that was allowed to read a folder sees all of it. `grep -r x /etc` was not: it needed no
@@ -147,11 +155,13 @@ def hide_covered_folders(agent: Agent, wanted: Use, around: Cage | None) -> Cage
         agent.permissions.sandbox.covered,
         shown_reads(agent.permissions.sandbox, wanted),
     )
-    inner = (one for one in covered if any(one != path and inside(one, path) for path in free))
+    inner = (one for one in covered if any(one != path and is_inside(one, path) for path in free))
     return replace(around, hidden=tuple(dict.fromkeys((*around.hidden, *inner))))
 
 
-def check_protected_files(agent: Agent, wanted: Use, around: Cage | None) -> Cage | None:
+def check_protected_files(
+    agent: Agent, wanted: ToolUse, around: SandboxProfile | None
+) -> SandboxProfile | None:
     """Have protected files of the project checked after a command that nobody was asked about.
 
     Not after a line of steps that are all known to write nothing but what they show, which was
@@ -166,9 +176,9 @@ def check_protected_files(agent: Agent, wanted: Use, around: Cage | None) -> Cag
         rule for rule in agent.permissions.guard.rules if rule.effect == "allow" and rule.what
     ]
     patterns = tuple(
-        (rule.what, anchor(rule, wanted), wanted.home)
+        (rule.what, anchor_folder(rule, wanted), wanted.home)
         for rule in allowing
-        if rule.tool == "Edit" and protected(rule.what)
+        if rule.tool == "Edit" and protected_names(rule.what)
     )
     named = {
         name
@@ -176,36 +186,40 @@ def check_protected_files(agent: Agent, wanted: Use, around: Cage | None) -> Cag
         if _covers_any_step(rule, steps)
         for name in _protected_names(rule)
     }
-    return replace(around, unasked=Unasked(patterns, tuple(sorted(named))))
+    return replace(around, unasked=UnapprovedChanges(patterns, tuple(sorted(named))))
 
 
-def _covers_any_step(rule: Rule, steps: list[Step]) -> bool:
-    return any(covers(rule, step) for step in steps)
+def _covers_any_step(rule: PermissionRule, steps: list[CommandStep]) -> bool:
+    return any(rule_covers_step(rule, step) for step in steps)
 
 
-def _protected_names(rule: Rule) -> Iterator[str]:
+def _protected_names(rule: PermissionRule) -> Iterator[str]:
     """Return the protected names that stand in the words of a rule about commands."""
-    return (name for word in rule.what.removesuffix(":*").split() for name in protected(word))
+    return (name for word in rule.what.removesuffix(":*").split() for name in protected_names(word))
 
 
-def _shows_all_writes(step: Step) -> bool:
-    from travois.permissions.shell.special import moves_only_history  # a start does not wait for it
+def _shows_all_writes(step: CommandStep) -> bool:
+    from travois.permissions.shell.special import (
+        moves_only_git_history,  # a start does not wait for it
+    )
 
-    return is_plain(step) or moves_only_history(step)
+    return is_plain(step) or moves_only_git_history(step)
 
 
-def find_ruled_reads(guard: Guard, wanted: Use) -> tuple[str, ...]:
+def find_ruled_reads(guard: Permissions, wanted: ToolUse) -> tuple[str, ...]:
     """Return what a call reads outside in folders that rules open with all that is in them."""
     rules = [rule for rule in guard.rules if rule.what.endswith("/**")]
     reads = _outside_reads(guard, wanted) if rules else []
     bounds = (replace(one, target=bound(one), scope="one") for one in reads)
-    return tuple(one.target for one in bounds if any(permits(rule, one, wanted) for rule in rules))
+    return tuple(
+        one.target for one in bounds if any(rule_permits_path(rule, one, wanted) for rule in rules)
+    )
 
 
-def _outside_reads(guard: Guard, wanted: Use) -> list[Access]:
+def _outside_reads(guard: Permissions, wanted: ToolUse) -> list[Access]:
     kept = (*guard.folders, *guard.readable, guard.scratch)
     reads = (access for access in wanted.touched if access.kind == "read")
-    return [one for one in reads if not any(f and inside(one.target, f) for f in kept)]
+    return [one for one in reads if not any(f and is_inside(one.target, f) for f in kept)]
 
 
 def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bounds:
@@ -218,16 +232,18 @@ def _show_siblings(agent: Agent, bounds: Bounds, outside: list[Access]) -> Bound
     )
     if not outside or denied:
         return bounds
-    from travois.permissions.checkouts import find_sibling  # a start does not wait for it
+    from travois.permissions.checkouts import find_sibling_checkout  # a start does not wait for it
 
-    siblings = (find_sibling(bound(one), agent.world.root, home=home()) for one in outside)
+    siblings = (
+        find_sibling_checkout(bound(one), agent.world.root, home=home_folder()) for one in outside
+    )
     found = tuple(dict.fromkeys(one for one in siblings if one and one not in bounds.shown))
     if found:
         bounds = agent.permissions.sandbox = replace(bounds, shown=(*bounds.shown, *found))
     return bounds
 
 
-def _with_reason(wanted: Use, verdict: Verdict) -> Verdict:
+def _with_reason(wanted: ToolUse, verdict: PermissionDecision) -> PermissionDecision:
     """Name the network as the reason, if that is what the sandbox lacks."""
     from travois.permissions.shell.families import needs_network
 
@@ -243,8 +259,8 @@ def _reachable_hosts(bounds: Bounds) -> tuple[str, ...]:
     return bounds.hosts if bounds.backend == "full" and bounds.network in ("", "listed") else ()
 
 
-def _judge_in_sandbox(agent: Agent, guard: Guard, wanted: Use) -> Verdict:
-    verdict = judge(guard, wanted)
+def _judge_in_sandbox(agent: Agent, guard: Permissions, wanted: ToolUse) -> PermissionDecision:
+    verdict = decide_permission(guard, wanted)
     if agent.permissions.sandbox is None or guard.mode != "auto" or wanted.tool != "Bash":
         return verdict
     hosts = _reachable_hosts(agent.permissions.sandbox)
@@ -255,5 +271,11 @@ def _judge_in_sandbox(agent: Agent, guard: Guard, wanted: Use) -> Verdict:
     if verdict.effect == "deny" or verdict.by == "rule":
         return verdict
     if lost := find_unrecoverable(agent, wanted.plans):
-        return Verdict("ask", f"destroys what a rewind cannot restore: {', '.join(lost)}")
-    return Verdict("allow", UNASKED_REASON, "sandbox") if verdict.effect == "ask" else verdict
+        return PermissionDecision(
+            "ask", f"destroys what a rewind cannot restore: {', '.join(lost)}"
+        )
+    return (
+        PermissionDecision("allow", UNASKED_REASON, "sandbox")
+        if verdict.effect == "ask"
+        else verdict
+    )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from travois.engine.agent import Agent
 from travois.permissions.access import Access
-from travois.permissions.paths import inside
-from travois.permissions.sandbox_profile import PRIVATE_TMP, Cage
-from travois.permissions.shell.plan import Plan
+from travois.permissions.paths import is_inside
+from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE, SandboxProfile
+from travois.permissions.shell.plan import CommandPlan
 from travois.ports.tool import CallLocation
 from travois.sandbox.denial import find_denial
 from travois.sandbox.disk_facts import LocalDisk
@@ -43,7 +43,7 @@ def hidden_cwd_access(agent: Agent, here: CallLocation, tool: str) -> tuple[Acce
 
 
 def find_sandbox_denial(
-    agent: Agent, plans: Iterable[Plan], cage: Cage | None, failure: str
+    agent: Agent, plans: Iterable[CommandPlan], cage: SandboxProfile | None, failure: str
 ) -> Denial | None:
     """Return what the sandbox denied a failed command and a person could allow."""
     if cage is None:
@@ -59,7 +59,7 @@ def _is_always_hidden(agent: Agent, path: str) -> bool:
     """Return whether a path stays hidden whatever a command may read."""
     assert agent.permissions.sandbox is not None, "there is a sandbox"
     return path == "/" or any(
-        inside(path, one) or inside(one, path) for one in agent.permissions.sandbox.hidden
+        is_inside(path, one) or is_inside(one, path) for one in agent.permissions.sandbox.hidden
     )
 
 
@@ -74,10 +74,10 @@ def _describe_tmp_path(bounds: Bounds, access: Access) -> str:
     fate = "" if bounds.temp_lasts else REMOVED_WITH_SESSION
     match access.tmp:
         case "private" if access.kind == "write":
-            return f"{PRIVATE_TMP}; on disk, {access.spelt} is {access.target}{fate}."
+            return f"{PRIVATE_TMP_NOTICE}; on disk, {access.spelt} is {access.target}{fate}."
         case "private" if os.path.isdir(access.target):
             own = "The machine's own /tmp was not searched."
-            return f"{PRIVATE_TMP}; on disk, {access.spelt} is {access.target}. {own}"
+            return f"{PRIVATE_TMP_NOTICE}; on disk, {access.spelt} is {access.target}. {own}"
         case "machine":
             return f"{access.spelt} is the machine's own; commands in the sandbox cannot see it."
         case _:

@@ -48,10 +48,15 @@ from travois.hooks.events import AnyOccasion, CwdChanged
 from travois.hooks.output import Heard
 from travois.memory.port import Recording
 from travois.memory.weighing import Recorder
-from travois.permissions.access import collide
-from travois.permissions.decide import judge
-from travois.permissions.resolve_paths import JudgedFiles, hiding, resolved, understood
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.access import accesses_collide
+from travois.permissions.decide import decide_permission
+from travois.permissions.resolve_paths import (
+    JudgedFiles,
+    hidden_path_filter,
+    plan_command_lines,
+    resolve_accesses,
+)
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.tool import CallLocation, ToolError, ToolOutcome, refuse_nul_paths
 from travois.ports.web_search import WebSearch
 from travois.ports.world import Choice, ChoiceRequest, ToolProgress, ToolStarted, UnansweredQuestion
@@ -123,7 +128,7 @@ async def _judge_long_calls(agent: Agent, waiting: Sequence[Call]) -> None:
 def _judge_in_thread(agent: Agent, call: Call) -> None:
     ready = parse_call(agent, call)
     if isinstance(ready, ParsedCall):
-        judge(agent.permissions.guard, build_call_context(agent, ready))
+        decide_permission(agent.permissions.guard, build_call_context(agent, ready))
 
 
 async def _run_batch(agent: Agent, batch: Sequence[tuple[ParsedCall, CallDecision]]) -> None:
@@ -145,7 +150,7 @@ async def _run_batch(agent: Agent, batch: Sequence[tuple[ParsedCall, CallDecisio
 def _has_collisions(batch: Sequence[tuple[ParsedCall, CallDecision]]) -> bool:
     """Return whether calls collide after hooks changed them."""
     touching = (ready.collision_accesses for ready, _ in batch)
-    return any(collide(one, other) for one, other in combinations(touching, 2))
+    return any(accesses_collide(one, other) for one, other in combinations(touching, 2))
 
 
 async def _decide_and_record(
@@ -192,7 +197,9 @@ def _next_batch(agent: Agent, waiting: Sequence[Call]) -> list[ParsedCall]:
             if not batch:
                 _reject_call(agent, ready)
             break
-        if any(collide(ready.collision_accesses, other.collision_accesses) for other in batch):
+        if any(
+            accesses_collide(ready.collision_accesses, other.collision_accesses) for other in batch
+        ):
             break
         batch.append(ready)
     return batch
@@ -247,8 +254,8 @@ def _locate_call(agent: Agent, meaning: InterpretedCall) -> CallLocation:
 
 
 def _resolve_accesses(ready: ParsedCall, here: CallLocation) -> ParsedCall:
-    accesses = resolved(ready.accesses, here)
-    return replace(ready, accesses=accesses, plans=understood(accesses, here))
+    accesses = resolve_accesses(ready.accesses, here)
+    return replace(ready, accesses=accesses, plans=plan_command_lines(accesses, here))
 
 
 def _reject_call(agent: Agent, unfit: InvalidCall) -> None:
@@ -286,7 +293,9 @@ async def _run_post_hooks(
         await fire.fire(agent, CwdChanged(stood, stands))
 
 
-async def _run_read_only_first(agent: Agent, ready: ParsedCall, cage: Cage | None) -> ToolOutcome:
+async def _run_read_only_first(
+    agent: Agent, ready: ParsedCall, cage: SandboxProfile | None
+) -> ToolOutcome:
     """Run a call read-only and without network; ask only if that is not enough."""
     planning = agent.permissions.guard.mode == "plan"
     outcome = ToolOutcome((Text(f"It did not finish within {TRIAL_SECONDS} s."),), error=True)
@@ -322,7 +331,7 @@ async def _run_read_only_first(agent: Agent, ready: ParsedCall, cage: Cage | Non
     return await execute_call(agent, ready, ruling.cage)
 
 
-def _describe_trial(agent: Agent, cage: Cage | None, outcome: ToolOutcome) -> str:
+def _describe_trial(agent: Agent, cage: SandboxProfile | None, outcome: ToolOutcome) -> str:
     """Describe how a read-only run was restricted."""
     partial_ = cage is not None and cage.backend == "partial"
     runs = bool(outcome.changes) and outcome.changes[0].value == "running"
@@ -336,7 +345,7 @@ def _add_remark(outcome: ToolOutcome, remark: str) -> ToolOutcome:
     return replace(outcome, content=(*outcome.content, Text(f"[{remark}]")))
 
 
-async def execute_call(agent: Agent, ready: ParsedCall, cage: Cage | None) -> ToolOutcome:
+async def execute_call(agent: Agent, ready: ParsedCall, cage: SandboxProfile | None) -> ToolOutcome:
     """Run an approved call; any failure becomes its outcome."""
     env = CallEnv(agent, ready, cage)
     stamps = stamp_uncovered(agent, ready.plans)
@@ -396,7 +405,7 @@ def _current_folder(session: Session, world: World) -> str:
 class CallEnv:
     """The world as one call sees it."""
 
-    def __init__(self, agent: Agent, ready: ParsedCall, cage: Cage | None) -> None:
+    def __init__(self, agent: Agent, ready: ParsedCall, cage: SandboxProfile | None) -> None:
         self._session = agent.session
         self._person = agent.permissions.person
         self._world = world = agent.world
@@ -405,7 +414,7 @@ class CallEnv:
         self.cage = cage
         self.mode = agent.permissions.guard.mode
         self.root = world.root
-        self.hidden = hiding(agent.permissions.guard, ready.call.name, root=world.root)
+        self.hidden = hidden_path_filter(agent.permissions.guard, ready.call.name, root=world.root)
         self.files = JudgedFiles(world.files, ready.accesses, self.hidden)
         self.processes = world.processes
         self.web = world.web
@@ -435,7 +444,7 @@ class CallEnv:
         return bool(self._agent.turn.inbox)
 
     @property
-    def wary(self) -> Cage | None:
+    def wary(self) -> SandboxProfile | None:
         """The sandbox for our own git."""
         return sandbox_for_git(self._agent)
 
@@ -463,7 +472,7 @@ class CallEnv:
 
     def spill(self, call: str, data: bytes) -> str:
         """Keep a large output in the session's folder."""
-        return self._world.spill(call, self._session.secrets.redacted_bytes(data))
+        return self._world.spill(call, self._session.secrets.redact_bytes(data))
 
     def progress(self, text: str) -> None:
         """Show that something goes on."""

@@ -27,54 +27,61 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from travois.files.openat import Spot, spot
+from travois.files.openat import OpenedPath, open_parent
 from travois.ports.world import StaleFile, content_digest
 
 if TYPE_CHECKING:
     from ctypes import CDLL
 
-READING = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """Opening a pipe or a terminal must neither wait nor take it over."""
-PAUSES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
+LOCK_RETRY_PAUSES = (0.0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.3)
 """The pauses while waiting for a program that has the file open for writing."""
-NOREPLACE = 1
-EXCHANGE = 2
-UNSUPPORTED = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
+RENAME_NOREPLACE = 1
+RENAME_EXCHANGE = 2
+UNSUPPORTED_ERRNOS = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 
 
-def create(target: str, data: bytes) -> None:
+def create_file(target: str, data: bytes) -> None:
     """Make a file where nothing may be yet; raises `Stale` if something is."""
-    with spot(target, missing="make") as place, _draft(place, data, mode=0o666) as draft:
+    with (
+        open_parent(target, missing="make") as place,
+        _write_draft(place, data, mode=0o666) as draft,
+    ):
         try:
-            _place(draft, place)
+            _rename_no_replace(draft, place)
         except FileExistsError as error:
             raise StaleFile(f"{target} already exists") from error
 
 
-def replace(target: str, data: bytes, *, expect: str) -> None:
+def replace_file(target: str, data: bytes, *, expect: str) -> None:
     """Put `data` in the place of content with the digest `expect`; raises `Stale` if it differs."""
-    with spot(target) as place:
+    with open_parent(target) as place:
         check_writable(place)
-        with _draft(place, data, mode=0o600) as draft, _turn(place), _hold(place, draft) as hold:
-            if content_digest(read(hold.fd)) != expect or not _unwanted(hold):
+        with (
+            _write_draft(place, data, mode=0o600) as draft,
+            _lock_folder(place),
+            _hold_file(place, draft) as hold,
+        ):
+            if content_digest(read_bytes(hold.fd)) != expect or not _has_no_waiting_writer(hold):
                 raise StaleFile(f"{target} has changed")
-            if not _trade(draft, place):
+            if not _exchange_names(draft, place):
                 _rename_over(draft, place)
-            elif not _undisturbed(hold, draft, expect=expect):
-                _put_back(place, draft, ours=content_digest(data))
+            elif not _is_undisturbed(hold, draft, expect=expect):
+                _undo_exchange(place, draft, ours=content_digest(data))
                 raise StaleFile(f"{target} is being changed by another program")
 
 
-def remove(target: str, expect: str) -> None:
+def remove_file(target: str, expect: str) -> None:
     """Delete a file, iff the digest of its content is `expect`; raises `Stale`."""
-    with spot(target) as place, _turn(place):
+    with open_parent(target) as place, _lock_folder(place):
         check_writable(place)
         if _digest_of(place) != expect:
             raise StaleFile(f"{target} has changed")
         os.unlink(place.name, dir_fd=place.folder)
 
 
-def check_writable(place: Spot) -> None:
+def check_writable(place: OpenedPath) -> None:
     """Raise unless there is a regular, writable file, even if we are root."""
     try:
         mode = place.stat().st_mode
@@ -93,7 +100,7 @@ def check_regular(path: str, mode: int) -> None:
         raise OSError(errno.EINVAL, "it is not a regular file", path)
 
 
-def read(fd: int, offset: int = 0, limit: int = -1) -> bytes:
+def read_bytes(fd: int, offset: int = 0, limit: int = -1) -> bytes:
     """Return the bytes of an open file from an offset on."""
     parts = list[bytes]()
     left = limit if limit >= 0 else max(os.fstat(fd).st_size - offset, 0) + 1
@@ -104,7 +111,7 @@ def read(fd: int, offset: int = 0, limit: int = -1) -> bytes:
     return b"".join(parts)
 
 
-class Hold(msgspec.Struct, frozen=True):
+class HeldFile(msgspec.Struct, frozen=True):
     """A file held open while it is replaced; if `leased`, writers wait."""
 
     fd: int
@@ -112,20 +119,20 @@ class Hold(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _hold(target: Spot, draft: Spot) -> Generator[Hold]:
+def _hold_file(target: OpenedPath, draft: OpenedPath) -> Generator[HeldFile]:
     try:
-        fd = target.open(READING)
+        fd = target.open(READ_FLAGS)
     except FileNotFoundError as error:
         raise StaleFile(f"{target.path} no longer exists") from error
     try:
-        _adopt(draft, fd)
-        yield Hold(fd, leased=_lease(fd, target, draft=draft))
+        _copy_ownership(draft, fd)
+        yield HeldFile(fd, leased=_lease_file(fd, target, draft=draft))
     finally:
         os.close(fd)
 
 
 @contextmanager
-def _turn(target: Spot) -> Generator[None]:
+def _lock_folder(target: OpenedPath) -> Generator[None]:
     """Lock a folder against our other processes, without waiting long for a foreign lock."""
     try:
         fd = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=target.folder)
@@ -133,7 +140,7 @@ def _turn(target: Spot) -> Generator[None]:
         yield
         return
     try:
-        for pause in PAUSES:
+        for pause in LOCK_RETRY_PAUSES:
             time.sleep(pause)
             with suppress(OSError):
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -143,11 +150,11 @@ def _turn(target: Spot) -> Generator[None]:
         os.close(fd)
 
 
-def _lease(fd: int, target: Spot, *, draft: Spot) -> bool:
+def _lease_file(fd: int, target: OpenedPath, *, draft: OpenedPath) -> bool:
     """Make writers wait until `fd` is closed; False where that cannot be had."""
     if not hasattr(fcntl, "F_SETLEASE"):
         return False
-    for pause in PAUSES:
+    for pause in LOCK_RETRY_PAUSES:
         time.sleep(pause)
         try:
             _take_lease(fd)
@@ -167,9 +174,9 @@ def _take_lease(fd: int) -> None:
     fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
 
 
-def _can_lease(place: Spot) -> bool:
+def _can_lease(place: OpenedPath) -> bool:
     """Return whether this disk has leases: some say "busy" when they mean "never"."""
-    fd = place.open(READING)
+    fd = place.open(READ_FLAGS)
     try:
         _take_lease(fd)
     except OSError:
@@ -180,46 +187,46 @@ def _can_lease(place: Spot) -> bool:
         os.close(fd)
 
 
-def _undisturbed(hold: Hold, taken: Spot, *, expect: str) -> bool:
+def _is_undisturbed(hold: HeldFile, taken: OpenedPath, *, expect: str) -> bool:
     """Return whether what was taken out is what we held, with no writer waiting for it."""
     if not hold.leased:
         return _digest_of(taken) == expect
-    return os.path.samestat(os.fstat(hold.fd), taken.stat()) and _unwanted(hold)
+    return os.path.samestat(os.fstat(hold.fd), taken.stat()) and _has_no_waiting_writer(hold)
 
 
-def _unwanted(hold: Hold) -> bool:
+def _has_no_waiting_writer(hold: HeldFile) -> bool:
     """Return whether no writer waits for what we hold, as far as can be known."""
     return not hold.leased or fcntl.fcntl(hold.fd, fcntl.F_GETLEASE) == fcntl.F_RDLCK
 
 
-def _put_back(target: Spot, draft: Spot, *, ours: str) -> None:
+def _undo_exchange(target: OpenedPath, draft: OpenedPath, *, ours: str) -> None:
     """Undo the trade. If someone has built on ours by then, theirs stays and the other is kept."""
-    _trade(draft, target)
-    with suppress(OSError, StaleFile), _hold(draft, draft):
+    _exchange_names(draft, target)
+    with suppress(OSError, StaleFile), _hold_file(draft, draft):
         if _digest_of(draft) == ours:
             return
-    _trade(draft, target)
-    kept = target.beside(f"{target.name}.kept-{os.urandom(4).hex()}")
+    _exchange_names(draft, target)
+    kept = target.sibling(f"{target.name}.kept-{os.urandom(4).hex()}")
     _rename_over(draft, kept)
     words = f"another program wrote to it at the same time; read it again. A copy is in {kept.path}"
     raise OSError(errno.EBUSY, words, target.path)
 
 
-def _digest_of(place: Spot) -> str:
-    fd = place.open(READING)
+def _digest_of(place: OpenedPath) -> str:
+    fd = place.open(READ_FLAGS)
     try:
-        return content_digest(read(fd))
+        return content_digest(read_bytes(fd))
     finally:
         os.close(fd)
 
 
 @contextmanager
-def _draft(target: Spot, data: bytes, *, mode: int) -> Generator[Spot]:
+def _write_draft(target: OpenedPath, data: bytes, *, mode: int) -> Generator[OpenedPath]:
     """Write a synced draft beside the target, and remove whatever has its name in the end."""
-    draft = target.beside(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
+    draft = target.sibling(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         try:
-            _write(draft, data, mode=mode)
+            _write_synced(draft, data, mode=mode)
         except OSError as error:
             raise OSError(error.errno, error.strerror, target.path) from error
         yield draft
@@ -228,7 +235,7 @@ def _draft(target: Spot, data: bytes, *, mode: int) -> Generator[Spot]:
             os.unlink(draft.name, dir_fd=draft.folder)
 
 
-def _write(draft: Spot, data: bytes, *, mode: int) -> None:
+def _write_synced(draft: OpenedPath, data: bytes, *, mode: int) -> None:
     fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         left = memoryview(data)
@@ -239,9 +246,9 @@ def _write(draft: Spot, data: bytes, *, mode: int) -> None:
         os.close(fd)
 
 
-def _adopt(draft: Spot, source: int) -> None:
+def _copy_ownership(draft: OpenedPath, source: int) -> None:
     """Give the draft the owner, the extended attributes and the mode of what it will replace."""
-    fd = draft.open(READING)
+    fd = draft.open(READ_FLAGS)
     try:
         model, mine = os.fstat(source), os.fstat(fd)
         mode = stat.S_IMODE(model.st_mode)
@@ -265,35 +272,35 @@ def _copy_attributes(source: int, draft: int) -> None:
                 os.setxattr(draft, name, os.getxattr(source, name))
 
 
-def _place(draft: Spot, target: Spot) -> None:
+def _rename_no_replace(draft: OpenedPath, target: OpenedPath) -> None:
     """Give the draft its final name, which nothing may have."""
     try:
-        _rename(draft, target, flag=NOREPLACE)
+        _call_renameat2(draft, target, flag=RENAME_NOREPLACE)
     except OSError as error:
-        if error.errno not in UNSUPPORTED:
+        if error.errno not in UNSUPPORTED_ERRNOS:
             raise
         os.link(draft.name, target.name, src_dir_fd=draft.folder, dst_dir_fd=target.folder)
 
 
-def _trade(draft: Spot, target: Spot) -> bool:
+def _exchange_names(draft: OpenedPath, target: OpenedPath) -> bool:
     """Let two files trade names; False where the disk cannot."""
     try:
-        _rename(draft, target, flag=EXCHANGE)
+        _call_renameat2(draft, target, flag=RENAME_EXCHANGE)
     except FileNotFoundError as error:
         raise StaleFile(f"{target.path} no longer exists") from error
     except OSError as error:
-        if error.errno not in UNSUPPORTED:
+        if error.errno not in UNSUPPORTED_ERRNOS:
             raise
         return False
     return True
 
 
-def _rename_over(draft: Spot, target: Spot) -> None:
+def _rename_over(draft: OpenedPath, target: OpenedPath) -> None:
     os.replace(draft.name, target.name, src_dir_fd=draft.folder, dst_dir_fd=target.folder)
 
 
-def _rename(source: Spot, target: Spot, *, flag: int) -> None:
-    call = getattr(_libc(), "renameat2", None)
+def _call_renameat2(source: OpenedPath, target: OpenedPath, *, flag: int) -> None:
+    call = getattr(_load_libc(), "renameat2", None)
     if call is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), target.path)
     old, new = os.fsencode(source.name), os.fsencode(target.name)
@@ -306,7 +313,7 @@ def _rename(source: Spot, target: Spot, *, flag: int) -> None:
 
 
 @cache
-def _libc() -> CDLL:
+def _load_libc() -> CDLL:
     import ctypes
 
     return ctypes.CDLL(None, use_errno=True)

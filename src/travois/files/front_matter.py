@@ -16,27 +16,27 @@ from textwrap import dedent
 
 import msgspec
 
-Value = str | tuple[str, ...]
-FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
-ITEM = re.compile(r"-(?:[ \t]+|$)")
-BLOCK = re.compile(r"([|>])[-+\d]*(?:[ \t]+#.*)?")
-COMMENT = re.compile(r"(?:^|[ \t])#(?:[ \t].*)?$")
-QUOTED = re.compile(r"(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^']|'')*)')(?:[ \t]+#.*)?")
-NOTHING = frozenset(("", "~", "null"))
-LONGEST = 1 << 16
+FrontMatterValue = str | tuple[str, ...]
+FRONT_MATTER_PATTERN = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+KEY_LINE = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(.*))?")
+LIST_ITEM = re.compile(r"-(?:[ \t]+|$)")
+BLOCK_SCALAR = re.compile(r"([|>])[-+\d]*(?:[ \t]+#.*)?")
+YAML_COMMENT = re.compile(r"(?:^|[ \t])#(?:[ \t].*)?$")
+QUOTED_SCALAR = re.compile(r"(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^']|'')*)')(?:[ \t]+#.*)?")
+NULL_VALUES = frozenset(("", "~", "null"))
+MAX_FRONT_MATTER_CHARS = 1 << 16
 
 
-class Front(msgspec.Struct, frozen=True):
+class FrontMatter(msgspec.Struct, frozen=True):
     """The values of a file's front matter, their lines (from 1), the body, and what is wrong."""
 
-    values: dict[str, Value] = {}
+    values: dict[str, FrontMatterValue] = {}
     lines: dict[str, int] = {}
     body: str = ""
     flaws: tuple[tuple[int, str], ...] = ()
 
 
-class Field(msgspec.Struct):
+class FrontMatterField(msgspec.Struct):
     """One key with all lines that belong to it."""
 
     key: str
@@ -45,28 +45,28 @@ class Field(msgspec.Struct):
     more: list[str]
 
 
-def read(text: str) -> Front:
+def parse_front_matter(text: str) -> FrontMatter:
     """Parse a file into its front matter and body; an invalid value is kept as text."""
-    found = FRONT.match(text)
-    if found is None or len(found[1]) > LONGEST:
-        return Front(body=text, flaws=((1, _unread(text)),))
-    fields, flaws = _fields(found[1])
-    values: dict[str, Value] = {}
+    found = FRONT_MATTER_PATTERN.match(text)
+    if found is None or len(found[1]) > MAX_FRONT_MATTER_CHARS:
+        return FrontMatter(body=text, flaws=((1, _explain_missing_front_matter(text)),))
+    fields, flaws = _split_fields(found[1])
+    values: dict[str, FrontMatterValue] = {}
     for field in fields:
         if field.key in values:
             flaws.append((field.line, f"{field.key} appears twice; remove one"))
         try:
-            value = _value(field)
+            value = _parse_field(field)
         except ValueError as error:
             flaws.append((field.line, f"{field.key} {error}"))
             value = field.head
-        if value not in NOTHING:
+        if value not in NULL_VALUES:
             values[field.key] = value
     lines = {field.key: field.line for field in fields}
-    return Front(values, lines, text[found.end() :].strip("\r\n"), tuple(sorted(flaws)))
+    return FrontMatter(values, lines, text[found.end() :].strip("\r\n"), tuple(sorted(flaws)))
 
 
-def split(text: str) -> tuple[str, ...]:
+def split_on_commas(text: str) -> tuple[str, ...]:
     """Return the parts between commas that are in no quotes or brackets."""
     parts, start, depth, quote = list[str](), 0, 0, ""
     for at, char in enumerate(text):
@@ -82,63 +82,63 @@ def split(text: str) -> tuple[str, ...]:
     return tuple(part for word in (*parts, text[start:]) if (part := word.strip()))
 
 
-def _unread(text: str) -> str:
+def _explain_missing_front_matter(text: str) -> str:
     """Explain why a text has no readable front matter."""
     if not text.startswith("---"):
         return "the front matter is missing; put it between two lines with ---"
-    if FRONT.match(text):
-        return f"the front matter is longer than {LONGEST:,} characters; shorten it"
+    if FRONT_MATTER_PATTERN.match(text):
+        return f"the front matter is longer than {MAX_FRONT_MATTER_CHARS:,} characters; shorten it"
     return "the front matter is not closed; add a line with --- below it"
 
 
-def _fields(front: str) -> tuple[list[Field], list[tuple[int, str]]]:
-    fields, flaws = list[Field](), list[tuple[int, str]]()
+def _split_fields(front: str) -> tuple[list[FrontMatterField], list[tuple[int, str]]]:
+    fields, flaws = list[FrontMatterField](), list[tuple[int, str]]()
     for number, raw in enumerate(front.split("\n"), 2):
         line = raw.rstrip()
-        if found := KEY.fullmatch(line):
-            fields.append(Field(found[1], number, (found[2] or "").strip(), []))
-        elif fields and (not line or line[0] in " \t" or ITEM.match(line)):
+        if found := KEY_LINE.fullmatch(line):
+            fields.append(FrontMatterField(found[1], number, (found[2] or "").strip(), []))
+        elif fields and (not line or line[0] in " \t" or LIST_ITEM.match(line)):
             fields[-1].more.append(line)
         elif line and not line.startswith("#"):
             flaws.append((number, "this line is not `key: value`; indent it or fix it"))
     return fields, flaws
 
 
-def _value(field: Field) -> Value:
+def _parse_field(field: FrontMatterField) -> FrontMatterValue:
     """Read the lines of a field; raises ValueError with what is wrong."""
-    if style := BLOCK.fullmatch(field.head):
+    if style := BLOCK_SCALAR.fullmatch(field.head):
         text = dedent("\n".join(field.more)).strip("\n")
         return text if style[1] == "|" else re.sub(r"\n(\n*)", lambda gap: gap[1] or " ", text)
     more = [line.strip() for line in field.more if not line.lstrip().startswith("#")]
     more = [line for line in more if line]
-    if not field.head and more and ITEM.match(more[0]):
-        return _items(more)
+    if not field.head and more and LIST_ITEM.match(more[0]):
+        return _parse_list_items(more)
     lines = (field.head, *more)
     if field.head[:1] not in ("'", '"'):
-        lines = [COMMENT.sub("", line) for line in lines]
+        lines = [YAML_COMMENT.sub("", line) for line in lines]
     text = " ".join(lines).strip()
     if text.startswith("["):
         if not text.endswith("]"):
             raise ValueError("is a list without a closing ]; add it")
-        return tuple(_scalar(word) for word in split(text[1:-1]))
-    return _scalar(text)
+        return tuple(_parse_scalar(word) for word in split_on_commas(text[1:-1]))
+    return _parse_scalar(text)
 
 
-def _items(lines: list[str]) -> tuple[str, ...]:
+def _parse_list_items(lines: list[str]) -> tuple[str, ...]:
     """Return a list with one item a line; lines without a dash go on with the item before."""
     items: list[str] = []
     for line in lines:
-        if found := ITEM.match(line):
+        if found := LIST_ITEM.match(line):
             items.append(line[found.end() :])
         else:
             items[-1] += f" {line}"
-    return tuple(text for item in items if (text := _scalar(item.strip())))
+    return tuple(text for item in items if (text := _parse_scalar(item.strip())))
 
 
-def _scalar(text: str) -> str:
+def _parse_scalar(text: str) -> str:
     if text[:1] not in ("'", '"'):
-        return COMMENT.sub("", text).strip()
-    found = QUOTED.fullmatch(text)
+        return YAML_COMMENT.sub("", text).strip()
+    found = QUOTED_SCALAR.fullmatch(text)
     if found is None:
         raise ValueError("has unbalanced quotes; close them at the end of the value")
     if found[2] is not None:
@@ -155,11 +155,11 @@ def _scalar(text: str) -> str:
 
 
 NESTED_KEY = re.compile(r"(\"[^\"]*\"|'[^']*'|[^\s\"'#\[\]{},][^:]*?)[ \t]*:(?:[ \t]+(.*))?")
-BARE = re.compile(r"true|false|null|-?\d+(\.\d+)?")
-DEEPEST = 40
+JSON_SCALAR = re.compile(r"true|false|null|-?\d+(\.\d+)?")
+MAX_NESTING_SPACES = 40
 
 
-class Lines:
+class IndentedLines:
     """The lines still to parse."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -175,9 +175,9 @@ class Lines:
         return self.rest.pop(0).strip()
 
 
-def nested(text: str, key: str) -> object:
+def parse_nested_value(text: str, key: str) -> object:
     """Return the nested value of a front matter key; None if missing or invalid."""
-    found = FRONT.match(text)
+    found = FRONT_MATTER_PATTERN.match(text)
     part = re.search(
         rf"(?m)^{re.escape(key)}[ \t]*:(.*(?:\n(?:[ \t-].*)?)*)", found[1] if found else ""
     )
@@ -185,62 +185,70 @@ def nested(text: str, key: str) -> object:
         return None
     head, _, more = part[1].expandtabs().partition("\n")
     try:
-        return _nested_scalar(head.strip()) if head.strip() else _node(Lines(more.split("\n")))
+        return (
+            _parse_nested_scalar(head.strip())
+            if head.strip()
+            else _parse_node(IndentedLines(more.split("\n")))
+        )
     except (ValueError, IndexError, RecursionError):
         return None
 
 
-def _node(lines: Lines) -> object:
+def _parse_node(lines: IndentedLines) -> object:
     """Return the table, list or text that begins at the next line."""
     depth = lines.depth
-    if depth > DEEPEST:
+    if depth > MAX_NESTING_SPACES:
         raise ValueError("too deep")
-    if ITEM.match(lines.rest[0].lstrip()):
-        return _list(lines, depth)
+    if LIST_ITEM.match(lines.rest[0].lstrip()):
+        return _parse_list(lines, depth)
     if NESTED_KEY.fullmatch(lines.rest[0].strip()):
-        return _table(lines, depth)
-    return _nested_scalar(" ".join(_deeper(lines, depth - 1)))
+        return _parse_table(lines, depth)
+    return _parse_nested_scalar(" ".join(_take_deeper_stripped(lines, depth - 1)))
 
 
-def _list(lines: Lines, depth: int) -> list[object]:
+def _parse_list(lines: IndentedLines, depth: int) -> list[object]:
     items: list[object] = []
-    while lines.depth == depth and (found := ITEM.match(lines.rest[0].lstrip())):
+    while lines.depth == depth and (found := LIST_ITEM.match(lines.rest[0].lstrip())):
         line = lines.take()[found.end() :].strip()
         if not line:
-            items.append(_node(lines) if lines.depth > depth else None)
+            items.append(_parse_node(lines) if lines.depth > depth else None)
         elif line[0] not in "[{\"'" and NESTED_KEY.fullmatch(line):
             lines.rest.insert(0, " " * (depth + found.end()) + line)
-            items.append(_node(lines))
+            items.append(_parse_node(lines))
         else:
-            items.append(_nested_scalar(" ".join((line, *_deeper(lines, depth)))))
+            items.append(
+                _parse_nested_scalar(" ".join((line, *_take_deeper_stripped(lines, depth))))
+            )
     return items
 
 
-def _table(lines: Lines, depth: int) -> dict[str, object]:
+def _parse_table(lines: IndentedLines, depth: int) -> dict[str, object]:
     table: dict[str, object] = {}
     while lines.depth == depth and (found := NESTED_KEY.fullmatch(lines.rest[0].strip())):
         lines.take()
-        table[str(_nested_scalar(found[1]))] = _nested_value((found[2] or "").strip(), lines, depth)
+        table[str(_parse_nested_scalar(found[1]))] = _parse_table_value(
+            (found[2] or "").strip(), lines, depth
+        )
     if lines.depth > depth:
         raise ValueError("unexpected indentation")
     return table
 
 
-def _nested_value(head: str, lines: Lines, depth: int) -> object:
-    if style := BLOCK.fullmatch(head):
-        block = [*_block(lines, depth)]
+def _parse_table_value(head: str, lines: IndentedLines, depth: int) -> object:
+    if style := BLOCK_SCALAR.fullmatch(head):
+        block = [*_take_deeper(lines, depth)]
         return dedent("\n".join(block)) if style[1] == "|" else " ".join(map(str.strip, block))
     if head:
-        return _nested_scalar(" ".join((head, *_deeper(lines, depth))))
-    beside = lines.depth == depth and bool(ITEM.match(lines.rest[0].lstrip()))
-    return _node(lines) if beside or lines.depth > depth else None
+        return _parse_nested_scalar(" ".join((head, *_take_deeper_stripped(lines, depth))))
+    beside = lines.depth == depth and bool(LIST_ITEM.match(lines.rest[0].lstrip()))
+    return _parse_node(lines) if beside or lines.depth > depth else None
 
 
-def _deeper(lines: Lines, depth: int) -> list[str]:
-    return [line.strip() for line in _block(lines, depth)]
+def _take_deeper_stripped(lines: IndentedLines, depth: int) -> list[str]:
+    return [line.strip() for line in _take_deeper(lines, depth)]
 
 
-def _block(lines: Lines, depth: int) -> list[str]:
+def _take_deeper(lines: IndentedLines, depth: int) -> list[str]:
     """Take all lines that are indented further."""
     taken: list[str] = []
     while lines.depth > depth:
@@ -248,24 +256,24 @@ def _block(lines: Lines, depth: int) -> list[str]:
     return taken
 
 
-def _nested_scalar(text: str) -> object:
+def _parse_nested_scalar(text: str) -> object:
     from json import loads
 
-    if text[:1] in "\"'" and (found := QUOTED.fullmatch(text)):
+    if text[:1] in "\"'" and (found := QUOTED_SCALAR.fullmatch(text)):
         quoted = found[1]
         return (
             loads(f'"{quoted}"', strict=False)
             if quoted is not None
             else found[2].replace("''", "'")
         )
-    bare = COMMENT.sub("", text).strip()
+    bare = YAML_COMMENT.sub("", text).strip()
     if bare[:1] == "[" and bare.endswith("]"):
-        return [_nested_scalar(part) for part in split(bare[1:-1])]
+        return [_parse_nested_scalar(part) for part in split_on_commas(bare[1:-1])]
     if bare[:1] == "{" and bare.endswith("}"):
-        pairs = (NESTED_KEY.fullmatch(part) for part in split(bare[1:-1]))
+        pairs = (NESTED_KEY.fullmatch(part) for part in split_on_commas(bare[1:-1]))
         return {
-            str(_nested_scalar(pair[1])): _nested_scalar((pair[2] or "").strip())
+            str(_parse_nested_scalar(pair[1])): _parse_nested_scalar((pair[2] or "").strip())
             for pair in pairs
             if pair
         }
-    return loads(bare) if BARE.fullmatch(bare) else bare
+    return loads(bare) if JSON_SCALAR.fullmatch(bare) else bare

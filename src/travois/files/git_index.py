@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from hashlib import sha1
 from struct import Struct, unpack_from
 
-HEADER = Struct(">4sII")
-FLAGS = Struct(">60xH")
-FIXED = 62
+INDEX_HEADER = Struct(">4sII")
+ENTRY_FLAGS = Struct(">60xH")
+FIXED_ENTRY_BYTES = 62
 """The number of bytes of an entry before its name."""
-EXTENDED = 0x4000
+EXTENDED_FLAG = 0x4000
 
 
 def iterate_entries(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -22,14 +22,14 @@ def iterate_entries(data: bytes) -> Iterator[tuple[int, bytes]]:
     Raises ValueError, IndexError or struct.error for what is not understood; that other entries
     lie in another file is told after the last one.
     """
-    magic, version, count = HEADER.unpack_from(data)
+    magic, version, count = INDEX_HEADER.unpack_from(data)
     signed = data[-20:] in (bytes(20), sha1(data[:-20], usedforsecurity=False).digest())
     if magic != b"DIRC" or version not in (2, 3, 4) or not signed:
         raise ValueError("unsupported git index format")
-    at, name = HEADER.size, b""
+    at, name = INDEX_HEADER.size, b""
     for _ in range(count):
-        (flags,) = FLAGS.unpack_from(data, at)
-        start = at + (FIXED + 2 if flags & EXTENDED else FIXED)
+        (flags,) = ENTRY_FLAGS.unpack_from(data, at)
+        start = at + (FIXED_ENTRY_BYTES + 2 if flags & EXTENDED_FLAG else FIXED_ENTRY_BYTES)
         dropped, start = _read_number(data, start) if version == 4 else (len(name), start)
         end = data.index(0, start)
         name = name[: len(name) - dropped] + data[start:end]
@@ -39,7 +39,7 @@ def iterate_entries(data: bytes) -> Iterator[tuple[int, bytes]]:
         raise ValueError("split git index is not supported")
 
 
-def blob_at(data: bytes, at: int) -> bytes:
+def blob_hash_at(data: bytes, at: int) -> bytes:
     """Return the name of the blob of an entry."""
     return data[at + 40 : at + 60]
 

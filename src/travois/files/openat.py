@@ -16,22 +16,24 @@ from typing import Literal
 
 import msgspec
 
-FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-LONGEST = 4095
+FOLDER_OPEN_FLAGS = (
+    getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+)
+MAX_PATH_BYTES = 4095
 """The maximum number of bytes of a path, also when it is opened part by part."""
-CHANGED = "the path changed while it was being opened, or its links form a loop"
+PATH_CHANGED_MESSAGE = "the path changed while it was being opened, or its links form a loop"
 
 
-class Spot(msgspec.Struct, frozen=True):
+class OpenedPath(msgspec.Struct, frozen=True):
     """A name in an open folder; `path` is only for words."""
 
     folder: int
     name: str
     path: str
 
-    def beside(self, name: str) -> Spot:
+    def sibling(self, name: str) -> OpenedPath:
         """Return another name in the same folder."""
-        return Spot(self.folder, name, os.path.join(os.path.dirname(self.path), name))
+        return OpenedPath(self.folder, name, os.path.join(os.path.dirname(self.path), name))
 
     def open(self, flags: int, mode: int = 0o600) -> int:
         """Return a descriptor of what has the name; a link is an error."""
@@ -40,57 +42,57 @@ class Spot(msgspec.Struct, frozen=True):
                 self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=self.folder
             )
         except OSError as error:
-            raise _told(error, self) from error
+            raise _explain_os_error(error, self) from error
 
     def stat(self) -> os.stat_result:
         """Return the stat of the name; a link is an error."""
         try:
             found = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except OSError as error:
-            raise _told(error, self) from error
+            raise _explain_os_error(error, self) from error
         if stat.S_ISLNK(found.st_mode):
-            raise OSError(errno.ELOOP, CHANGED, self.path)
+            raise OSError(errno.ELOOP, PATH_CHANGED_MESSAGE, self.path)
         return found
 
 
 @contextmanager
-def spot(path: str, *, missing: Literal["fail", "make"] = "fail") -> Generator[Spot]:
+def open_parent(path: str, *, missing: Literal["fail", "make"] = "fail") -> Generator[OpenedPath]:
     """Open the parent folder of an absolute path; missing folders can be created."""
-    if len(os.fsencode(path)) > LONGEST:
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
     if "/../" in f"{path}/":
         raise OSError(errno.EINVAL, "a path with .. was never checked", path)
     *folders, name = [part for part in path.split("/") if part] or ["."]
-    found = Spot(os.open("/", FOLDER), name, path)
+    found = OpenedPath(os.open("/", FOLDER_OPEN_FLAGS), name, path)
     try:
         for part in folders:
-            inner = _entered(Spot(found.folder, part, path), missing=missing)
+            inner = _open_folder(OpenedPath(found.folder, part, path), missing=missing)
             os.close(found.folder)
-            found = Spot(inner, name, path)
+            found = OpenedPath(inner, name, path)
         yield found
     finally:
         os.close(found.folder)
 
 
-def _entered(place: Spot, *, missing: Literal["fail", "make"]) -> int:
+def _open_folder(place: OpenedPath, *, missing: Literal["fail", "make"]) -> int:
     try:
-        return place.open(FOLDER)
+        return place.open(FOLDER_OPEN_FLAGS)
     except FileNotFoundError:
         if missing == "fail":
             raise
     with suppress(FileExistsError):
         os.mkdir(place.name, dir_fd=place.folder)
-    return place.open(FOLDER)
+    return place.open(FOLDER_OPEN_FLAGS)
 
 
-def _told(error: OSError, place: Spot) -> OSError:
+def _explain_os_error(error: OSError, place: OpenedPath) -> OSError:
     """Return the same error with the whole path, or with the word that a link is in the way."""
-    if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _linked(place)):
-        return OSError(errno.ELOOP, CHANGED, place.path)
+    if error.errno == errno.ELOOP or (error.errno == errno.ENOTDIR and _is_link(place)):
+        return OSError(errno.ELOOP, PATH_CHANGED_MESSAGE, place.path)
     return OSError(error.errno, error.strerror, place.path)
 
 
-def _linked(place: Spot) -> bool:
+def _is_link(place: OpenedPath) -> bool:
     found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     return stat.S_ISLNK(found.st_mode)
 

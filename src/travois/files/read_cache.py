@@ -15,18 +15,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
-from travois.files.openat import spot
+from travois.files.openat import open_parent
 from travois.ports.world import Files, FileStat, content_digest
 
-ROOM = 64 << 20
-LARGEST = 1 << 20
-NAMES = 1 << 14
+MAX_CACHE_BYTES = 64 << 20
+MAX_CACHED_FILE_BYTES = 1 << 20
+MAX_KNOWN_FILES = 1 << 14
 """The maximum number of known files."""
-RESTED = 60.0
+MIN_REST_SECONDS = 60.0
 """The seconds a file must rest: disk clocks tick within 2, systems write back within 35."""
 
 
-class Identity(NamedTuple):
+class FileIdentity(NamedTuple):
     """The stat fields that identify an unchanged file."""
 
     device: int
@@ -40,12 +40,12 @@ class ReadCache:
     """Files whose whole content is remembered; all else goes to the disk."""
 
     def __init__(
-        self, files: Files, *, room: int = ROOM, clock: Callable[[], float] = time.time
+        self, files: Files, *, room: int = MAX_CACHE_BYTES, clock: Callable[[], float] = time.time
     ) -> None:
         self._files = files
         self._room = room
         self._clock = clock
-        self._names = OrderedDict[Identity, str]()
+        self._names = OrderedDict[FileIdentity, str]()
         self._contents = OrderedDict[str, bytes]()
         self.size = 0
         """How many bytes are held."""
@@ -64,7 +64,11 @@ class ReadCache:
 
     async def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes:
         """Read bytes of the file from an offset; from memory if the file is unchanged."""
-        before = None if offset else _identity(path, most=limit if limit >= 0 else LARGEST)
+        before = (
+            None
+            if offset
+            else _identify_file(path, most=limit if limit >= 0 else MAX_CACHED_FILE_BYTES)
+        )
         if before is None:
             return await self._files.read(path, offset=offset, limit=limit)
         known = self._contents.get(self._names.get(before, ""))
@@ -73,8 +77,8 @@ class ReadCache:
             self._contents.move_to_end(self._names[before])
             return known
         data = await self._files.read(path, limit=limit)
-        if before == _identity(path, most=before.size) and self._settled(before, data):
-            self._keep(before, data)
+        if before == _identify_file(path, most=before.size) and self._is_settled(before, data):
+            self._store_content(before, data)
         return data
 
     async def replace(self, path: str, data: bytes, *, expect: str | None) -> str:
@@ -89,12 +93,12 @@ class ReadCache:
         """Serialize work on one file."""
         return self._files.queue(path)
 
-    def _settled(self, found: Identity, data: bytes) -> bool:
+    def _is_settled(self, found: FileIdentity, data: bytes) -> bool:
         """Return whether a later change is sure to show."""
         rested = self._clock() - max(found.modified, found.changed) / 1e9
-        return len(data) == found.size and rested > RESTED
+        return len(data) == found.size and rested > MIN_REST_SECONDS
 
-    def _keep(self, found: Identity, data: bytes) -> None:
+    def _store_content(self, found: FileIdentity, data: bytes) -> None:
         name = content_digest(data)
         self._names[found] = name
         if name not in self._contents:
@@ -102,19 +106,21 @@ class ReadCache:
             self.size += len(data)
         while self.size > self._room:
             self.size -= len(self._contents.popitem(last=False)[1])
-        if len(self._names) > NAMES:
+        if len(self._names) > MAX_KNOWN_FILES:
             self._names.popitem(last=False)
 
 
-def _identity(path: str, *, most: int) -> Identity | None:
+def _identify_file(path: str, *, most: int) -> FileIdentity | None:
     """Return the identity of a small regular file; None for anything else."""
     if "\0" in path:
         return None
     try:
-        with spot(path) as place:
+        with open_parent(path) as place:
             found = place.stat()
     except OSError:
         return None
-    if not stat.S_ISREG(found.st_mode) or found.st_size > min(most, LARGEST):
+    if not stat.S_ISREG(found.st_mode) or found.st_size > min(most, MAX_CACHED_FILE_BYTES):
         return None
-    return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return FileIdentity(
+        found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    )

@@ -6,7 +6,7 @@ from argparse import Namespace
 
 import anyio
 
-from travois.commands.flags import chosen
+from travois.commands.flags import options_from_args
 from travois.compose import commands
 from travois.core.content import TextOrMedia
 from travois.core.display_text import write_stderr
@@ -25,7 +25,7 @@ def run_setup_hooks(args: Namespace) -> int:
     """Open and close a session so that its setup hooks run; return the exit code."""
 
     async def open_and_close() -> None:
-        async with Session(chosen(args)) as session:
+        async with Session(options_from_args(args)) as session:
             notices = session.crew.notices
         for notice in (*notices, *session.parting):
             write_stderr(f"travois: {notice}\n")

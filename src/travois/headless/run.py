@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec.structs import replace
 
-from travois.commands.flags import chosen
+from travois.commands.flags import options_from_args
 from travois.compat.claude_json import Object
 from travois.compose import commands
 from travois.compose.mcp import list_server_statuses
@@ -91,7 +91,7 @@ class HeadlessRun:
         self._fails_on_denial: bool = args.fail_on_denial
         self._children: list[TurnTally] = []
         """Tallies of the started subagents."""
-        self.commands, notices = commands.compose_commands(chosen(args))
+        self.commands, notices = commands.compose_commands(options_from_args(args))
         for notice in notices:
             write_stderr(f"travois: {notice}\n")
 
@@ -104,7 +104,7 @@ class HeadlessRun:
 
     def create_session(self, args: Namespace) -> Session:
         """Create the session of a run without a client."""
-        options, person, tool = chosen(args), None, args.permission_prompt_tool
+        options, person, tool = options_from_args(args), None, args.permission_prompt_tool
         if tool.startswith("mcp__"):
             from travois.headless.control.callbacks import HostUser, PermissionPromptTool
 

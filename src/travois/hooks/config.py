@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from travois.hooks.events import EVENTS, TOOLS, AnyOccasion
-from travois.permissions.rules import Use, matches
-from travois.permissions.rules import parse as parse_permission_rule
+from travois.permissions.rules import ToolUse, rule_matches
+from travois.permissions.rules import parse_permission_rule as parse_permission_rule
 
 COMMAND = 600.0
 CALLED = 60.0
@@ -221,7 +221,7 @@ def _unusable(hook: Hook, event: str, matcher: str) -> str:
 
 
 def listening(
-    hooks: Iterable[Hook], occasion: AnyOccasion, use: Use | None, *, whose: str = ""
+    hooks: Iterable[Hook], occasion: AnyOccasion, use: ToolUse | None, *, whose: str = ""
 ) -> tuple[Hook, ...]:
     """Return the hooks that match this event, each once however many files declare it."""
     found: dict[object, Hook] = {}
@@ -277,11 +277,11 @@ def _pattern(matcher: str) -> re.Pattern[str]:
     return re.compile(matcher)
 
 
-def _holds(condition: str, use: Use | None) -> bool:
+def _holds(condition: str, use: ToolUse | None) -> bool:
     """Return whether a call matches the hook's `if` rule; an unreadable rule matches."""
     if use is None:
         return False
     try:
-        return matches(parse_permission_rule(condition, "ask"), use)
+        return rule_matches(parse_permission_rule(condition, "ask"), use)
     except ValueError:
         return True

@@ -20,8 +20,13 @@ from travois.engine.sandbox_offer import accept_sandbox
 from travois.hooks import events
 from travois.hooks.config import parse
 from travois.hooks.output import SILENCE, Around, Heard
-from travois.permissions.rules import Use
-from travois.permissions.updates import KEPT, SANDBOX_MODE, Update, amend
+from travois.permissions.rules import ToolUse
+from travois.permissions.updates import (
+    SANDBOX_MODE,
+    SAVED_DESTINATIONS,
+    PermissionUpdate,
+    apply_permission_update,
+)
 from travois.ports.tool import ToolOutcome
 from travois.ports.world import ActivityShown, TerminalSignal, UserWarned
 
@@ -46,7 +51,7 @@ STOPS = 8
 
 
 async def fire(
-    agent: Agent, occasion: events.AnyOccasion, *, call: str = "", use: Use | None = None
+    agent: Agent, occasion: events.AnyOccasion, *, call: str = "", use: ToolUse | None = None
 ) -> Heard:
     """Run the hooks for an event; text for the model waits in the inbox of the turn."""
     if agent.hooks.active is None:
@@ -77,7 +82,7 @@ async def fire(
     return heard
 
 
-def _around(agent: Agent, call: str, use: Use | None) -> Around:
+def _around(agent: Agent, call: str, use: ToolUse | None) -> Around:
     """Build the context that every hook receives besides the event."""
     mode, epoch = agent.permissions.guard.mode, agent.session.view.epoch
     id, kind = (agent.team.birth.id, agent.team.birth.kind) if agent.team.birth else ("", "")
@@ -226,7 +231,7 @@ async def unexpanded(agent: Agent, occasion: events.UserPromptExpansion) -> str:
 # --- a call ---------------------------------------------------------------------------------------
 
 
-async def before(agent: Agent, call: Call, use: Use) -> Heard:
+async def before(agent: Agent, call: Call, use: ToolUse) -> Heard:
     """Run the PreToolUse hooks for a call that neither rules nor the mode deny."""
     heard = SILENCE
     for given in _given(call):
@@ -253,7 +258,7 @@ def _given(call: Call) -> list[object]:
     ]
 
 
-async def denied(agent: Agent, call: Call, use: Use, *, why: str) -> bool:
+async def denied(agent: Agent, call: Call, use: ToolUse, *, why: str) -> bool:
     """Run the PermissionDenied hooks; return whether one lets the model retry."""
     occasion = events.PermissionDenied(call.name, arguments(call), call.id, why)
     return (await fire(agent, occasion, call=call.id, use=use)).retry
@@ -263,21 +268,21 @@ def update(agent: Agent, updates: tuple[msgspec.Raw, ...]) -> None:
     """Apply permission updates from a hook's output, and record each."""
     for raw in updates:
         try:
-            wanted = msgspec.json.decode(raw, type=Update)
+            wanted = msgspec.json.decode(raw, type=PermissionUpdate)
             if wanted.type == "setMode" and wanted.mode == SANDBOX_MODE:
                 accept_sandbox(agent)
             else:
-                agent.permissions.guard = amend(agent.permissions.guard, wanted)
+                agent.permissions.guard = apply_permission_update(agent.permissions.guard, wanted)
         except (msgspec.DecodeError, ValueError) as error:
             agent.session.emit(UserWarned(f"A hook's permission update was ignored: {error}"))
             continue
         agent.session.append(Noted("hook changed permissions", bytes(raw).decode()))
-        if wanted.destination in KEPT:
+        if wanted.destination in SAVED_DESTINATIONS:
             agent.permissions.save_rules(wanted)
 
 
 async def after(
-    agent: Agent, call: Call, outcome: ToolOutcome, *, use: Use, seconds: float
+    agent: Agent, call: Call, outcome: ToolOutcome, *, use: ToolUse, seconds: float
 ) -> ToolOutcome:
     """Run the hooks after a tool call; return the outcome that the model sees."""
     lasted = round(seconds * 1000)

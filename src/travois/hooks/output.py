@@ -11,7 +11,7 @@ import msgspec
 from travois.core.facts import Hooked
 from travois.hooks.config import Hook
 from travois.hooks.events import AnyOccasion
-from travois.permissions.rules import Use
+from travois.permissions.rules import ToolUse
 
 STATUSES = (126, 127)
 """Exit statuses with which a shell reports that it could not start a program."""
@@ -23,7 +23,7 @@ class Around(msgspec.Struct, frozen=True):
     cwd: str
     mode: str
     call: str = ""
-    use: Use | None = None
+    use: ToolUse | None = None
     """The call as rules see it, for hooks with a condition."""
     agent: str = ""
     """The child that this is about; empty for the agent that a person talks to."""

@@ -19,7 +19,7 @@ from travois.core.facts import Hooked
 from travois.hooks.config import Callback, Hook, listening
 from travois.hooks.events import AnyOccasion
 from travois.hooks.output import SILENCE, Around, Heard, Said, Within, merge, told, understand
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import BackgroundJob, CapturedOutput, Command, Processes
 from travois.process.environment import clean
 from travois.providers.http.transport import transport
@@ -50,7 +50,7 @@ class Place(msgspec.Struct, frozen=True):
     root: str
     folder: Path
     """A folder for files that only this session sees."""
-    cage: Callable[[tuple[str, ...]], Cage | None] = lambda shown: None
+    cage: Callable[[tuple[str, ...]], SandboxProfile | None] = lambda shown: None
     """The sandbox for those that run in one, which shows these folders; none if there is none."""
     sandboxed: bool = False
     """True if hooks run in the sandbox unless they say otherwise."""
@@ -243,7 +243,7 @@ class LocalHooks:
             cage=self._sandbox(hook),
         )
 
-    def _sandbox(self, hook: Hook) -> Cage | None:
+    def _sandbox(self, hook: Hook) -> SandboxProfile | None:
         """Return the sandbox profile for a hook; raise OSError if a required one is missing.
 
         Only a hook of the user's own may opt out of the sandbox that settings require.

@@ -10,7 +10,7 @@ from travois.compat.foreign_agent import CLAUDE
 from travois.compat.sessions.format import inner
 from travois.importing.plan import NOWHERE, Luggage, files, instructions, servers, skills, tree_of
 from travois.permissions import rules
-from travois.permissions.rules import EFFECTS, READS
+from travois.permissions.rules import READ_TOOLS, RULE_EFFECTS
 from travois.prompt.instruction_files import plain_text
 from travois.prompt.instruction_text import scope
 from travois.prompt.style_files import FOLDER
@@ -29,7 +29,7 @@ UNTAKEN = {
 }
 OWN = ("ANTHROPIC_", "CLAUDE_", "DISABLE_", "MAX_THINKING")
 """How variables begin that are meant for that agent itself."""
-ANCHORED = ("Edit", *READS)
+ANCHORED = ("Edit", *READ_TOOLS)
 
 
 def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
@@ -92,7 +92,7 @@ def _permission(luggage: Luggage, key: str, layer: SettingsLayer, held: Settings
         notices = (one for one in held.notices if key in one)
         luggage.leave("permissions", key, next(notices, NOWHERE))
         return
-    effect = next((one for one in EFFECTS if key == f"permissions.{one}"), "")
+    effect = next((one for one in RULE_EFFECTS if key == f"permissions.{one}"), "")
     if not effect:
         luggage.setting("permissions", key, held.values[key])
         return
@@ -110,7 +110,7 @@ def _permission(luggage: Luggage, key: str, layer: SettingsLayer, held: Settings
 
 def _anchored(text: str, base: str) -> str:
     """Rewrite a rule for our file: `/path` is relative to the folder the rule lies in."""
-    rule = rules.parse(text, "deny")
+    rule = rules.parse_permission_rule(text, "deny")
     near = rule.what.startswith("/") and not rule.what.startswith("//")
     return f"{rule.tool}(/{base}{rule.what})" if near and rule.tool in ANCHORED else text
 

@@ -10,7 +10,7 @@ from travois.compat.foreign_agent import OPENCODE
 from travois.compat.sessions.format import inner
 from travois.core.errors import UserError
 from travois.files import front_matter
-from travois.files.front_matter import Front
+from travois.files.front_matter import FrontMatter
 from travois.importing.plan import Luggage, files, instructions, servers, skills
 from travois.prompt.instruction_files import plain_text
 from travois.settings.schema import Json
@@ -36,7 +36,11 @@ def plan(luggage: Luggage, environ: Mapping[str, str]) -> None:
     for place in (folder / name for name in OPENCODE.agents):
         for path in sorted(place.rglob("*.md")):
             name = str(path.relative_to(place)).removesuffix(".md").replace("/", "-")
-            _agent(luggage, opencode.adapted(front_matter.read(plain_text(str(path))), name), name)
+            _agent(
+                luggage,
+                opencode.adapted(front_matter.parse_front_matter(plain_text(str(path))), name),
+                name,
+            )
     for _, told in opencode.tabled(str(folder)):
         _agent(luggage, told, str(told.values["name"]))
     for name in OPENCODE.commands:
@@ -81,7 +85,7 @@ def _command(luggage: Luggage, name: str, said: Json) -> None:
         luggage.file("commands", f"commands/{name}.md", data, fate="translated")
 
 
-def _agent(luggage: Luggage, told: Front | None, name: str) -> None:
+def _agent(luggage: Luggage, told: FrontMatter | None, name: str) -> None:
     if told is None:
         luggage.leave("agents", name, "it is disabled in opencode")
         return
@@ -93,6 +97,6 @@ def _agent(luggage: Luggage, told: Front | None, name: str) -> None:
     luggage.file("agents", f"agents/{name}.md", data, fate="translated")
 
 
-def _spelt(value: front_matter.Value) -> str:
+def _spelt(value: front_matter.FrontMatterValue) -> str:
     """Format a front matter value in one line."""
     return " ".join((value if isinstance(value, str) else ", ".join(value)).split())

@@ -18,8 +18,8 @@ from travois.compat.sessions.format import inner
 from travois.core.errors import UserError
 from travois.mcp import config as mcp
 from travois.permissions import secrets
-from travois.permissions.paths import inside
-from travois.permissions.secrets import leak
+from travois.permissions.paths import is_inside
+from travois.permissions.secrets import find_leak
 from travois.prompt.instruction_files import HOPS, plain_text
 from travois.prompt.instruction_text import imports
 from travois.sessions import blobs
@@ -114,7 +114,7 @@ class Luggage:
 
     def hooks(self, event: str, groups: list[object], *, why: str = "") -> None:
         """Add the hooks of an event, unless a command contains a secret."""
-        if secrets.find(msgspec.json.encode(groups).decode()):
+        if secrets.find_secrets(msgspec.json.encode(groups).decode()):
             self.leave("hooks", event, "it may contain a secret; add it again without the secret")
             return
         held = _inner(self._settings, "hooks").get(event)
@@ -245,7 +245,11 @@ def secret(name: str, value: str) -> bool:
     """Return whether a value is a secret, by its name or by its look."""
     if REFERENCE.search(value):
         return False
-    return secrets.named(name) or bool(secrets.find(value)) or bool(leak(f"{name}: {value}"))
+    return (
+        secrets.is_secret_name(name)
+        or bool(secrets.find_secrets(value))
+        or bool(find_leak(f"{name}: {value}"))
+    )
 
 
 def tree_of(path: Path) -> Json:
@@ -310,7 +314,7 @@ def _references(
 
 
 def _masked(text: str, variable: str, needed: list[str]) -> str:
-    for found in reversed(secrets.find(text)):
+    for found in reversed(secrets.find_secrets(text)):
         needed.append(variable)
         text = f"{text[: found.start]}${{{variable}}}{text[found.end :]}"
     return text
@@ -377,7 +381,7 @@ def instructions(luggage: Luggage, agent: str, path: Path, *, folder: Path, hops
 
 def _beside(path: Path, folder: Path) -> bool:
     """Return whether a file lies in the folder that is imported from."""
-    return path.is_file() and inside(os.path.normpath(path), str(folder))
+    return path.is_file() and is_inside(os.path.normpath(path), str(folder))
 
 
 def servers(luggage: Luggage, tree: Json, key: str) -> None:

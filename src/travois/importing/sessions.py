@@ -48,7 +48,7 @@ from travois.core.facts import (
     Result,
     User,
 )
-from travois.permissions.secrets import secrets
+from travois.permissions.secrets import collect_secrets
 from travois.sessions import blobs, lock
 from travois.sessions.blobs import BlobStore
 from travois.sessions.catalog import list_session_folders
@@ -393,7 +393,7 @@ def _write(
 ) -> None:
     times = [since]
     with SessionLog.create(draft, opened, clock=lambda: times[-1]) as log:
-        session = Session(log, secrets=secrets(environ.items()))
+        session = Session(log, secrets=collect_secrets(environ.items()))
         session.append(origin(told))
         if told.title != headline(list(told.turns)):
             session.append(Changed("name", told.title))

@@ -12,8 +12,15 @@ from threading import Lock
 import msgspec
 from msgspec.structs import replace
 
-from travois.commands.agents import agent_folder, tree
-from travois.commands.context import Kind, Version, bill, derived, difference, versions
+from travois.commands.agents import find_agent_folder, iterate_agent_rows
+from travois.commands.context import (
+    KindCost,
+    NotesVersion,
+    compute_session_cost,
+    derive_request,
+    describe_request_difference,
+    list_notes_versions,
+)
 from travois.context.ledger.extractors import LedgerTask, extract_todo_list
 from travois.context.receipts import CompactionReceipt, list_compaction_receipts, list_item_portions
 from travois.core.cache_audit import CacheMiss
@@ -67,7 +74,7 @@ class Overview(msgspec.Struct, frozen=True):
     entries: int
     dollars: float
     usage: Usage
-    kinds: dict[str, Kind]
+    kinds: dict[str, KindCost]
     misses: tuple[CacheMiss, ...]
     expected: list[bool]
     """Tells for each miss whether a change explains it."""
@@ -76,7 +83,7 @@ class Overview(msgspec.Struct, frozen=True):
     """Subagents started by a tool call."""
     tasks: tuple[LedgerTask, ...]
     """The current task list."""
-    notes: Version | None
+    notes: NotesVersion | None
     """The model's notes on the session."""
     damaged: int
 
@@ -165,7 +172,7 @@ class CompactionDiff(msgspec.Struct, frozen=True):
 
 def build_overview(story: SessionStory, *, first: int, damaged: int) -> Overview:
     """Build the overview of a session."""
-    total = bill(story.entries)
+    total = compute_session_cost(story.entries)
     misses = total.cache.misses
     started = (entry.fact for entry in story.entries[story.own :])
     return Overview(
@@ -181,7 +188,7 @@ def build_overview(story: SessionStory, *, first: int, damaged: int) -> Overview
         compactions=list_compaction_receipts(story.entries) if story.cuts else [],
         agents=len({fact.id for fact in started if isinstance(fact, Spawned) and fact.call != ""}),
         tasks=extract_todo_list(keep_live_entries(story.entries)),
-        notes=next(reversed(versions(story.entries)), None),
+        notes=next(reversed(list_notes_versions(story.entries)), None),
         damaged=damaged,
     )
 
@@ -350,10 +357,10 @@ def _derive_body(story: SessionStory, index: int, encoder: Encoder) -> tuple[byt
     if why := find_send_blocker(view):
         return b"", f"could not have been sent: {why}"
     try:
-        request = derived(view, sent, encoder)
+        request = derive_request(view, sent, encoder)
     except KeyError as error:
         return b"", f"an image or document is missing: {error}"
-    return request.body, difference(request, sent)
+    return request.body, describe_request_difference(request, sent)
 
 
 def _shared_prefix_bytes(old: bytes, new: bytes) -> int:
@@ -514,7 +521,7 @@ class InspectorApi:
 
     def agents(self, query: Query) -> list[object]:
         """List the agents of a session as a tree."""
-        return [*tree(self._find_folder({"session": query.get("session", "")}), [])]
+        return [*iterate_agent_rows(self._find_folder({"session": query.get("session", "")}), [])]
 
     def _find_items(self, query: Query) -> list[ViewItem]:
         story, entry = self._read_log(query).story, _parse_number(query, "compaction")
@@ -537,7 +544,7 @@ class InspectorApi:
         found = next((path for path in places if (path / LOG_FILE_NAME).is_file()), None)
         if found is None:
             raise UserError(f"There is no session {session!r}")
-        return agent_folder(found, agent) if agent else found
+        return find_agent_folder(found, agent) if agent else found
 
     def _read_log(self, query: Query) -> LogReader:
         folder = self._find_folder(query)

@@ -20,8 +20,8 @@ from travois.compat import claude
 from travois.compat.config_files import loose
 from travois.compat.foreign_agent import CLAUDE, CODEX, CURSOR, GEMINI, OPENCODE, PI, QWEN
 from travois.core.json import as_list, as_object, as_string
-from travois.permissions.masking import likely, register
-from travois.permissions.paths import inside
+from travois.permissions.masking import find_likely_secrets, register_secrets
+from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import plain_text
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
@@ -386,8 +386,8 @@ def find_mcp_servers(
             made = build_server_config(entry, where, environ, notices)
             if why := admission.denial_reason(made):
                 raise ValueError(why)
-            register(likely((*made.env.items(), *made.client.items())))
-            register(made.headers.items())
+            register_secrets(find_likely_secrets((*made.env.items(), *made.client.items())))
+            register_secrets(made.headers.items())
             servers[entry.name] = made
         except (ValueError, TypeError) as error:
             notices.append(f"{entry.origin}: server {entry.name} is not used: {error}")
@@ -421,7 +421,7 @@ def list_plugin_servers(
 ) -> Iterator[McpServerEntry]:
     """List the servers of plugins, each under the name of its plugin."""
     for plugin in plugins:
-        level: SettingsLevel = "project" if inside(plugin.folder, where.root) else "user"
+        level: SettingsLevel = "project" if is_inside(plugin.folder, where.root) else "user"
         for path, servers in plugin.servers:
             for entry in _table_entries(servers, path, level):
                 yield replace(entry, name=f"plugin_{plugin.name}_{entry.name}")

@@ -44,8 +44,8 @@ from travois.mcp.tools import (
     McpToolOffer,
     ServerState,
 )
-from travois.permissions.sandbox_profile import Cage
-from travois.permissions.secrets import Secrets, secrets
+from travois.permissions.sandbox_profile import SandboxProfile
+from travois.permissions.secrets import Secrets, collect_secrets
 from travois.ports.tool import ToolError
 from travois.ports.world import Command, Env
 from travois.process.job import Talk
@@ -179,7 +179,7 @@ class McpServerLog:
 
     def append(self, data: bytes) -> None:
         """Write more, up to a limit; a disk that is full is no reason to stop."""
-        text = self._secrets.redacted_bytes(data)[: self._left]
+        text = self._secrets.redact_bytes(data)[: self._left]
         self._left -= len(text)
         if not text:
             return
@@ -348,7 +348,7 @@ class McpHost(msgspec.Struct, frozen=True):
     environ: Mapping[str, str]
     complain: Callable[[str], None] = lambda text: None
     """Tells the person of a server that cannot be used."""
-    cage: Callable[[tuple[str, ...]], Cage | None] = lambda shown: None
+    cage: Callable[[tuple[str, ...]], SandboxProfile | None] = lambda shown: None
     """The sandbox for servers that run in one, which shows these folders; none if there is none."""
     sandboxed: bool = False
     """True if servers run in the sandbox by default."""
@@ -617,7 +617,9 @@ class McpConnection(McpLifecycle):
     async def _open_transport(self) -> AbstractAsyncContextManager[TransportStreams]:
         server, around = self.server, self._around
         if server.kind == "stdio":
-            log = McpServerLog(around.logs / f"{server.key}.log", secrets(around.environ.items()))
+            log = McpServerLog(
+                around.logs / f"{server.key}.log", collect_secrets(around.environ.items())
+            )
             folder = server.cwd or around.folders[0]
             command = Command(server.argv, folder, server.env, cage=self._sandbox_profile())
             return open_stdio_streams(
@@ -635,7 +637,7 @@ class McpConnection(McpLifecycle):
             ended=self._ended.set,
         )
 
-    def _sandbox_profile(self) -> Cage | None:
+    def _sandbox_profile(self) -> SandboxProfile | None:
         """Return the profile of a sandboxed server; raises OSError where none is available."""
         said, around = self.server.sandbox, self._around
         wanted = around.sandboxed if said is None else said

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.agents.types import AgentType
-from travois.permissions.decide import Guard
-from travois.permissions.paths import inside
-from travois.permissions.rules import Rule
+from travois.permissions.decide import Permissions
+from travois.permissions.paths import is_inside
+from travois.permissions.rules import PermissionRule
 from travois.prompt.environment import plain
 from travois.prompt.instruction_files import exactly, plain_text
 from travois.prompt.instruction_text import Instruction
@@ -45,7 +45,7 @@ def memory(kind: AgentType, home: TravoisHome, root: str) -> Memory | None:
         return None
     folder, theirs = _folders(kind, home, root)
     held = str(home.path) if kind.memory == "user" else root
-    if not inside(os.path.realpath(folder), os.path.realpath(held)):
+    if not is_inside(os.path.realpath(folder), os.path.realpath(held)):
         return None
     owner: Literal["User", "Project"] = "User" if kind.memory == "user" else "Project"
     shown = [
@@ -58,12 +58,12 @@ def memory(kind: AgentType, home: TravoisHome, root: str) -> Memory | None:
     return Memory(folder, "\n".join(parts))
 
 
-def granted(guard: Guard, memory: Memory) -> Guard:
+def granted(guard: Permissions, memory: Memory) -> Permissions:
     """Return permissions under which the agent may write to its memory without approval."""
     folders = (*guard.folders, memory.folder)
     if not GLOBS.isdisjoint(memory.folder):
         return replace(guard, folders=folders)
-    rule = Rule("Edit", f"/{memory.folder}/**", "allow", "the agent's own memory")
+    rule = PermissionRule("Edit", f"/{memory.folder}/**", "allow", "the agent's own memory")
     return replace(guard, folders=folders, rules=(*guard.rules, rule))
 
 
@@ -94,7 +94,7 @@ def _folders(kind: AgentType, home: TravoisHome, root: str) -> tuple[str, str]:
 def _index(folder: str, held: str) -> str:
     """Read an index; return an empty string if there is none or it is outside `held`."""
     real = os.path.realpath(os.path.join(folder, INDEX))
-    if not inside(real, os.path.realpath(held)):
+    if not is_inside(real, os.path.realpath(held)):
         return ""
     try:
         return plain_text(real, opener=exactly).strip()

@@ -519,7 +519,7 @@ class Archive:
 def _check(memory: Memory) -> None:
     """Raise if a memory contains a secret or is too long."""
     said = "\n".join((memory.description, memory.body, *(one.words for one in memory.evidence)))
-    if found := secrets.find(said):
+    if found := secrets.find_secrets(said):
         raise Unfit(f"it seems to contain a secret ({found[0].kind})")
     if len(memory.body) > LONGEST:
         raise Unfit(f"it has {len(memory.body):,} characters (limit {LONGEST:,}); split it")

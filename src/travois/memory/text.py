@@ -91,7 +91,7 @@ def render(memory: Memory, before: str = "") -> str:
 
 def parse(name: str, text: str, *, scope: Scope = "project", pinned: bool = False) -> Page:
     """Parse a memory file; missing fields get the values of a note that the user wrote."""
-    found = front_matter.read(text)
+    found = front_matter.parse_front_matter(text)
     flaws = [why for line, why in found.flaws if line > 1 or text.startswith("---")]
     value = _Values(found.values, flaws)
     body = found.body.strip("\r\n")
@@ -114,10 +114,10 @@ def parse(name: str, text: str, *, scope: Scope = "project", pinned: bool = Fals
 
 def unknown(text: str) -> Iterator[str]:
     """Yield the front matter lines that are not ours, comments included."""
-    found = front_matter.FRONT.match(text)
+    found = front_matter.FRONT_MATTER_PATTERN.match(text)
     ours = False
     for line in found[1].split("\n")[:-1] if found else ():
-        if key := front_matter.KEY.fullmatch(line.rstrip()):
+        if key := front_matter.KEY_LINE.fullmatch(line.rstrip()):
             ours = key[1] in KEYS
         elif line[:1] not in ("", " ", "\t", "-"):
             ours = False
@@ -128,7 +128,7 @@ def unknown(text: str) -> Iterator[str]:
 class _Values(msgspec.Struct, frozen=True):
     """The front matter of a memory file; unreadable values are recorded as flaws."""
 
-    values: Mapping[str, front_matter.Value]
+    values: Mapping[str, front_matter.FrontMatterValue]
     flaws: list[str]
 
     def text(self, key: str) -> str:
@@ -191,7 +191,7 @@ def _description(text: str, body: str, name: str) -> str:
     """Return a one-line description: as written, or the beginning of the body."""
     for words in (text, body.lstrip("#\n\r ").partition("\n")[0]):
         line = " ".join(_clean(words).split())
-        if line not in front_matter.NOTHING:
+        if line not in front_matter.NULL_VALUES:
             return cut(line, WIDTH)
     return name
 
@@ -218,7 +218,7 @@ def _times(memory: Memory, *keys: Literal["modified", "created", "verified"]) ->
 
 
 def _scalar(text: str) -> str:
-    plain = PLAIN.fullmatch(text) and text not in front_matter.NOTHING
+    plain = PLAIN.fullmatch(text) and text not in front_matter.NULL_VALUES
     return text if plain else json.dumps(text, ensure_ascii=False)
 
 

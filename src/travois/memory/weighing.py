@@ -40,7 +40,7 @@ from travois.memory.signals import (
 )
 from travois.memory.similarity import content, covered, same
 from travois.memory.speakers import Heard, heard, spoken
-from travois.permissions.secrets import leak
+from travois.permissions.secrets import find_leak
 from travois.ports.world import UserWarned
 from travois.prompt.briefing import nested
 from travois.prompt.environment import plain
@@ -259,7 +259,7 @@ def _ground(agent: Agent, entries: list[Entry], known: tuple[Memory, ...], *, si
 
 
 def _secret(agent: Agent, text: str) -> str:
-    return leak(text) or ("session secret" * (agent.session.secrets.redacted(text) != text))
+    return find_leak(text) or ("session secret" * (agent.session.secrets.redact(text) != text))
 
 
 async def _weighed(agent: Agent, ground: Ground, *, after: Turn) -> list[Weighed]:

@@ -30,16 +30,16 @@ class Access(msgspec.Struct, frozen=True):
     """True if a person must approve it, whatever rule allows it."""
 
 
-def collide(one: tuple[Access, ...], other: tuple[Access, ...]) -> bool:
+def accesses_collide(one: tuple[Access, ...], other: tuple[Access, ...]) -> bool:
     """Return whether two calls must not run side by side: one changes what the other touches."""
-    return any(_clash(a, b) or _clash(b, a) for a in one for b in other)
+    return any(_changes_same(a, b) or _changes_same(b, a) for a in one for b in other)
 
 
-def _clash(a: Access, b: Access) -> bool:
+def _changes_same(a: Access, b: Access) -> bool:
     if a.kind == "exec":
         return True
-    return a.kind == "write" and b.kind in ("read", "write") and _overlap(a.target, b.target)
+    return a.kind == "write" and b.kind in ("read", "write") and _paths_overlap(a.target, b.target)
 
 
-def _overlap(a: str, b: str) -> bool:
+def _paths_overlap(a: str, b: str) -> bool:
     return a == b or a.startswith(b.rstrip("/") + "/") or b.startswith(a.rstrip("/") + "/")

@@ -12,61 +12,68 @@ from msgspec.structs import replace
 from travois.core.display_text import split_names
 from travois.permissions import paths
 from travois.permissions.access import Access
-from travois.permissions.catastrophic import device, ruinous
-from travois.permissions.paths import inside, plain
-from travois.permissions.protected_paths import makes_repository, personal, protected, strange
-from travois.permissions.rules import (
-    TWINS,
-    Effect,
-    Rule,
-    Use,
-    anchor,
-    covering,
-    covers,
-    excepted,
-    matches,
-    permits,
-    permitting,
+from travois.permissions.catastrophic import describe_catastrophe, is_device
+from travois.permissions.paths import is_inside, normalize_path
+from travois.permissions.protected_paths import (
+    has_unseen_characters,
+    makes_repository,
+    personal_names,
+    protected_names,
 )
-from travois.permissions.sandbox_profile import TMP
-from travois.permissions.shell.judge import plan as plan_command
-from travois.permissions.shell.plan import Plan, Step
+from travois.permissions.rules import (
+    TOOL_TWINS,
+    PermissionRule,
+    RuleEffect,
+    ToolUse,
+    anchor_folder,
+    covering_rules,
+    is_excepted,
+    permitting_rules,
+    rule_covers_step,
+    rule_matches,
+    rule_permits_path,
+)
+from travois.permissions.sandbox_profile import TMP_FOLDERS
+from travois.permissions.shell.judge import plan_command as plan_command
+from travois.permissions.shell.plan import CommandPlan, CommandStep
 
-Mode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
-MODES: tuple[Mode, ...] = get_args(Mode)
-ALIASES: dict[str, Mode] = {
+PermissionMode = Literal["default", "plan", "accept-edits", "auto", "dont-ask", "bypass"]
+PERMISSION_MODES: tuple[PermissionMode, ...] = get_args(PermissionMode)
+MODE_ALIASES: dict[str, PermissionMode] = {
     "manual": "default",
     "acceptEdits": "accept-edits",
     "bypassPermissions": "bypass",
     "dontAsk": "dont-ask",
     "yolo": "bypass",
 }
-LEAVING = "runs outside the sandbox, with access to everything you can access"
-MEETING = "uses a tool that needs approval for every call"
-EDITING: tuple[Mode, ...] = ("accept-edits", "auto")
-WRITERS = split_names("ln link install rsync dd truncate patch ed ex shred split unlink scp")
+OUTSIDE_SANDBOX_REASON = "runs outside the sandbox, with access to everything you can access"
+INTERACTIVE_TOOL_REASON = "uses a tool that needs approval for every call"
+EDITING_MODES: tuple[PermissionMode, ...] = ("accept-edits", "auto")
+WRITING_PROGRAMS = split_names(
+    "ln link install rsync dd truncate patch ed ex shred split unlink scp"
+)
 """Programs whose operands are files that they make or change."""
-ALWAYS = "which needs approval in every mode"
-ADDING = "--add-dir adds its folder to the workspace"
-SCRATCH = "the session's own temporary files need no approval"
-PLANNING = "plan mode: no changes until the user approves the plan"
+ALWAYS_ASKED_REASON = "which needs approval in every mode"
+ADD_FOLDER_HINT = "--add-dir adds its folder to the workspace"
+SCRATCH_REASON = "the session's own temporary files need no approval"
+PLAN_MODE_REASON = "plan mode: no changes until the user approves the plan"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PermissionDecision(msgspec.Struct, frozen=True):
     """A permission decision, its reason, and what made it."""
 
-    effect: Effect
+    effect: RuleEffect
     because: str
     by: Literal["rule", "mode", "hook", "sandbox"] = "mode"
     doubt: bool = False
     """True if it asks only because the effects of a command are not fully known."""
 
 
-class Guard(msgspec.Struct, frozen=True):
+class Permissions(msgspec.Struct, frozen=True):
     """The permissions of a session: its mode, its rules, and its workspace folders."""
 
-    mode: Mode = "default"
-    rules: tuple[Rule, ...] = ()
+    mode: PermissionMode = "default"
+    rules: tuple[PermissionRule, ...] = ()
     folders: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     """Folders that may be read but not written: where large outputs are kept."""
@@ -76,7 +83,7 @@ class Guard(msgspec.Struct, frozen=True):
     """Access that is denied outside those folders, whatever allows it."""
     silent: bool = False
     """True if questions are denied, as in mode dont-ask."""
-    barred: tuple[Mode, ...] = ()
+    barred: tuple[PermissionMode, ...] = ()
     """Modes that are switched off."""
     pinned: tuple[str, ...] = ()
     """Files that trusted hooks run: to change one is to change the hook."""
@@ -88,33 +95,33 @@ class Guard(msgspec.Struct, frozen=True):
     """Our own state folder: tools may write only settings and memory in it."""
 
 
-def judge(guard: Guard, use: Use) -> Verdict:
+def decide_permission(guard: Permissions, use: ToolUse) -> PermissionDecision:
     """Decide whether a tool call is allowed, asked about or denied."""
-    use = understood(use)
+    use = plan_commands(use)
     # Deny rules come first, so that nothing lifts them. Catastrophes come before allow rules and
     # mode bypass: a rule such as Bash(rm:*) must not cover `rm -rf /`.
-    if rule := _first(guard, use, "deny"):
-        return Verdict("deny", f"rule: {rule}", "rule")
-    if fatal := _fatal(guard, use):
+    if rule := _first_matching_rule(guard, use, "deny"):
+        return PermissionDecision("deny", f"rule: {rule}", "rule")
+    if fatal := _deny_unconditionally(guard, use):
         return fatal
-    if guard.mode == "plan" and _changes(guard, use):
-        return Verdict("deny", PLANNING)
-    if rule := _first(guard, use, "ask"):
-        return _settle(guard, Verdict("ask", f"rule: {rule}", "rule"))
-    if ruin := _ruin(guard, use):
-        return _settle(guard, Verdict("ask", ruin))
+    if guard.mode == "plan" and _changes_something(guard, use):
+        return PermissionDecision("deny", PLAN_MODE_REASON)
+    if rule := _first_matching_rule(guard, use, "ask"):
+        return _deny_if_silent(guard, PermissionDecision("ask", f"rule: {rule}", "rule"))
+    if ruin := _find_catastrophe(guard, use):
+        return _deny_if_silent(guard, PermissionDecision("ask", ruin))
     if any(access.kind == "leave" for access in use.accesses):
-        return _settle(guard, Verdict("ask", LEAVING))
+        return _deny_if_silent(guard, PermissionDecision("ask", OUTSIDE_SANDBOX_REASON))
     if any(access.asks for access in use.accesses):
-        return _settle(guard, Verdict("ask", MEETING))
-    if rule := _allowing(guard, use):
-        return Verdict("allow", f"rule: {rule}", "rule")
+        return _deny_if_silent(guard, PermissionDecision("ask", INTERACTIVE_TOOL_REASON))
+    if rule := _find_allow_rule(guard, use):
+        return PermissionDecision("allow", f"rule: {rule}", "rule")
     if guard.mode == "bypass":
-        return _settle(guard, _bypass(guard, use))
-    return _settle(guard, _worst(guard, use))
+        return _deny_if_silent(guard, _decide_in_bypass(guard, use))
+    return _deny_if_silent(guard, _strictest_decision(guard, use))
 
 
-def understood(use: Use) -> Use:
+def plan_commands(use: ToolUse) -> ToolUse:
     """Return the same use with a plan for each of its command lines."""
     lines = [access.target for access in use.accesses if access.kind == "exec"]
     if len(use.plans) == len(lines):
@@ -123,124 +130,150 @@ def understood(use: Use) -> Use:
     return replace(use, plans=plans)
 
 
-def _first(guard: Guard, use: Use, effect: Effect) -> Rule | None:
-    rules = (rule for rule in guard.rules if rule.effect == effect and matches(rule, use))
-    return next((rule for rule in rules if not excepted(rule, use)), None)
+def _first_matching_rule(
+    guard: Permissions, use: ToolUse, effect: RuleEffect
+) -> PermissionRule | None:
+    rules = (rule for rule in guard.rules if rule.effect == effect and rule_matches(rule, use))
+    return next((rule for rule in rules if not is_excepted(rule, use)), None)
 
 
-def _fatal(guard: Guard, use: Use) -> Verdict | None:
+def _deny_unconditionally(guard: Permissions, use: ToolUse) -> PermissionDecision | None:
     """Deny what no approval can allow: writing to devices and to our own state."""
     for access in use.touched:
-        if access.kind in guard.blocked and _beyond(guard, access):
-            return Verdict("deny", f"access outside the workspace is blocked: {access.target}")
+        if access.kind in guard.blocked and _is_outside_workspace(guard, access):
+            return PermissionDecision(
+                "deny", f"access outside the workspace is blocked: {access.target}"
+            )
         if access.kind != "write":
             continue
-        if device(access.target):
-            return Verdict("deny", f"{access.target} is a device or a kernel setting")
-        own = guard.own and inside(access.target, guard.own) and not _scratched(guard, access)
-        if own and _private(guard, access.target):
-            return Verdict("deny", f"{access.target} is part of Travois' own state")
+        if is_device(access.target):
+            return PermissionDecision("deny", f"{access.target} is a device or a kernel setting")
+        own = guard.own and is_inside(access.target, guard.own) and not _is_scratch(guard, access)
+        if own and _is_harness_state(guard, access.target):
+            return PermissionDecision("deny", f"{access.target} is part of Travois' own state")
     return None
 
 
-def _beyond(guard: Guard, access: Access) -> bool:
+def _is_outside_workspace(guard: Permissions, access: Access) -> bool:
     free = (*guard.folders, *(guard.readable if access.kind == "read" else ()))
-    return not _inside(free, _bound(access)) and not _scratched(guard, access)
+    return not _is_inside_any(free, _bounding_path(access)) and not _is_scratch(guard, access)
 
 
-def _private(guard: Guard, path: str) -> bool:
-    local = plain(path)[len(plain(guard.own)) :].strip("/")
+def _is_harness_state(guard: Permissions, path: str) -> bool:
+    local = normalize_path(path)[len(normalize_path(guard.own)) :].strip("/")
     kept = "/memory/" in f"/{local}" or local.startswith("agent-memory/")
     return local != "settings.json" and not kept
 
 
-def _ruin(guard: Guard, use: Use) -> str:
-    found = (ruinous(plan, folders=guard.folders, home=use.home) for plan in use.plans)
+def _find_catastrophe(guard: Permissions, use: ToolUse) -> str:
+    found = (describe_catastrophe(plan, folders=guard.folders, home=use.home) for plan in use.plans)
     return next((why for why in found if why), "")
 
 
-def _allowing(guard: Guard, use: Use) -> Rule | None:
+def _find_allow_rule(guard: Permissions, use: ToolUse) -> PermissionRule | None:
     """Return the first allow rule that covers the whole use, and names each protected path."""
     written = [access for access in use.touched if access.kind == "write"]
-    found = {name for access in written for name in _guarded(guard, access)}
-    rules = (rule for rule in guard.rules if rule.effect == "allow" and matches(rule, use))
-    return next((rule for rule in rules if found <= protected(rule.what)), None)
+    found = {name for access in written for name in _protected_names_in(guard, access)}
+    rules = (rule for rule in guard.rules if rule.effect == "allow" and rule_matches(rule, use))
+    return next((rule for rule in rules if found <= protected_names(rule.what)), None)
 
 
-def _changes(guard: Guard, use: Use) -> bool:
+def _changes_something(guard: Permissions, use: ToolUse) -> bool:
     """Return whether a use is known to change something; what may only do so is held read-only."""
     from travois.permissions.shell.families import changes_repository
 
     if any(access.kind in ("tell", "leave") for access in use.accesses):
         return True
     written = (access for access in use.touched if access.kind == "write")
-    if ("sandbox", "write") in use.params or any(not _scratched(guard, a) for a in written):
+    if ("sandbox", "write") in use.params or any(not _is_scratch(guard, a) for a in written):
         return True
     steps = (step for plan in use.plans for step in plan.steps)
-    return any(map(changes_repository, steps)) or bool(_ruin(guard, use))
+    return any(map(changes_repository, steps)) or bool(_find_catastrophe(guard, use))
 
 
-def _bypass(guard: Guard, use: Use) -> Verdict:
+def _decide_in_bypass(guard: Permissions, use: ToolUse) -> PermissionDecision:
     """Decide in mode bypass: ask for personal settings and for writes outside the workspace."""
     for access in use.touched:
-        if access.kind != "write" or _scratched(guard, access) or _permitted(guard, use, access):
+        if (
+            access.kind != "write"
+            or _is_scratch(guard, access)
+            or _is_permitted_write(guard, use, access)
+        ):
             continue
-        if _needs_person(guard, access):
-            return Verdict("ask", f"writes a protected path, {ALWAYS}: {access.target}")
-        free = (*guard.folders, *guard.writable, *TMP)
-        within = guard.no_sandbox or _inside(free, _bound(access))
+        if _needs_user_approval(guard, access):
+            return PermissionDecision(
+                "ask", f"writes a protected path, {ALWAYS_ASKED_REASON}: {access.target}"
+            )
+        free = (*guard.folders, *guard.writable, *TMP_FOLDERS)
+        within = guard.no_sandbox or _is_inside_any(free, _bounding_path(access))
         if not within:
-            return Verdict("ask", f"writes outside the workspace: {access.target}; {ADDING}")
+            return PermissionDecision(
+                "ask", f"writes outside the workspace: {access.target}; {ADD_FOLDER_HINT}"
+            )
     for step in (step for plan in use.plans for step in plan.steps):
-        if (path := _copied_to(guard, step)) and personal(path):
-            return Verdict("ask", f"may write a protected path, {ALWAYS}: {path}")
-        if (key := _program_key(step)) and not _names_config(_covering(guard, use, step)):
-            return Verdict("ask", f"sets {key} in the git configuration, {ALWAYS}")
-    return Verdict("allow", "mode bypass allows everything that no rule denies")
+        if (path := _find_protected_target(guard, step)) and personal_names(path):
+            return PermissionDecision(
+                "ask", f"may write a protected path, {ALWAYS_ASKED_REASON}: {path}"
+            )
+        if (key := _git_key_that_runs_programs(step)) and not _names_git_config(
+            _find_covering_rule(guard, use, step)
+        ):
+            return PermissionDecision(
+                "ask", f"sets {key} in the git configuration, {ALWAYS_ASKED_REASON}"
+            )
+    return PermissionDecision("allow", "mode bypass allows everything that no rule denies")
 
 
-def _program_key(step: Step) -> str:
+def _git_key_that_runs_programs(step: CommandStep) -> str:
     """Return the key of git's configuration that a call sets and that may start a program."""
     if step.name != "git":
         return ""
-    from travois.permissions.git_config import sets_program
+    from travois.permissions.git_config import find_program_key
 
-    return sets_program(step)
+    return find_program_key(step)
 
 
-def _needs_person(guard: Guard, access: Access) -> bool:
+def _needs_user_approval(guard: Permissions, access: Access) -> bool:
     """Return whether no mode lets this path be written without a person's yes."""
     spellings = {access.target, access.spelt or access.target}
-    pinned = any(inside(access.target, path) for path in guard.pinned)
-    return pinned or access.bare or any(personal(_local(guard, path)[0]) for path in spellings)
+    pinned = any(is_inside(access.target, path) for path in guard.pinned)
+    return (
+        pinned
+        or access.bare
+        or any(personal_names(_path_from_workspace(guard, path)[0]) for path in spellings)
+    )
 
 
-def _permitted(guard: Guard, use: Use, access: Access) -> bool:
+def _is_permitted_write(guard: Permissions, use: ToolUse, access: Access) -> bool:
     """Return whether a rule that names this path lets a command write it."""
-    names = _guarded(guard, access)
-    rules = (rule for rule in guard.rules if use.plans and permits(rule, access, use))
-    return any(names <= protected(rule.what) for rule in rules)
+    names = _protected_names_in(guard, access)
+    rules = (rule for rule in guard.rules if use.plans and rule_permits_path(rule, access, use))
+    return any(names <= protected_names(rule.what) for rule in rules)
 
 
-def _settle(guard: Guard, verdict: Verdict) -> Verdict:
+def _deny_if_silent(guard: Permissions, verdict: PermissionDecision) -> PermissionDecision:
     if verdict.effect == "ask" and (guard.silent or guard.mode == "dont-ask"):
         why = "mode dont-ask" if guard.mode == "dont-ask" else "questions are turned off"
-        return Verdict("deny", f"{why}: {verdict.because}")
+        return PermissionDecision("deny", f"{why}: {verdict.because}")
     return verdict
 
 
-def _worst(guard: Guard, use: Use) -> Verdict:
+def _strictest_decision(guard: Permissions, use: ToolUse) -> PermissionDecision:
     """Return the strictest decision on a use; a certain question comes before a doubt."""
     plain_ones = [access for access in use.accesses if access.kind != "exec"]
-    verdicts = [_plan(guard, use, plan) for plan in use.plans]
-    verdicts += [_touch(guard, use, access) for access in plain_ones]
+    verdicts = [_decide_plan(guard, use, plan) for plan in use.plans]
+    verdicts += [_decide_access(guard, use, access) for access in plain_ones]
     asks = [verdict for verdict in verdicts if verdict.effect == "ask"]
     if asks:
-        return _certain_first(asks)
-    return verdicts[0] if verdicts else Verdict("allow", "accesses nothing outside the session")
+        return _first_certain_ask(asks)
+    return (
+        verdicts[0]
+        if verdicts
+        else PermissionDecision("allow", "accesses nothing outside the session")
+    )
 
 
-def _certain_first(asks: list[Verdict]) -> Verdict:
+def _first_certain_ask(asks: list[PermissionDecision]) -> PermissionDecision:
     """Return the first certain reason to ask, or else the first doubt.
 
     The sandbox may settle a doubt without a person, so a doubt must never hide a reason that only a
@@ -249,176 +282,200 @@ def _certain_first(asks: list[Verdict]) -> Verdict:
     return next((verdict for verdict in asks if not verdict.doubt), asks[0])
 
 
-def _plan(guard: Guard, use: Use, plan: Plan) -> Verdict:
+def _decide_plan(guard: Permissions, use: ToolUse, plan: CommandPlan) -> PermissionDecision:
     """Return whether every step of a command line is harmless or covered by a rule."""
-    rules = [_needed_rule(guard, use, step) for step in plan.steps]
-    asks = list(_asks(guard, use, plan, rules))
+    rules = [_find_needed_rule(guard, use, step) for step in plan.steps]
+    asks = list(_reasons_to_ask(guard, use, plan, rules))
     if asks:
-        return _certain_first(asks)
+        return _first_certain_ask(asks)
     if covering := next(filter(None, rules), None):
-        return Verdict("allow", f"rule: {covering}", "rule")
-    if not plan.looks and guard.mode in EDITING:
-        return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are allowed")
-    if not plan.looks:
-        return Verdict("allow", SCRATCH)
-    return Verdict("allow", "reads only inside the workspace")
+        return PermissionDecision("allow", f"rule: {covering}", "rule")
+    if not plan.is_read_only and guard.mode in EDITING_MODES:
+        return PermissionDecision(
+            "allow", f"mode {guard.mode}: edits inside the workspace are allowed"
+        )
+    if not plan.is_read_only:
+        return PermissionDecision("allow", SCRATCH_REASON)
+    return PermissionDecision("allow", "reads only inside the workspace")
 
 
-def _asks(guard: Guard, use: Use, plan: Plan, rules: list[Rule | None]) -> Iterator[Verdict]:
+def _reasons_to_ask(
+    guard: Permissions, use: ToolUse, plan: CommandPlan, rules: list[PermissionRule | None]
+) -> Iterator[PermissionDecision]:
     """Yield every reason to ask about a command line: all of its steps are looked at."""
     if plan.unclear:
         why = f"runs a command that could not be fully analyzed: {plan.unclear}"
-        yield Verdict("ask", why, doubt=True)
+        yield PermissionDecision("ask", why, doubt=True)
     if names := sorted(use.exported.intersection(plan.assigned)):
         why = f"sets {', '.join(names)} for the programs it runs"
-        yield Verdict("ask", why, doubt=True)
+        yield PermissionDecision("ask", why, doubt=True)
     for step, rule in zip(plan.steps, rules, strict=True):
         if step.needs != "nothing" and rule is None:
             what = step.texts[0] if step.texts else step.name
-            yield Verdict("ask", f"runs {what}: {step.why}", doubt=True)
-        if path := _copied_to(guard, step):
-            yield Verdict("ask", f"may write a protected path: {path}")
-        if (key := _program_key(step)) and not _names_config(rule):
-            yield Verdict("ask", f"sets {key} in the git configuration, which may run programs")
-        yield from _step(guard, use, step, trusted=rule is not None and step.edits)
+            yield PermissionDecision("ask", f"runs {what}: {step.why}", doubt=True)
+        if path := _find_protected_target(guard, step):
+            yield PermissionDecision("ask", f"may write a protected path: {path}")
+        if (key := _git_key_that_runs_programs(step)) and not _names_git_config(rule):
+            yield PermissionDecision(
+                "ask", f"sets {key} in the git configuration, which may run programs"
+            )
+        yield from _decide_step_accesses(guard, use, step, trusted=rule is not None and step.edits)
 
 
-def _copied_to(guard: Guard, step: Step) -> str:
+def _find_protected_target(guard: Permissions, step: CommandStep) -> str:
     """Return the protected path among the arguments of a program that writes files; or empty."""
-    if step.needs == "nothing" or step.name not in WRITERS:
+    if step.needs == "nothing" or step.name not in WRITING_PROGRAMS:
         return ""
     for word in step.argv[1:]:
         path = word.text.rpartition("=")[2] if word.text.startswith(("-", "of=")) else word.text
-        if path and protected(_local(guard, path)[0] if path.startswith("/") else path):
+        if path and protected_names(
+            _path_from_workspace(guard, path)[0] if path.startswith("/") else path
+        ):
             return path
     return ""
 
 
-def _names_config(rule: Rule | None) -> bool:
+def _names_git_config(rule: PermissionRule | None) -> bool:
     """Return whether a rule speaks of git's configuration, and not of git as a whole."""
     return rule is not None and "config" in rule.what.replace(":*", " ").split()
 
 
-def _needed_rule(guard: Guard, use: Use, step: Step) -> Rule | None:
+def _find_needed_rule(guard: Permissions, use: ToolUse, step: CommandStep) -> PermissionRule | None:
     """Return the rule that covers a step which needs one."""
-    return _covering(guard, use, step) if step.needs != "nothing" or step.edits else None
+    return _find_covering_rule(guard, use, step) if step.needs != "nothing" or step.edits else None
 
 
-def _covering(guard: Guard, use: Use, step: Step) -> Rule | None:
-    return next((rule for rule in covering(guard.rules, use) if covers(rule, step)), None)
+def _find_covering_rule(
+    guard: Permissions, use: ToolUse, step: CommandStep
+) -> PermissionRule | None:
+    return next(
+        (rule for rule in covering_rules(guard.rules, use) if rule_covers_step(rule, step)), None
+    )
 
 
-def _step(guard: Guard, use: Use, step: Step, *, trusted: bool) -> list[Verdict]:
+def _decide_step_accesses(
+    guard: Permissions, use: ToolUse, step: CommandStep, *, trusted: bool
+) -> list[PermissionDecision]:
     """Return the decisions on a step's accesses that are not allowed."""
     free = replace(guard, mode="accept-edits") if trusted else guard
-    verdicts = (_touch(free, use, access) for access in step.accesses)
+    verdicts = (_decide_access(free, use, access) for access in step.accesses)
     return [verdict for verdict in verdicts if verdict.effect != "allow"]
 
 
-def _touch(guard: Guard, use: Use, access: Access) -> Verdict:
-    verdict = _access(guard, use, access)
+def _decide_access(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
+    verdict = _decide_access_by_kind(guard, use, access)
     if verdict.effect == "allow" or access.kind not in ("read", "write"):
         return verdict
-    names = _guarded(guard, access) if access.kind == "write" else frozenset[str]()
-    for rule in permitting(guard.rules, use):
-        if use.plans and permits(rule, access, use) and names <= protected(rule.what):
-            return Verdict("allow", f"rule: {rule}", "rule")
+    names = _protected_names_in(guard, access) if access.kind == "write" else frozenset[str]()
+    for rule in permitting_rules(guard.rules, use):
+        if (
+            use.plans
+            and rule_permits_path(rule, access, use)
+            and names <= protected_names(rule.what)
+        ):
+            return PermissionDecision("allow", f"rule: {rule}", "rule")
     return verdict
 
 
-def _access(guard: Guard, use: Use, access: Access) -> Verdict:
+def _decide_access_by_kind(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
     match access.kind:
         case "read":
-            return _read(guard, use, access)
+            return _decide_read(guard, use, access)
         case "write":
-            return _write(guard, access)
+            return _decide_write(guard, access)
         case "exec":
-            return Verdict("ask", "runs a command")
+            return PermissionDecision("ask", "runs a command")
         case "net":
-            return Verdict("ask", f"uses the network: {access.target}")
-        case "spawn" if use.tool in (*TWINS, "Skill"):
+            return PermissionDecision("ask", f"uses the network: {access.target}")
+        case "spawn" if use.tool in (*TOOL_TWINS, "Skill"):
             what = "a skill" if use.tool == "Skill" else "a subagent"
-            return Verdict(
+            return PermissionDecision(
                 "allow", f"starting {what} is allowed; each of its tool calls is checked"
             )
         case "spawn":
-            return Verdict("ask", f"starts {access.target}")
+            return PermissionDecision("ask", f"starts {access.target}")
         case "tell":
-            return Verdict("ask", f"sends a message to another session: {access.target}")
+            return PermissionDecision("ask", f"sends a message to another session: {access.target}")
         case "leave":
-            return Verdict("ask", LEAVING)
+            return PermissionDecision("ask", OUTSIDE_SANDBOX_REASON)
         case "call":
-            return Verdict("ask", f"uses a tool of the MCP server {access.target}")
+            return PermissionDecision("ask", f"uses a tool of the MCP server {access.target}")
 
 
-def _read(guard: Guard, use: Use, access: Access) -> Verdict:
-    if _scratched(guard, access):
-        return Verdict("allow", SCRATCH)
-    if not _inside((*guard.folders, *guard.readable), _bound(access)):
-        return Verdict("ask", f"reads outside the workspace: {access.target}")
+def _decide_read(guard: Permissions, use: ToolUse, access: Access) -> PermissionDecision:
+    if _is_scratch(guard, access):
+        return PermissionDecision("allow", SCRATCH_REASON)
+    if not _is_inside_any((*guard.folders, *guard.readable), _bounding_path(access)):
+        return PermissionDecision("ask", f"reads outside the workspace: {access.target}")
     if access.scope == "one":
-        return Verdict("allow", "reads inside the workspace are allowed")
+        return PermissionDecision("allow", "reads inside the workspace are allowed")
     for rule in guard.rules:
         if rule.effect != "allow" and rule.tool == "Read" and rule.what:
-            folder = _bound(access)
-            if paths.reaches(rule.what, folder, root=anchor(rule, use), home=use.home):
+            folder = _bounding_path(access)
+            if paths.pattern_reaches_folder(
+                rule.what, folder, root=anchor_folder(rule, use), home=use.home
+            ):
                 why = f"may read a path that a rule covers: {rule}"
-                return Verdict("ask", why, "rule", doubt=rule.effect == "deny")
-    return Verdict("allow", "reads inside the workspace are allowed")
+                return PermissionDecision("ask", why, "rule", doubt=rule.effect == "deny")
+    return PermissionDecision("allow", "reads inside the workspace are allowed")
 
 
-def _write(guard: Guard, access: Access) -> Verdict:
+def _decide_write(guard: Permissions, access: Access) -> PermissionDecision:
     path = access.target
-    if _scratched(guard, access):
-        return Verdict("allow", SCRATCH)
-    if not _inside(guard.folders, _bound(access)):
-        return Verdict("ask", f"writes outside the workspace: {path}")
-    if _guarded(guard, access):
-        return Verdict("ask", f"writes a protected path: {path}")
-    if strange(path):
-        return Verdict("ask", f"writes a path with invisible characters: {path!r}")
+    if _is_scratch(guard, access):
+        return PermissionDecision("allow", SCRATCH_REASON)
+    if not _is_inside_any(guard.folders, _bounding_path(access)):
+        return PermissionDecision("ask", f"writes outside the workspace: {path}")
+    if _protected_names_in(guard, access):
+        return PermissionDecision("ask", f"writes a protected path: {path}")
+    if has_unseen_characters(path):
+        return PermissionDecision("ask", f"writes a path with invisible characters: {path!r}")
     if access.names > 1:
-        return Verdict("ask", f"writes a file that has other hard links: {path}")
-    if guard.mode in EDITING:
-        return Verdict("allow", f"mode {guard.mode}: edits inside the workspace are allowed")
-    return Verdict("ask", f"writes {path}")
+        return PermissionDecision("ask", f"writes a file that has other hard links: {path}")
+    if guard.mode in EDITING_MODES:
+        return PermissionDecision(
+            "allow", f"mode {guard.mode}: edits inside the workspace are allowed"
+        )
+    return PermissionDecision("ask", f"writes {path}")
 
 
-def _scratched(guard: Guard, access: Access) -> bool:
-    return bool(guard.scratch) and inside(_bound(access), guard.scratch)
+def _is_scratch(guard: Permissions, access: Access) -> bool:
+    return bool(guard.scratch) and is_inside(_bounding_path(access), guard.scratch)
 
 
-def _bound(access: Access) -> str:
+def _bounding_path(access: Access) -> str:
     """Return a path that holds all that is touched; a pattern stays below its fixed part."""
-    return paths.stem(access.target) if access.scope == "many" else access.target
+    return paths.fixed_folder_of(access.target) if access.scope == "many" else access.target
 
 
-def _guarded(guard: Guard, access: Access) -> frozenset[str]:
+def _protected_names_in(guard: Permissions, access: Access) -> frozenset[str]:
     """Return the protected names in a path below its workspace, as written and resolved."""
     found: frozenset[str] = frozenset()
     for path in {access.target, access.spelt or access.target}:
-        local, within = _local(guard, path)
-        found |= protected(local)
+        local, within = _path_from_workspace(guard, path)
+        found |= protected_names(local)
         if within and makes_repository(within):
             found |= {within.partition("/")[0]}
-    if access.bare or any(inside(access.target, path) for path in guard.pinned):
+    if access.bare or any(is_inside(access.target, path) for path in guard.pinned):
         found |= {basename(access.target)}
-    local, within = _local(guard, access.target)
+    local, within = _path_from_workspace(guard, access.target)
     hidden = access.scope == "many" and "/." in (f"/{within}" if within else local)
     return found | {"."} if hidden else found
 
 
-def _local(guard: Guard, path: str) -> tuple[str, str]:
+def _path_from_workspace(guard: Permissions, path: str) -> tuple[str, str]:
     """Return the path from its workspace folder on, with the folder's own name and without.
 
     What stands above the folder was chosen by the user.
     """
-    holding = [plain(folder) for folder in guard.folders if inside(path, folder)]
+    holding = [normalize_path(folder) for folder in guard.folders if is_inside(path, folder)]
     if not holding:
-        return plain(path), ""
+        return normalize_path(path), ""
     folder = max(holding, key=len)
-    return plain(path)[len(dirname(folder)) :], plain(path)[len(folder) :].strip("/")
+    return normalize_path(path)[len(dirname(folder)) :], normalize_path(path)[len(folder) :].strip(
+        "/"
+    )
 
 
-def _inside(folders: tuple[str, ...], path: str) -> bool:
-    return any(inside(path, folder) for folder in folders)
+def _is_inside_any(folders: tuple[str, ...], path: str) -> bool:
+    return any(is_inside(path, folder) for folder in folders)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from travois.core.display_text import split_names
-from travois.permissions.shell.plan import Step, Word
-from travois.permissions.shell.special import reads_config
+from travois.permissions.shell.plan import CommandStep, ShellWord
+from travois.permissions.shell.special import reads_git_config
 
-HARMLESS: Mapping[str, frozenset[str]] = {
+HARMLESS_GIT_KEYS: Mapping[str, frozenset[str]] = {
     "advice": frozenset("*"),
     "apply": split_names("ignorewhitespace whitespace"),
     "branch": split_names(
@@ -64,29 +64,29 @@ HARMLESS: Mapping[str, frozenset[str]] = {
     "user": split_names("email name"),
 }
 """The keys of each section that only hold settings of git's own; `*` stands for all."""
-LARGE_FILES = {
+GIT_LFS_SETTINGS = {
     "filter.lfs.clean": "git-lfs clean -- %f",
     "filter.lfs.smudge": "git-lfs smudge -- %f",
     "filter.lfs.process": "git-lfs filter-process",
     "filter.lfs.required": "true",
 }
 """The settings of `git lfs install`: programs, but none that a repository could choose."""
-LARGE_FILE_HOOK = re.compile(
+GIT_LFS_HOOK = re.compile(
     rb"#!/bin/sh\ncommand -v git-lfs >/dev/null 2>&1 \|\| "
     rb"\{ (?:printf >&2 \"\\n%s\\n\\n\"|echo >&2) \"(?:[^\"$`\\]|\\n)*\"; exit 2; \}\n"
     rb"git lfs (pre-push|post-checkout|post-commit|post-merge) \"\$@\"\n?"
 )
-ADDRESSES = split_names("pushremote pushurl remote url")
-UPDATES = ("checkout", "rebase", "merge", "none")
-HELPER = re.compile(r"-|[A-Za-z0-9]+::")
+ADDRESS_KEYS = split_names("pushremote pushurl remote url")
+HARMLESS_SUBMODULE_UPDATES = ("checkout", "rebase", "merge", "none")
+REMOTE_HELPER = re.compile(r"-|[A-Za-z0-9]+::")
 """An address that names a program: `ext::sh -c ...`, or what ssh would take for an option."""
-ESCAPES = {"t": "\t", "b": "\b", "n": "\n", '"': '"', "\\": "\\"}
-SECTION = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
-KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|(?=\n)|\Z)")
-BLANK = re.compile(r"(?:[ \t\n]|[#;][^\n]*)+")
+GIT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", '"': '"', "\\": "\\"}
+SECTION_LINE = re.compile(r'\[([A-Za-z0-9.-]+)(?:[ \t]+"((?:[^"\\\n]|\\[^\n])*)")?\]')
+GIT_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(=|(?=\n)|\Z)")
+BLANK_OR_COMMENT = re.compile(r"(?:[ \t\n]|[#;][^\n]*)+")
 
 
-class Setting(msgspec.Struct, frozen=True):
+class GitSetting(msgspec.Struct, frozen=True):
     """One line of a file; `start` and `end` say where it stands."""
 
     key: str
@@ -95,79 +95,83 @@ class Setting(msgspec.Struct, frozen=True):
     end: int
 
 
-class Settled(msgspec.Struct, frozen=True):
+class CheckedConfig(msgspec.Struct, frozen=True):
     """The checked content of a file, and the keys whose change was undone."""
 
     data: bytes
     undone: tuple[str, ...] = ()
 
 
-Allowed = Callable[[str, tuple[str | None, ...]], bool]
+AllowSetting = Callable[[str, tuple[str | None, ...]], bool]
 """A check that allows more values for a key than the harmless ones."""
 
 
-def never(key: str, values: tuple[str | None, ...]) -> bool:
+def allow_no_setting(key: str, values: tuple[str | None, ...]) -> bool:
     """Allow nothing more."""
     return not (key or values)
 
 
-def settle(before: bytes, after: bytes, *, allowed: Allowed = never) -> Settled:
+def undo_harmful_changes(
+    before: bytes, after: bytes, *, allowed: AllowSetting = allow_no_setting
+) -> CheckedConfig:
     """Keep the harmless changes of a configuration file, and undo all others.
 
     A file that cannot be read for certain is put back as a whole.
     """
     if before == after:
-        return Settled(after)
+        return CheckedConfig(after)
     try:
-        was, now = parse(before), parse(after)
+        was, now = parse_git_config(before), parse_git_config(after)
     except ValueError:
-        return Settled(before, ("a line that could not be parsed",))
-    old, new = _grouped(was), _grouped(now)
+        return CheckedConfig(before, ("a line that could not be parsed",))
+    old, new = _group_by_key(was), _group_by_key(now)
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
     may = (key for key in changed if allowed(key, new.get(key, ())))
-    kept = {key for key in changed if _harmless(key, new.get(key, ()))}.union(may)
+    kept = {key for key in changed if _is_harmless_setting(key, new.get(key, ()))}.union(may)
     undone = tuple(sorted(set(changed) - kept))
     if not undone:
-        return Settled(after)
+        return CheckedConfig(after)
     if any(key.startswith("include") for key in undone):
-        return Settled(before, undone)  # its place in the file decides what it outweighs
-    mended = _mended(after, now, [one for one in was if one.key in undone], undone=undone)
+        return CheckedConfig(before, undone)  # its place in the file decides what it outweighs
+    mended = _restore_settings(after, now, [one for one in was if one.key in undone], undone=undone)
     wanted = {key: new[key] for key in new if key not in undone}
     wanted |= {key: old[key] for key in undone if key in old}
-    return Settled(mended if _reads_as(mended, wanted) else before, undone)
+    return CheckedConfig(mended if _reads_as(mended, wanted) else before, undone)
 
 
-SETTING = split_names("--add --replace-all --local --bool --int --bool-or-int --path --fixed-value")
+CONFIG_SET_OPTIONS = split_names(
+    "--add --replace-all --local --bool --int --bool-or-int --path --fixed-value"
+)
 """Options of `git config` that leave it to set the value of one key in the repository."""
-UNSETTING = split_names("--unset --unset-all unset")
+CONFIG_UNSET_OPTIONS = split_names("--unset --unset-all unset")
 
 
-def sets_program(step: Step) -> str:
+def find_program_key(step: CommandStep) -> str:
     """Return the key that a call of `git config` sets and that may start a program; empty for none.
 
     A form of the command that is not known to set one harmless key counts as one that may.
     """
-    words = _configured(step)
-    if step.needs == "nothing" or not words or reads_config(words):
+    words = _config_call_words(step)
+    if step.needs == "nothing" or not words or reads_git_config(words):
         return ""
     if any(word.value is None for word in words):
         return "a key that is only known at run time"
-    texts = [word.text for word in words[1:] if word.text not in SETTING]
-    if texts[:1] and texts[0] in UNSETTING | {"set"}:
+    texts = [word.text for word in words[1:] if word.text not in CONFIG_SET_OPTIONS]
+    if texts[:1] and texts[0] in CONFIG_UNSET_OPTIONS | {"set"}:
         texts = texts[1:] if texts[0] == "set" else [*texts[1:2]]
     if not texts or texts[0].startswith("-") or "." not in texts[0]:
         return " ".join(texts[:1]) or "a key"
-    key = _lowered(texts[0])
-    return "" if len(texts) <= 2 and _harmless(key, (*texts[1:2],)) else key
+    key = _lower_git_key(texts[0])
+    return "" if len(texts) <= 2 and _is_harmless_setting(key, (*texts[1:2],)) else key
 
 
-def changes_config(step: Step) -> bool:
+def changes_git_config(step: CommandStep) -> bool:
     """Return whether a call of `git config` does more than read settings."""
-    words = _configured(step)
-    return not words or not reads_config(words)
+    words = _config_call_words(step)
+    return not words or not reads_git_config(words)
 
 
-def _configured(step: Step) -> tuple[Word, ...]:
+def _config_call_words(step: CommandStep) -> tuple[ShellWord, ...]:
     """Return the words of a call of git from `config` on; none for other calls."""
     words = step.argv[1:] if step.name == "git" else ()
     while words and words[0].text.startswith("-"):
@@ -175,7 +179,7 @@ def _configured(step: Step) -> tuple[Word, ...]:
     return words if words and words[0].text == "config" else ()
 
 
-def _lowered(key: str) -> str:
+def _lower_git_key(key: str) -> str:
     """Return a key in lower case, except its subsection, as git compares keys."""
     section, _, rest = key.partition(".")
     name, dot, last = rest.rpartition(".")
@@ -184,39 +188,39 @@ def _lowered(key: str) -> str:
 
 def is_harmless_hook(name: str, data: bytes) -> bool:
     """Return whether a hook is a sample or one that `git lfs install` writes."""
-    found = LARGE_FILE_HOOK.fullmatch(data)
+    found = GIT_LFS_HOOK.fullmatch(data)
     return name.endswith(".sample") or (found is not None and found[1].decode() == name)
 
 
-def parse(data: bytes) -> tuple[Setting, ...]:
+def parse_git_config(data: bytes) -> tuple[GitSetting, ...]:
     """Parse the settings of a file, in order; raise ValueError for anything ambiguous."""
     text = data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
     if any(char in text for char in "\0\r\f\v"):
         raise ValueError("unexpected control characters")
-    return tuple(_settings(text))
+    return tuple(_iterate_settings(text))
 
 
-def _settings(text: str) -> Iterator[Setting]:
+def _iterate_settings(text: str) -> Iterator[GitSetting]:
     at, prefix = 0, ""
     while at < len(text):
-        if found := BLANK.match(text, at):
+        if found := BLANK_OR_COMMENT.match(text, at):
             at = found.end()
-        elif found := SECTION.match(text, at):
-            at, prefix = found.end(), _prefix(found[1], found[2])
-        elif prefix and (found := KEY.match(text, at)):
-            value, end = _value(text, found.end()) if found[2] else (None, found.end())
-            yield Setting(prefix + found[1].lower(), value, at, end)
+        elif found := SECTION_LINE.match(text, at):
+            at, prefix = found.end(), _section_prefix(found[1], found[2])
+        elif prefix and (found := GIT_KEY.match(text, at)):
+            value, end = _read_value(text, found.end()) if found[2] else (None, found.end())
+            yield GitSetting(prefix + found[1].lower(), value, at, end)
             at = end
         else:
             raise ValueError(f"cannot parse at {at}")
 
 
-def _prefix(section: str, name: str | None) -> str:
+def _section_prefix(section: str, name: str | None) -> str:
     sub = "" if name is None else re.sub(r"\\(.)", r"\1", name) + "."
     return f"{section.lower()}.{sub}"
 
 
-def _value(text: str, at: int) -> tuple[str, int]:
+def _read_value(text: str, at: int) -> tuple[str, int]:
     """Return the value that begins here, and where its line ends."""
     parts, spaces, quoted = list[str](), "", False
     while at < len(text) and text[at] != "\n":
@@ -229,7 +233,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
             spaces, at = spaces + char if parts else "", at + 1
             continue
         if char == "\\":
-            char, at = _escaped(text, at + 1)
+            char, at = _read_escape(text, at + 1)
         else:
             quoted ^= char == '"'
             char, at = "" if char == '"' else char, at + 1
@@ -240,38 +244,40 @@ def _value(text: str, at: int) -> tuple[str, int]:
     return "".join(parts), at
 
 
-def _escaped(text: str, at: int) -> tuple[str, int]:
+def _read_escape(text: str, at: int) -> tuple[str, int]:
     """Return the decoded escape and the position after it; an escaped newline is empty."""
     char = text[at : at + 1]
     if char == "\n":
         return "", at + 1
-    if char not in ESCAPES:
+    if char not in GIT_ESCAPES:
         raise ValueError("unknown escape sequence")
-    return ESCAPES[char], at + 1
+    return GIT_ESCAPES[char], at + 1
 
 
-def _grouped(settings: tuple[Setting, ...]) -> dict[str, tuple[str | None, ...]]:
+def _group_by_key(settings: tuple[GitSetting, ...]) -> dict[str, tuple[str | None, ...]]:
     found: dict[str, tuple[str | None, ...]] = {}
     for one in settings:
         found[one.key] = (*found.get(one.key, ()), one.value)
     return found
 
 
-def _harmless(key: str, values: tuple[str | None, ...]) -> bool:
+def _is_harmless_setting(key: str, values: tuple[str | None, ...]) -> bool:
     """Return whether a key may get these values from any git command that was allowed."""
-    if key in LARGE_FILES:
-        return set(values) <= {LARGE_FILES[key]}
+    if key in GIT_LFS_SETTINGS:
+        return set(values) <= {GIT_LFS_SETTINGS[key]}
     section, name = key.split(".", 1)[0], key.rpartition(".")[2]
-    names = HARMLESS.get(section, frozenset())
+    names = HARMLESS_GIT_KEYS.get(section, frozenset())
     if name not in names and "*" not in names:
         return False
-    if name in ADDRESSES:
-        return not any(value and HELPER.match(value) for value in values)
-    return section != "submodule" or name != "update" or set(values) <= {*UPDATES}
+    if name in ADDRESS_KEYS:
+        return not any(value and REMOTE_HELPER.match(value) for value in values)
+    return (
+        section != "submodule" or name != "update" or set(values) <= {*HARMLESS_SUBMODULE_UPDATES}
+    )
 
 
-def _mended(
-    after: bytes, now: tuple[Setting, ...], was: list[Setting], *, undone: tuple[str, ...]
+def _restore_settings(
+    after: bytes, now: tuple[GitSetting, ...], was: list[GitSetting], *, undone: tuple[str, ...]
 ) -> bytes:
     """Return the file without the settings to undo, and with what they were at its end."""
     text = after.decode().removeprefix("\ufeff").replace("\r\n", "\n")
@@ -279,11 +285,11 @@ def _mended(
         begun = text.rfind("\n", 0, one.start) + 1
         alone = not text[begun : one.start].strip()
         text = text[:begun] + text[one.end + 1 :] if alone else text[: one.start] + text[one.end :]
-    lines = [text.rstrip("\n"), *map(_written, was)]
+    lines = [text.rstrip("\n"), *map(_render_setting, was)]
     return ("\n".join(line for line in lines if line) + "\n").encode()
 
 
-def _written(one: Setting) -> str:
+def _render_setting(one: GitSetting) -> str:
     """Return a setting as lines of a file."""
     section, _, rest = one.key.partition(".")
     name, _, key = rest.rpartition(".")
@@ -297,6 +303,6 @@ def _written(one: Setting) -> str:
 
 def _reads_as(data: bytes, wanted: dict[str, tuple[str | None, ...]]) -> bool:
     try:
-        return _grouped(parse(data)) == wanted
+        return _group_by_key(parse_git_config(data)) == wanted
     except ValueError:
         return False

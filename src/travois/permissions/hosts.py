@@ -6,51 +6,51 @@ import re
 from fnmatch import fnmatchcase
 from urllib.parse import unquote
 
-from travois.permissions.paths import folded
+from travois.permissions.paths import fold_name
 
-PLAIN = r"(?is)https?://([a-z0-9.-]+)(?::\d{1,5})?(?:[/?#].*)?"
+PLAIN_URL = r"(?is)https?://([a-z0-9.-]+)(?::\d{1,5})?(?:[/?#].*)?"
 """A URL without a user name, whose host is made of nothing but letters, digits and hyphens."""
 
 
-def allows(what: str, url: str) -> bool:
+def rule_allows_url(what: str, url: str) -> bool:
     """Return whether the rule means this URL, or exactly the host of a plain one."""
     if not what.startswith("domain:"):
         return url == what
-    found = re.fullmatch(PLAIN, url)
+    found = re.fullmatch(PLAIN_URL, url)
     if found is None:
         return False
     host, wanted = found[1].lower().rstrip("."), what.removeprefix("domain:").lower().rstrip(".")
     if wanted.startswith("*."):
         below = wanted.count(".") + 1
         host, wanted = ".".join(host.split(".")[-below + 1 :]), wanted[2:]
-        return _fits(host, wanted) and found[1].rstrip(".").count(".") > host.count(".")
-    return wanted == "*" or _fits(host, wanted)
+        return _host_fits(host, wanted) and found[1].rstrip(".").count(".") > host.count(".")
+    return wanted == "*" or _host_fits(host, wanted)
 
 
-def mentions(what: str, url: str) -> bool:
+def rule_mentions_url(what: str, url: str) -> bool:
     """Return whether the URL may lead to the rule's host or a subdomain of it."""
     if not what.startswith("domain:"):
         return url == what
-    wanted = folded(what.removeprefix("domain:")).removeprefix("*.").rstrip(".")
-    hosts = _hosts(url)
-    return wanted == "*" or any(_fits(_end(host, wanted), wanted) for host in hosts)
+    wanted = fold_name(what.removeprefix("domain:")).removeprefix("*.").rstrip(".")
+    hosts = _possible_hosts(url)
+    return wanted == "*" or any(_host_fits(_last_labels(host, wanted), wanted) for host in hosts)
 
 
-def _fits(host: str, wanted: str) -> bool:
+def _host_fits(host: str, wanted: str) -> bool:
     """Return whether a host is meant, label by label; a star stays within its label."""
     labels, patterns = host.split("."), wanted.split(".")
     same = len(labels) == len(patterns)
     return same and all(map(fnmatchcase, labels, (p.replace("[", "[[]") for p in patterns)))
 
 
-def _end(host: str, wanted: str) -> str:
+def _last_labels(host: str, wanted: str) -> str:
     """Return the last labels of a host, as many as are wanted."""
     return ".".join(host.split(".")[-wanted.count(".") - 1 :])
 
 
-def _hosts(url: str) -> set[str]:
+def _possible_hosts(url: str) -> set[str]:
     """Return every reading of the URL that some client could have."""
-    text = folded(re.sub(r"[\x00-\x20\x7f]", "", unquote(url)))
+    text = fold_name(re.sub(r"[\x00-\x20\x7f]", "", unquote(url)))
     starts = (text, text.partition(":")[2])
     authorities = (re.split(r"[/\\?#]", start.lstrip("/\\"), maxsplit=1)[0] for start in starts)
     return {

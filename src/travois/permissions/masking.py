@@ -12,54 +12,54 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from travois.permissions.secrets import Secrets, find, named
+from travois.permissions.secrets import Secrets, find_secrets, is_secret_name
 
-MASKED = "[masked]"
-WHOLE = frozenset(("env", "headers", "client", "http_headers"))
+MASK_TEXT = "[masked]"
+FULLY_MASKED_SETTINGS = frozenset(("env", "headers", "client", "http_headers"))
 """Settings below which every value is masked."""
-PLAIN = frozenset(("", "0", "1", "true", "false", "yes", "no", "on", "off"))
+UNMASKED_VALUES = frozenset(("", "0", "1", "true", "false", "yes", "no", "on", "off"))
 """Values that tell nothing."""
-ASSIGNED = re.compile(r"\b([A-Za-z_][\w-]*)(=|\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"';|&)]+)")
-VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
-BEARER = re.compile(r"(?i)\b(bearer|basic)\s+([\w.~+/=-]{6,})")
-SECRET_FLAG = r"--?[\w-]*(?:token|secret|password|passwd|api-?key|auth)"
-FLAG = re.compile(rf"({SECRET_FLAG})(=|\s+)(\S+)", re.IGNORECASE)
-NAMED_FLAG = re.compile(SECRET_FLAG, re.IGNORECASE)
-RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.~+=-]{16,}")
+ASSIGNMENT_PATTERN = re.compile(r"\b([A-Za-z_][\w-]*)(=|\s*:\s*)(\"[^\"]*\"|'[^']*'|[^\s\"';|&)]+)")
+VARIABLE_NAME_PATTERN = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
+AUTH_HEADER_PATTERN = re.compile(r"(?i)\b(bearer|basic)\s+([\w.~+/=-]{6,})")
+SECRET_FLAG_NAME = r"--?[\w-]*(?:token|secret|password|passwd|api-?key|auth)"
+SECRET_FLAG_PATTERN = re.compile(rf"({SECRET_FLAG_NAME})(=|\s+)(\S+)", re.IGNORECASE)
+SECRET_FLAG_NAME_PATTERN = re.compile(SECRET_FLAG_NAME, re.IGNORECASE)
+RANDOM_VALUE_PATTERN = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w.~+=-]{16,}")
 """Letters and digits in a row, as keys are."""
 
-_known: dict[str, str] = {}
+_known_secrets: dict[str, str] = {}
 
 
-def register(values: Iterable[tuple[str, str]]) -> None:
+def register_secrets(values: Iterable[tuple[str, str]]) -> None:
     """Keep these values out of all that is shown from here on, each with the name it goes by."""
     for name, value in values:
         bare = value.removeprefix("Bearer ")
         if len(bare) >= 8 and not bare.startswith(("/", "~")):
-            _known[bare] = name
-            _known[msgspec.json.encode(bare).decode()[1:-1]] = name
+            _known_secrets[bare] = name
+            _known_secrets[msgspec.json.encode(bare).decode()[1:-1]] = name
 
 
-def likely(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def find_likely_secrets(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yield the variables that hold secrets, by name or by value."""
     for name, value in pairs:
-        if named(name) or find(value) or RANDOM.fullmatch(value):
+        if is_secret_name(name) or find_secrets(value) or RANDOM_VALUE_PATTERN.fullmatch(value):
             yield name, value
 
 
-def registered() -> Secrets:
+def registered_secrets() -> Secrets:
     """Return the values that were registered; longer ones first, as one may hold another."""
-    pairs = ((name, value) for value, name in _known.items())
+    pairs = ((name, value) for value, name in _known_secrets.items())
     return Secrets(tuple(sorted(pairs, key=lambda pair: -len(pair[1]))))
 
 
 def mask_text(text: str) -> str:
     """Mask what looks like a secret in a command line, an address or a message."""
-    text = registered().redacted(text)
-    text = BEARER.sub(rf"\1 {MASKED}", text)
-    text = FLAG.sub(rf"\1\2{MASKED}", text)
-    text = ASSIGNED.sub(_mask_assigned, text)
-    for found in reversed(find(text)):
+    text = registered_secrets().redact(text)
+    text = AUTH_HEADER_PATTERN.sub(rf"\1 {MASK_TEXT}", text)
+    text = SECRET_FLAG_PATTERN.sub(rf"\1\2{MASK_TEXT}", text)
+    text = ASSIGNMENT_PATTERN.sub(_mask_assignment, text)
+    for found in reversed(find_secrets(text)):
         text = f"{text[: found.start]}[masked: {found.kind}]{text[found.end :]}"
     return text
 
@@ -67,23 +67,25 @@ def mask_text(text: str) -> str:
 def mask_value(key: str, value: object) -> object:
     """Mask a setting as it is shown; `key` is its dotted name, and decides about what is below."""
     parts = key.split(".")
-    whole = any(part in WHOLE for part in parts[:-1]) or (parts[-1] in WHOLE)
+    whole = any(part in FULLY_MASKED_SETTINGS for part in parts[:-1]) or (
+        parts[-1] in FULLY_MASKED_SETTINGS
+    )
     if isinstance(value, Mapping):
         tree: Mapping[str, object] = msgspec.convert(value, dict[str, object])
         return {name: mask_value(f"{key}.{name}", below) for name, below in tree.items()}
     if isinstance(value, list | tuple):
         items = msgspec.convert(value, list[object])
-        flags = [bool(NAMED_FLAG.fullmatch(str(one))) for one in items]
+        flags = [bool(SECRET_FLAG_NAME_PATTERN.fullmatch(str(one))) for one in items]
         pairs = zip(items, [False, *flags], strict=False)
-        return [MASKED if secret else mask_value(key, item) for item, secret in pairs]
+        return [MASK_TEXT if secret else mask_value(key, item) for item, secret in pairs]
     if isinstance(value, str):
-        secret = (whole or named(parts[-1])) and value.lower() not in PLAIN
-        return MASKED if secret else mask_text(value)
+        secret = (whole or is_secret_name(parts[-1])) and value.lower() not in UNMASKED_VALUES
+        return MASK_TEXT if secret else mask_text(value)
     return value
 
 
-def _mask_assigned(found: re.Match[str]) -> str:
+def _mask_assignment(found: re.Match[str]) -> str:
     name, between, value = found.groups()
     # Our own messages have placeholders (`KEY=…`) and names of variables (`key: API_KEY`).
-    tells = any(char.isalnum() for char in value) and not VARIABLE.fullmatch(value)
-    return f"{name}{between}{MASKED}" if named(name) and tells else found[0]
+    tells = any(char.isalnum() for char in value) and not VARIABLE_NAME_PATTERN.fullmatch(value)
+    return f"{name}{between}{MASK_TEXT}" if is_secret_name(name) and tells else found[0]

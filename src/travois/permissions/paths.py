@@ -9,24 +9,24 @@ from itertools import pairwise
 from posixpath import dirname, normpath
 from unicodedata import normalize
 
-from travois.permissions.shell.rough import flat
+from travois.permissions.shell.rough import flatten_command
 
-BELOW = "(?:/.*)?"
-ANY_FOLDERS = "(?:[^/]*/)*?"
-TOKENS = re.compile(r"(\*|\?|\[[!^]?\]?[^\]/]*\])")
-BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-CHOICES = 200
-LONG_NAME = 1_000
+BELOW_PATTERN = "(?:/.*)?"
+ANY_FOLDERS_PATTERN = "(?:[^/]*/)*?"
+GLOB_TOKENS = re.compile(r"(\*|\?|\[[!^]?\]?[^\]/]*\])")
+BRACE_CHOICES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+MAX_BRACE_CHOICES = 200
+MAX_WHOLE_FOLDED_CHARS = 1_000
 """Longer texts are folded character by character: normalising takes microseconds for some."""
-LONGEST_LIGATURE = 6
-MAX_REPLACED = 30
-LONGEST_PATH = 4_096
+MAX_LIGATURE_CHARS = 6
+MAX_REPLACED_CHARS = 30
+MAX_PATH_CHARS = 4_096
 """No system opens a longer path."""
 MAX_CANDIDATES = 4_000
 """The maximum number of words compared with a rule; with more, the rule counts as matched."""
-ALIKE = str.maketrans({"ı": "i", "ſ": "s", "İ": "i"})
+LOOKALIKE_LETTERS = str.maketrans({"ı": "i", "ſ": "s", "İ": "i"})
 """Letters that some disks or eyes take for others, which folding leaves apart."""
-INVISIBLE = (
+FORMAT_CHARACTERS = (
     "[\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u180e\u200b-\u200f"
     "\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd"
     "\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001"
@@ -35,110 +35,124 @@ INVISIBLE = (
 """Format characters (category Cf), as a set that a pattern looks up at once."""
 
 
-def inside(path: str, folder: str) -> bool:
+def is_inside(path: str, folder: str) -> bool:
     """Return whether a path is the folder or below it; false for relative paths and `..`."""
-    if len(path) > LONGEST_PATH or len(folder) > LONGEST_PATH:
-        return _lies_inside(path, folder)
-    return _known_inside(path, folder)
+    if len(path) > MAX_PATH_CHARS or len(folder) > MAX_PATH_CHARS:
+        return _is_inside_uncached(path, folder)
+    return _is_inside_cached(path, folder)
 
 
-def _lies_inside(path: str, folder: str) -> bool:
-    if not path.startswith("/") or not folder.startswith("/") or _climbs(path):
+def _is_inside_uncached(path: str, folder: str) -> bool:
+    if not path.startswith("/") or not folder.startswith("/") or _has_parent_steps(path):
         return False
-    return f"{plain(path)}/".startswith(plain(folder).rstrip("/") + "/")
+    return f"{normalize_path(path)}/".startswith(normalize_path(folder).rstrip("/") + "/")
 
 
 # Each command compares the same few hundred places with the same few folders.
-_known_inside = lru_cache(maxsize=8_192)(_lies_inside)
+_is_inside_cached = lru_cache(maxsize=8_192)(_is_inside_uncached)
 
 
-def plain(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Return an absolute path without empty, dotted or climbing components."""
     return "/" + normpath(path).lstrip("/")
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """Return a name without case, width and invisible characters, as a lenient disk compares it."""
     if name.isascii():
         return name.casefold()
-    return _folded(name) if len(name) <= LONG_NAME else _folded_text(name)
+    return _fold_unicode(name) if len(name) <= MAX_WHOLE_FOLDED_CHARS else _fold_text(name)
 
 
-def _folded_text(text: str) -> str:
-    changed = {char: new for char in set(text) if (new := _folded_char(char)) != char}
-    if len(changed) > MAX_REPLACED:
+def _fold_text(text: str) -> str:
+    changed = {char: new for char in set(text) if (new := _fold_char(char)) != char}
+    if len(changed) > MAX_REPLACED_CHARS:
         return text.translate(str.maketrans(changed))
     for char, new in changed.items():
         text = text.replace(char, new)
     return text
 
 
-def _folded(name: str) -> str:
-    return re.sub(INVISIBLE, "", normalize("NFKC", name)).translate(ALIKE).casefold()
+def _fold_unicode(name: str) -> str:
+    return (
+        re.sub(FORMAT_CHARACTERS, "", normalize("NFKC", name))
+        .translate(LOOKALIKE_LETTERS)
+        .casefold()
+    )
 
 
 @lru_cache(maxsize=16_384)
-def _folded_char(char: str) -> str:
+def _fold_char(char: str) -> str:
     """Return a character of a long text by itself; a ligature of whole words is left as it is."""
-    found = char.casefold() if char.isascii() else _folded(char)
-    return found if len(found) <= LONGEST_LIGATURE else char
+    found = char.casefold() if char.isascii() else _fold_unicode(char)
+    return found if len(found) <= MAX_LIGATURE_CHARS else char
 
 
-def allows(pattern: str, path: str, *, root: str, home: str) -> bool:
+def pattern_allows_path(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Return whether the pattern names exactly this path or a folder above it."""
-    if _climbs(path) or (pattern.startswith("~") and not home):
+    if _has_parent_steps(path) or (pattern.startswith("~") and not home):
         return False
-    base, wanted = _anchor(pattern, root=root, home=home)
+    base, wanted = _anchor_pattern(pattern, root=root, home=home)
     if "/" not in wanted and not pattern.startswith(("/", "./", "~")):
         wanted = f"**/{wanted}"
     exact = "*" in wanted.rpartition("/")[2] and not wanted.endswith("**")
-    return bool(_compiled(base, wanted, below="" if exact else BELOW).fullmatch(plain(path)))
+    return bool(
+        _compile_path_pattern(base, wanted, below="" if exact else BELOW_PATTERN).fullmatch(
+            normalize_path(path)
+        )
+    )
 
 
-def mentions(pattern: str, path: str, *, root: str, home: str) -> bool:
+def pattern_mentions_path(pattern: str, path: str, *, root: str, home: str) -> bool:
     """Return whether the pattern may mean this path: at any depth, however it is spelt."""
-    if len(path) > LONGEST_PATH:
-        return any(run in folded(path) for run in (_literal(one, "") for one in _choices(pattern)))
-    found = _folded_path(path)
-    return any(_meant(one, root, home).fullmatch(found) for one in _choices(pattern))
+    if len(path) > MAX_PATH_CHARS:
+        return any(
+            run in fold_name(path)
+            for run in (_literal_outside_folder(one, "") for one in _expand_braces(pattern))
+        )
+    found = _fold_path(path)
+    return any(
+        _compile_generous_pattern(one, root, home).fullmatch(found)
+        for one in _expand_braces(pattern)
+    )
 
 
 @lru_cache(maxsize=2048)
-def _folded_path(path: str) -> str:
-    return folded(plain(path))
+def _fold_path(path: str) -> str:
+    return fold_name(normalize_path(path))
 
 
-def named_in(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool:
+def text_names_path(pattern: str, text: str, *, root: str, cwd: str, home: str) -> bool:
     """Return whether a word of a text may be a path that the pattern means."""
-    for one in _choices(pattern):
-        for number, word in enumerate(_words_with(_literal(one, cwd), text)):
+    for one in _expand_braces(pattern):
+        for number, word in enumerate(_words_containing(_literal_outside_folder(one, cwd), text)):
             if number == MAX_CANDIDATES:
                 return True
-            if len(word) > LONGEST_PATH:
+            if len(word) > MAX_PATH_CHARS:
                 continue
             place = home if word.startswith("~/") else cwd
             path = word if word.startswith("/") else f"{place}/{word.removeprefix('~/')}"
-            if _meant(one, root, home).fullmatch(plain(path)):
+            if _compile_generous_pattern(one, root, home).fullmatch(normalize_path(path)):
                 return True
     return False
 
 
-def literal(pattern: str) -> str:
+def longest_path_literal(pattern: str) -> str:
     """Return a literal part of every path that the pattern matches; empty if unknown."""
-    return "" if "{" in pattern or ".." in pattern else _literal(pattern, "")
+    return "" if "{" in pattern or ".." in pattern else _literal_outside_folder(pattern, "")
 
 
 @lru_cache(maxsize=2048)
-def _literal(pattern: str, cwd: str) -> str:
+def _literal_outside_folder(pattern: str, cwd: str) -> str:
     """Return a literal part of every path that the pattern matches, not found in the folder."""
-    runs = re.split(r"[*?/\\{}~]|\[.*", folded(pattern))
-    kept = (run for run in runs if run not in (".", "..") and run not in folded(cwd))
+    runs = re.split(r"[*?/\\{}~]|\[.*", fold_name(pattern))
+    kept = (run for run in runs if run not in (".", "..") and run not in fold_name(cwd))
     return max(kept, key=len, default="")
 
 
-def _words_with(run: str, text: str) -> Iterator[str]:
+def _words_containing(run: str, text: str) -> Iterator[str]:
     """Yield the words of a text that hold a run of characters, each once."""
-    words = _folded_words(text)
+    words = _fold_words(text)
     if not run:
         yield from dict.fromkeys(words.split(" "))
         return
@@ -152,54 +166,54 @@ def _words_with(run: str, text: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=64)
-def _folded_words(text: str) -> str:
-    words = flat(text)
-    return words if words.isascii() else folded(words)
+def _fold_words(text: str) -> str:
+    words = flatten_command(text)
+    return words if words.isascii() else fold_name(words)
 
 
 @lru_cache(maxsize=2048)
-def _choices(pattern: str) -> tuple[str, ...]:
+def _expand_braces(pattern: str) -> tuple[str, ...]:
     """Return a pattern, and what its braces would stand for in a shell."""
     done, waiting = [pattern], [pattern]
-    while waiting and len(done) < CHOICES:
+    while waiting and len(done) < MAX_BRACE_CHOICES:
         one = waiting.pop()
-        if found := BRACES.search(one):
+        if found := BRACE_CHOICES.search(one):
             made = [f"{one[: found.start()]}{c}{one[found.end() :]}" for c in found[1].split(",")]
             done, waiting = [*done, *made], [*waiting, *made]
     return tuple(done)
 
 
 @lru_cache(maxsize=2048)
-def _meant(pattern: str, root: str, home: str) -> re.Pattern[str]:
-    base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
+def _compile_generous_pattern(pattern: str, root: str, home: str) -> re.Pattern[str]:
+    base, wanted = _anchor_pattern(fold_name(pattern), root=fold_name(root), home=fold_name(home))
     wanted = wanted.removesuffix("/**")
     if not pattern.startswith(("/", "./", "~")):
         wanted = f"**/{wanted}"
-    return _compiled(base, wanted)
+    return _compile_path_pattern(base, wanted)
 
 
-def reaches(pattern: str, folder: str, *, root: str, home: str) -> bool:
+def pattern_reaches_folder(pattern: str, folder: str, *, root: str, home: str) -> bool:
     """Return whether something that the pattern means may lie below this folder."""
-    base, wanted = _anchor(folded(pattern), root=folded(root), home=folded(home))
+    base, wanted = _anchor_pattern(fold_name(pattern), root=fold_name(root), home=fold_name(home))
     if not pattern.startswith(("/", "./", "~")):
-        return inside(folder, root) or inside(root, folder)
+        return is_inside(folder, root) or is_inside(root, folder)
     fixed = re.split(r"[*?\[{]", f"{base}/{wanted}", maxsplit=1)[0]
     below = fixed if fixed == f"{base}/{wanted}" else dirname(fixed)
-    found = folded(plain(folder))
-    return inside(plain(below), found) or inside(found, plain(below))
+    found = fold_name(normalize_path(folder))
+    return is_inside(normalize_path(below), found) or is_inside(found, normalize_path(below))
 
 
-def stem(pattern: str) -> str:
+def fixed_folder_of(pattern: str) -> str:
     """Return the folder of a shell pattern that is known before it is looked up."""
     fixed = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
     return pattern if fixed == pattern else dirname(fixed)
 
 
-def _climbs(path: str) -> bool:
+def _has_parent_steps(path: str) -> bool:
     return ".." in path.split("/")
 
 
-def _anchor(pattern: str, *, root: str, home: str) -> tuple[str, str]:
+def _anchor_pattern(pattern: str, *, root: str, home: str) -> tuple[str, str]:
     """Return the folder that a pattern starts from, and the rest of the pattern."""
     base, pattern = root, pattern.replace("\\(", "(").replace("\\)", ")")
     if pattern.startswith("//"):
@@ -213,49 +227,49 @@ def _anchor(pattern: str, *, root: str, home: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=512)
-def _compiled(base: str, wanted: str, *, below: str = BELOW) -> re.Pattern[str]:
+def _compile_path_pattern(base: str, wanted: str, *, below: str = BELOW_PATTERN) -> re.Pattern[str]:
     """Return a pattern for paths; what names a folder covers everything in it."""
-    name = f"/{_translated(wanted)}" if wanted else ""
+    name = f"/{_glob_to_regex(wanted)}" if wanted else ""
     try:
         return re.compile(f"{re.escape(base)}{name}{below}", re.DOTALL)
     except re.error:
         return re.compile(f"{re.escape(base)}/{re.escape(wanted)}{below}", re.DOTALL)
 
 
-def _translated(glob: str) -> str:
+def _glob_to_regex(glob: str) -> str:
     """Return a regular expression for a glob.
 
     What stands between two stars is matched as early as possible and for good: an earlier match
     leaves the most room for the rest, so nothing is tried twice and the time stays linear.
     """
     first, *rest = re.split(r"((?:\*\*/)+|\*\*+)", glob)
-    made = _parts(first)
+    made = _components_to_regex(first)
     for at in range(0, len(rest), 2):
         gap, part, after = rest[at], rest[at + 1], "".join(rest[at + 2 : at + 3])
-        text = f"{ANY_FOLDERS if gap.endswith('/') else '.*?'}{_parts(part)}"
+        text = f"{ANY_FOLDERS_PATTERN if gap.endswith('/') else '.*?'}{_components_to_regex(part)}"
         for_good = after and (part.endswith("/") or not after.endswith("/"))
         made += f"(?>{text})" if for_good else text
     return made
 
 
-def _parts(glob: str) -> str:
+def _components_to_regex(glob: str) -> str:
     """Return the components of a glob without double stars."""
-    return "/".join(_component(part) for part in glob.split("/"))
+    return "/".join(_component_to_regex(part) for part in glob.split("/"))
 
 
-def _component(glob: str) -> str:
-    tokens = [token for token in TOKENS.split(glob) if token]
+def _component_to_regex(glob: str) -> str:
+    tokens = [token for token in GLOB_TOKENS.split(glob) if token]
     stars = [at for at, token in enumerate(tokens) if token == "*"]
     made, begun = "", 0
     for at, after in pairwise(stars):
-        made += "".join(map(_token, tokens[begun:at]))
-        middle = "".join(map(_token, tokens[at + 1 : after]))
+        made += "".join(map(_glob_token_to_regex, tokens[begun:at]))
+        middle = "".join(map(_glob_token_to_regex, tokens[at + 1 : after]))
         made += f"(?>[^/]*?{middle})"
         begun = after
-    return made + "".join(map(_token, tokens[begun:]))
+    return made + "".join(map(_glob_token_to_regex, tokens[begun:]))
 
 
-def _token(token: str) -> str:
+def _glob_token_to_regex(token: str) -> str:
     if token in ("*", "?"):
         return "[^/]*?" if token == "*" else "[^/]"
     if len(token) > 2 and token[0] == "[" and token[-1] == "]":

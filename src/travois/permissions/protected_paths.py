@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from travois.core.display_text import INVISIBLE_PATTERN, split_names
-from travois.permissions.paths import folded
+from travois.permissions.paths import fold_name
 
-PROTECTED = split_names(
+PROTECTED_NAMES = split_names(
     """
     .git .hg .svn .jj .husky .lefthook .ssh .gnupg .aws .kube .docker .cargo .mvn .yarn .vscode
     .idea .zed .fleet .devcontainer .direnv .travois .claude .agents .codex .cursor .gemini
@@ -33,13 +33,15 @@ PROTECTED = split_names(
     """
 )
 """Not written without a question or a rule that names them."""
-PATTERNS = re.compile(r"\.yarnrc.*|\.pnp\..*|git~\d+|_netrc|.*\.pth|\.roorules-.*|\.clinerules-.*")
-NESTED = {
+PROTECTED_NAME_PATTERN = re.compile(
+    r"\.yarnrc.*|\.pnp\..*|git~\d+|_netrc|.*\.pth|\.roorules-.*|\.clinerules-.*"
+)
+PROTECTED_SUBFOLDERS = {
     ".github": split_names("workflows actions instructions prompts agents chatmodes"),
     ".gitlab": split_names("ci"),
 }
 """Folders that hold CI definitions and instructions beside files that decide nothing."""
-UNCHECKED = split_names(
+UNCHECKED_NAMES = split_names(
     """
     .git .hg .svn .jj .gitmodules .yarn .pnpm-store .config .cargo .direnv .docker .ssh .gnupg .aws
     .kube
@@ -47,11 +49,11 @@ UNCHECKED = split_names(
 )
 """Protected names that no check after a command looks at: repositories have a check of their own,
 and tool chains write the others in ordinary work. A write of one that is recognised asks."""
-CHECKED = PROTECTED - UNCHECKED
-CHECKED_BEGINNINGS = (".roorules-", ".clinerules-", ".yarnrc")
-DEPENDENCIES = split_names("node_modules site-packages")
+CHECKED_NAMES = PROTECTED_NAMES - UNCHECKED_NAMES
+CHECKED_PREFIXES = (".roorules-", ".clinerules-", ".yarnrc")
+DEPENDENCY_FOLDERS = split_names("node_modules site-packages")
 """Folders that package managers fill with files of other projects."""
-PERSONAL = split_names(
+PERSONAL_NAMES = split_names(
     """
     .git .hg .jj .husky .lefthook .ssh .gnupg .aws .kube .docker .travois .claude .agents .codex
     .cursor .gemini .qwen .amazonq .opencode .windsurf .continue .roo .kiro .aider .copilot
@@ -63,9 +65,11 @@ PERSONAL = split_names(
 )
 """Settings and hooks of agents and of git, shell start files, keys: in every mode, a person agrees
 to a change first. Mode bypass writes the other protected names, which belong to the project."""
-PERSONAL_CONFIG = split_names("autostart environment.d fish gh git opencode systemd travois zsh")
+PERSONAL_CONFIG_FOLDERS = split_names(
+    "autostart environment.d fish gh git opencode systemd travois zsh"
+)
 """Folders of `.config` that hold such files."""
-GIT_WORK = split_names(
+HARMLESS_GIT_FILES = split_names(
     """
     objects refs logs index head orig_head fetch_head merge_head merge_msg merge_mode merge_rr
     squash_msg cherry_pick_head revert_head rebase_head auto_merge commit_editmsg tag_editmsg
@@ -76,69 +80,73 @@ GIT_WORK = split_names(
 )
 """Names in `.git` that ordinary git commands write and that start no program; see
 gitrepository-layout(5). `info/attributes` is the exception: it chooses filters."""
-WORKTREE = re.compile(r"(?<![^/])\.(?:claude|travois)/worktrees/[^/\\]+(?=/.)")
+WORKTREE_PREFIX = re.compile(r"(?<![^/])\.(?:claude|travois)/worktrees/[^/\\]+(?=/.)")
 """The prefix of a git worktree: paths in it are checked as if it were anywhere else."""
-BARE = frozenset(("head", "config", "objects", "refs", "packed-refs", "commondir", "gitdir"))
+REPOSITORY_MARKERS = frozenset(
+    ("head", "config", "objects", "refs", "packed-refs", "commondir", "gitdir")
+)
 """Names that make a folder a repository when they stand at its top."""
 
 
-def protected(path: str) -> frozenset[str]:
+def protected_names(path: str) -> frozenset[str]:
     """Return the protected names in a path, whatever their case and disguise."""
-    names = _names(path)
-    found = {name for name in names if name in PROTECTED or PATTERNS.fullmatch(name)}
-    return frozenset((*found, *_nested(names)))
+    names = _fold_components(path)
+    found = {
+        name for name in names if name in PROTECTED_NAMES or PROTECTED_NAME_PATTERN.fullmatch(name)
+    }
+    return frozenset((*found, *_protected_subfolders(names)))
 
 
-def is_checked(name: str, above: str) -> bool:
+def is_checked_name(name: str, above: str) -> bool:
     """Return whether a name in a folder is protected, and checked after unasked commands.
 
     `above` is the name of the folder. This is asked for every file of a workspace.
     """
     plain = name.lower()
     if not name.isascii() or ":" in name or name[-1:] in (".", " "):
-        plain = _name(name)
-    if plain in CHECKED or plain.startswith(CHECKED_BEGINNINGS):
+        plain = _fold_component(name)
+    if plain in CHECKED_NAMES or plain.startswith(CHECKED_PREFIXES):
         return True
-    return above.lower() in NESTED and plain in NESTED[above.lower()]
+    return above.lower() in PROTECTED_SUBFOLDERS and plain in PROTECTED_SUBFOLDERS[above.lower()]
 
 
-def personal(path: str) -> frozenset[str]:
+def personal_names(path: str) -> frozenset[str]:
     """Return the protected names in a path that no mode lets be written without a person's yes."""
-    names = _names(path)
-    found = {name for name in names if name in PERSONAL or re.fullmatch(r"git~\d+", name)}
-    if ".git" in found and _is_git_work(names):
+    names = _fold_components(path)
+    found = {name for name in names if name in PERSONAL_NAMES or re.fullmatch(r"git~\d+", name)}
+    if ".git" in found and _is_harmless_git_path(names):
         found.discard(".git")
-    configs = (b for a, b in pairwise(names) if a == ".config" and b in PERSONAL_CONFIG)
+    configs = (b for a, b in pairwise(names) if a == ".config" and b in PERSONAL_CONFIG_FOLDERS)
     return frozenset((*found, *configs))
 
 
-def _is_git_work(names: list[str]) -> bool:
+def _is_harmless_git_path(names: list[str]) -> bool:
     """Return whether a path in `.git` is one that ordinary git commands write."""
     *_, inner = (names[at + 1 :] for at, name in enumerate(names) if name == ".git")
-    return bool(inner) and inner[0] in GIT_WORK and inner != ["info", "attributes"]
+    return bool(inner) and inner[0] in HARMLESS_GIT_FILES and inner != ["info", "attributes"]
 
 
-def _names(path: str) -> list[str]:
-    return [_name(part) for part in re.split(r"[/\\]", WORKTREE.sub("", path))]
+def _fold_components(path: str) -> list[str]:
+    return [_fold_component(part) for part in re.split(r"[/\\]", WORKTREE_PREFIX.sub("", path))]
 
 
-def _nested(names: list[str]) -> Iterator[str]:
+def _protected_subfolders(names: list[str]) -> Iterator[str]:
     """Yield the protected folders that have their meaning from the folder above, or that folder."""
     for above, name in pairwise((*names, "")):
-        if above in NESTED and (name in NESTED[above] or not name):
+        if above in PROTECTED_SUBFOLDERS and (name in PROTECTED_SUBFOLDERS[above] or not name):
             yield f"{above}/{name}".rstrip("/")
 
 
 def makes_repository(path: str) -> bool:
     """Return whether a path from the top of a workspace would turn it into a repository."""
-    return _name(path.strip("/").partition("/")[0]) in BARE
+    return _fold_component(path.strip("/").partition("/")[0]) in REPOSITORY_MARKERS
 
 
-def strange(path: str) -> bool:
+def has_unseen_characters(path: str) -> bool:
     """Return whether the path has characters that a person could not see."""
     return bool(re.search(INVISIBLE_PATTERN, path) or "\n" in path or "\t" in path)
 
 
-def _name(part: str) -> str:
+def _fold_component(part: str) -> str:
     """Return a name as the most forgiving disk would take it."""
-    return folded(part.partition(":")[0]).rstrip(". ")
+    return fold_name(part.partition(":")[0]).rstrip(". ")

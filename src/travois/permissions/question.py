@@ -10,25 +10,33 @@ from msgspec.structs import replace
 
 from travois.core.display_text import split_names
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import Use, parse
-from travois.permissions.sandbox_profile import Cage
-from travois.permissions.shell.families import downloads, reads_program, runs_anything
-from travois.permissions.shell.plan import Plan, Step
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import ToolUse, parse_permission_rule
+from travois.permissions.sandbox_profile import SandboxProfile
+from travois.permissions.shell.families import is_download, runs_arbitrary_code, runs_its_input
+from travois.permissions.shell.plan import CommandPlan, CommandStep
 
-INTERPRETERS = split_names(
+SCRIPT_INTERPRETERS = split_names(
     "sh bash dash zsh python python3 node deno bun ruby perl php lua source ."
 )
-GROUPING = split_names("gh glab aws gcloud az doctl kubectl helm docker podman firebase supabase")
+GROUPING_PROGRAMS = split_names(
+    "gh glab aws gcloud az doctl kubectl helm docker podman firebase supabase"
+)
 """Programs whose second word only names a group of subcommands."""
-GROUPS = split_names("run run-script pip tool mod compose remote worktree stash submodule config")
+GROUPING_WORDS = split_names(
+    "run run-script pip tool mod compose remote worktree stash submodule config"
+)
 """Second words that only name a group, or what a project defines, whatever the program."""
-MOST = 5
+MAX_OFFERED_RULES = 5
 """The maximum number of rules that one answer may add."""
 
 
-def always(
-    guard: Guard, use: Use, cage: Cage | None = None, *, folders: tuple[str, ...] = ()
+def narrowest_rules(
+    guard: Permissions,
+    use: ToolUse,
+    cage: SandboxProfile | None = None,
+    *,
+    folders: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     """Return the narrowest rules that would have allowed this call; none if there are none.
 
@@ -37,44 +45,56 @@ def always(
     A script may say something else tomorrow: without walls around it, it is asked about each time.
     What a program reads as its input may be anything, so no rule is offered for one that runs it.
     """
-    if any(reads_program(step.argv) for plan in use.plans for step in plan.steps):
+    if any(runs_its_input(step.argv) for plan in use.plans for step in plan.steps):
         return ()
     reading = (f"Read(/{folder}/**)" for folder in folders if use.plans)
-    rules = tuple(dict.fromkeys((*_wanted(use), *reading)))
-    if not rules or len(rules) > MOST or (cage is None and any(map(_scripted, use.plans))):
+    rules = tuple(dict.fromkeys((*_wanted_rules(use), *reading)))
+    if (
+        not rules
+        or len(rules) > MAX_OFFERED_RULES
+        or (cage is None and any(map(_runs_script, use.plans)))
+    ):
         return ()
-    kept = (*guard.rules, *(parse(text, "allow") for text in rules))
-    return rules if judge(replace(guard, rules=kept), use).effect == "allow" else ()
+    kept = (*guard.rules, *(parse_permission_rule(text, "allow") for text in rules))
+    return rules if decide_permission(replace(guard, rules=kept), use).effect == "allow" else ()
 
 
-def effects(use: Use, cage: Cage | None) -> tuple[str, ...]:
+def describe_effects(use: ToolUse, cage: SandboxProfile | None) -> tuple[str, ...]:
     """Return the effects of a call and its sandbox limits, one text each."""
-    touched = (f"{VERBS[access.kind]} {_named(access)}{_purpose(access)}" for access in use.touched)
-    return (*_warnings(use), *dict.fromkeys(touched), *_unknown(use), *_walls(use, cage))
+    touched = (
+        f"{ACCESS_VERBS[access.kind]} {_describe_target(access)}{_describe_purpose(access)}"
+        for access in use.touched
+    )
+    return (
+        *_danger_lines(use),
+        *dict.fromkeys(touched),
+        *_unknown_effects(use),
+        *_describe_sandbox(use, cage),
+    )
 
 
-def _warnings(use: Use) -> Iterator[str]:
+def _danger_lines(use: ToolUse) -> Iterator[str]:
     """Yield warnings about code that nobody has reviewed."""
     for plan in use.plans:
-        if not any(reads_program(step.argv) for step in plan.steps):
+        if not any(runs_its_input(step.argv) for step in plan.steps):
             continue
-        if any(downloads(step) for step in plan.steps):
+        if any(is_download(step) for step in plan.steps):
             yield "DANGER: runs code that a server sends"
         else:
             yield "DANGER: runs code from its input"
 
 
-def _named(access: Access) -> str:
+def _describe_target(access: Access) -> str:
     if access.tmp != "private":
         return access.target
     return f"{access.spelt} (/tmp is private to this session; on disk: {access.target})"
 
 
-def _purpose(access: Access) -> str:
+def _describe_purpose(access: Access) -> str:
     return f" to {access.spelt}" if access.kind == "net" and access.spelt else ""
 
 
-VERBS = {
+ACCESS_VERBS = {
     "read": "reads",
     "write": "changes",
     "net": "connects to",
@@ -86,7 +106,7 @@ VERBS = {
 }
 
 
-def _unknown(use: Use) -> Iterator[str]:
+def _unknown_effects(use: ToolUse) -> Iterator[str]:
     for plan in use.plans:
         if plan.unclear:
             yield f"could not be fully analyzed: {plan.unclear}"
@@ -95,7 +115,7 @@ def _unknown(use: Use) -> Iterator[str]:
                 yield f"runs {step.name} (effects unknown)"
 
 
-def _walls(use: Use, cage: Cage | None) -> Iterator[str]:
+def _describe_sandbox(use: ToolUse, cage: SandboxProfile | None) -> Iterator[str]:
     if not use.plans:
         return
     if cage is None:
@@ -108,41 +128,47 @@ def _walls(use: Use, cage: Cage | None) -> Iterator[str]:
         yield "limited sandbox: changes to protected files (.git/hooks) are undone, not blocked"
 
 
-def _wanted(use: Use) -> Iterator[str]:
+def _wanted_rules(use: ToolUse) -> Iterator[str]:
     for plan in use.plans:
-        yield from _commands(plan)
+        yield from _rules_for_plan(plan)
     if not use.plans:
-        yield from (rule for access in use.accesses for rule in _touching(use, access))
+        yield from (rule for access in use.accesses for rule in _rules_for_access(use, access))
 
 
-def _commands(plan: Plan) -> Iterator[str]:
+def _rules_for_plan(plan: CommandPlan) -> Iterator[str]:
     if plan.unclear:
-        yield from _exactly(plan.text.strip())
+        yield from _exact_rule(plan.text.strip())
         return
     for step in plan.steps:
-        if step.needs == "rule" and not runs_anything(step.argv) and (family := _family(step)):
+        if (
+            step.needs == "rule"
+            and not runs_arbitrary_code(step.argv)
+            and (family := _program_with_subcommand(step))
+        ):
             yield f"Bash({family}:*)"
         elif step.needs != "nothing" or step.edits:
-            yield from _exactly(step.texts[0] if step.texts else "")
+            yield from _exact_rule(step.texts[0] if step.texts else "")
 
 
-def _scripted(plan: Plan) -> bool:
+def _runs_script(plan: CommandPlan) -> bool:
     """Return whether a line runs a script by its path, or hands one to an interpreter."""
     heads = [[word.text for word in step.argv[:2]] for step in plan.steps]
     named = any("/" in head[0].removeprefix("/") for head in heads if head[:1])
-    return named or any(len(head) > 1 and head[0] in INTERPRETERS for head in heads)
+    return named or any(len(head) > 1 and head[0] in SCRIPT_INTERPRETERS for head in heads)
 
 
-def _exactly(text: str) -> Iterator[str]:
+def _exact_rule(text: str) -> Iterator[str]:
     """Yield the text itself, where it can be written as a rule that means only this."""
     if text and "*" not in text and text.isprintable():
         yield f"Bash({text})"
 
 
-def _family(step: Step) -> str:
+def _program_with_subcommand(step: CommandStep) -> str:
     """Return the program with its subcommand; empty if that would be too wide."""
     words = [word.text for word in step.argv[:3] if word.kind == "plain"]
-    grouped = bool(GROUPING.intersection(words[:1]) or GROUPS.intersection(words[1:2]))
+    grouped = bool(
+        GROUPING_PROGRAMS.intersection(words[:1]) or GROUPING_WORDS.intersection(words[1:2])
+    )
     named = words[: 3 if grouped else 2]
     fits = len(named) == (3 if grouped else 2) and all(map(_is_subcommand, named[1:]))
     return " ".join(named) if fits else ""
@@ -152,7 +178,7 @@ def _is_subcommand(word: str) -> bool:
     return not word.startswith("-") and word.replace("-", "").replace(":", "").isalnum()
 
 
-def _touching(use: Use, access: Access) -> Iterator[str]:
+def _rules_for_access(use: ToolUse, access: Access) -> Iterator[str]:
     match access.kind:
         case "read":
             yield f"Read(/{dirname(access.target)}/**)"

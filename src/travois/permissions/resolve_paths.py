@@ -14,62 +14,67 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
-from travois.permissions.paths import inside
-from travois.permissions.rules import Use, matches
-from travois.permissions.sandbox_profile import TMP
-from travois.permissions.shell.judge import plan
-from travois.permissions.shell.plan import Plan
+from travois.permissions.decide import Permissions
+from travois.permissions.paths import is_inside
+from travois.permissions.rules import ToolUse, rule_matches
+from travois.permissions.sandbox_profile import TMP_FOLDERS
+from travois.permissions.shell.judge import plan_command
+from travois.permissions.shell.plan import CommandPlan
 from travois.ports.tool import CallLocation, ToolError
 from travois.ports.world import Files, FileStat
 
-STARTS_PROGRAMS = (
+PROGRAM_STARTING_KEYS = (
     *("fsmonitor", "external", "textconv", "command", "pager", "program", "helper"),
     *("[alias", "[include", "[filter", "[diff "),
 )
 """Words in a repository's settings with which git starts programs of its choice."""
-HOOKS_AT = re.compile(r"hookspath\s*=\s*(\S+)")
-MANY = 500
+HOOKS_PATH_SETTING = re.compile(r"hookspath\s*=\s*(\S+)")
+MAX_GLOB_MATCHES = 500
 """The maximum number of files a pattern may match; beyond that only its folder counts."""
-HOPS = 8
+MAX_TMP_HOPS = 8
 """The maximum number of links followed from one /tmp to the other."""
-By = Literal["tool", "command"]
+PathUser = Literal["tool", "command"]
 """The opener of a path: a file tool, which also sees the machine's /tmp, or a command."""
 
 
-class Located(msgspec.Struct, frozen=True):
+class LocatedPath(msgspec.Struct, frozen=True):
     """A resolved path and the /tmp that it is in."""
 
     path: str
     tmp: Literal["", "private", "machine"] = ""
 
 
-def home() -> str:
+def home_folder() -> str:
     """Return the home folder."""
     return os.path.realpath(os.path.expanduser("~"))
 
 
-def resolved(accesses: tuple[Access, ...], here: CallLocation | None = None) -> tuple[Access, ...]:
+def resolve_accesses(
+    accesses: tuple[Access, ...], here: CallLocation | None = None
+) -> tuple[Access, ...]:
     """Return the accesses with links followed, so that decisions see the real paths."""
-    return tuple(found for access in accesses for found in _followed(access, here, by="tool"))
+    return tuple(found for access in accesses for found in _follow_access(access, here, by="tool"))
 
 
-def understood(accesses: tuple[Access, ...], here: CallLocation) -> tuple[Plan, ...]:
+def plan_command_lines(accesses: tuple[Access, ...], here: CallLocation) -> tuple[CommandPlan, ...]:
     """Return a plan for each command line among the accesses, with links followed."""
     lines = [access.target for access in accesses if access.kind == "exec"]
     if not lines:
         return ()
-    around = repository_around(here.cwd)
-    foreign = around != repository_around(here.root) or _runs_programs(around)
-    plans = (plan(line, cwd=here.cwd, home=home(), foreign=foreign) for line in lines)
+    around = find_repository_around(here.cwd)
+    foreign = around != find_repository_around(here.root) or _repository_runs_programs(around)
+    plans = (
+        plan_command(line, cwd=here.cwd, home=home_folder(), foreign=foreign) for line in lines
+    )
     return tuple(
-        one.resolved(lambda access: _followed(access, here, by="command")) for one in plans
+        one.resolve_paths(lambda access: _follow_access(access, here, by="command"))
+        for one in plans
     )
 
 
-def repository_around(folder: str) -> str:
+def find_repository_around(folder: str) -> str:
     """Return the folder whose settings git would obey here."""
-    path = real(folder)
+    path = real_path(folder)
     while path != "/":
         if any(os.path.lexists(f"{path}/{name}") for name in (".git", "HEAD")):
             return path
@@ -77,25 +82,30 @@ def repository_around(folder: str) -> str:
     return path
 
 
-def _runs_programs(repository: str) -> bool:
+def _repository_runs_programs(repository: str) -> bool:
     """Return whether git would start programs named by this repository, even for reading."""
-    git = _git_folder(repository)
-    config = "".join(_text(f"{git}/{name}") for name in ("config", "config.worktree")).lower()
-    hooks = [f"{git}/hooks", *(os.path.join(repository, at) for at in HOOKS_AT.findall(config))]
+    git = _find_git_folder(repository)
+    config = "".join(
+        _read_config_text(f"{git}/{name}") for name in ("config", "config.worktree")
+    ).lower()
+    hooks = [
+        f"{git}/hooks",
+        *(os.path.join(repository, at) for at in HOOKS_PATH_SETTING.findall(config)),
+    ]
     hooked = any(os.path.lexists(f"{folder}/post-index-change") for folder in hooks)
-    return hooked or any(word in config for word in STARTS_PROGRAMS)
+    return hooked or any(word in config for word in PROGRAM_STARTING_KEYS)
 
 
-def _git_folder(repository: str) -> str:
+def _find_git_folder(repository: str) -> str:
     """Return the folder with the git settings; for a worktree, that of its repository."""
     git = f"{repository}/.git"
     if not os.path.isfile(git):
         return git if os.path.isdir(git) else repository
-    own = os.path.join(repository, _text(git).removeprefix("gitdir:").strip())
-    return os.path.join(own, _text(f"{own}/commondir").strip())
+    own = os.path.join(repository, _read_config_text(git).removeprefix("gitdir:").strip())
+    return os.path.join(own, _read_config_text(f"{own}/commondir").strip())
 
 
-def _text(path: str) -> str:
+def _read_config_text(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(1 << 20)
@@ -103,7 +113,7 @@ def _text(path: str) -> str:
         return ""
 
 
-def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
+def parse_plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
     """Return the plain arguments of a call, without lists and objects, for rules that name them."""
     try:
         found = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw], strict=False)
@@ -113,87 +123,97 @@ def plain_arguments(text: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, value.strip('"')) for name, value in plain if value[:1] not in "[{")
 
 
-def _followed(access: Access, here: CallLocation | None, *, by: By) -> tuple[Access, ...]:
+def _follow_access(
+    access: Access, here: CallLocation | None, *, by: PathUser
+) -> tuple[Access, ...]:
     if access.kind not in ("read", "write"):
         return (access,)
     if access.scope == "many":
-        return tuple(_matching(access, here, by=by))
-    found = locate(access.target, here, by=by)
+        return tuple(_expand_access_glob(access, here, by=by))
+    found = locate_path(access.target, here, by=by)
     writes = access.kind == "write"
-    names, bare = (_names(found.path), _is_in_bare(found.path)) if writes else (1, False)
+    names, bare = (
+        (_count_hard_links(found.path), _is_in_repository_folder(found.path))
+        if writes
+        else (1, False)
+    )
     told = replace(access, spelt=access.target, names=names, tmp=found.tmp, bare=bare)
     return (replace(told, target=found.path),)
 
 
-def _is_in_bare(path: str) -> bool:
+def _is_in_repository_folder(path: str) -> bool:
     """Return whether git treats the file's folder as a repository, or would after the write."""
     folder, name = os.path.split(path)
     while folder not in ("/", "") and os.path.basename(folder) != ".git":
-        if _is_repository(folder, name):
+        if _becomes_repository(folder, name):
             return True
         folder, name = os.path.split(folder)
     return False
 
 
-def _is_repository(folder: str, written: str) -> bool:
+def _becomes_repository(folder: str, written: str) -> bool:
     """Return whether git takes a folder for a repository once it has something of this name."""
 
-    def has(name: str) -> bool:
+    def has_name(name: str) -> bool:
         return name == written or os.path.lexists(f"{folder}/{name}")
 
-    return has("HEAD") and ((has("objects") and has("refs")) or has("commondir"))
+    return has_name("HEAD") and (
+        (has_name("objects") and has_name("refs")) or has_name("commondir")
+    )
 
 
-def locate(path: str, here: CallLocation | None, *, by: By) -> Located:
+def locate_path(path: str, here: CallLocation | None, *, by: PathUser) -> LocatedPath:
     """Follow links, and tell the session's private /tmp from the machine's.
 
     A file tool opens the machine's own file where the session has none of that name; a command in
     the sandbox cannot.
     """
     if here is None or not here.temp:
-        return Located(real(path))
-    for _ in range(HOPS):
-        if not (place := _private_path(path, here)):
-            path, before = real(path), path
-            if path == before or not _private_path(path, here):
-                return Located(path)
+        return LocatedPath(real_path(path))
+    for _ in range(MAX_TMP_HOPS):
+        if not (place := _private_tmp_path(path, here)):
+            path, before = real_path(path), path
+            if path == before or not _private_tmp_path(path, here):
+                return LocatedPath(path)
             continue
-        if by == "tool" and os.path.lexists(path) and not _made_here(place, path, here):
-            return Located(real(path), "machine")
-        path = real(place)
-        if inside(path, here.temp):
-            return Located(path, "private")
+        if by == "tool" and os.path.lexists(path) and not _exists_in_private_tmp(place, path, here):
+            return LocatedPath(real_path(path), "machine")
+        path = real_path(place)
+        if is_inside(path, here.temp):
+            return LocatedPath(path, "private")
     raise ToolError(f"{path!r} is not a valid path: its links form a loop")
 
 
-def _private_path(path: str, here: CallLocation) -> str:
+def _private_tmp_path(path: str, here: CallLocation) -> str:
     """Return the path's counterpart in the session's private /tmp; empty for other paths."""
-    if any(inside(path, folder) for folder in (here.root, here.temp, *here.apart)):
+    if any(is_inside(path, folder) for folder in (here.root, here.temp, *here.apart)):
         return ""
-    roots = dict.fromkeys((*TMP, *map(os.path.realpath, TMP)))
-    root = next((root for root in roots if inside(path, root)), "")
+    roots = dict.fromkeys((*TMP_FOLDERS, *map(os.path.realpath, TMP_FOLDERS)))
+    root = next((root for root in roots if is_inside(path, root)), "")
     return os.path.normpath(f"{here.temp}/{os.path.relpath(path, root)}") if root else ""
 
 
-def _made_here(place: str, path: str, here: CallLocation) -> bool:
+def _exists_in_private_tmp(place: str, path: str, here: CallLocation) -> bool:
     """Return whether the session has a file there, besides the mount points of the sandbox."""
-    mounted = any(inside(folder, path) for folder in (here.root, *here.apart))
+    mounted = any(is_inside(folder, path) for folder in (here.root, *here.apart))
     return os.path.lexists(place) and (not mounted or place == here.temp)
 
 
-def _matching(access: Access, here: CallLocation | None, *, by: By) -> Iterator[Access]:
+def _expand_access_glob(
+    access: Access, here: CallLocation | None, *, by: PathUser
+) -> Iterator[Access]:
     """Yield every file that a pattern stands for, besides the folder that it looks in."""
     fixed = os.path.dirname(access.target.split("*")[0].split("?")[0].split("[")[0])
-    found = locate(fixed or "/", here, by=by)
+    found = locate_path(fixed or "/", here, by=by)
     rest = access.target[len(fixed) :]
     spelt = access.target if found.tmp else access.spelt
     yield replace(access, target=found.path + rest, spelt=spelt, tmp=found.tmp)
-    for path in islice(iglob(found.path + rest), MANY):
+    for path in islice(iglob(found.path + rest), MAX_GLOB_MATCHES):
         if os.path.islink(path) or access.kind == "write":
-            yield from _followed(replace(access, target=path, scope="one"), None, by=by)
+            yield from _follow_access(replace(access, target=path, scope="one"), None, by=by)
 
 
-def _names(path: str) -> int:
+def _count_hard_links(path: str) -> int:
     try:
         found = os.stat(path, follow_symlinks=False)
     except OSError:
@@ -201,7 +221,7 @@ def _names(path: str) -> int:
     return 1 if os.path.isdir(path) else found.st_nlink
 
 
-def real(path: str) -> str:
+def real_path(path: str) -> str:
     """Return a path with its links followed; raises `Refusal` if it can be none, or is changing."""
     try:
         return "/" + os.path.realpath(path).lstrip("/")
@@ -219,13 +239,13 @@ class JudgedFiles:
         self, files: Files, accesses: Sequence[Access], hidden: Callable[[str], bool]
     ) -> None:
         self._files = files
-        self._places = _places(accesses)
+        self._places = _targets_by_spelling(accesses)
         self._private = {access.spelt for access in accesses if access.tmp == "private"}
         self._hidden = hidden
 
     async def stat(self, path: str) -> FileStat | None:
         """Return the type of the path, and its target."""
-        place = self._places.get(path) or real(path)
+        place = self._places.get(path) or real_path(path)
         found = await self._files.stat(place)
         if found is None or place == path:
             return found
@@ -257,7 +277,7 @@ class JudgedFiles:
         return self._files.queue(self._places.get(path, path))
 
 
-def _places(accesses: Sequence[Access]) -> dict[str, str]:
+def _targets_by_spelling(accesses: Sequence[Access]) -> dict[str, str]:
     """Return where each path led, and the folder that holds it."""
     found = {access.spelt: access.target for access in accesses if access.spelt}
     for spelt, target in list(found.items()):
@@ -266,13 +286,13 @@ def _places(accesses: Sequence[Access]) -> dict[str, str]:
     return found
 
 
-def hiding(guard: Guard, tool: str, *, root: str) -> Callable[[str], bool]:
+def hidden_path_filter(guard: Permissions, tool: str, *, root: str) -> Callable[[str], bool]:
     """Return a filter for files that a search must not show: reading them is denied or asks."""
     rules = [rule for rule in guard.rules if rule.effect != "allow" and rule.what]
-    use = Use(tool, (), root, home() if rules else "")
+    use = ToolUse(tool, (), root, home_folder() if rules else "")
 
-    def hidden(path: str) -> bool:
+    def is_hidden(path: str) -> bool:
         found = replace(use, accesses=(Access("read", path),)) if rules else use
-        return any(matches(rule, found) for rule in rules)
+        return any(rule_matches(rule, found) for rule in rules)
 
-    return hidden
+    return is_hidden

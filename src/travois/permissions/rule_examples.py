@@ -8,54 +8,66 @@ from __future__ import annotations
 import re
 
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard, judge
-from travois.permissions.rules import EDITS, READS, Rule, Use, matches, parse
+from travois.permissions.decide import Permissions, decide_permission
+from travois.permissions.rules import (
+    EDIT_TOOLS,
+    READ_TOOLS,
+    PermissionRule,
+    ToolUse,
+    parse_permission_rule,
+    rule_matches,
+)
 
-FORM = re.compile(r"(.+?\)|[\w*-]+)\s+(matches|does not match)\s+(.+)", re.DOTALL)
-ROOT = "/workspace"
-HOME = "/home/user"
+EXAMPLE_FORM = re.compile(r"(.+?\)|[\w*-]+)\s+(matches|does not match)\s+(.+)", re.DOTALL)
+EXAMPLE_WORKSPACE = "/workspace"
+EXAMPLE_HOME = "/home/user"
 
 
-def wrong(example: str, rules: tuple[Rule, ...]) -> str:
+def check_example(example: str, rules: tuple[PermissionRule, ...]) -> str:
     """Describe the problem with an example; empty if the rule behaves as it says."""
-    found = FORM.fullmatch(example.strip())
+    found = EXAMPLE_FORM.fullmatch(example.strip())
     if found is None:
         return f"{example!r} is not of the form `RULE matches TEXT` or `RULE does not match TEXT`"
     try:
-        named = parse(found[1], "allow")
+        named = parse_permission_rule(found[1], "allow")
     except ValueError as error:
         return str(error)
     meant = [rule for rule in rules if (rule.tool, rule.what) == (named.tool, named.what)]
     if not meant:
         return f"{example!r} names a rule that does not exist"
     expected = found[2] == "matches"
-    if all(speaks(rule, found[3]) is expected for rule in meant):
+    if all(rule_decides(rule, found[3]) is expected for rule in meant):
         return ""
     return f"{example!r} does not hold: the rule {'does not match' if expected else 'matches'} it"
 
 
-def speaks(rule: Rule, text: str) -> bool:
+def rule_decides(rule: PermissionRule, text: str) -> bool:
     """Return whether a rule alone decides about this command, path, site or name."""
-    use = Use(_tool(rule), (_access(rule, text),), ROOT, HOME)
+    use = ToolUse(
+        _example_tool(rule), (_example_access(rule, text),), EXAMPLE_WORKSPACE, EXAMPLE_HOME
+    )
     if rule.tool == "Bash" and rule.effect == "allow":
-        verdict = judge(Guard("default", (rule,), (ROOT,)), use)
+        verdict = decide_permission(Permissions("default", (rule,), (EXAMPLE_WORKSPACE,)), use)
         return verdict.effect == "allow" and verdict.by == "rule"
     if rule.effect != "allow":
-        return judge(Guard("bypass", (rule,), (ROOT,)), use).by == "rule"
-    return matches(rule, use)
+        return (
+            decide_permission(Permissions("bypass", (rule,), (EXAMPLE_WORKSPACE,)), use).by
+            == "rule"
+        )
+    return rule_matches(rule, use)
 
 
-def _tool(rule: Rule) -> str:
+def _example_tool(rule: PermissionRule) -> str:
     return rule.tool.replace("*", "x")
 
 
-def _access(rule: Rule, text: str) -> Access:
+def _example_access(rule: PermissionRule, text: str) -> Access:
     if rule.tool == "Bash":
         return Access("exec", text)
     if rule.tool in ("WebFetch", "Browser"):
         return Access("net", text if "://" in text else f"https://{text}/")
-    if rule.tool in (*READS, *EDITS):
-        path = f"{HOME}{text[1:]}" if text.startswith("~") else text
-        full = path if path.startswith("/") else f"{ROOT}/{path.removeprefix('./')}"
-        return Access("write" if rule.tool in EDITS else "read", full)
+    if rule.tool in (*READ_TOOLS, *EDIT_TOOLS):
+        path = f"{EXAMPLE_HOME}{text[1:]}" if text.startswith("~") else text
+        full = path if path.startswith("/") else f"{EXAMPLE_WORKSPACE}/{path.removeprefix('./')}"
+        return Access("write" if rule.tool in EDIT_TOOLS else "read", full)
     return Access("spawn", text)

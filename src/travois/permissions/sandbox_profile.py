@@ -6,15 +6,15 @@ from typing import Literal
 
 import msgspec
 
-Profile = Literal["look", "work", "try"]
-Backend = Literal["full", "partial"]
+ProfileName = Literal["look", "work", "try"]
+SandboxBackend = Literal["full", "partial"]
 """The sandbox technique: namespaces and mounts, or only Landlock."""
-TMP = ("/tmp", "/var/tmp")  # noqa: S108 - this is about the names
+TMP_FOLDERS = ("/tmp", "/var/tmp")  # noqa: S108 - this is about the names
 """The folders of the machine for temporary files; the full sandbox covers both."""
-PRIVATE_TMP = "/tmp is private to this session"  # noqa: S108 - a sentence
+PRIVATE_TMP_NOTICE = "/tmp is private to this session"  # noqa: S108 - a sentence
 
 
-class Unasked(msgspec.Struct, frozen=True):
+class UnapprovedChanges(msgspec.Struct, frozen=True):
     """Changes to protected files that rules allow a command that nobody approved."""
 
     patterns: tuple[tuple[str, str, str], ...] = ()
@@ -25,14 +25,14 @@ class Unasked(msgspec.Struct, frozen=True):
     """Protected files that are read-only for the command: if one changes, others changed it."""
 
 
-class Cage(msgspec.Struct, frozen=True):
+class SandboxProfile(msgspec.Struct, frozen=True):
     """The limits of one program, enforced by the kernel.
 
     `look` changes nothing and reaches nobody, `work` changes the workspace, `try` changes a copy
     that is shown and then kept or dropped.
     """
 
-    profile: Profile
+    profile: ProfileName
     folders: tuple[str, ...]
     """Real paths of the folders that belong to the workspace: writable, except in `look`."""
     temp: str
@@ -58,7 +58,7 @@ class Cage(msgspec.Struct, frozen=True):
     """Sockets of other programs to cover; None covers all that exist at the start."""
     writable: tuple[str, ...] = ()
     """More paths that the user lets programs write to."""
-    backend: Backend = "full"
+    backend: SandboxBackend = "full"
     network: Literal["off", "listed", "on"] = "off"
     barred: tuple[str, ...] = ()
     """Hosts that stay blocked although the list has them, with their subdomains."""
@@ -67,6 +67,6 @@ class Cage(msgspec.Struct, frozen=True):
     the session listens at one, the command needs only the session's network."""
     hosts: tuple[str, ...] = ()
     """Hosts that can be reached if the network is `listed`: `example.org`, `*.example.org`."""
-    unasked: Unasked | None = None
+    unasked: UnapprovedChanges | None = None
     """Set if nobody approved this run: unpinned protected files of the project are then compared
     with their state before, and restored."""

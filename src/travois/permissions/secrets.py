@@ -20,27 +20,27 @@ from travois.core.content import Text, TextOrMedia
 from travois.core.display_text import split_names
 from travois.core.facts import AnyFact, Ended, Failed, Finished, Hooked, Noted, Result, User
 
-SECRET = split_names(
+SECRET_WORDS = split_names(
     "TOKEN SECRET SECRETS PASSWORD PASSWD PASSPHRASE PASS CREDENTIAL CREDENTIALS DSN WEBHOOK"
 )
 """Words that make a name one of a secret, wherever they stand in it."""
-SECRET_ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "PASSFILE")
+SECRET_WORD_ENDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY", "PASSFILE")
 """The same at the end of a word, as in PGPASSWORD."""
-SECRET_LAST = (
+SECRET_NAME_ENDS = (
     *("KEY", "AUTH", "KEY_ID", "KEY_BASE", "KEY_B64", "KEY_FILE", "KEY_PATH", "KEY_JSON"),
     *("AUTH_CONFIG", "AUTHORIZATION", "PAT", "HEADERS", "COOKIE", "BW_SESSION", "MYSQL_PWD"),
     "CONNECTION_STRING",
     *("DATABASE_URL", "DATABASE_URI", "REDIS_URL", "MONGODB_URI", "MONGO_URL", "AMQP_URL"),
 )
 """The same at the end of a name."""
-HARMLESS_LAST = split_names(
+HARMLESS_NAME_ENDS = split_names(
     "DIR LIMIT COUNT LENGTH TYPE NAME SIZE TTL ENABLED PROMPT TIMEOUT EXPIRY VERSION HOST PORT"
 )
 """A name that ends so speaks about a secret and does not hold it."""
-SHORTEST = 8
-SHORTEST_WORD = 16
+MIN_SECRET_CHARS = 8
+MIN_SECRET_WORD_CHARS = 16
 """Fewer characters, or a mere word such as `postgres`, stand in too many innocent texts."""
-SHAPES = (
+SECRET_SHAPES = (
     ("private key", r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----"),
     ("Anthropic key", r"\bsk-ant-[\w-]{20,}"),
     ("API key", r"\bsk-(?:proj-|or-v1-)?[A-Za-z0-9_-]{32,}"),
@@ -57,7 +57,7 @@ SHAPES = (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundSecret(msgspec.Struct, frozen=True):
     """A place in a text that looks like a secret."""
 
     kind: str
@@ -65,26 +65,29 @@ class Found(msgspec.Struct, frozen=True):
     end: int
 
 
-def find(text: str) -> tuple[Found, ...]:
+def find_secrets(text: str) -> tuple[FoundSecret, ...]:
     """Return where a text has what looks like a well-known kind of secret."""
-    found = ((SHAPES[(one.lastindex or 1) - 1][0], one) for one in _shape().finditer(text))
-    return tuple(Found(kind, one.start(), one.end()) for kind, one in found)
+    found = (
+        (SECRET_SHAPES[(one.lastindex or 1) - 1][0], one)
+        for one in _secret_pattern().finditer(text)
+    )
+    return tuple(FoundSecret(kind, one.start(), one.end()) for kind, one in found)
 
 
 @cache
-def _shape() -> re.Pattern[str]:
-    return re.compile("|".join(f"({shape})" for _, shape in SHAPES))
+def _secret_pattern() -> re.Pattern[str]:
+    return re.compile("|".join(f"({shape})" for _, shape in SECRET_SHAPES))
 
 
-def named(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Return whether a variable or header of this name would hold a secret."""
     words = [word for word in re.split(r"[^A-Z0-9]+", name.upper()) if word]
-    if not words or words[-1] in HARMLESS_LAST or "PUBLIC" in words:
+    if not words or words[-1] in HARMLESS_NAME_ENDS or "PUBLIC" in words:
         return False
-    if any(word in SECRET or word.endswith(SECRET_ENDS) for word in words):
+    if any(word in SECRET_WORDS or word.endswith(SECRET_WORD_ENDS) for word in words):
         return True
     whole = "_" + "_".join(words)
-    return any(whole.endswith(f"_{last}") for last in SECRET_LAST)
+    return any(whole.endswith(f"_{last}") for last in SECRET_NAME_ENDS)
 
 
 class Secrets(msgspec.Struct, frozen=True):
@@ -92,72 +95,76 @@ class Secrets(msgspec.Struct, frozen=True):
 
     values: tuple[tuple[str, str], ...] = ()
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return the text with a name in the place of each value."""
         for name, value in self.values:
             if value in text:
                 text = text.replace(value, f"[redacted: {name}]")
         return text
 
-    def redacted_bytes(self, data: bytes) -> bytes:
+    def redact_bytes(self, data: bytes) -> bytes:
         """Return the same for what is not known to be text."""
         for name, value in self.values:
             if (found := value.encode(errors="surrogateescape")) in data:
                 data = data.replace(found, f"[redacted: {name}]".encode())
         return data
 
-    def concealed(self, fact: AnyFact) -> AnyFact:
+    def redact_fact(self, fact: AnyFact) -> AnyFact:
         """Return the fact as it may be logged; the text of people and the model stays."""
         if not self.values:
             return fact
         match fact:
             case Result():
-                content = self._shown(fact.content)
-                return replace(fact, content=content, detail=self.redacted(fact.detail))
+                content = self._redact_content(fact.content)
+                return replace(fact, content=content, detail=self.redact(fact.detail))
             case User() if fact.origin != "human":
-                return replace(fact, content=self._shown(fact.content))
+                return replace(fact, content=self._redact_content(fact.content))
             case Failed():
-                return replace(fact, message=self.redacted(fact.message))
+                return replace(fact, message=self.redact(fact.message))
             case Noted():
-                return replace(fact, text=self.redacted(fact.text))
+                return replace(fact, text=self.redact(fact.text))
             case Hooked() | Finished():
-                return replace(fact, outcome=self.redacted(fact.outcome))
+                return replace(fact, outcome=self.redact(fact.outcome))
             case Ended():
-                return replace(fact, detail=self.redacted(fact.detail))
+                return replace(fact, detail=self.redact(fact.detail))
             case _:
                 return fact
 
-    def _shown(self, content: tuple[TextOrMedia, ...]) -> tuple[TextOrMedia, ...]:
+    def _redact_content(self, content: tuple[TextOrMedia, ...]) -> tuple[TextOrMedia, ...]:
         return tuple(
-            replace(block, text=self.redacted(block.text)) if isinstance(block, Text) else block
+            replace(block, text=self.redact(block.text)) if isinstance(block, Text) else block
             for block in content
         )
 
 
-def secrets(
+def collect_secrets(
     named_values: Iterable[tuple[str, str]], *, listed: Iterable[tuple[str, str]] = ()
 ) -> Secrets:
     """Return the secrets among variables or headers; longer values first, as one may hold another.
 
     Those that are `listed` count whatever they are called, addresses too: a webhook is one.
     """
-    found = {value.removeprefix("Bearer "): name for name, value in named_values if named(name)}
-    kept = [(name, value) for value, name in found.items() if _telling(value)]
-    kept += [(name, value) for name, value in listed if len(value) >= SHORTEST]
+    found = {
+        value.removeprefix("Bearer "): name for name, value in named_values if is_secret_name(name)
+    }
+    kept = [(name, value) for value, name in found.items() if _is_secret_value(value)]
+    kept += [(name, value) for name, value in listed if len(value) >= MIN_SECRET_CHARS]
     return Secrets(tuple(sorted(kept, key=lambda pair: -len(pair[1]))))
 
 
-def _telling(value: str) -> bool:
+def _is_secret_value(value: str) -> bool:
     """Return whether a value is a secret, not a path, a word, or an address without a password."""
-    if value.startswith(("/", "~")) or ("://" in value and not _shape().search(value)):
+    if value.startswith(("/", "~")) or ("://" in value and not _secret_pattern().search(value)):
         return False
-    return len(value) >= (SHORTEST_WORD if value.isalpha() or value.isdigit() else SHORTEST)
+    return len(value) >= (
+        MIN_SECRET_WORD_CHARS if value.isalpha() or value.isdigit() else MIN_SECRET_CHARS
+    )
 
 
 # What must not be kept for longer than a session: texts that seem to hold a secret.
 
 
-TOLD = re.compile(
+TOLD_SECRET = re.compile(
     r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|code)?|pwd|pin|otp|secret|token|(?:api|access|"
     r"private|signing|"
     r"encryption|deploy|license)[ _-]?keys?|credentials?|client[ _-]?secret|recovery code|"
@@ -169,71 +176,86 @@ TOLD = re.compile(
     r"under\b|via\b|by\b|to\b|only\b|always\b|found|defined|needed|encrypted|hashed|checked|valid)"
     r"(\S{3,})"
 )
-SAID = re.compile(
+SPOKEN_SECRET = re.compile(
     r"(?i)(?<![a-z])(?:password|passwd|passphrase|passcode|pin|token|secret)\s+"
     r"(?:[\"'`][^\"'`\n]{3,}[\"'`]|(?=\S*\d)(?=\S*[a-z])\S{5,})"
 )
-LOGIN = re.compile(
+LOGIN_WITH_SECRET = re.compile(
     r"(?i)\b(?:log ?in|sign ?in|creds?|credentials?|account|user(?:name)?|admin|root)\b[^\n]{0,40}?"
     r"\b\w+\s*[/:=]\s*(?=\S*\d)(?=\S*[a-z])\S{6,}"
 )
-FLAG = re.compile(
+PASSWORD_FLAG = re.compile(
     r"(?i)\buser(?:name)? \w+\b[^.\n]{0,12}\b(?:type|enter|then|and) \w{5,}$|"
     r"(?<!\S)(?:-u|--user)[ =]\S+:\S{3,}|--pass(?:word|phrase)?[ =]\S{3,}"
     r"|\b(?:mysql\w*|mariadb\w*|sshpass|mongo\w*|redis-cli|smbclient|ldapsearch|psql)\b[^\n]*"
     r"\s-[paw] ?(?=\S{4,})\S*[A-Za-z]\S*"
 )
 """A password as programs take it."""
-BEARER = re.compile(r"(?i)\b(?:bearer|basic|authorization:?)\s+[\w.~+/=-]{12,}")
-RUN = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
-NOUN = re.compile(
+AUTHORIZATION_VALUE = re.compile(r"(?i)\b(?:bearer|basic|authorization:?)\s+[\w.~+/=-]{12,}")
+CHARACTER_RUN = re.compile(r"[A-Za-z0-9+/=_-]{20,}")
+SECRET_NOUN = re.compile(
     r"(?i)(?<![a-z])(?:pass(?:word|wd|phrase|code)|pwd|pin|otp|secret|token|creds?|credentials?|"
     r"recovery codes?|pass|pw|(?:\w+[ _-])?keys?|log ?in|basic auth|wi-?fi|wlan|cookie|signature|"
     r"(?:door|access|entry|alarm|gate|backup|security|unlock)[ -]?codes?|"
     r"passw[oö]rt|kennwort|schlüssel|zugangsdaten|contraseña|clave|mot de passe|senha|wachtwoord|"
     r"hasło|пароль|密码|パスワード)s?(?![a-z])"
 )
-MIXED = re.compile(
+MIXED_VALUE = re.compile(
     r"(?<!\S)(?!https?://)(?=\S*[A-Za-z])(?=\S*\d)\S{5,}|(?<![\d.])\d{4,}(?:[ -]\d{3,})*(?![\d.])"
 )
 """A possible value: letters and digits together, or many digits."""
-STRANGE = re.compile(r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)\S*[!$%^&*]\S*")
-GROUPS = re.compile(r"\b[A-Z0-9]{4,5}(?:-[A-Z0-9]{4,5}){2,}\b")
-CARD = re.compile(r"\b\d(?:[ -]?\d){12,18}\b")
-ID = re.compile(r"\b\d{3}-\d{2}-\d{4}\b|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}\b")
-PLAIN = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|[a-z]+(?:[-_/][a-z0-9]+)*|[A-Z]+(?:_[A-Z0-9]+)*")
+STRONG_PASSWORD = re.compile(r"(?=\S*[a-z])(?=\S*[A-Z])(?=\S*\d)\S*[!$%^&*]\S*")
+RECOVERY_CODE = re.compile(r"\b[A-Z0-9]{4,5}(?:-[A-Z0-9]{4,5}){2,}\b")
+CARD_NUMBER = re.compile(r"\b\d(?:[ -]?\d){12,18}\b")
+PERSONAL_NUMBER = re.compile(r"\b\d{3}-\d{2}-\d{4}\b|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}\b")
+HARMLESS_RUN = re.compile(
+    r"[0-9a-f]{40}|[0-9a-f]{64}|[a-z]+(?:[-_/][a-z0-9]+)*|[A-Z]+(?:_[A-Z0-9]+)*"
+)
 """Digests of commits and files, and names: long, and no secrets."""
-VARIED = 3.6
+MIN_RANDOM_ENTROPY = 3.6
 """Bits for each character from which on a long run of them was made by chance."""
 
 
-def leak(text: str) -> str:
+def find_leak(text: str) -> str:
     """Return the kind of secret that a text seems to hold; empty if none."""
-    if found := find(text):
+    if found := find_secrets(text):
         return found[0].kind
-    if any(shape.search(text) for shape in (TOLD, SAID, LOGIN, FLAG)):
+    if any(
+        shape.search(text)
+        for shape in (TOLD_SECRET, SPOKEN_SECRET, LOGIN_WITH_SECRET, PASSWORD_FLAG)
+    ):
         return "password or key"
-    if (NOUN.search(text) and MIXED.search(text)) or GROUPS.search(text) or STRANGE.search(text):
+    if (
+        (SECRET_NOUN.search(text) and MIXED_VALUE.search(text))
+        or RECOVERY_CODE.search(text)
+        or STRONG_PASSWORD.search(text)
+    ):
         return "password or key"
-    if BEARER.search(text):
+    if AUTHORIZATION_VALUE.search(text):
         return "authorization header"
-    if ID.search(text) or any(_card(one[0]) for one in CARD.finditer(text)):
+    if PERSONAL_NUMBER.search(text) or any(
+        _is_card_number(one[0]) for one in CARD_NUMBER.finditer(text)
+    ):
         return "personal number"
-    return "random value" if any(_random(one[0]) for one in RUN.finditer(text)) else ""
+    return (
+        "random value"
+        if any(_is_random_value(one[0]) for one in CHARACTER_RUN.finditer(text))
+        else ""
+    )
 
 
-def _card(digits: str) -> bool:
+def _is_card_number(digits: str) -> bool:
     """Return whether digits have the check sum of a card's number."""
     values = [int(c) for c in reversed(digits) if c.isdigit()]
     doubled = (v if i % 2 == 0 else v * 2 - 9 * (v > 4) for i, v in enumerate(values))
     return len(values) >= 13 and sum(doubled) % 10 == 0
 
 
-def _random(run: str) -> bool:
-    if PLAIN.fullmatch(run) or not any(c.isdigit() for c in run):
+def _is_random_value(run: str) -> bool:
+    if HARMLESS_RUN.fullmatch(run) or not any(c.isdigit() for c in run):
         return False
     kinds = sum(any(test(c) for c in run) for test in (str.isdigit, str.islower, str.isupper))
     if kinds < 2 or run.count("-") + run.count("_") + run.count("/") > len(run) // 6:
         return False
     counts = Counter(run).values()
-    return -sum(n / len(run) * math.log2(n / len(run)) for n in counts) >= VARIED
+    return -sum(n / len(run) * math.log2(n / len(run)) for n in counts) >= MIN_RANDOM_ENTROPY

@@ -9,17 +9,17 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.permissions.decide import ALIASES, MODES, Guard
-from travois.permissions.rules import Effect, Rule, parse
+from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, Permissions
+from travois.permissions.rules import PermissionRule, RuleEffect, parse_permission_rule
 
-ORIGIN = "a hook"
-ANSWERED = (ORIGIN, "your answer")
+HOOK_ORIGIN = "a hook"
+ANSWER_ORIGINS = (HOOK_ORIGIN, "your answer")
 """Prefixes of the origins of rules that an answer added."""
-KEPT = ("userSettings", "projectSettings", "localSettings")
+SAVED_DESTINATIONS = ("userSettings", "projectSettings", "localSettings")
 """Destinations of updates that hold for later sessions too."""
 
 
-class Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class RuleSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A rule in two parts."""
 
     tool_name: str
@@ -31,14 +31,14 @@ class Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         return f"{self.tool_name}({self.rule_content})" if self.rule_content else self.tool_name
 
 
-class Update(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class PermissionUpdate(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """One change of what a session may do."""
 
     type: Literal[
         "addRules", "replaceRules", "removeRules", "setMode", "addDirectories", "removeDirectories"
     ]
-    rules: tuple[Spec, ...] = ()
-    behavior: Effect = "ask"
+    rules: tuple[RuleSpec, ...] = ()
+    behavior: RuleEffect = "ask"
     mode: str = ""
     directories: tuple[str, ...] = ()
     destination: str = "session"
@@ -46,27 +46,29 @@ class Update(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 SANDBOX_MODE = "sandboxed"
 """The mode value that lets commands run in the sandbox without approval."""
-SANDBOXED = Update("setMode", mode=SANDBOX_MODE, destination="localSettings")
+ALLOW_SANDBOXED_UPDATE = PermissionUpdate("setMode", mode=SANDBOX_MODE, destination="localSettings")
 """The change that the offer of a question stands for."""
 
 
-def suggested(rules: Iterable[Rule]) -> tuple[Update, ...]:
+def suggest_updates(rules: Iterable[PermissionRule]) -> tuple[PermissionUpdate, ...]:
     """Return the update that would answer this question for good."""
-    specs = tuple(Spec(rule.tool, rule.what or None) for rule in rules)
+    specs = tuple(RuleSpec(rule.tool, rule.what or None) for rule in rules)
     if not specs:
         return ()
-    return (Update("addRules", specs, behavior="allow", destination="localSettings"),)
+    return (PermissionUpdate("addRules", specs, behavior="allow", destination="localSettings"),)
 
 
-def amend(guard: Guard, update: Update) -> Guard:
+def apply_permission_update(guard: Permissions, update: PermissionUpdate) -> Permissions:
     """Return the permissions after the update; raise ValueError if it is invalid."""
     match update.type:
         case "addRules" | "replaceRules" | "removeRules":
-            return replace(guard, rules=_ruled(guard, update))
+            return replace(guard, rules=_update_rules(guard, update))
         case "setMode":
-            mode = ALIASES.get(update.mode, update.mode)
+            mode = MODE_ALIASES.get(update.mode, update.mode)
             barred = (*guard.barred, "bypass")
-            found = next((known for known in MODES if known == mode and mode not in barred), None)
+            found = next(
+                (known for known in PERMISSION_MODES if known == mode and mode not in barred), None
+            )
             if found is None:
                 raise ValueError(f"a hook cannot set the mode {update.mode!r}")
             return replace(guard, mode=found)
@@ -79,15 +81,18 @@ def amend(guard: Guard, update: Update) -> Guard:
             return replace(guard, folders=(*guard.folders[:1], *left))
 
 
-def _ruled(guard: Guard, update: Update) -> tuple[Rule, ...]:
+def _update_rules(guard: Permissions, update: PermissionUpdate) -> tuple[PermissionRule, ...]:
     """Return the rules after the update, which takes away only what such updates have brought."""
-    made = tuple(parse(spec.text, update.behavior, origin=ORIGIN) for spec in update.rules)
+    made = tuple(
+        parse_permission_rule(spec.text, update.behavior, origin=HOOK_ORIGIN)
+        for spec in update.rules
+    )
     if update.type == "addRules":
         return (*guard.rules, *made)
 
-    def gone(rule: Rule) -> bool:
+    def is_removed(rule: PermissionRule) -> bool:
         meant = update.type == "replaceRules" or rule.text in (other.text for other in made)
-        return meant and rule.effect == update.behavior and rule.origin.startswith(ANSWERED)
+        return meant and rule.effect == update.behavior and rule.origin.startswith(ANSWER_ORIGINS)
 
-    kept = tuple(rule for rule in guard.rules if not gone(rule))
+    kept = tuple(rule for rule in guard.rules if not is_removed(rule))
     return (*kept, *made) if update.type == "replaceRules" else kept

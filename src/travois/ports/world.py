@@ -14,7 +14,7 @@ import msgspec
 
 from travois.core.facts import AnyFact, Entry
 from travois.permissions.access import Access
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.agents import AgentOrder as AgentOrder
 from travois.ports.agents import AgentReport as AgentReport
 from travois.ports.agents import Outbox, SharedTasks, Worktrees
@@ -361,9 +361,9 @@ class Command(msgspec.Struct, frozen=True):
     stderr: Literal["merge", "apart"] = "merge"
     aside: str = ""
     """The variable that tells it a descriptor for what it says to us alone; empty for none."""
-    cage: Cage | None = None
+    cage: SandboxProfile | None = None
     """The sandbox around it; none for what the harness itself needs."""
-    wary: Cage | None = None
+    wary: SandboxProfile | None = None
     """The sandbox of a program of our own, such as git, that obeys files which commands could
     have changed: it gets them while such a command may run."""
     talks: bool = False
@@ -385,7 +385,7 @@ class BackgroundJob(Protocol):
     """The command line that it runs, as its author wrote it."""
     tty: bool
     """True if it has a terminal that can be typed into."""
-    cage: Cage | None
+    cage: SandboxProfile | None
     """The sandbox that it runs in."""
     accesses: tuple[Access, ...]
     """The accesses by which the call that started it was judged."""
@@ -551,12 +551,12 @@ class Env(Protocol):
         ...
 
     @property
-    def cage(self) -> Cage | None:
+    def cage(self) -> SandboxProfile | None:
         """The sandbox for programs that this call starts."""
         ...
 
     @property
-    def wary(self) -> Cage | None:
+    def wary(self) -> SandboxProfile | None:
         """The sandbox for our own git, which obeys the settings of a repository."""
         ...
 

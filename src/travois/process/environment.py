@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from travois.permissions.secrets import named as secret
+from travois.permissions.secrets import is_secret_name as secret
 
 MISLEADING = (
     "BASH_ENV",

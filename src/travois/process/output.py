@@ -42,7 +42,7 @@ class Spool:
         """Write more, up to the limit; after a disk error the file is removed."""
         if self._failed or self.is_full:
             return
-        text = self._secrets.redacted_bytes(self._rest + data)
+        text = self._secrets.redact_bytes(self._rest + data)
         cut = max(0, len(text) - self._held)
         self._rest = text[cut:]
         self._write(text[:cut])

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 from msgspec.structs import replace
 
-from travois.permissions.secrets import secrets
+from travois.permissions.secrets import collect_secrets
 from travois.ports.world import CapturedOutput, Command, ProcessResult
 from travois.process.environment import bare, clean
 from travois.process.output import CHUNK, Spool
@@ -56,7 +56,7 @@ class LocalProcesses:
         journal: str = "",
     ) -> None:
         self._environ = clean(os.environ, passed=passed) | dict(extra or {})
-        self._secrets = secrets((*(extra or {}).items(), *os.environ.items()))
+        self._secrets = collect_secrets((*(extra or {}).items(), *os.environ.items()))
         self._outer = os.environ.get(MARK, "")
         self._mark = os.urandom(8).hex()
         self._count = 0

@@ -91,7 +91,7 @@ def again(agent: Agent) -> tuple[Text, ...]:
         blocks.append(opening(agent.memory.memories.index(), ()))
     found = skills(agent)
     blocks.append(skill_text.baseline(_listed(agent, found), _listable(agent, found)))
-    return tuple(Text(agent.session.secrets.redacted(text)) for text in blocks if text)
+    return tuple(Text(agent.session.secrets.redact(text)) for text in blocks if text)
 
 
 async def reloaded(agent: Agent) -> None:

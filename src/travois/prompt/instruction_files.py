@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from travois.permissions.paths import inside
+from travois.permissions.paths import is_inside
 from travois.prompt.instruction_text import (
     Found,
     Instruction,
@@ -70,7 +70,9 @@ class Places(msgspec.Struct, frozen=True):
 
     def holding(self, path: str) -> str:
         """Return the workspace folder that contains a path; empty if none does."""
-        held = (folder for folder in (self.root, self.cwd, *self.folders) if inside(path, folder))
+        held = (
+            folder for folder in (self.root, self.cwd, *self.folders) if is_inside(path, folder)
+        )
         return max(held, key=len, default="")
 
 
@@ -124,7 +126,7 @@ class Library:
         here = self._places
         for pattern in here.more:
             for path in _found(pattern, here.root):
-                if here.trusted or inside(path, here.root):
+                if here.trusted or is_inside(path, here.root):
                     yield path, _scope(path)
 
     def _near(self, reading: Reading, path: str, holding: str) -> None:
@@ -226,7 +228,7 @@ class Reading:
 
     def _unfit(self, step: Step, real: str) -> str:
         """Return why a file of a workspace may not be shown, or an empty string."""
-        within = inside(real, step.held) or self._places.holding(real)
+        within = is_inside(real, step.held) or self._places.holding(real)
         if not within and not self._places.trusted:
             return f"it is outside {step.held}; `travois trust` would allow it"
         if self._hidden(real):

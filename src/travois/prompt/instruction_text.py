@@ -174,9 +174,9 @@ def only_imports(text: str) -> bool:
 
 def scope(text: str) -> tuple[str, ...]:
     """Return the path patterns in a rule's front matter; empty if it applies everywhere."""
-    values = front_matter.read(text).values
+    values = front_matter.parse_front_matter(text).values
     paths = next((values[key] for key in SCOPES if key in values), ())
-    listed = front_matter.split(paths) if isinstance(paths, str) else paths
+    listed = front_matter.split_on_commas(paths) if isinstance(paths, str) else paths
     return tuple(glob for word in listed if (glob := word.strip("'\"")))
 
 

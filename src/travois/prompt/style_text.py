@@ -31,7 +31,7 @@ class Style(msgspec.Struct, frozen=True):
 
 def parse(name: str, text: str, *, origin: str) -> Style:
     """Parse a style file."""
-    head = front_matter.read(text)
+    head = front_matter.parse_front_matter(text)
     values = {key: said(value).strip() for key, value in head.values.items()}
     return Style(
         name=values.get("name") or name,

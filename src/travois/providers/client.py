@@ -11,7 +11,7 @@ import anyio
 from msgspec.structs import replace
 
 from travois.core.models import ModelCard
-from travois.permissions.masking import register
+from travois.permissions.masking import register_secrets
 from travois.providers.catalog import Catalog, Endpoint
 from travois.providers.clouds import dressed
 from travois.providers.http.client import Response, Transport
@@ -47,7 +47,7 @@ class PrintedKey:
             self._until = monotonic() + (int(life) if life.isdecimal() else USUAL) / 1000
         self._uses += 1
         proof = (("x-api-key", self._key), ("authorization", f"Bearer {self._key}"))
-        register((("apiKeyHelper", self._key),))
+        register_secrets((("apiKeyHelper", self._key),))
         self._heard((proof[0],))
         return proof
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from travois.core.errors import UserError
 from travois.core.json import as_list, as_object, as_string
-from travois.permissions.hosts import mentions
+from travois.permissions.hosts import rule_mentions_url
 from travois.ports.web_search import SearchQuery, SearchResults
 from travois.providers.http.fetch import HttpxWeb, Message
 from travois.providers.web_search import Hit
@@ -135,5 +135,5 @@ def _at(value: object, path: str) -> object:
 
 
 def _fits(hit: Hit, wanted: SearchQuery) -> bool:
-    among = any(mentions(f"domain:{host}", hit.url) for host in wanted.only)
+    among = any(rule_mentions_url(f"domain:{host}", hit.url) for host in wanted.only)
     return among or not wanted.only

@@ -15,8 +15,8 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from travois.permissions.paths import inside
-from travois.permissions.sandbox_profile import TMP, Cage
+from travois.permissions.paths import is_inside
+from travois.permissions.sandbox_profile import TMP_FOLDERS, SandboxProfile
 from travois.sandbox.hidden_files import find_own_below_tmp, real_path
 
 # Restoring a protected link, which no mount can hold.
@@ -64,7 +64,7 @@ SEEN = ("", "show", "copy")
 
 
 def arguments(
-    cage: Cage,
+    cage: SandboxProfile,
     *,
     cwd: str,
     known: Iterable[str] = OPTIONAL,
@@ -84,7 +84,7 @@ def arguments(
     return [*NAMESPACES, *options, *unshared, *DISK, *built, *temp, "--chdir", cwd]
 
 
-def mounts(cage: Cage, *, known: Iterable[str] = ()) -> list[str]:
+def mounts(cage: SandboxProfile, *, known: Iterable[str] = ()) -> list[str]:
     """Return the mounts that make the disk look as this profile demands."""
     words_known = frozenset(known)
     ways = _ways(cage, copies=COPIES in words_known)
@@ -106,7 +106,7 @@ def mounts(cage: Cage, *, known: Iterable[str] = ()) -> list[str]:
     return [*words, *_home_link(cage, built)]
 
 
-def _home_link(cage: Cage, built: dict[str, Way]) -> tuple[str, ...]:
+def _home_link(cage: SandboxProfile, built: dict[str, Way]) -> tuple[str, ...]:
     """Return the link that names a hidden home in the environment, where it is hidden as well."""
     name = os.path.normpath(os.environ.get("HOME", ""))
     parent = os.path.dirname(name)
@@ -161,7 +161,7 @@ def _between(path: str, over: str) -> Iterator[str]:
         yield from ("--perms", "0555", "--dir", folder)
 
 
-def settle(cage: Cage, after: ExitStack) -> Cage:
+def settle(cage: SandboxProfile, after: ExitStack) -> SandboxProfile:
     """Return the profile with its pins as existing real paths.
 
     Missing ones are left out: nothing can be mounted on them without a trace, so they are checked
@@ -186,17 +186,17 @@ def _link(path: str, root: str) -> str:
     return next((part for part in reversed(parts) if os.path.islink(part)), "")
 
 
-def _ways(cage: Cage, *, copies: bool = False) -> dict[str, Way]:
+def _ways(cage: SandboxProfile, *, copies: bool = False) -> dict[str, Way]:
     """Return the kind of mount for each path; of two for one path the later one counts."""
     open_: Way = "show" if cage.profile == "look" else "write"
     more = () if cage.profile == "look" else cage.writable
     roots = [path for path in _real((*cage.folders, *more)) if os.path.exists(path)]
-    ways: dict[str, Way] = dict.fromkeys(_real(TMP), "temp")
+    ways: dict[str, Way] = dict.fromkeys(_real(TMP_FOLDERS), "temp")
     ways |= {path: "empty" for path in _real(RUN) if os.path.isdir(path)}
     shown = (*SYSTEM, *((ANSWERS,) if cage.network == "on" else ()))
     ways |= {path: "show" for path in _real(shown) if path.startswith("/run/")}
     # Below /tmp a link would lead nowhere: what it leads to is shown under its own name, too.
-    below = [path for path in cage.shown if _within(path, TMP)]
+    below = [path for path in cage.shown if _within(path, TMP_FOLDERS)]
     below += [path for path in find_own_below_tmp() if not _within(path, roots)]
     shown = _named(cage.shown)
     ways |= dict.fromkeys((*shown, *below), "show")
@@ -207,7 +207,7 @@ def _ways(cage: Cage, *, copies: bool = False) -> dict[str, Way]:
     ways |= dict.fromkeys(cage.pinned, "pin")
     hidden = _real(filter(os.path.lexists, cage.hidden))
     ways |= dict.fromkeys((*_covered(cage, roots), *hidden), "hide")
-    if cage.home in hidden and not any(inside(cage.home, root) for root in TMP):
+    if cage.home in hidden and not any(is_inside(cage.home, root) for root in TMP_FOLDERS):
         ways |= {cage.home: "home", os.path.join(cage.home, ".cache"): "scratch"}
     ways |= {
         path: "copy" if copies and _is_copied(path, cage.home) else "show"
@@ -269,7 +269,7 @@ def sockets() -> tuple[str, ...]:
     return ()
 
 
-def _covered(cage: Cage, roots: list[str]) -> Iterator[str]:
+def _covered(cage: SandboxProfile, roots: list[str]) -> Iterator[str]:
     """Yield the sockets of others: even on a read-only mount they could be connected to."""
     found = sockets() if cage.sockets is None else cage.sockets
     outside = (path for path in found if not _within(path, roots))

@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from travois.permissions.paths import inside, plain
-from travois.permissions.sandbox_profile import TMP, Cage
+from travois.permissions.paths import is_inside, normalize_path
+from travois.permissions.sandbox_profile import TMP_FOLDERS, SandboxProfile
 
 READ_ONLY = ("read-only file system", "erofs")
 """Said only of a mount: the sandbox's, unless the disk itself is mounted read-only."""
@@ -104,7 +104,9 @@ class Disk(Protocol):
         ...
 
 
-def find_denial(text: str, cage: Cage, *, cwd: str, disk: Disk, line: str = "") -> Denial | None:
+def find_denial(
+    text: str, cage: SandboxProfile, *, cwd: str, disk: Disk, line: str = ""
+) -> Denial | None:
     """Return what the sandbox denied a failed program; None if it failed for another reason.
 
     `text` is the program's output, `line` the command line that started it.
@@ -118,7 +120,7 @@ def find_denial(text: str, cage: Cage, *, cwd: str, disk: Disk, line: str = "") 
     return _unreachable(text, cage, disk=disk)
 
 
-def _denied(said: str, cage: Cage, *, cwd: str, disk: Disk, line: str) -> Denial | None:
+def _denied(said: str, cage: SandboxProfile, *, cwd: str, disk: Disk, line: str) -> Denial | None:
     """Explain one line of output that contains an error sign."""
     sign = SIGN.search(said)
     assert sign is not None, "only lines with an error sign are examined"
@@ -129,7 +131,7 @@ def _denied(said: str, cage: Cage, *, cwd: str, disk: Disk, line: str) -> Denial
         return _nameless(word, cage, [])
     paths = list(_paths(said[: sign.start()], said[sign.end() :]))
     for path in paths:
-        full = disk.real(plain(join(cwd, path)))
+        full = disk.real(normalize_path(join(cwd, path)))
         if word in FORBIDDEN and _not_executable(said, path, full, disk=disk, line=line):
             continue
         if denial := _compare(word, full, cage, said=said, disk=disk):
@@ -138,7 +140,7 @@ def _denied(said: str, cage: Cage, *, cwd: str, disk: Disk, line: str) -> Denial
     return _nameless(word, cage, [p for p in paths if isabs(p) or word not in READ_ONLY])
 
 
-def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Denial | None:
+def _compare(word: str, path: str, cage: SandboxProfile, *, said: str, disk: Disk) -> Denial | None:
     """Compare an error about one path with what was granted and what the user could do."""
     grant = granted(cage, path)
     if word in UNPERMITTED and cage.backend == "partial" and cage.profile == "look":
@@ -163,7 +165,7 @@ def _compare(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Deni
     return Denial("rights", path) if disk.needs_root(path) or owning else None
 
 
-def _hidden(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Denial | None:
+def _hidden(word: str, path: str, cage: SandboxProfile, *, said: str, disk: Disk) -> Denial | None:
     """Judge an error about a path that the sandbox hides: it is there, or could have been made."""
     if disk.may(path, "read"):
         return Denial("read", path)
@@ -175,7 +177,7 @@ def _hidden(word: str, path: str, cage: Cage, *, said: str, disk: Disk) -> Denia
     return Denial("write", path) if makes else None
 
 
-def _nameless(word: str, cage: Cage, named: list[str]) -> Denial | None:
+def _nameless(word: str, cage: SandboxProfile, named: list[str]) -> Denial | None:
     """Judge an error that names no path, or none that explains it."""
     if named or (cage.profile != "look" and word not in READ_ONLY):
         return None
@@ -183,12 +185,12 @@ def _nameless(word: str, cage: Cage, named: list[str]) -> Denial | None:
     return Denial("write") if word in certain else None
 
 
-def granted(cage: Cage, path: str) -> Literal["none", "read", "pinned", "write"]:
+def granted(cage: SandboxProfile, path: str) -> Literal["none", "read", "pinned", "write"]:
     """Return the access that a profile grants to a real path; the deepest listed folder decides."""
     work: Literal["read", "write"] = "read" if cage.profile == "look" else "write"
     ways: dict[str, Literal["none", "read", "pinned", "write"]] = {"/": "read"}
     if cage.backend == "full":
-        ways |= {**dict.fromkeys(TMP, "write"), "/run": "none", "/dev/shm": "write"}  # noqa: S108
+        ways |= {**dict.fromkeys(TMP_FOLDERS, "write"), "/run": "none", "/dev/shm": "write"}  # noqa: S108
     ways |= dict.fromkeys((*cage.folders, *cage.writable), work)
     if cage.backend == "full":  # without mounts, pinned files are restored afterwards
         ways |= dict.fromkeys((*cage.pinned, *cage.git_written), "pinned")
@@ -198,7 +200,7 @@ def granted(cage: Cage, path: str) -> Literal["none", "read", "pinned", "write"]
     ways |= dict.fromkeys((*cage.caches, *cage.shown), "read")
     if cage.backend == "partial":
         ways[cage.temp] = "write"
-    holding = [folder for folder in ways if inside(path, folder)]
+    holding = [folder for folder in ways if is_inside(path, folder)]
     return ways[max(holding, key=len)] if holding else "read"
 
 
@@ -241,7 +243,7 @@ def find_port(text: str, ports: Collection[int]) -> int:
     return 0
 
 
-def _unreachable(text: str, cage: Cage, *, disk: Disk) -> Denial | None:
+def _unreachable(text: str, cage: SandboxProfile, *, disk: Disk) -> Denial | None:
     """Find an error in the output that the missing network explains."""
     if cage.network == "on":
         return None

@@ -15,15 +15,15 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-from travois.permissions.paths import inside, plain
-from travois.permissions.sandbox_profile import TMP
+from travois.permissions.paths import is_inside, normalize_path
+from travois.permissions.sandbox_profile import TMP_FOLDERS
 
 PACKAGE = str(Path(__file__).absolute().parents[1])
 SYSTEM = frozenset(
     (
         *("/bin", "/boot", "/dev", "/etc", "/gnu", "/lib", "/lib32", "/lib64", "/libx32"),
         *("/libexec", "/nix", "/opt", "/proc", "/run", "/sbin", "/snap", "/sys"),
-        *("/usr", "/var", TMP[0]),
+        *("/usr", "/var", TMP_FOLDERS[0]),
     )
 )
 """Top-level folders that belong to the system; all others contain somebody's files."""
@@ -75,7 +75,7 @@ def find_homes() -> tuple[str, ...]:
 
 def _is_system(path: str) -> bool:
     """Return whether a folder belongs to the system, as the homes of its services do."""
-    return path in SYSTEM or path in ("/", "/nonexistent") or inside(path, "/usr")
+    return path in SYSTEM or path in ("/", "/nonexistent") or is_inside(path, "/usr")
 
 
 def find_covered() -> tuple[str, ...]:
@@ -123,11 +123,13 @@ def _is_public(entry: os.DirEntry[str]) -> bool:
 def find_programs(covered: Collection[str]) -> tuple[str, ...]:
     """Return the folders in covered places that programs on PATH and our own code need."""
     own = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), PACKAGE)
-    folders = dict.fromkeys(plain(path) for path in os.get_exec_path() if os.path.isabs(path))
+    folders = dict.fromkeys(
+        normalize_path(path) for path in os.get_exec_path() if os.path.isabs(path)
+    )
     hidden = [path for path in folders if _is_covered(path, covered)]
     programs = (_prefix(folder, covered) or folder for folder in hidden)
     linked = (path for folder in (*hidden, *LINKED) for path in _links(folder, covered))
-    found = dict.fromkeys((*map(plain, own), *programs, *linked))
+    found = dict.fromkeys((*map(normalize_path, own), *programs, *linked))
     return tuple(path for path in found if _is_covered(path, covered) and path not in covered)
 
 
@@ -156,7 +158,7 @@ def _prefix(folder: str, covered: Collection[str]) -> str:
     above = os.path.dirname(folder)
     if os.path.basename(folder) not in ("bin", "sbin") or above in covered:
         return ""
-    if os.path.exists(f"{above}/.git") or inside(os.getcwd(), above):
+    if os.path.exists(f"{above}/.git") or is_inside(os.getcwd(), above):
         return ""
     return above if any(os.path.exists(f"{above}/{name}") for name in PREFIXES) else ""
 
@@ -188,7 +190,7 @@ def find_git_files(settings: Iterable[str], home: str) -> tuple[str, ...]:
 
 
 def _expanded(name: str, folder: str, home: str) -> str:
-    return plain(
+    return normalize_path(
         os.path.join(home, name[2:]) if name.startswith("~/") else os.path.join(folder, name)
     )
 
@@ -208,8 +210,8 @@ def _below_tmp(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the folders that lie below /tmp; if a link leads to one, under both names."""
     named = filter(os.path.isabs, paths)
     both = (one for path in named for one in (os.path.normpath(path), os.path.realpath(path)))
-    roots = {*TMP, *map(os.path.realpath, TMP)}
-    below = (path for path in dict.fromkeys(both) if any(inside(path, root) for root in roots))
+    roots = {*TMP_FOLDERS, *map(os.path.realpath, TMP_FOLDERS)}
+    below = (path for path in dict.fromkeys(both) if any(is_inside(path, root) for root in roots))
     return tuple(path for path in below if path not in roots and os.path.isdir(path))
 
 

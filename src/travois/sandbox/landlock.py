@@ -19,7 +19,7 @@ from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.sandbox.hidden_files import real_path
 
 if TYPE_CHECKING:
@@ -339,7 +339,7 @@ LIMITS = (
 """Protections of the full sandbox that this one lacks, in sentences for the user."""
 
 
-def confinement(cage: Cage, ours: ExitStack) -> Callable[[], None]:
+def confinement(cage: SandboxProfile, ours: ExitStack) -> Callable[[], None]:
     """Build the function that binds its calling thread, and everything it starts, for good.
 
     No code of ours runs between fork and exec, where it would run in a copy of a process without
@@ -359,7 +359,7 @@ def confinement(cage: Cage, ours: ExitStack) -> Callable[[], None]:
     return lambda: confine_thread(ruleset, filtered)
 
 
-def grants(cage: Cage) -> Iterator[tuple[str, int]]:
+def grants(cage: SandboxProfile) -> Iterator[tuple[str, int]]:
     """Yield each path that may be used, with its rights.
 
     A rule applies to everything below a path. So `/`, and a hidden folder with something shown in

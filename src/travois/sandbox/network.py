@@ -26,7 +26,7 @@ from anyio.abc import ByteReceiveStream
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from travois.permissions.hosts import allows, mentions
+from travois.permissions.hosts import rule_allows_url, rule_mentions_url
 from travois.providers.http.client import Tcp, dial
 from travois.providers.http.fetch import Lookup, lookup, public
 from travois.sandbox import bridge
@@ -287,9 +287,9 @@ class Network:
             raise PermissionError(
                 f"{shown} is not a host name; commands can reach hosts only by name"
             )
-        if any(mentions(rule, f"https://{host}") for rule in door.barred):
+        if any(rule_mentions_url(rule, f"https://{host}") for rule in door.barred):
             raise PermissionError(f"{host} is on the list of blocked hosts")
-        if not any(allows(rule, f"https://{host}") for rule in door.hosts):
+        if not any(rule_allows_url(rule, f"https://{host}") for rule in door.hosts):
             raise PermissionError(
                 f"{host} is not on the list of allowed hosts; the user can add it"
             )

@@ -18,9 +18,9 @@ import msgspec
 from anyio import to_thread
 from msgspec.structs import replace
 
-from travois.files.openat import Spot, spot
-from travois.permissions.protected_paths import makes_repository, protected
-from travois.permissions.sandbox_profile import Cage
+from travois.files.openat import OpenedPath, open_parent
+from travois.permissions.protected_paths import makes_repository, protected_names
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import ProcessResult, StaleFile, WorkspaceChange
 from travois.sandbox import launch
 
@@ -85,7 +85,7 @@ class Layers(msgspec.Struct, frozen=True):
         self.lock.close()
 
 
-def prepare(cage: Cage) -> Layers:
+def prepare(cage: SandboxProfile) -> Layers:
     """Create empty layers for the folders that a profile may write to."""
     home = os.path.dirname(cage.temp)
     _sweep(home)
@@ -258,7 +258,7 @@ def apply(marks: Sequence[Mark]) -> None:
     # Folders last, the inner ones first: writing into a folder changes its times.
     for mark in reversed(changed):
         if mark.folder and mark.after:
-            with spot(mark.path) as place:
+            with open_parent(mark.path) as place:
                 _dress(place, mark.after)
 
 
@@ -276,12 +276,12 @@ def _opened(marks: Sequence[Mark]) -> dict[str, int]:
 
 
 def _chmod(path: str, mode: int) -> None:
-    with spot(os.path.join(path, ".")) as place:
+    with open_parent(os.path.join(path, ".")) as place:
         os.chmod(f"/proc/self/fd/{place.folder}", mode)
 
 
 def _delete(mark: Mark) -> None:
-    with spot(mark.path) as place:
+    with open_parent(mark.path) as place:
         _still(place, mark)
         remove = os.rmdir if mark.folder else os.unlink
         remove(place.name, dir_fd=place.folder)
@@ -289,12 +289,12 @@ def _delete(mark: Mark) -> None:
 
 def _put(mark: Mark, after: os.stat_result, links: Links) -> None:
     """Create or replace one real path with the layer's."""
-    with spot(mark.path) as place:
+    with open_parent(mark.path) as place:
         if mark.folder:
             if mark.before is None:
                 os.mkdir(place.name, 0o700, dir_fd=place.folder)
             return
-        draft = place.beside(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
+        draft = place.sibling(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
         try:
             _draw(mark, after, draft=draft, links=links)
             _still(place, mark)
@@ -304,7 +304,7 @@ def _put(mark: Mark, after: os.stat_result, links: Links) -> None:
                 os.unlink(draft.name, dir_fd=draft.folder)
 
 
-def _name(draft: Spot, place: Spot, mark: Mark) -> None:
+def _name(draft: OpenedPath, place: OpenedPath, mark: Mark) -> None:
     """Rename the draft over what has its name, or link it where nothing has."""
     ends = {"src_dir_fd": draft.folder, "dst_dir_fd": place.folder}
     if mark.before is not None:
@@ -316,7 +316,7 @@ def _name(draft: Spot, place: Spot, mark: Mark) -> None:
         raise StaleFile(f"{mark.path} has just been made by another program") from None
 
 
-def _still(place: Spot, mark: Mark) -> None:
+def _still(place: OpenedPath, mark: Mark) -> None:
     """Check at the last moment that the real file is unchanged."""
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
@@ -326,11 +326,11 @@ def _still(place: Spot, mark: Mark) -> None:
         raise StaleFile(f"{mark.path} has just been changed by another program")
 
 
-def _draw(mark: Mark, after: os.stat_result, *, draft: Spot, links: Links) -> None:
+def _draw(mark: Mark, after: os.stat_result, *, draft: OpenedPath, links: Links) -> None:
     """Create the layer's file under another name in the real folder."""
     first = links.setdefault(_inode(after), mark.path)
     if first != mark.path and after.st_nlink > 1:
-        with spot(first) as other:
+        with open_parent(first) as other:
             ends = {"src_dir_fd": other.folder, "dst_dir_fd": draft.folder}
             os.link(other.name, draft.name, **ends, follow_symlinks=False)
         return
@@ -343,7 +343,7 @@ def _draw(mark: Mark, after: os.stat_result, *, draft: Spot, links: Links) -> No
     _dress(draft, after)
 
 
-def _copy(source: str, draft: Spot) -> None:
+def _copy(source: str, draft: OpenedPath) -> None:
     fd = draft.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     with open(fd, "wb") as target, open(source, "rb") as file:
         copyfileobj(file, target, 1024 * 1024)
@@ -352,7 +352,7 @@ def _copy(source: str, draft: Spot) -> None:
                 os.setxattr(fd, name, value)
 
 
-def _dress(place: Spot, after: os.stat_result) -> None:
+def _dress(place: OpenedPath, after: os.stat_result) -> None:
     """Set owner, mode and time of exactly this file, never of a link's target."""
     fd = place.open(os.O_PATH)
     target = f"/proc/self/fd/{fd}"
@@ -376,7 +376,7 @@ def _identity(found: os.stat_result) -> tuple[int, ...]:
     return (found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
-def inner(cage: Cage, layers: Layers) -> Cage:
+def inner(cage: SandboxProfile, layers: Layers) -> SandboxProfile:
     """Return the profile for the copy, in which only paths with a layer may be written.
 
     Missing pins need no stand-in in the real folders: what a command creates in their place is not
@@ -391,7 +391,7 @@ def inner(cage: Cage, layers: Layers) -> Cage:
 class Overlay:
     """The changes of a command in a copy of the workspace, until they are kept or dropped."""
 
-    def __init__(self, completed: ProcessResult, cage: Cage, layers: Layers) -> None:
+    def __init__(self, completed: ProcessResult, cage: SandboxProfile, layers: Layers) -> None:
         self.completed = completed
         self._cage = cage
         self._layers = layers
@@ -434,7 +434,7 @@ class Overlay:
         folder = next(one for one in self._layers.folders if _at(path, one))
         inside = os.path.relpath(path, folder)
         pinned = any(_at(path, os.path.realpath(pin)) for pin in self._cage.pinned)
-        return pinned or bool(protected(inside)) or makes_repository(inside)
+        return pinned or bool(protected_names(inside)) or makes_repository(inside)
 
 
 def _told(marks: Iterable[Mark]) -> Iterator[WorkspaceChange]:

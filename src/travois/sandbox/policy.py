@@ -12,12 +12,17 @@ import msgspec
 
 from travois.core.display_text import split_names
 from travois.permissions.access import Access
-from travois.permissions.decide import Guard
-from travois.permissions.paths import inside, stem
-from travois.permissions.protected_paths import protected
-from travois.permissions.rules import Use, fits
-from travois.permissions.sandbox_profile import TMP, Backend, Cage, Profile
-from travois.permissions.shell.plan import Step, git_subcommand
+from travois.permissions.decide import Permissions
+from travois.permissions.paths import fixed_folder_of, is_inside
+from travois.permissions.protected_paths import protected_names
+from travois.permissions.rules import ToolUse, pattern_fits_text
+from travois.permissions.sandbox_profile import (
+    TMP_FOLDERS,
+    ProfileName,
+    SandboxBackend,
+    SandboxProfile,
+)
+from travois.permissions.shell.plan import CommandStep, git_subcommand
 
 PINNED = (
     *(".git/hooks", ".git/config", ".git/config.worktree", ".git/info/attributes", ".husky"),
@@ -114,7 +119,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
     temp: str
     """The session's own folder for temporary files: /tmp in the full sandbox."""
-    backend: Backend = "full"
+    backend: SandboxBackend = "full"
     temp_lasts: bool = True
     """Whether that folder outlives the process, so that a resumed session finds it again."""
     programs: tuple[str, ...] = ()
@@ -151,7 +156,9 @@ class Bounds(msgspec.Struct, frozen=True):
     """Whether a question may offer to run sandboxed commands in this project without asking."""
 
 
-def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = None) -> Cage | None:
+def cage(
+    bounds: Bounds, guard: Permissions, use: ToolUse, *, profile: ProfileName | None = None
+) -> SandboxProfile | None:
     """Return the sandbox profile of a call; None for a call that the user lets run outside.
 
     With a profile given, nobody has allowed the call: it gets nothing beyond the workspace. In plan
@@ -159,8 +166,8 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
     """
     if profile is None and runs_outside(bounds, use):
         return None
-    proven = all(plan.looks for plan in use.plans)
-    chosen: Profile = profile or ("look" if proven or guard.mode == "plan" else "work")
+    proven = all(plan.is_read_only for plan in use.plans)
+    chosen: ProfileName = profile or ("look" if proven or guard.mode == "plan" else "work")
     looking, allowed = chosen == "look", profile is None
     beyond = _beyond(bounds, guard, use) if allowed else ()
     network = _network(bounds, guard, use) if allowed and not proven else "off"
@@ -174,7 +181,7 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
     tools = _outside((*bounds.programs, *bounds.tools), own)
     reads = _read_beyond(bounds, guard, use) if allowed else ()
     shown = (*bounds.shown, *guard.readable, *(bounds.writable if looking else ()), *reads)
-    return Cage(
+    return SandboxProfile(
         chosen,
         folders=guard.folders,
         temp=bounds.temp,
@@ -195,10 +202,10 @@ def cage(bounds: Bounds, guard: Guard, use: Use, *, profile: Profile | None = No
 
 
 def _outside(paths: Sequence[str], folders: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(path for path in paths if not any(inside(path, one) for one in folders))
+    return tuple(path for path in paths if not any(is_inside(path, one) for one in folders))
 
 
-def _read_beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
+def _read_beyond(bounds: Bounds, guard: Permissions, use: ToolUse) -> tuple[str, ...]:
     """Return the covered places that the call was allowed to read, by name.
 
     Mode bypass asks nobody, so there only a setting shows them.
@@ -207,7 +214,7 @@ def _read_beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
         return ()
     read = (bound(access) for access in use.touched if _reads(access))
     named = (path for path in read if isabs(path) and not path.startswith(VIRTUAL))
-    kept = (*guard.folders, *bounds.hidden, *TMP, bounds.temp)
+    kept = (*guard.folders, *bounds.hidden, *TMP_FOLDERS, bounds.temp)
     return _outside(tuple(dict.fromkeys(named)), kept)
 
 
@@ -215,7 +222,7 @@ def _reads(access: Access) -> bool:
     return access.kind == "read"
 
 
-def harmless(guard: Guard, use: Use) -> bool:
+def harmless(guard: Permissions, use: ToolUse) -> bool:
     """Return whether an unproven command may be tried where it can change and reach nothing.
 
     A command known to need more may not: its try would fail and prove nothing.
@@ -227,7 +234,7 @@ def harmless(guard: Guard, use: Use) -> bool:
     return contained(guard, use) and not any(changes) and not any(map(changes_repository, steps))
 
 
-def contained(guard: Guard, use: Use, *, hosts: tuple[str, ...] = ()) -> bool:
+def contained(guard: Permissions, use: ToolUse, *, hosts: tuple[str, ...] = ()) -> bool:
     """Return whether command lines are known to stay in the workspace and offline.
 
     Fetching from hosts that the sandbox lets every command reach counts as offline.
@@ -242,13 +249,13 @@ def contained(guard: Guard, use: Use, *, hosts: tuple[str, ...] = ()) -> bool:
     return bool(use.plans) and not outside and all(_is_free(guard, a) for a in use.touched)
 
 
-def _is_free(guard: Guard, access: Access) -> bool:
+def _is_free(guard: Permissions, access: Access) -> bool:
     """Return whether a command that ran without approval may touch a path."""
     free = (*guard.folders, guard.scratch, *(guard.readable if access.kind == "read" else ()))
     return _within(access, free)
 
 
-def shown_reads(bounds: Bounds, use: Use) -> tuple[str, ...]:
+def shown_reads(bounds: Bounds, use: ToolUse) -> tuple[str, ...]:
     """Return the paths outside the workspace that a command reads and every command can see."""
     reads = (bound(access) for access in use.touched if access.kind == "read")
     return tuple(path for path in reads if _is_shown(bounds, path))
@@ -256,18 +263,18 @@ def shown_reads(bounds: Bounds, use: Use) -> tuple[str, ...]:
 
 def bound(access: Access) -> str:
     """Return a path that contains everything touched: a pattern stays below its fixed part."""
-    return stem(access.target) if access.scope == "many" else access.target
+    return fixed_folder_of(access.target) if access.scope == "many" else access.target
 
 
 def _is_shown(bounds: Bounds, path: str) -> bool:
     """Return whether every command sees a path; the innermost folder that contains it decides."""
     shown = _depth(path, (*SYSTEM, *_listed_as_shown(bounds)))
-    if shown < 0 and inside(path, SETTINGS_OF_SYSTEM) and bounds.covered:
+    if shown < 0 and is_inside(path, SETTINGS_OF_SYSTEM) and bounds.covered:
         shown = len(SETTINGS_OF_SYSTEM)
     return shown >= 0 and shown >= _depth(path, (*bounds.hidden, *bounds.covered))
 
 
-def is_covered(bounds: Bounds, guard: Guard, path: str) -> bool:
+def is_covered(bounds: Bounds, guard: Permissions, path: str) -> bool:
     """Return whether a path is hidden from every command that was not allowed to read it."""
     seen = (*guard.folders, *guard.readable, *bounds.writable, *_listed_as_shown(bounds))
     return _depth(path, (*bounds.hidden, *bounds.covered)) > _depth(path, seen)
@@ -280,24 +287,24 @@ def _listed_as_shown(bounds: Bounds) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def _depth(path: str, folders: tuple[str, ...]) -> int:
     """Return the length of the innermost of these folders that contains a path; -1 if none does."""
-    return max((len(folder) for folder in folders if inside(path, folder)), default=-1)
+    return max((len(folder) for folder in folders if is_inside(path, folder)), default=-1)
 
 
 def _within(access: Access, folders: tuple[str, ...]) -> bool:
-    return any(inside(access.target, folder) for folder in folders if folder)
+    return any(is_inside(access.target, folder) for folder in folders if folder)
 
 
-def leaves(use: Use) -> bool:
+def leaves(use: ToolUse) -> bool:
     """Return whether a call asks to run outside the sandbox."""
     return any(access.kind == "leave" for access in use.accesses)
 
 
-def runs_outside(bounds: Bounds, use: Use) -> bool:
+def runs_outside(bounds: Bounds, use: ToolUse) -> bool:
     """Return whether a call that may run gets no sandbox, so that its /tmp is the machine's own."""
     return leaves(use) or _excluded(bounds, use)
 
 
-def _excluded(bounds: Bounds, use: Use) -> bool:
+def _excluded(bounds: Bounds, use: ToolUse) -> bool:
     """Return whether every step is one that the user lets run outside."""
     if not bounds.excluded or any(plan.unclear for plan in use.plans):
         return False
@@ -305,9 +312,9 @@ def _excluded(bounds: Bounds, use: Use) -> bool:
     return bool(steps) and all(_named(step, bounds.excluded) for step in steps)
 
 
-def _named(step: Step, patterns: tuple[str, ...]) -> bool:
+def _named(step: CommandStep, patterns: tuple[str, ...]) -> bool:
     return any(
-        what == text or fits(what, text) or fits(f"{what}:*", text)
+        what == text or pattern_fits_text(what, text) or pattern_fits_text(f"{what}:*", text)
         for what in patterns
         for text in step.texts
     )
@@ -321,7 +328,7 @@ class Pins(msgspec.Struct, frozen=True):
     lifted: tuple[str, ...] = ()
 
 
-def _pins(bounds: Bounds, guard: Guard, use: Use) -> Pins:
+def _pins(bounds: Bounds, guard: Permissions, use: ToolUse) -> Pins:
     """Split the protected paths into those that stay, those that git may write, and lifted ones.
 
     One sandbox contains the whole line. So a path is lifted only for a line that consists of the
@@ -331,7 +338,7 @@ def _pins(bounds: Bounds, guard: Guard, use: Use) -> Pins:
     free = [access.target for access in use.touched if access.kind == "write" and alone]
     by_git, by_name = _written_by_git(use), _configured(use) if alone else frozenset[str]()
     kept, git_written = list(bounds.pinned), list[str]()
-    lifted = [target for target in free if protected(target)]
+    lifted = [target for target in free if protected_names(target)]
     for name, path in _protected(bounds, guard):
         if name in by_name or any(_meets(path, target) for target in free):
             lifted.append(path)
@@ -342,7 +349,7 @@ def _pins(bounds: Bounds, guard: Guard, use: Use) -> Pins:
     return Pins(tuple(kept), tuple(git_written), tuple(dict.fromkeys(lifted)))
 
 
-def held_back(bounds: Bounds, guard: Guard, use: Use) -> str:
+def held_back(bounds: Bounds, guard: Permissions, use: ToolUse) -> str:
     """Return a protected path that a line writes but may not, because of its other steps."""
     if not use.plans or _writes_alone(use) or runs_outside(bounds, use):
         return ""
@@ -351,19 +358,19 @@ def held_back(bounds: Bounds, guard: Guard, use: Use) -> str:
     return next((one for one in written if any(_meets(path, one) for path in paths)), "")
 
 
-def _writes_alone(use: Use) -> bool:
+def _writes_alone(use: ToolUse) -> bool:
     """Return whether no step of the line could do more than its words show."""
     steps = (step for plan in use.plans for step in plan.steps)
     return not any(plan.unclear for plan in use.plans) and all(map(is_plain, steps))
 
 
-def is_plain(step: Step) -> bool:
+def is_plain(step: CommandStep) -> bool:
     """Return whether a step does nothing but what its words show."""
     config = step.name == "git" and git_subcommand(step) == "config"
     return step.needs == "nothing" or config or (step.name == "chmod" and step.known)
 
 
-def _protected(bounds: Bounds, guard: Guard) -> Iterator[tuple[str, str]]:
+def _protected(bounds: Bounds, guard: Permissions) -> Iterator[tuple[str, str]]:
     """Yield the protected names, each with its path in a folder of the workspace."""
     for folder in guard.folders:
         yield from ((name, join(folder, name)) for name in PINNED)
@@ -373,16 +380,16 @@ def _protected(bounds: Bounds, guard: Guard) -> Iterator[tuple[str, str]]:
 
 
 def _meets(path: str, other: str) -> bool:
-    return inside(path, other) or inside(other, path)
+    return is_inside(path, other) or is_inside(other, path)
 
 
-def _git_steps(use: Use) -> Iterator[Step]:
+def _git_steps(use: ToolUse) -> Iterator[CommandStep]:
     """Return the git steps that do more than read."""
     steps = (step for plan in use.plans for step in plan.steps)
     return (step for step in steps if step.name == "git" and step.needs != "nothing")
 
 
-def _written_by_git(use: Use) -> frozenset[str]:
+def _written_by_git(use: ToolUse) -> frozenset[str]:
     """Return the protected names that git itself writes: settings, its hooks, or a new repository.
 
     git clones only into an empty folder, so none of our mount points may be in there.
@@ -395,26 +402,28 @@ def _written_by_git(use: Use) -> frozenset[str]:
     return frozenset((*SETTINGS, *own, *hooks)) if told else frozenset()
 
 
-def _configured(use: Use) -> frozenset[str]:
+def _configured(use: ToolUse) -> frozenset[str]:
     """Return the git settings files that the call is there to change."""
     steps = [step for step in _git_steps(use) if git_subcommand(step) == "config"]
     if not steps:
         return frozenset()
-    from travois.permissions.git_config import changes_config
+    from travois.permissions.git_config import changes_git_config
 
-    steps = [step for step in steps if changes_config(step)]
+    steps = [step for step in steps if changes_git_config(step)]
     modules = any(".gitmodules" in word.text for step in steps for word in step.argv)
     own = (".git/config", ".git/config.worktree") if steps else ()
     return frozenset((*own, ".gitmodules") if modules else own)
 
 
-def _beyond(bounds: Bounds, guard: Guard, use: Use) -> tuple[str, ...]:
+def _beyond(bounds: Bounds, guard: Permissions, use: ToolUse) -> tuple[str, ...]:
     """Return the folders outside the workspace that the call was allowed to write."""
     written = [access.target for access in use.touched if access.kind == "write"]
     within = (*guard.folders, bounds.temp)
-    beyond = [path for path in written if not any(inside(path, f) for f in within)]
+    beyond = [path for path in written if not any(is_inside(path, f) for f in within)]
     around = dict.fromkeys(_around(path, use.home) for path in beyond)
-    return tuple(p for p in around if not any(p != other and inside(p, other) for other in around))
+    return tuple(
+        p for p in around if not any(p != other and is_inside(p, other) for other in around)
+    )
 
 
 def _around(path: str, home: str) -> str:
@@ -423,7 +432,7 @@ def _around(path: str, home: str) -> str:
     return path if above in ("/", home) else above
 
 
-def _network(bounds: Bounds, guard: Guard, use: Use) -> Literal["off", "listed", "on"]:
+def _network(bounds: Bounds, guard: Permissions, use: ToolUse) -> Literal["off", "listed", "on"]:
     """Choose the network access of an allowed call."""
     if bounds.network:
         return bounds.network
@@ -432,7 +441,7 @@ def _network(bounds: Bounds, guard: Guard, use: Use) -> Literal["off", "listed",
     return "listed" if bounds.hosts else "off"
 
 
-def _networked(use: Use) -> bool:
+def _networked(use: ToolUse) -> bool:
     steps = (step for plan in use.plans for step in plan.steps)
     return any(map(_asks_net, use.accesses)) or any(map(_reaches, steps))
 
@@ -441,11 +450,11 @@ def _asks_net(access: Access) -> bool:
     return access.kind == "net"
 
 
-def _reaches(step: Step) -> bool:
+def _reaches(step: CommandStep) -> bool:
     return git_subcommand(step) in GIT if step.name == "git" else step.name in NETWORKED
 
 
-def _local_ports(use: Use) -> tuple[int, ...]:
+def _local_ports(use: ToolUse) -> tuple[int, ...]:
     """Return the local ports that command lines ask for, if they ask for nothing else.
 
     This only chooses between networks: a host that is overlooked here is then unreachable.
@@ -457,7 +466,7 @@ def _local_ports(use: Use) -> tuple[int, ...]:
     return tuple(dict.fromkeys(port for ports in asked for port in ports)) if all(asked) else ()
 
 
-def _find_local_ports(step: Step) -> list[int]:
+def _find_local_ports(step: CommandStep) -> list[int]:
     """Return the local ports that a program asks for; none if it asks other hosts, too."""
     words = [word.text for word in step.argv[1:]]
     local = [found for word in words if (found := LOCAL_URL.fullmatch(word))]

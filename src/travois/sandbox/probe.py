@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 
 TRUE = "/bin/sh", "-c", "exit 0"
 PATIENCE = 10
@@ -194,7 +194,7 @@ def _namespaces(program: str) -> tuple[Check, tuple[str, ...]]:
     why = ""
     home = os.path.realpath(os.path.expanduser("~"))
     for options in bwrap.FEATURES:
-        cage = Cage("look", (), temp="/tmp", sockets=(), home=home, caches=(home,))  # noqa: S108
+        cage = SandboxProfile("look", (), temp="/tmp", sockets=(), home=home, caches=(home,))  # noqa: S108
         words = bwrap.arguments(cage, cwd="/", known=options)
         why = _refusal(program, words)
         if not why:
@@ -264,7 +264,7 @@ def _landlock() -> Check:
 
     try:
         with ExitStack() as stack:
-            confine = landlock.confinement(Cage("look", (), temp="/tmp"), stack)  # noqa: S108
+            confine = landlock.confinement(SandboxProfile("look", (), temp="/tmp"), stack)  # noqa: S108
             status = landlock.apart(confine, lambda: Popen(TRUE, stdin=DEVNULL)).wait()
     except OSError as error:
         return Check("landlock", works=False, why=str(error))
@@ -284,7 +284,7 @@ def _overlay(program: str, options: tuple[str, ...]) -> Check:
         work, temp = os.path.join(folder, "work"), os.path.join(folder, "temp")
         os.mkdir(work)
         os.mkdir(temp)
-        cage = Cage("work", (work,), temp=temp, sockets=())
+        cage = SandboxProfile("work", (work,), temp=temp, sockets=())
         copy = overlay.prepare(cage)
         words = bwrap.arguments(cage, cwd=work, known=options)
         touch = ("/bin/sh", "-c", "echo > made")
@@ -304,7 +304,7 @@ def _loopback(program: str, options: tuple[str, ...]) -> Check:
     from travois.sandbox import bwrap
     from travois.sandbox.loopback import hold
 
-    cage = Cage("look", (), temp="/tmp", sockets=())  # noqa: S108
+    cage = SandboxProfile("look", (), temp="/tmp", sockets=())  # noqa: S108
     words = bwrap.arguments(cage, cwd="/", known=options, net="session")
     try:
         held = hold(program)

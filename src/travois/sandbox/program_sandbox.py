@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from travois.permissions.decide import Guard
-from travois.permissions.paths import inside
-from travois.permissions.rules import Use
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.decide import Permissions
+from travois.permissions.paths import is_inside
+from travois.permissions.rules import ToolUse
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.sandbox.policy import Bounds, cage
 
 
-def cage_for_program(bounds: Bounds, guard: Guard, *, shown: tuple[str, ...] = ()) -> Cage:
+def cage_for_program(
+    bounds: Bounds, guard: Permissions, *, shown: tuple[str, ...] = ()
+) -> SandboxProfile:
     """Return the sandbox profile of a hook or an MCP server.
 
     It may write in the workspace except for protected paths, and reach what the settings allow.
     `shown` are the folders of its own files, which may be in a home that the sandbox hides.
     """
-    walls = cage(bounds, guard, Use("", (), guard.folders[0]), profile="work")
+    walls = cage(bounds, guard, ToolUse("", (), guard.folders[0]), profile="work")
     assert walls is not None, "a given profile always has a sandbox"
     # Shown paths are read-only, so a program's folders in the workspace must not be among them.
     own = (*guard.folders, *bounds.writable)
-    apart = tuple(path for path in shown if not any(inside(path, folder) for folder in own))
+    apart = tuple(path for path in shown if not any(is_inside(path, folder) for folder in own))
     network = bounds.network or ("listed" if bounds.hosts else "off")
     sifted = network == "on" and bool(bounds.barred)
     return replace(

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.permissions.paths import inside, plain
+from travois.permissions.paths import is_inside, normalize_path
 
 ToolChainName = Literal[
     "git",
@@ -249,8 +249,12 @@ def _relocated(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str
     """Yield usual folders, each with its configured place; never one that contains the home."""
     for name, usual in RELOCATED.items():
         for place in environ.get(name, "").split(":"):
-            if isabs(place) and not inside(home, place) and plain(place) != join(home, usual):
-                yield usual, plain(place)
+            if (
+                isabs(place)
+                and not is_inside(home, place)
+                and normalize_path(place) != join(home, usual)
+            ):
+                yield usual, normalize_path(place)
 
 
 def _expand(names: Iterable[str], home: str, roots: tuple[tuple[str, str], ...]) -> tuple[str, ...]:

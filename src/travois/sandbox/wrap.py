@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.sandbox import bwrap, landlock
 from travois.sandbox.guard.guard import Guard, Journal, repository_roots, rule_of, watches
 from travois.sandbox.hidden_files import real_path, remember_folders
@@ -81,7 +81,7 @@ class Ground(msgspec.Struct, frozen=True):
     """The network shared by programs without the machine's; None if each gets its own."""
 
 
-def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
+def enclose(argv: tuple[str, ...], cwd: str, *, cage: SandboxProfile, ground: Ground) -> Fence:
     """Build the command that starts one program in its sandbox. Raises `SandboxUnavailable`."""
     walls = ground.walls
     if walls is None or walls.kind == "none":
@@ -99,13 +99,13 @@ def enclose(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
     return Fence(argv, cwd, {"TMPDIR": cage.temp}, confine=confine, guard=guard)
 
 
-def _held(cage: Cage) -> Cage:
+def _held(cage: SandboxProfile) -> SandboxProfile:
     """Return the profile with mounts for files that neither git nor anybody else may write."""
     there = (path for path in cage.git_written if os.path.lexists(path))
     return replace(cage, pinned=(*cage.pinned, *(p for p in there if rule_of(p) == "exact")))
 
 
-def _guard(cage: Cage, ground: Ground, *, held: bool) -> Guard | None:
+def _guard(cage: SandboxProfile, ground: Ground, *, held: bool) -> Guard | None:
     """Open the guard for the protected files that no mount holds; None if there are none."""
     if cage.profile == "look" or ground.journal is None:
         return None
@@ -124,7 +124,7 @@ def _is_inside(path: str, folders: Iterable[str]) -> bool:
     return any(place.startswith(real_path(folder).rstrip("/") + "/") for folder in folders)
 
 
-def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> Fence:
+def _walled(argv: tuple[str, ...], cwd: str, *, cage: SandboxProfile, ground: Ground) -> Fence:
     """Build the bwrap command line, with its pipes, filter, network and proxy."""
     assert ground.walls is not None
     refuse_own(ground.walls.bwrap, (*cage.folders, *cage.writable, cage.temp))
@@ -150,7 +150,7 @@ def _walled(argv: tuple[str, ...], cwd: str, *, cage: Cage, ground: Ground) -> F
     return replace(fence, argv=argv, fds=fds, env=door.environ, door=door)
 
 
-def _filter(cage: Cage) -> bytes:
+def _filter(cage: SandboxProfile) -> bytes:
     """Choose the system call filter: a read-only command gets EROFS for a socket as for a write."""
     kinds = landlock.socket_families(cage.network, own_net=True, profile=cage.profile)
     return _compiled(kinds, errno.EROFS if cage.profile == "look" else errno.EPERM)
@@ -161,7 +161,7 @@ def _compiled(kinds: tuple[int, ...], refusal: int) -> bytes:
     return landlock.program(kinds, refusal=refusal)
 
 
-def _shared(cage: Cage, ground: Ground) -> Namespace | None:
+def _shared(cage: SandboxProfile, ground: Ground) -> Namespace | None:
     """Open the session's network for a program that may not use the machine's."""
     assert ground.walls is not None
     if cage.network == "on" or ground.loopback is None or not ground.walls.shares_loopback:
@@ -169,7 +169,7 @@ def _shared(cage: Cage, ground: Ground) -> Namespace | None:
     return ground.loopback.open(ground.walls.bwrap)
 
 
-def _door(cage: Cage, ground: Ground) -> Door | None:
+def _door(cage: SandboxProfile, ground: Ground) -> Door | None:
     """Open the proxy to the allowed hosts, if the profile has a list."""
     if cage.network != "listed" or ground.network is None:
         return None

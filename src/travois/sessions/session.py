@@ -150,7 +150,7 @@ class Session(LogDerivation):
 
     def append(self, fact: AnyFact) -> Entry:
         """Append a fact, with secrets masked: to the file, then to the view, then to watchers."""
-        fact = self.secrets.concealed(fact)
+        fact = self.secrets.redact_fact(fact)
         why = find_violation(self.view, fact)
         assert not why, f"{type(fact).__name__}: {why}"
         entry = self._log.append(fact)

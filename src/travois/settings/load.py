@@ -14,10 +14,10 @@ from travois.compat.claude_keys import unlike
 from travois.compat.foreign_agent import CLAUDE
 from travois.core.errors import UserError
 from travois.mcp import config
-from travois.permissions.decide import ALIASES, Mode
-from travois.permissions.masking import MASKED, likely, mask_value, register
-from travois.permissions.paths import inside
-from travois.permissions.rules import EFFECTS, Rule, remark
+from travois.permissions.decide import MODE_ALIASES, PermissionMode
+from travois.permissions.masking import MASK_TEXT, find_likely_secrets, mask_value, register_secrets
+from travois.permissions.paths import is_inside
+from travois.permissions.rules import RULE_EFFECTS, PermissionRule, explain_misleading_rule
 from travois.sessions.home import TravoisHome
 from travois.settings import trust
 from travois.settings.schema import Json, LoadedSettings, Plugin, Settings
@@ -103,7 +103,7 @@ class _SettingsMerge:
         self.values: Json = dict(DEFAULT_VALUES)
         self.origins: dict[str, str] = dict.fromkeys(DEFAULT_VALUES, "default")
         self.notices: list[str] = []
-        self.rules: dict[tuple[str, ...], Rule] = {}
+        self.rules: dict[tuple[str, ...], PermissionRule] = {}
         self.hooks: list[tuple[SettingsLevel, str, Json]] = []
         self.wanted: list[str] = []
         self.theirs: set[str] = set()
@@ -133,7 +133,7 @@ class _SettingsMerge:
             layer = self._restrict_layer(layer)
         for key, value in layer.values.items():
             self._set_value(key, value, where=layer.where)
-        spelt = (rule for effect in EFFECTS for rule in parse_layer_rules(layer, effect))
+        spelt = (rule for effect in RULE_EFFECTS for rule in parse_layer_rules(layer, effect))
         for rule in (*layer.rules, *spelt):
             self._add_rule(rule, layer)
         if layer.hooks:
@@ -162,7 +162,7 @@ class _SettingsMerge:
             earlier = self.origins[key] if held else ""
             self.origins[key] = f"{earlier}, {where}" if earlier else where
 
-    def _add_rule(self, rule: Rule, layer: SettingsLayer) -> None:
+    def _add_rule(self, rule: PermissionRule, layer: SettingsLayer) -> None:
         """Add a rule, unless the very same is there: `/path` means another file in each place."""
         anchored = rule.what.startswith("/") and not rule.what.startswith("//")
         same = (rule.effect, rule.tool, rule.what, rule.base if anchored else "")
@@ -170,7 +170,7 @@ class _SettingsMerge:
         if same in self.rules:
             return
         self.rules[same] = rule
-        if why := remark(rule) or (anchored and _describe_misplaced_path(rule)):
+        if why := explain_misleading_rule(rule) or (anchored and _describe_misplaced_path(rule)):
             place = layer.locate_key(f"permissions.{rule.effect}", rule.text)
             self.notices.append(f"{place}: {rule.text} {why}")
 
@@ -197,14 +197,14 @@ class _SettingsMerge:
         files = tuple(dict.fromkeys(run))
         status = trust.trust_status(self.where.home, self.where.trusted, self.wanted)
         found = [
-            rule for effect in EFFECTS for rule in self.rules.values() if rule.effect == effect
+            rule for effect in RULE_EFFECTS for rule in self.rules.values() if rule.effect == effect
         ]
         settings, where = self.settings, self.where
         changed = trust.find_changed_files(
             where.home, where.trusted, self.wanted, places=where.places
         )
-        register(likely((*settings.env.items(), *self.environ.items())))
-        register(_find_secret_values(self.values))
+        register_secrets(find_likely_secrets((*settings.env.items(), *self.environ.items())))
+        register_secrets(_find_secret_values(self.values))
         return LoadedSettings(
             settings=settings,
             origins=self.origins,
@@ -216,7 +216,10 @@ class _SettingsMerge:
             places=where.places,
             changed=changed,
             borrowed=frozenset(k for k, where in self.origins.items() if where in self.theirs),
-            rules=(*(Rule("Edit", f"/{f}", "ask", "a hook runs it") for f in files), *found),
+            rules=(
+                *(PermissionRule("Edit", f"/{f}", "ask", "a hook runs it") for f in files),
+                *found,
+            ),
             hooks=hooks,
             own_hooks=ours - {path for plugin in plugged for path, _ in plugin.hooks},
             scripts=files,
@@ -238,7 +241,7 @@ class _SettingsMerge:
         )
         self.notices += (*missing, *notices)
         for plugin in found:
-            level = "project" if inside(plugin.folder, self.where.root) else "user"
+            level = "project" if is_inside(plugin.folder, self.where.root) else "user"
             for path, tree in plugin.hooks:
                 self.add_layer(SettingsLayer(path, {}, level=level, hooks=tree))
         fresh = skill_files.wishes(self.where.root, self.where.cwd, found)
@@ -266,12 +269,12 @@ class _SettingsMerge:
                 f"which are ignored ({kinds}); review them with `travois trust`"
             )
 
-    def _disable_mode(self, switch: str, name: Mode) -> None:
+    def _disable_mode(self, switch: str, name: PermissionMode) -> None:
         """Leave a permission mode that was disabled."""
         mode, by = "permissions.defaultMode", self.origins[switch]
         if (
             not self.values[switch]
-            or ALIASES.get(str(self.values[mode]), self.values[mode]) != name
+            or MODE_ALIASES.get(str(self.values[mode]), self.values[mode]) != name
         ):
             return
         if self.origins[mode] == COMMAND_LINE:
@@ -308,7 +311,7 @@ def _find_secret_values(tree: Json) -> Iterator[tuple[str, str]]:
         elif (
             isinstance(value, str)
             and not key.startswith("env.")
-            and mask_value(key, value) == MASKED
+            and mask_value(key, value) == MASK_TEXT
         ):
             yield key.rpartition(".")[2], value
 
@@ -320,7 +323,7 @@ def _describe_unknown_key(layer: SettingsLayer, key: str) -> str:
     return f"{layer.locate_key(key)} is not a setting" + (f"; did you mean {near}?" if near else "")
 
 
-def _describe_misplaced_path(rule: Rule) -> str:
+def _describe_misplaced_path(rule: PermissionRule) -> str:
     """Return why a deny or ask rule probably misses its target: `/etc` counts from its base."""
     top = rule.what.strip("/").partition("/")[0]
     there = os.path.exists(os.path.join("/", top)) and "*" not in top

@@ -9,8 +9,8 @@ import msgspec
 from travois.context.layers import ContextLayers, IdlePolicy, NotesMode
 from travois.core.models import Effort
 from travois.memory.memory import Consent
-from travois.permissions.decide import ALIASES, MODES, Mode
-from travois.permissions.rules import Rule
+from travois.permissions.decide import MODE_ALIASES, PERMISSION_MODES, PermissionMode
+from travois.permissions.rules import PermissionRule
 from travois.sandbox.tool_chains import ToolChainName
 
 # What parts of settings have in common.
@@ -62,12 +62,12 @@ class PermissionSettings(SettingsGroup, frozen=True):
     """`RULE matches TEXT` or `RULE does not match TEXT`, checked when the file is loaded."""
 
     @property
-    def mode(self) -> Mode:
+    def mode(self) -> PermissionMode:
         """The mode by our own name, whichever name was used."""
-        for mode in MODES:
+        for mode in PERMISSION_MODES:
             if mode == self.default_mode:
                 return mode
-        return ALIASES[self.default_mode]
+        return MODE_ALIASES[self.default_mode]
 
 
 class SandboxNetworkSettings(SettingsGroup, frozen=True):
@@ -532,7 +532,7 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     notices: tuple[str, ...] = ()
     borrowed: frozenset[str] = frozenset()
     """Keys that files of another agent decided."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PermissionRule, ...] = ()
     """All rules, each with its origin and the folder that its paths count from."""
     hooks: tuple[tuple[str, Json], ...] = ()
     """The hooks that may run: each place that names some, with its events as they were written."""

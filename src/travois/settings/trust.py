@@ -17,8 +17,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from travois.permissions.paths import inside
-from travois.permissions.updates import SANDBOX_MODE, Update
+from travois.permissions.paths import is_inside
+from travois.permissions.updates import SANDBOX_MODE, PermissionUpdate
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Json, PermissionSettings, TrustStatus
@@ -105,7 +105,7 @@ def find_reached_files(line: str, places: tuple[str, ...]) -> dict[str, str]:
     waiting, size = list(_files_named_in(line, places, bases=places, words="all")), 0
     while waiting and len(found) < MAX_REACHED_FILES and size < MAX_REACHED_BYTES:
         path = os.path.realpath(waiting.pop(0))
-        if path in found or not any(inside(path, place) for place in places):
+        if path in found or not any(is_inside(path, place) for place in places):
             continue
         text = _read_script(path)
         if text is None:
@@ -165,7 +165,7 @@ def _files_of_word(word: str, base: str, places: tuple[str, ...]) -> Iterator[st
         yield from _filter_existing(os.path.join(base, recipe))
     if "/" not in word:
         yield from _filter_existing(os.path.join(base, NODE_BIN, word))
-    if word.startswith("/") and not any(inside(word, place) for place in places):
+    if word.startswith("/") and not any(is_inside(word, place) for place in places):
         word = word.lstrip("/")  # what stood before it is computed: "$(dirname "$0")"/lib.sh
     path = os.path.join(base, word)
     if (word.endswith(CODE_SUFFIXES) or os.access(path, os.X_OK)) and os.path.isfile(path):
@@ -371,7 +371,7 @@ def remember_answer(
         save(replace(said, **{under: _append_unique(said.answers(under), (item,))}))
 
 
-def save_permission_update(home: TravoisHome, root: str, update: Update) -> None:
+def save_permission_update(home: TravoisHome, root: str, update: PermissionUpdate) -> None:
     """Save what an answer changed, for later sessions."""
     if update.type == "setMode" and update.mode == SANDBOX_MODE:
         set_sandboxed(home, root, allowed=True)
@@ -625,7 +625,7 @@ def script_paths(hooks: Json, places: tuple[str, ...]) -> Iterator[str]:
     for word in HOOK_COMMAND_WORD.findall(text):
         for place in places:
             path = os.path.realpath(os.path.join(place, word))
-            if inside(path, place) and os.path.isfile(path) and _is_runnable_script(path):
+            if is_inside(path, place) and os.path.isfile(path) and _is_runnable_script(path):
                 yield path
         for name in RECIPE_FILES.get(word, ()):
             yield from filter(os.path.isfile, (os.path.join(place, name) for place in places))

@@ -12,7 +12,12 @@ from msgspec.structs import replace
 from travois.compat.claude_keys import translated
 from travois.core.errors import UserError
 from travois.permissions import rules
-from travois.permissions.rules import EFFECTS, Effect, Rule, flaw
+from travois.permissions.rules import (
+    RULE_EFFECTS,
+    PermissionRule,
+    RuleEffect,
+    explain_unenforceable_rule,
+)
 from travois.sessions import blobs
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Json, Settings
@@ -47,7 +52,7 @@ class SettingsLayer(msgspec.Struct, frozen=True):
     base: str = ""
     """The folder that paths in its rules count from."""
     hooks: Json = {}
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[PermissionRule, ...] = ()
     """Rules that hold back and have no spelling of ours."""
     notices: tuple[str, ...] = ()
 
@@ -129,15 +134,17 @@ def _drop_value(layer: SettingsLayer, key: str, problem: str) -> SettingsLayer:
     return replace(layer, values=left, notices=(*layer.notices, notice))
 
 
-def parse_layer_rules(layer: SettingsLayer, effect: Effect) -> tuple[Rule, ...]:
+def parse_layer_rules(layer: SettingsLayer, effect: RuleEffect) -> tuple[PermissionRule, ...]:
     """Parse the permission rules of a validated layer."""
     texts = as_text_list(layer.values.get(f"permissions.{effect}", ()))
-    return tuple(rules.parse(t, effect, origin=layer.where, base=layer.base) for t in texts)
+    return tuple(
+        rules.parse_permission_rule(t, effect, origin=layer.where, base=layer.base) for t in texts
+    )
 
 
 def _check_rules(layer: SettingsLayer, settings: Settings) -> SettingsLayer:
     rights = settings.permissions
-    for effect in EFFECTS:
+    for effect in RULE_EFFECTS:
         key, texts = f"permissions.{effect}", {"deny": rights.deny, "ask": rights.ask}
         for text in texts.get(effect, rights.allow):
             verdict, why = _find_rule_flaw(text, effect)
@@ -148,10 +155,10 @@ def _check_rules(layer: SettingsLayer, settings: Settings) -> SettingsLayer:
     return layer
 
 
-def _find_rule_flaw(text: str, effect: Effect) -> tuple[str, str]:
+def _find_rule_flaw(text: str, effect: RuleEffect) -> tuple[str, str]:
     """Return what is not possible with a rule, and why."""
     try:
-        why = flaw(rules.parse(text, effect))
+        why = explain_unenforceable_rule(rules.parse_permission_rule(text, effect))
     except ValueError as error:
         return "understood", str(error)
     return "enforced", f"{text!r}: {why}" if why else ""
@@ -184,11 +191,11 @@ def _drop_item(layer: SettingsLayer, key: str, item: str, *, fault: UserError) -
 
 def _check_examples(layer: SettingsLayer, settings: Settings) -> None:
     """Check that the rules of this layer agree with their examples."""
-    from travois.permissions.rule_examples import wrong
+    from travois.permissions.rule_examples import check_example
 
-    found = tuple(rule for effect in EFFECTS for rule in parse_layer_rules(layer, effect))
+    found = tuple(rule for effect in RULE_EFFECTS for rule in parse_layer_rules(layer, effect))
     for example in settings.permissions.examples:
-        if why := wrong(example, tuple(replace(rule, base="") for rule in found)):
+        if why := check_example(example, tuple(replace(rule, base="") for rule in found)):
             fix = "Change the rule or the example; `travois permissions why` explains decisions."
             raise UserError(layer.locate_key("permissions.examples", example), why=why, fix=fix)
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from travois.compat.config_files import loose
 from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN
-from travois.permissions.paths import inside
+from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import chain, exactly, plain_text
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Json, Plugin
@@ -52,7 +52,7 @@ def commands(
         for custom in (one for folder in plugin.commands for one in _shelved(folder, "", notices)):
             own = replace(custom, name=f"{plugin.name}:{custom.name}", plugin=plugin.folder)
             own = replace(own, keeps=plugin.keeps)
-            found[own.name] = _bare(own) if inside(plugin.folder, root) else own
+            found[own.name] = _bare(own) if is_inside(plugin.folder, root) else own
     return found, tuple(notices)
 
 
@@ -100,7 +100,7 @@ def _front(said: Json) -> str:
 def _shelved(folder: str, held: str, notices: list[str]) -> Iterator[Custom]:
     """Yield the commands of a folder; unreadable files become notices."""
     for path in _files(folder):
-        if held and not inside(os.path.realpath(path), os.path.realpath(held)):
+        if held and not is_inside(os.path.realpath(path), os.path.realpath(held)):
             notices.append(f"{path} is ignored: it links outside the project")
             continue
         try:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.files import front_matter
-from travois.files.front_matter import nested
+from travois.files.front_matter import parse_nested_value
 
 TYPED = re.compile(r"/([^\W_][\w:.-]*)(?:\s+(.*))?", re.DOTALL)
 """A command as typed at the prompt: its name, and the rest."""
@@ -90,11 +90,11 @@ class Part(msgspec.Struct, frozen=True):
 
 def read(text: str, *, origin: str, whose: Whose = "claude") -> Custom:
     """Parse a command or skill file; invalid front matter is ignored."""
-    head = front_matter.read(text)
+    head = front_matter.parse_front_matter(text)
     values = {key: said(value).strip() for key, value in head.values.items()}
     named = head.values.get("arguments", ())
     names = tuple(named.split()) if isinstance(named, str) else named
-    hooks = nested(text, "hooks") if "hooks" in head.lines else None
+    hooks = parse_nested_value(text, "hooks") if "hooks" in head.lines else None
     subtask = values.get("subtask", "true" if whose == "opencode" and "agent" in values else "")
     apart = values.get("context") == "fork" or subtask.lower() in YES
     return Custom(
@@ -191,7 +191,7 @@ def _nth(words: list[str], place: int) -> str:
     return words[place] if 0 <= place < len(words) else ""
 
 
-def said(value: front_matter.Value | None) -> str:
+def said(value: front_matter.FrontMatterValue | None) -> str:
     """Join a front matter value to one text."""
     return " ".join(value) if isinstance(value, tuple) else value or ""
 

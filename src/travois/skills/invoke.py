@@ -15,7 +15,12 @@ from travois.core.content import Text, extract_text
 from travois.core.facts import Changed, Opened, User
 from travois.engine.agent import Agent
 from travois.hooks.fire import join
-from travois.permissions.rules import Rule, flaw, parse, split
+from travois.permissions.rules import (
+    PermissionRule,
+    explain_unenforceable_rule,
+    parse_permission_rule,
+    split_rules,
+)
 from travois.ports.agents import AgentOrder
 from travois.ports.tool import ToolError
 from travois.ports.world import UserWarned
@@ -142,15 +147,17 @@ def _places(custom: Custom) -> dict[str, str]:
     return places | ({"CLAUDE_PLUGIN_DATA": custom.keeps} if custom.keeps else {})
 
 
-def _rules(agent: Agent, custom: Custom, effect: Literal["allow", "deny"]) -> Iterator[Rule]:
+def _rules(
+    agent: Agent, custom: Custom, effect: Literal["allow", "deny"]
+) -> Iterator[PermissionRule]:
     """Yield the permission rules of a skill; invalid ones are reported and ignored."""
-    for text in split(custom.allowed if effect == "allow" else custom.denied):
+    for text in split_rules(custom.allowed if effect == "allow" else custom.denied):
         try:
-            rule = parse(text, effect, origin=f"{GRANT}{custom.name}")
+            rule = parse_permission_rule(text, effect, origin=f"{GRANT}{custom.name}")
         except ValueError as error:
             agent.session.emit(UserWarned(f"{custom.origin}: rule {text} is ignored: {error}"))
             continue
-        if effect == "deny" or not flaw(rule):
+        if effect == "deny" or not explain_unenforceable_rule(rule):
             yield rule
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from travois.permissions.paths import inside
+from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import exactly, plain_text
 from travois.settings.schema import Json, Plugin
 from travois.settings.validate import is_json_array, is_settings_tree
@@ -70,7 +70,7 @@ def _fitting(copies: object, root: str) -> str:
     for copy in copies if is_json_array(copies) else [copies]:
         if is_settings_tree(copy) and isinstance(path := copy.get("installPath"), str):
             project = copy.get("projectPath")
-            if not isinstance(project, str) or inside(root, project):
+            if not isinstance(project, str) or is_inside(root, project):
                 return path
     return ""
 

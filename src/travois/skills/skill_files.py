@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from travois.compat.foreign_agent import CLAUDE, CODEX, GEMINI, OPENCODE, QWEN, find_folder
-from travois.permissions.paths import inside
+from travois.permissions.paths import is_inside
 from travois.prompt.instruction_files import ETC, chain, exactly, plain_text
 from travois.sessions.home import TravoisHome
 from travois.settings.schema import Plugin
@@ -116,7 +116,7 @@ class DiskSkills:
         )
         for one in found.values():
             if one.automatic or one.agent:
-                ours = not inside(one.origin, here.root)
+                ours = not is_inside(one.origin, here.root)
                 yield replace(one, trusted=ours or here.trusted)
 
     def load_for_paths(self, paths: Iterable[str]) -> tuple[str, ...]:
@@ -140,7 +140,7 @@ class DiskSkills:
             for folder in (*chain(here.cwd, here.root), *near):
                 yield from self._in(folder)
         for plugin in here.plugins:
-            ours = not inside(plugin.folder, here.root)
+            ours = not is_inside(plugin.folder, here.root)
             for folder in plugin.skills:
                 yield Shelf(
                     folder,
@@ -191,7 +191,7 @@ class DiskSkills:
 
 def wishes(root: str, cwd: str, plugins: Sequence[Plugin] = ()) -> Iterator[str]:
     """Yield a line for each right that a project's skills ask for."""
-    inner = [folder for one in plugins if inside(one.folder, root) for folder in one.skills]
+    inner = [folder for one in plugins if is_inside(one.folder, root) for folder in one.skills]
     outer = [os.path.join(f, name, "skills") for f in chain(cwd, root) for name in AGENTS]
     for folder in (*outer, *inner):
         for skill in _shelved(Shelf(folder), [], set()):
@@ -229,7 +229,7 @@ def _shelved(shelf: Shelf, notices: list[str], seen: set[str]) -> Iterator[Custo
         if name.startswith(".") or real in seen or not os.path.isfile(real):
             continue
         seen.add(real)
-        if shelf.held and not inside(real, os.path.realpath(shelf.held)):
+        if shelf.held and not is_inside(real, os.path.realpath(shelf.held)):
             notices.append(f"{path} is ignored: it links outside {shelf.held}")
             continue
         try:

@@ -54,7 +54,7 @@ def parse(text: str, *, origin: str, prefix: str = "") -> Custom:
         name=f"{prefix}{name}",
         description=told.description or _paragraph(told.body),
         first=0,
-        paths=_globs(front_matter.read(text).values.get("paths", ())),
+        paths=_globs(front_matter.parse_front_matter(text).values.get("paths", ())),
     )
 
 
@@ -146,6 +146,6 @@ def _paragraph(body: str) -> str:
     return next(filter(None, parts), "")
 
 
-def _globs(value: front_matter.Value) -> tuple[str, ...]:
-    listed = front_matter.split(value) if isinstance(value, str) else value
+def _globs(value: front_matter.FrontMatterValue) -> tuple[str, ...]:
+    listed = front_matter.split_on_commas(value) if isinstance(value, str) else value
     return tuple(glob for word in listed if (glob := word.strip("'\"")))

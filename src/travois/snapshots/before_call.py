@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from travois.core.content import Text
 from travois.core.facts import Changed, User
 from travois.engine.agent import Agent
-from travois.permissions.paths import inside
+from travois.permissions.paths import is_inside
 from travois.ports.world import ActivityShown, UserWarned
 from travois.snapshots.uncovered import find_losses
 
 if TYPE_CHECKING:
     from travois.engine.permission_gate import ParsedCall
     from travois.permissions.access import Access
-    from travois.permissions.shell.destruction import Loss
+    from travois.permissions.shell.destruction import PossibleLoss
 
 ENDED = "after the turn"
 OUTWARD = ("read", "net", "tell")
@@ -42,7 +42,7 @@ async def keep(agent: Agent, batch: Sequence[ParsedCall]) -> None:
         await _keep_tree(agent, unknown[0], losses)
     named = [path for ready in changing for path in _written(ready)]
     saved = agent.turn.kept_files
-    fresh = [path for path in named if not any(inside(path, folder) for folder in saved)]
+    fresh = [path for path in named if not any(is_inside(path, folder) for folder in saved)]
     if fresh:
         await _keep_files(agent, changing[0], fresh)
 
@@ -68,7 +68,7 @@ async def settle(agent: Agent) -> None:
     agent.session.append(Changed("snapshot", f"{name} {ENDED}"))
 
 
-async def _keep_tree(agent: Agent, ready: ParsedCall, losses: Iterable[Loss]) -> None:
+async def _keep_tree(agent: Agent, ready: ParsedCall, losses: Iterable[PossibleLoss]) -> None:
     """Take a snapshot of the workspace and of the paths that the calls may destroy."""
     assert agent.world.snapshots is not None
     also = tuple(dict.fromkeys(path for loss in losses for path in loss.paths))
@@ -104,7 +104,7 @@ async def _keep_files(agent: Agent, ready: ParsedCall, paths: Sequence[str]) -> 
 
 
 def _is_outside(agent: Agent, path: str) -> bool:
-    return not any(inside(path, folder) for folder in agent.permissions.guard.folders)
+    return not any(is_inside(path, folder) for folder in agent.permissions.guard.folders)
 
 
 def _tell_failure(agent: Agent, error: OSError, *, first: bool) -> None:
@@ -140,9 +140,11 @@ def _written(ready: ParsedCall) -> list[str]:
 
 def _accesses(ready: ParsedCall) -> tuple[Access, ...]:
     """Return the accesses of a call; for harmless command lines, each single file."""
-    from travois.permissions.shell.destruction import destroys
+    from travois.permissions.shell.destruction import find_possible_loss
 
-    if not ready.plans or any(destroys(plan, cwd="/") is not None for plan in ready.plans):
+    if not ready.plans or any(
+        find_possible_loss(plan, cwd="/") is not None for plan in ready.plans
+    ):
         return ready.collision_accesses
     plain = tuple(access for access in ready.accesses if access.kind != "exec")
     return (*plain, *(access for plan in ready.plans for access in plan.accesses))

@@ -17,7 +17,7 @@ from contextlib import suppress
 from fnmatch import translate
 from struct import Struct, error
 
-from travois.files.git_index import blob_at, iterate_entries
+from travois.files.git_index import blob_hash_at, iterate_entries
 from travois.snapshots.database import named
 from travois.snapshots.git_objects import Objects
 from travois.snapshots.tree import Node
@@ -154,12 +154,12 @@ class Index:
                 found.st_size & WORD,
             )
             if unpack(data, at) == looks:
-                yield name, found, blob_at(data, at)
+                yield name, found, blob_hash_at(data, at)
 
     def blobs(self) -> list[bytes]:
         """Return the blobs of all entries."""
         data = self._data
-        return [blob_at(data, at) for at in self.entries.values()]
+        return [blob_hash_at(data, at) for at in self.entries.values()]
 
     def _parse(self, top: bytes, written: int) -> None:
         """Find the trusted entries. Raises ValueError or another error for a broken file."""

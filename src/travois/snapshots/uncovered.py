@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from travois.engine.agent import Agent
-from travois.permissions.paths import inside
-from travois.permissions.shell.plan import Plan
+from travois.permissions.paths import is_inside
+from travois.permissions.shell.plan import CommandPlan
 
 if TYPE_CHECKING:
-    from travois.permissions.shell.destruction import Loss
+    from travois.permissions.shell.destruction import PossibleLoss
 
 SHOWN = 4
 """The most paths that a question names."""
@@ -20,16 +20,16 @@ MAX_COUNTED_FILES = 20_000
 """The limits of what a snapshot keeps of a path that a command names; counting stops there."""
 
 
-def find_losses(agent: Agent, plans: Iterable[Plan]) -> list[Loss]:
+def find_losses(agent: Agent, plans: Iterable[CommandPlan]) -> list[PossibleLoss]:
     """Return the paths that command lines may destroy."""
-    from travois.permissions.shell.destruction import destroys
+    from travois.permissions.shell.destruction import find_possible_loss
 
     cwd = agent.session.state.get("cwd", agent.world.root)
-    found = (destroys(plan, cwd=cwd) for plan in plans)
+    found = (find_possible_loss(plan, cwd=cwd) for plan in plans)
     return [loss for loss in found if loss is not None]
 
 
-def warn_of_uncovered(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
+def warn_of_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> tuple[str, ...]:
     """Return warnings about paths that a rewind will not restore if a command changes them."""
     left_out = tuple(_uncovered(agent, plans))
     if not left_out:
@@ -38,20 +38,20 @@ def warn_of_uncovered(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
     return (f"a rewind does not restore {', '.join(left_out[:SHOWN])}{more}",)
 
 
-def find_unrecoverable(agent: Agent, plans: Iterable[Plan]) -> tuple[str, ...]:
+def find_unrecoverable(agent: Agent, plans: Iterable[CommandPlan]) -> tuple[str, ...]:
     """Return the paths that commands name to destroy and that no rewind would restore."""
     named = dict.fromkeys(path for loss in find_losses(agent, plans) for path in loss.paths)
     there = [path for path in named if os.path.lexists(path) and _is_of_workspace(agent, path)]
     if agent.world.snapshots is None:
         return tuple(there[:SHOWN])
     left_out = agent.world.snapshots.list_uncovered()
-    apart = (p for p in there if any(inside(p, one) or inside(one, p) for one in left_out))
+    apart = (p for p in there if any(is_inside(p, one) or is_inside(one, p) for one in left_out))
     return tuple(path for path in apart if _is_too_large(path))[:SHOWN]
 
 
 def _is_of_workspace(agent: Agent, path: str) -> bool:
     return any(
-        inside(path, folder) and path != folder for folder in agent.permissions.guard.folders
+        is_inside(path, folder) and path != folder for folder in agent.permissions.guard.folders
     )
 
 
@@ -68,7 +68,7 @@ def _is_too_large(path: str) -> bool:
     return bool(stamp) and not os.path.isdir(path) and stamp[1] > MAX_RESTORED_BYTES
 
 
-def stamp_uncovered(agent: Agent, plans: Iterable[Plan]) -> dict[str, tuple[int, ...]]:
+def stamp_uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> dict[str, tuple[int, ...]]:
     """Record the state of uncovered paths before a command, to detect its changes afterwards."""
     return {path: _stamp(path) for path in _uncovered(agent, plans)}
 
@@ -79,13 +79,13 @@ def tell_changed(stamps: dict[str, tuple[int, ...]]) -> tuple[str, ...]:
     return (f"A rewind will not restore what changed in {', '.join(changed)}.",) if changed else ()
 
 
-def _uncovered(agent: Agent, plans: Iterable[Plan]) -> Iterator[str]:
+def _uncovered(agent: Agent, plans: Iterable[CommandPlan]) -> Iterator[str]:
     """Yield what a snapshot before these commands leaves out; paths that they name are covered."""
     losses = find_losses(agent, plans) if agent.world.snapshots is not None else []
     if agent.world.snapshots is not None and losses:
         named = [path for loss in losses for path in loss.paths]
         for path in agent.world.snapshots.list_uncovered():
-            if not any(inside(path, one) for one in named):
+            if not any(is_inside(path, one) for one in named):
                 yield path
 
 

@@ -52,7 +52,7 @@ from travois.core.facts import (
 from travois.core.models import ModelCard, Usage, compute_cost
 from travois.engine.agent import Agent
 from travois.engine.tool_calls import run_child_guarded
-from travois.permissions.secrets import Secrets, find
+from travois.permissions.secrets import Secrets, find_secrets
 from travois.ports.world import Command, Event, RequestRetrying
 from travois.presentation.items import ReplyItem, SessionItems, ToolCallItem
 from travois.process.run import LocalProcesses
@@ -483,8 +483,8 @@ class OtelExporter:
 
     def _redact(self, text: str) -> str:
         """Redact secrets and clip the text."""
-        text = self._about.secrets.redacted(text)
-        for found in reversed(find(text)):
+        text = self._about.secrets.redact(text)
+        for found in reversed(find_secrets(text)):
             text = f"{text[: found.start]}[redacted: {found.kind}]{text[found.end :]}"
         return text if len(text) <= MAX_CONTENT_CHARS else text[:MAX_CONTENT_CHARS] + "…"
 

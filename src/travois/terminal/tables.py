@@ -15,41 +15,41 @@ from unicodedata import combining, east_asian_width
 import msgspec
 
 from travois.core.display_text import CONTROL_TABLE, clean_for_stream, replace_invisible
-from travois.permissions.masking import registered
-from travois.permissions.secrets import Secrets, secrets
+from travois.permissions.masking import registered_secrets
+from travois.permissions.secrets import Secrets, collect_secrets
 
-STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-UNITS = ("B", "kB", "MB", "GB", "TB")
-SPANS = ((365 * 86400, "y"), (30 * 86400, "mo"), (86400, "d"), (3600, "h"), (60, "min"))
-HIDDEN: dict[int, str | int | None] = {
+ANSI_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+SIZE_UNITS = ("B", "kB", "MB", "GB", "TB")
+TIME_SPANS = ((365 * 86400, "y"), (30 * 86400, "mo"), (86400, "d"), (3600, "h"), (60, "min"))
+VISIBLE_CONTROLS: dict[int, str | int | None] = {
     **CONTROL_TABLE,
     **{code: 0x2400 + code for code in range(32)},
 }
 """Characters that move the cursor, colour the screen or turn text around, made visible."""
 
 
-class Ear(msgspec.Struct, frozen=True):
+class OutputCapture(msgspec.Struct, frozen=True):
     """A capture of printed lines, and the width of their display."""
 
     columns: int
     lines: list[str]
 
 
-EAR: ContextVar[Ear | None] = ContextVar("EAR", default=None)
+OUTPUT_CAPTURE: ContextVar[OutputCapture | None] = ContextVar("EAR", default=None)
 
 
 @contextmanager
-def overheard(columns: int) -> Generator[list[str]]:
+def capture_lines(columns: int) -> Generator[list[str]]:
     """Capture printed lines instead of printing them."""
     lines = list[str]()
-    token = EAR.set(Ear(columns, lines))
+    token = OUTPUT_CAPTURE.set(OutputCapture(columns, lines))
     try:
         yield lines
     finally:
-        EAR.reset(token)
+        OUTPUT_CAPTURE.reset(token)
 
 
-class Commands(Protocol):
+class CommandParsers(Protocol):
     """The subparsers object of argparse."""
 
     def add_parser(
@@ -65,7 +65,9 @@ class Commands(Protocol):
         ...
 
 
-def command(commands: Commands, name: str, *, what: str, more: str = "") -> ArgumentParser:
+def add_command(
+    commands: CommandParsers, name: str, *, what: str, more: str = ""
+) -> ArgumentParser:
     """Add one command with its help: what it does in a line, and more below its own options."""
     sentence = what[:1].upper() + what[1:] + "."
     return commands.add_parser(
@@ -77,88 +79,94 @@ def command(commands: Commands, name: str, *, what: str, more: str = "") -> Argu
     )
 
 
-def conceal(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Return a text without the values that settings and the environment keep secret."""
-    return registered().redacted(_environment().redacted(text))
+    return registered_secrets().redact(_environment_secrets().redact(text))
 
 
 @cache
-def _environment() -> Secrets:
-    return secrets(os.environ.items())
+def _environment_secrets() -> Secrets:
+    return collect_secrets(os.environ.items())
 
 
-def say(text: str = "") -> None:
+def print_line(text: str = "") -> None:
     """Print lines to standard output, with secrets redacted."""
-    text = conceal(text)
-    if (ear := EAR.get()) is not None:
+    text = redact_secrets(text)
+    if (ear := OUTPUT_CAPTURE.get()) is not None:
         ear.lines.append(text)
         return
     sys.stdout.write((replace_invisible(text) if sys.stdout.isatty() else text) + "\n")
 
 
-def say_json(value: object) -> None:
+def print_json(value: object) -> None:
     """Print one JSON value on a line of its own."""
-    say(msgspec.json.encode(value).decode())
+    print_line(msgspec.json.encode(value).decode())
 
 
-def say_list(rows: Iterable[object]) -> None:
+def print_json_list(rows: Iterable[object]) -> None:
     """Print one JSON array with a value on each line; `[]` for none."""
-    say("[" + ",\n ".join(msgspec.json.encode(row).decode() for row in rows) + "]")
+    print_line("[" + ",\n ".join(msgspec.json.encode(row).decode() for row in rows) + "]")
 
 
-def warn(text: str) -> None:
+def print_warning(text: str) -> None:
     """Print a warning to standard error, with secrets redacted."""
-    text = conceal(text)
-    if (ear := EAR.get()) is not None:
+    text = redact_secrets(text)
+    if (ear := OUTPUT_CAPTURE.get()) is not None:
         ear.lines.append(text)
         return
     sys.stderr.write(clean_for_stream(f"travois: {text}\n", sys.stderr))
 
 
-def styled(text: str, style: str) -> str:
+def style_text(text: str, style: str) -> str:
     """Return the text in a style, where that is wanted."""
     dull = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    if dull or EAR.get() is not None or not sys.stdout.isatty():
+    if dull or OUTPUT_CAPTURE.get() is not None or not sys.stdout.isatty():
         return text
-    return f"\x1b[{STYLES[style]}m{text}\x1b[0m"
+    return f"\x1b[{ANSI_STYLES[style]}m{text}\x1b[0m"
 
 
-def clean(text: str, *, lines: str = "keep") -> str:
+def escape_controls(text: str, *, lines: str = "keep") -> str:
     """Return the text with terminal control characters made visible."""
-    shown = text.translate(HIDDEN if lines != "keep" else {**HIDDEN, 10: 10, 9: 9, 13: None})
+    shown = text.translate(
+        VISIBLE_CONTROLS if lines != "keep" else {**VISIBLE_CONTROLS, 10: 10, 9: 9, 13: None}
+    )
     return shown.encode("utf-8", "replace").decode()
 
 
-def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
+def format_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> str:
     """Format aligned columns; the first row is the heading, the last column is cut to fit."""
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
-    room = _columns() - sum(widths[:-1]) - 2 * (len(widths) - 1)
+    widths = [max(map(_display_width, column)) for column in zip(*rows, strict=True)]
+    room = _terminal_columns() - sum(widths[:-1]) - 2 * (len(widths) - 1)
     lines: list[str] = []
     for number, row in enumerate(rows):
-        cells = [_padded(cell, widths[i], right=i in right) for i, cell in enumerate(row[:-1])]
-        line = "  ".join([*cells, _cut(row[-1], max(room, 20))]).rstrip()
-        lines.append(line if number else styled(line, "dim"))
+        cells = [_pad_cell(cell, widths[i], right=i in right) for i, cell in enumerate(row[:-1])]
+        line = "  ".join([*cells, _cut_to_width(row[-1], max(room, 20))]).rstrip()
+        lines.append(line if number else style_text(line, "dim"))
     return "\n".join(lines)
 
 
-def amount(size: int) -> str:
+def format_size(size: int) -> str:
     """Return a number of bytes as people say it."""
     value, unit = float(size), 0
-    while value >= 1000 and unit < len(UNITS) - 1:
+    while value >= 1000 and unit < len(SIZE_UNITS) - 1:
         value, unit = value / 1000, unit + 1
-    return f"{value:.0f} {UNITS[unit]}" if value >= 10 or not unit else f"{value:.1f} {UNITS[unit]}"
+    return (
+        f"{value:.0f} {SIZE_UNITS[unit]}"
+        if value >= 10 or not unit
+        else f"{value:.1f} {SIZE_UNITS[unit]}"
+    )
 
 
-def ago(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """Return a span of time as people say it."""
-    for length, name in SPANS:
+    for length, name in TIME_SPANS:
         if seconds >= length:
             return f"{int(seconds // length)} {name} ago"
     return "just now"
 
 
-def _columns() -> int:
-    if (ear := EAR.get()) is not None:
+def _terminal_columns() -> int:
+    if (ear := OUTPUT_CAPTURE.get()) is not None:
         return ear.columns
     if not sys.stdout.isatty():
         return 10_000
@@ -168,20 +176,20 @@ def _columns() -> int:
         return 80
 
 
-def _width(text: str) -> int:
+def _display_width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
-def _padded(text: str, width: int, *, right: bool) -> str:
-    space = " " * (width - _width(text))
+def _pad_cell(text: str, width: int, *, right: bool) -> str:
+    space = " " * (width - _display_width(text))
     return space + text if right else text + space
 
 
-def _cut(text: str, room: int) -> str:
-    if _width(text) <= room:
+def _cut_to_width(text: str, room: int) -> str:
+    if _display_width(text) <= room:
         return text
-    while _width(text) >= room:
+    while _display_width(text) >= room:
         text = text[:-1]
     return text + "…"

@@ -12,7 +12,7 @@ import msgspec
 
 from travois.context.tool_results import count_fitting_parts, estimate_text_tokens
 from travois.permissions.access import Access
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.world import Command, Env, Files, Processes, ProcessResult
 from travois.tools.paths import absolute_path, escape_path
@@ -57,7 +57,7 @@ class GitEnv(Protocol):
     def cwd(self) -> str: ...
 
     @property
-    def wary(self) -> Cage | None: ...
+    def wary(self) -> SandboxProfile | None: ...
 
     @property
     def files(self) -> Files: ...

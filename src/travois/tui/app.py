@@ -77,7 +77,7 @@ async def _run_app(first: str, options: Options, taste: TuiSettings, guide: Sess
         group.start_soon(talking.watch_signals)
         group.start_soon(talking.run_screen)
         try:
-            await trust_prompt.ask(place.home, loaded, talking.desk)
+            await trust_prompt.ask_for_trust(place.home, loaded, talking.desk)
             await talking.run_sessions(options, first)
         finally:
             talking.desk.screen.close()
@@ -131,7 +131,7 @@ class TerminalApp:
         while chosen is not None and not self.code:
             if self.desk.change_folder(chosen):
                 place, loaded = load_workspace(chosen)
-                await trust_prompt.ask(place.home, loaded, self.desk)
+                await trust_prompt.ask_for_trust(place.home, loaded, self.desk)
             try:
                 await self._run_session(chosen, first)
                 chosen = self.desk.next

@@ -18,7 +18,7 @@ from travois.ports.world import (
     PersonAnswer,
 )
 from travois.sessions.catalog import SessionSummary
-from travois.terminal.tables import ago
+from travois.terminal.tables import format_age
 from travois.tui import transcript
 from travois.tui.markdown import (
     Theme,
@@ -221,7 +221,7 @@ class SessionMenu(Menu):
 
     def _render_row(self, theme: Theme, columns: int, *, number: int, one: SessionSummary) -> str:
         here = number == self.at
-        age = ago(time.time() - one.updated) if one.updated else "?"
+        age = format_age(time.time() - one.updated) if one.updated else "?"
         folder = (
             f"  {_shorten_path(clean_display_text(one.cwd), columns // 3)}"
             if self._everywhere

@@ -21,7 +21,7 @@ from prompt_toolkit.keys import Keys
 from travois.core.content import Media, Text, TextOrMedia
 from travois.core.errors import UserError
 from travois.ports.world import Blobs
-from travois.terminal.tables import amount
+from travois.terminal.tables import format_size
 from travois.tui.markdown import clean_display_text
 from travois.tui.menu import Menu
 from travois.tui.screen import Screen
@@ -66,7 +66,7 @@ class Pastes:
         text = clean_display_text(text.replace("\r\n", "\n").replace("\r", "\n"))
         if len(text) <= MAX_PASTE_CHARS and text.count("\n") < MAX_PASTE_LINES:
             return text
-        name = f"[pasted {amount(len(text.encode()))}]"
+        name = f"[pasted {format_size(len(text.encode()))}]"
         if name in self._kept:
             name = f"{name[:-1]}, {len(self._kept) + 1}]"
         self._kept[name] = text

@@ -17,8 +17,8 @@ import anyio
 from anyio.abc import TaskStatus
 
 from travois.commands import trust_prompt
-from travois.commands.flags import chosen
-from travois.commands.trust_prompt import Reader
+from travois.commands.flags import options_from_args
+from travois.commands.trust_prompt import LineReader
 from travois.compose import commands
 from travois.compose.open_session import is_worth_keeping
 from travois.compose.options import PICK_SESSION, Options
@@ -46,7 +46,7 @@ from travois.providers.replies import Grew
 from travois.sdk import Session
 from travois.sessions.catalog import SessionSummary
 from travois.terminal.hangup import hold_hangups, ignore_hangups
-from travois.terminal.tables import ago, clean
+from travois.terminal.tables import escape_controls, format_age
 from travois.tui import shell_command, slash
 from travois.tui.slash import CommandPrompt, SlashCommand, run_slash_line
 from travois.tui.slash_commands import choose_session, reason_for_leaving
@@ -59,7 +59,7 @@ MAX_NUMBERED_SESSIONS = 20
 """Sessions listed at once."""
 
 
-async def pick_numbered_session(reader: Reader, shelf: SessionPicker) -> SessionSummary | None:
+async def pick_numbered_session(reader: LineReader, shelf: SessionPicker) -> SessionSummary | None:
     """Ask for a session by number or search words."""
     text, everywhere = "", False
     while True:
@@ -67,7 +67,9 @@ async def pick_numbered_session(reader: Reader, shelf: SessionPicker) -> Session
         where = "all projects" if everywhere else "this project"
         reader.line(f"{len(found):,} sessions in {where}:")
         for number, one in enumerate(found[:MAX_NUMBERED_SESSIONS], 1):
-            reader.line(f"  {number}. {clean(one.title, lines='show')}  {_format_session_age(one)}")
+            reader.line(
+                f"  {number}. {escape_controls(one.title, lines='show')}  {_format_session_age(one)}"  # noqa: E501
+            )
         typed = (await reader.read("Number, search words, or * for all projects: ") or "").strip()
         if not typed:
             return None
@@ -78,13 +80,13 @@ async def pick_numbered_session(reader: Reader, shelf: SessionPicker) -> Session
 
 
 def _format_session_age(one: SessionSummary) -> str:
-    return f"({ago(time.time() - one.updated)}, {clean(one.cwd, lines='show')})"
+    return f"({format_age(time.time() - one.updated)}, {escape_controls(one.cwd, lines='show')})"
 
 
 class LineModeHost:
     """The host of slash commands in line mode."""
 
-    def __init__(self, session: Session, options: Options, reader: Reader) -> None:
+    def __init__(self, session: Session, options: Options, reader: LineReader) -> None:
         self.session = session
         self.options = options
         self.left = False
@@ -145,7 +147,7 @@ def run_line_mode(args: Namespace) -> int:
 
 
 async def _run_line_mode(args: Namespace) -> int:
-    terminal, asked, first = LineTerminal(), chosen(args), args.prompt or ""
+    terminal, asked, first = LineTerminal(), options_from_args(args), args.prompt or ""
     picking = asked.resume == PICK_SESSION
     options = (
         await choose_session(partial(pick_numbered_session, terminal), asked) if picking else asked
@@ -168,7 +170,7 @@ async def _run_line_session(
     """Run one session; return the options of the next one."""
     os.chdir(options.cwd)
     place, loaded = load_workspace(options)
-    await trust_prompt.ask(place.home, loaded, terminal)
+    await trust_prompt.ask_for_trust(place.home, loaded, terminal)
     async with Session(options, person=terminal) as session:
         crew, desk = session.crew, LineModeHost(session, options, terminal)
         terminal.line(f"Travois · {crew.model.name} · {crew.agent.world.root}\n{WELCOME_HINT}")

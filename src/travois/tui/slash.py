@@ -17,7 +17,7 @@ from travois.core.errors import UserError
 from travois.sdk import Session
 from travois.settings.validate import find_nearest_word
 from travois.skills.command_text import TYPED, Custom
-from travois.terminal.tables import clean, overheard
+from travois.terminal.tables import capture_lines, escape_controls
 
 if TYPE_CHECKING:
     from travois.compose.session_picker import SessionPicker
@@ -111,7 +111,7 @@ async def run_slash_line(desk: CommandHost, line: str) -> str | CommandPrompt | 
         meant = f"did you mean /{near}?" if near else "/help lists the commands."
         return f"There is no command /{found[1]}; {meant}"
     try:
-        with overheard(desk.columns):
+        with capture_lines(desk.columns):
             return await known.run(desk, (found[2] or "").strip())
     except UserError as fault:
         return str(fault)
@@ -147,8 +147,8 @@ def to_slash_commands(known: Mapping[str, Custom]) -> dict[str, SlashCommand]:
     """Wrap custom commands, with their hint, description and file."""
     return {
         name: SlashCommand(
-            clean(f"/{name} {one.hint}".strip(), lines="show"),
-            clean(f"{one.description} ({_shorten_origin(one.origin)})", lines="show"),
+            escape_controls(f"/{name} {one.hint}".strip(), lines="show"),
+            escape_controls(f"{one.description} ({_shorten_origin(one.origin)})", lines="show"),
             partial(_run_custom_command, one),
         )
         for name, one in known.items()

@@ -32,7 +32,7 @@ from travois.core.facts import Changed, User
 from travois.core.tasks import task_remark
 from travois.engine.agent import Agent
 from travois.engine.background_jobs import build_end_report, running_jobs
-from travois.permissions.decide import MODES
+from travois.permissions.decide import PERMISSION_MODES
 from travois.ports.agents import Subagents
 from travois.prompt.style_files import styles
 from travois.prompt.style_text import DEFAULT
@@ -44,7 +44,7 @@ from travois.settings.sources import ANSWERS_SOURCE
 from travois.settings.validate import save_user_setting
 from travois.snapshots import rewind
 from travois.snapshots.snapshots import Snapshots, Turn, turns
-from travois.terminal.tables import clean, overheard, table
+from travois.terminal.tables import capture_lines, escape_controls, format_table
 from travois.tools.output import make_readable
 from travois.tui.agent_progress import format_agent_progress, format_price, list_running_agents
 from travois.tui.slash import CommandHost, SlashCommand
@@ -79,15 +79,19 @@ def _answer_memory_command(memories: FolderMemories, typed: str, *, session: str
         return f"Rejected {id}. It will not be proposed again."
 
     answers: dict[str, Callable[[], str]] = {
-        "": lambda: memory.listing(memories, memories.all(), now=now),
-        "search": lambda: memory.listing(memories, memories.search(rest, limit=10), now=now),
-        "show": lambda: memory.whole(memories, memories.get(rest), now=now),
-        "add": lambda: memory.render_change(memory.keep(memories, rest, session=session)),
-        "forget": lambda: memory.render_change(memories.forget(rest)),
-        "undo": lambda: memory.render_change(memories.undo(rest)),
-        "history": lambda: memory.changes(memories.history(), now=now),
-        "inbox": lambda: memory.proposals(memories.inbox(), now=now),
-        "accept": lambda: memory.render_change(memories.accept(rest)),
+        "": lambda: memory.render_memory_table(memories, memories.all(), now=now),
+        "search": lambda: memory.render_memory_table(
+            memories, memories.search(rest, limit=10), now=now
+        ),
+        "show": lambda: memory.render_memory(memories, memories.get(rest), now=now),
+        "add": lambda: memory.render_memory_change(
+            memory.add_memory(memories, rest, session=session)
+        ),
+        "forget": lambda: memory.render_memory_change(memories.forget(rest)),
+        "undo": lambda: memory.render_memory_change(memories.undo(rest)),
+        "history": lambda: memory.render_history(memories.history(), now=now),
+        "inbox": lambda: memory.render_proposals(memories.inbox(), now=now),
+        "accept": lambda: memory.render_memory_change(memories.accept(rest)),
         "reject": lambda: reject_memory(rest),
     }
     if word not in answers:
@@ -118,7 +122,7 @@ async def capture_output(desk: CommandHost, run: Callable[[], object]) -> str:
     """Run a function in a thread and return what it prints."""
 
     def run_overheard() -> str:
-        with overheard(desk.columns) as lines:
+        with capture_lines(desk.columns) as lines:
             run()
         return "\n".join(lines)
 
@@ -134,8 +138,10 @@ async def _run_config_command(desk: CommandHost, key: str) -> str:
             loaded, "" if key == "all" else key.removeprefix("explain").strip()
         )
         if not key:
-            found = {k: v for k, v in found.items() if models.origin(k, loaded) != "default"}
-        return models.listing(found, loaded)
+            found = {
+                k: v for k, v in found.items() if models.find_setting_origin(k, loaded) != "default"
+            }
+        return models.render_settings_table(found, loaded)
 
     more = "" if key else "\n\nAll other settings are defaults: /config all, or /config KEY."
     return await anyio.to_thread.run_sync(explain_settings) + more
@@ -165,20 +171,22 @@ async def _run_dream_command(desk: CommandHost, word: str) -> str:
         raise UserError(f"Unknown subcommand: /dream {word}", fix="Use status or stop.")
     nights = compose_dreaming(*load_workspace(desk.options))
     show = (
-        partial(dream.stop, nights) if word == "stop" else partial(dream.show, nights, json=False)
+        partial(dream.stop_consolidation, nights)
+        if word == "stop"
+        else partial(dream.show_consolidations, nights, json=False)
     )
     return (await capture_output(desk, show)).replace("travois memory", "/memory")
 
 
 async def _run_export_command(desk: CommandHost, name: str) -> str:
-    from travois.commands.sessions import run_export
+    from travois.commands.sessions import run_sessions_export
 
     path = os.path.expanduser(name) or strftime("travois-%Y%m%d-%H%M%S.md", localtime())
     if os.path.lexists(path):
         raise UserError(f"{path} already exists", fix="Choose another name.")
     kind = EXPORT_FORMATS.get(os.path.splitext(path)[1].lower(), "markdown")
     args = Namespace(session=desk.session.id, format=kind, output=path)
-    return await capture_output(desk, partial(run_export, args))
+    return await capture_output(desk, partial(run_sessions_export, args))
 
 
 PROGRAM_COMMANDS = {
@@ -218,9 +226,9 @@ async def _run_agents_command(desk: CommandHost, typed: str) -> str:
         case "":
             return f"{_list_session_agents(desk.session.crew.agent, agents)}\n\n{_list_agent_types(agents)}"  # noqa: E501
         case "show":
-            from travois.commands.agents import show_one
+            from travois.commands.agents import show_agent
 
-            return await capture_output(desk, partial(show_one, id, desk.session.id, json=False))
+            return await capture_output(desk, partial(show_agent, id, desk.session.id, json=False))
         case "tell" if agents.send_message(id, text.strip(), sender="the user"):
             return f"Sent. {id} reads it before its next step."
         case "stop" if id in agents.reports():
@@ -240,11 +248,11 @@ def _list_session_agents(agent: Agent, agents: Subagents) -> str:
             born.kind,
             states.get(id, "ended"),
             *_agent_usage_cells(agents, id),
-            clean(born.what, lines="show"),
+            escape_controls(born.what, lines="show"),
         )
         for id, born in agent.session.children.items()
     ]
-    return table([AGENT_HEADINGS, *rows], right=(3, 4)) if rows else "No agents yet."
+    return format_table([AGENT_HEADINGS, *rows], right=(3, 4)) if rows else "No agents yet."
 
 
 def _agent_usage_cells(agents: Subagents, id: str) -> tuple[str, str, str, str]:
@@ -252,13 +260,13 @@ def _agent_usage_cells(agents: Subagents, id: str) -> tuple[str, str, str, str]:
     now = agents.progress().get(id)
     if now is None:
         return ("", "", "", "")
-    tool, doing = clean(now.tool, lines="show"), clean(now.doing, lines="show")
+    tool, doing = escape_controls(now.tool, lines="show"), escape_controls(now.doing, lines="show")
     return (f"{now.tokens:,}", format_price(now.dollars), tool, doing)
 
 
 def _list_agent_types(agents: Subagents) -> str:
-    rows = [(name, clean(what, lines="show")) for name, what in agents.kinds.items()]
-    return table([("TYPE", "FOR"), *rows])
+    rows = [(name, escape_controls(what, lines="show")) for name, what in agents.kinds.items()]
+    return format_table([("TYPE", "FOR"), *rows])
 
 
 async def _run_tasks_command(desk: CommandHost, typed: str) -> str:
@@ -276,17 +284,21 @@ async def _run_tasks_command(desk: CommandHost, typed: str) -> str:
 def _list_background_tasks(desk: CommandHost, agent: Agent) -> str:
     """List background processes and subagents as a table."""
     programs = [
-        (job.id, "running" if job.status is None else "ended", clean(job.label, lines="show"))
+        (
+            job.id,
+            "running" if job.status is None else "ended",
+            escape_controls(job.label, lines="show"),
+        )
         for job in agent.world.processes.jobs().values()
     ]
     known = {now.id: format_agent_progress(now) for now in list_running_agents(agent)}
     helpers = [
-        (id, "running", clean(one.what, lines="show"), known.get(id, ""))
+        (id, "running", escape_controls(one.what, lines="show"), known.get(id, ""))
         for id, one in agent.session.running.items()
     ]
     rows = [*((*program, "") for program in programs), *helpers]
     heading = ("TASK", "STATE", "WHAT", "DOING")
-    return table([heading, *rows]) if rows else "No background tasks."
+    return format_table([heading, *rows]) if rows else "No background tasks."
 
 
 async def _handle_task(desk: CommandHost, word: str, id: str) -> str:
@@ -308,10 +320,13 @@ async def _handle_task(desk: CommandHost, word: str, id: str) -> str:
 
 async def _run_mcp_command(desk: CommandHost, _: str) -> str:
     loan = desk.session.crew.loan
-    rows = [tuple(clean(cell, lines="show") for cell in row) for row in mcp.list_server_rows(loan)]
+    rows = [
+        tuple(escape_controls(cell, lines="show") for cell in row)
+        for row in mcp.list_server_rows(loan)
+    ]
     if not rows:
         return "No MCP servers. Add one with `travois mcp add`."
-    said = table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
+    said = format_table([("SERVER", "STATE", "TOOLS", "WHERE"), *rows])
     prompts = sorted(f"/{name}" for name in mcp.list_mcp_prompts(loan))
     return f"{said}\n\nPrompts: {', '.join(prompts)}" if prompts else said
 
@@ -319,8 +334,12 @@ async def _run_mcp_command(desk: CommandHost, _: str) -> str:
 async def _run_skills_command(desk: CommandHost, _: str) -> str:
     skills = desk.session.crew.agent.prompt.skills
     found = skills.load_always().skills if skills is not None else ()
-    rows = [(one.name, clean(one.description, lines="show")) for one in found]
-    return table([("SKILL", "FOR"), *rows]) if rows else "No skills here or in your home folder."
+    rows = [(one.name, escape_controls(one.description, lines="show")) for one in found]
+    return (
+        format_table([("SKILL", "FOR"), *rows])
+        if rows
+        else "No skills here or in your home folder."
+    )
 
 
 SIDE_COMMANDS = {
@@ -360,13 +379,13 @@ async def _run_permissions_command(desk: CommandHost, typed: str) -> str:
         case "":
             bounds = desk.session.crew.agent.permissions.sandbox
             origin = "your answer, or the settings" if bounds is not None and bounds.free else ""
-            rules = permissions.listing(guard.rules, sandboxed=origin)
+            rules = permissions.render_rule_table(guard.rules, sandboxed=origin)
             return f"Mode {guard.mode}.\n\n{rules}"
         case "why":
             args = Namespace(
                 text=rest, mode=guard.mode, tool="Bash", settings=desk.options.settings
             )
-            return await capture_output(desk, partial(permissions.run_why, args))
+            return await capture_output(desk, partial(permissions.run_permissions_why, args))
         case "forget":
             return await _forget_rule(desk, rest)
         case "mode":
@@ -379,9 +398,9 @@ async def _run_permissions_command(desk: CommandHost, typed: str) -> str:
 
 async def _forget_rule(desk: CommandHost, rule: str) -> str:
     """Remove a saved permission answer, for this session and later ones."""
-    from travois.commands.permissions import SANDBOXED_COMMANDS, run_forget
+    from travois.commands.permissions import SANDBOXED_COMMANDS, run_permissions_forget
 
-    await capture_output(desk, partial(run_forget, Namespace(rule=rule)))
+    await capture_output(desk, partial(run_permissions_forget, Namespace(rule=rule)))
     agent = desk.session.crew.agent
     if rule == SANDBOXED_COMMANDS and agent.permissions.sandbox is not None:
         agent.permissions.sandbox = replace(agent.permissions.sandbox, free=False, offered=True)
@@ -396,7 +415,7 @@ async def _run_hooks_command(desk: CommandHost, _: str) -> str:
     if not found and not notices:
         return "No hooks are configured."
     rows = [(one.event, one.matcher or "*", one.origin, one.name) for one in found]
-    return "\n".join((table([("EVENT", "MATCHER", "SOURCE", "RUNS"), *rows]), *notices))
+    return "\n".join((format_table([("EVENT", "MATCHER", "SOURCE", "RUNS"), *rows]), *notices))
 
 
 PERMISSION_COMMANDS = {
@@ -663,7 +682,7 @@ TALK_COMMANDS = {
         "/mode [NAME]",
         "set the permission mode",
         _run_mode_command,
-        lambda desk: MODES,
+        lambda desk: PERMISSION_MODES,
         when="ever",
     ),
     "todos": SlashCommand("/todos", "show the todo list", _run_todos_command, when="ever"),
@@ -742,22 +761,24 @@ async def _pick_message(desk: CommandHost, side: str) -> int | None:
 
 
 async def _run_context_command(desk: CommandHost, _: str) -> str:
-    from travois.commands.context import line
+    from travois.commands.context import describe_window
 
     agent = desk.session.crew.agent
-    return line(agent.session, agent.context.layers)
+    return describe_window(agent.session, agent.context.layers)
 
 
 async def _run_notes_command(desk: CommandHost, _: str) -> str:
-    from travois.commands.context import told, versions
+    from travois.commands.context import list_notes_versions, render_latest_notes
 
-    return told(versions(desk.session.crew.agent.session.all_entries()))
+    return render_latest_notes(list_notes_versions(desk.session.crew.agent.session.all_entries()))
 
 
 async def _run_cost_command(desk: CommandHost, _: str) -> str:
-    from travois.commands.context import bill, render_bill
+    from travois.commands.context import compute_session_cost, render_session_cost
 
-    return render_bill(bill(desk.session.crew.agent.session.all_entries()), time.time())
+    return render_session_cost(
+        compute_session_cost(desk.session.crew.agent.session.all_entries()), time.time()
+    )
 
 
 WINDOW_COMMANDS = {

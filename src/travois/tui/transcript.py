@@ -13,7 +13,7 @@ from travois.core.content import Text, TextOrMedia, extract_text
 from travois.core.display_text import escape_invisible
 from travois.core.facts import AnyFact, Changed, Ended, Entry, User
 from travois.core.tasks import Task, TaskList, read_tasks, task_remark
-from travois.permissions.sandbox_profile import PRIVATE_TMP
+from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE
 from travois.ports.tool import AnyTool
 from travois.ports.world import (
     ActivityShown,
@@ -204,7 +204,9 @@ def _find_tmp_notices(text: str) -> list[str]:
     """Find the notices about the private /tmp, where a user would not look for files."""
     lines = text.splitlines()[-MAX_NOTICE_LINES:]
     return [
-        clean_display_text(line.strip("[]")) for line in lines if line.startswith(f"[{PRIVATE_TMP}")
+        clean_display_text(line.strip("[]"))
+        for line in lines
+        if line.startswith(f"[{PRIVATE_TMP_NOTICE}")
     ]
 
 

@@ -58,7 +58,7 @@ def passages(recorded: Recorded, *, group: str) -> list[Document]:
 
 def masked(text: str) -> str:
     """Return the text with a name in the place of what looks like a secret."""
-    for found in reversed(secrets.find(text)):
+    for found in reversed(secrets.find_secrets(text)):
         text = f"{text[: found.start]}[{found.kind}]{text[found.end :]}"
     return text
 

@@ -27,10 +27,10 @@ from travois.core.tokens import context_tokens, estimate_tokens, token_ratio
 from travois.core.view import ViewItem
 from travois.engine.agent import Agent
 from travois.permissions.access import Access
-from travois.permissions.decide import judge
-from travois.permissions.paths import inside
-from travois.permissions.resolve_paths import home, real
-from travois.permissions.rules import Use
+from travois.permissions.decide import decide_permission
+from travois.permissions.paths import is_inside
+from travois.permissions.resolve_paths import home_folder, real_path
+from travois.permissions.rules import ToolUse
 from travois.ports.tool import ToolError
 from travois.ports.world import content_digest
 from travois.prompt.briefing import nested
@@ -122,7 +122,7 @@ async def read_recent_files(
             continue
         data = await _read_if_allowed(agent, path) if path not in instructing else b""
         if data and b"\0" not in data:
-            text = agent.session.secrets.redacted(data.decode("utf-8", errors="replace"))
+            text = agent.session.secrets.redact(data.decode("utf-8", errors="replace"))
             same = content_digest(data) == work.known
             found.append(
                 RecentFile(
@@ -306,10 +306,10 @@ def _positive_argument(act: ToolAction, name: str) -> int:
 async def _read_if_allowed(agent: Agent, path: str) -> bytes:
     """Return the content of a file that may be read without asking; empty if it may not."""
     try:
-        place = real(path)
-        use = Use("Read", (Access("read", place, spelt=path),), agent.world.root, home())
-        free = any(inside(place, folder) for folder in agent.permissions.guard.folders)
-        if not free or judge(agent.permissions.guard, use).effect != "allow":
+        place = real_path(path)
+        use = ToolUse("Read", (Access("read", place, spelt=path),), agent.world.root, home_folder())
+        free = any(is_inside(place, folder) for folder in agent.permissions.guard.folders)
+        if not free or decide_permission(agent.permissions.guard, use).effect != "allow":
             return b""
         found = await agent.world.files.stat(place)
         if found is None or found.kind != "file" or found.size > MAX_FILE_BYTES:

@@ -87,7 +87,7 @@ def store_shared_summary(agent: Agent, view: View, reply: Reply, *, what: str) -
     ):
         return
     key = next(_summary_keys(view, most=0))
-    agent.context.open_summaries().put(key, agent.session.secrets.redacted(text))
+    agent.context.open_summaries().put(key, agent.session.secrets.redact(text))
 
 
 def _summary_keys(view: View, *, most: float) -> Iterator[str]:

@@ -24,7 +24,7 @@ from travois.engine.interpret_call import InterpretedCall, MeaninglessCall, inte
 from travois.engine.permission_gate import ParsedCall
 from travois.engine.tmp_folder import locate_calls
 from travois.engine.tool_calls import execute_call
-from travois.permissions.resolve_paths import home
+from travois.permissions.resolve_paths import home_folder
 from travois.ports.tool import ToolError
 from travois.ports.world import FileStat, StaleFile, content_digest
 from travois.providers.replies import as_fact
@@ -99,7 +99,7 @@ async def ask_for_notes_update(agent: Agent, held: str, *, path: str, budget: No
     asked = _build_update_request(agent, held, pattern=pattern, path=path, budget=budget)
     _add_to_view(agent, view, User((Text(asked),), origin="note"))
     await _run_update_rounds(agent, view, file)
-    text = agent.session.secrets.redacted(file.text)
+    text = agent.session.secrets.redact(file.text)
     return "" if file.text == before or has_no_notes(text, template=pattern) else text
 
 
@@ -192,7 +192,7 @@ def _read_user_override(path: str, name: str) -> str:
     return (
         _read_text_file(Path(path).expanduser())
         if path
-        else _read_text_file(Path(home(), CLAUDE_NOTES_CONFIG, name))
+        else _read_text_file(Path(home_folder(), CLAUDE_NOTES_CONFIG, name))
     )
 
 

@@ -19,8 +19,8 @@ from travois.hooks.config import CALLED, Listener
 from travois.hooks.events import EVENTS
 from travois.hooks.fire import arguments
 from travois.hooks.output import NOTHING, Decision
-from travois.permissions.rules import parse
-from travois.permissions.updates import SANDBOXED, Update, suggested
+from travois.permissions.rules import parse_permission_rule
+from travois.permissions.updates import ALLOW_SANDBOXED_UPDATE, PermissionUpdate, suggest_updates
 from travois.ports.world import Choice, ChoiceRequest, PermissionQuestion, PersonAnswer
 
 PERMISSION_REQUEST = "can_use_tool"
@@ -41,14 +41,14 @@ class HostUser:
     async def decide(self, question: PermissionQuestion) -> PersonAnswer:
         """Ask whether a call may run."""
         given = arguments(Call(question.call, question.tool, question.args))
-        rules = (parse(rule, "allow") for rule in question.always)
-        offer = (SANDBOXED,) if question.offers_sandbox else ()
+        rules = (parse_permission_rule(rule, "allow") for rule in question.always)
+        offer = (ALLOW_SANDBOXED_UPDATE,) if question.offers_sandbox else ()
         body: Object = {
             "tool_name": question.tool,
             "display_name": question.tool,
             "input": msgspec.to_builtins(given),
             "tool_use_id": question.call,
-            "permission_suggestions": msgspec.to_builtins((*suggested(rules), *offer)),
+            "permission_suggestions": msgspec.to_builtins((*suggest_updates(rules), *offer)),
             "decision_reason": question.because,
             "title": question.summary,
             "description": "; ".join(question.effects),
@@ -88,7 +88,9 @@ class HostUser:
         decision = await self._ask_as_call("ExitPlanMode", inquiry, {"plan": inquiry.plan})
         if decision.behavior == "deny":
             return (decision.message or no,)
-        updates = (msgspec.json.decode(raw, type=Update) for raw in decision.updated_permissions)
+        updates = (
+            msgspec.json.decode(raw, type=PermissionUpdate) for raw in decision.updated_permissions
+        )
         return (edits if any(one.mode == "acceptEdits" for one in updates) else yes,)
 
     async def _ask_as_call(self, tool: str, inquiry: ChoiceRequest, given: Object) -> Decision:

@@ -31,8 +31,8 @@ from travois.headless.control import servers
 from travois.headless.control.driven_session import DrivenSession
 from travois.headless.control.messages import ControlRequest
 from travois.hooks.fire import MODES
-from travois.permissions.rules import Effect, Rule, parse
-from travois.permissions.updates import Spec, Update, amend
+from travois.permissions.rules import PermissionRule, RuleEffect, parse_permission_rule
+from travois.permissions.updates import PermissionUpdate, RuleSpec, apply_permission_update
 from travois.ports.tool import ToolError
 from travois.ports.world import content_digest
 from travois.prompt.briefing import skills
@@ -52,7 +52,7 @@ from travois.version import __version__
 # Listings, and the settings that a client can change.
 
 
-RULE_EFFECTS: tuple[Effect, ...] = ("allow", "ask", "deny")
+RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 MODE_SETTING = "permissions.defaultMode"
 CHANGEABLE_SETTINGS = frozenset(
     ("model", "effortLevel", MODE_SETTING, *(f"permissions.{effect}" for effect in RULE_EFFECTS))
@@ -151,8 +151,10 @@ async def answer_update_settings(driven: DrivenSession, request: ControlRequest)
     agent, guard = driven.session.crew.agent, driven.session.crew.agent.permissions.guard
     for effect in RULE_EFFECTS:
         texts = msgspec.convert(asked.get(f"permissions.{effect}", ()), tuple[str, ...])
-        specs = tuple(Spec(rule.tool, rule.what or None) for rule in _parse_rules(texts, effect))
-        guard = amend(guard, Update("addRules", specs, behavior=effect))
+        specs = tuple(
+            RuleSpec(rule.tool, rule.what or None) for rule in _parse_rules(texts, effect)
+        )
+        guard = apply_permission_update(guard, PermissionUpdate("addRules", specs, behavior=effect))
     agent.permissions.guard = guard
     if MODE_SETTING in asked:
         driven.session.enter(str(asked[MODE_SETTING]))
@@ -172,9 +174,9 @@ def _save_effort(source: str, asked: Object) -> Object:
     return {}
 
 
-def _parse_rules(texts: tuple[str, ...], effect: Effect) -> list[Rule]:
+def _parse_rules(texts: tuple[str, ...], effect: RuleEffect) -> list[PermissionRule]:
     try:
-        return [parse(text, effect) for text in texts]
+        return [parse_permission_rule(text, effect) for text in texts]
     except ValueError as error:
         raise UserError("Invalid permission rule", why=str(error)) from None
 

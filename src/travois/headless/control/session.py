@@ -19,7 +19,7 @@ import msgspec
 from anyio.abc import TaskGroup
 from msgspec.structs import replace
 
-from travois.commands.flags import chosen
+from travois.commands.flags import options_from_args
 from travois.compat.claude_json import Json, Object
 from travois.compose import commands
 from travois.compose.mcp import list_server_statuses
@@ -114,7 +114,7 @@ class ControlSession:
     async def _create_session(self) -> Session:
         """Create the session that the flags and `initialize` ask for."""
         _, greeting = self._greeted or ("", DEFAULT_GREETING)
-        self.options = options = _options_with_greeting(chosen(self._args), greeting)
+        self.options = options = _options_with_greeting(options_from_args(self._args), greeting)
         wanted = (*mcp.find_host_servers(options.mcp), *(greeting.sdk_mcp_servers or ()))
         self.servers = await mcp.connect_host_servers(self.desk, wanted)
         schema = msgspec.json.encode(greeting.json_schema).decode() if greeting.json_schema else ""

@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterator
 
 from travois.core.display_text import split_names
-from travois.permissions.hosts import allows
-from travois.permissions.protected_paths import protected
-from travois.permissions.shell.options import Refused, sort, table
-from travois.permissions.shell.plan import Step, Word, git_subcommand
-from travois.permissions.shell.tables import RULED
+from travois.permissions.hosts import rule_allows_url
+from travois.permissions.protected_paths import protected_names
+from travois.permissions.shell.options import UnsafeArguments, parse_options, parse_spec_table
+from travois.permissions.shell.plan import CommandStep, ShellWord, git_subcommand
+from travois.permissions.shell.tables import RULE_COVERED_PROGRAMS
 
-BUILDERS = split_names(
+BUILD_PROGRAMS = split_names(
     """
     pytest py.test tox nox make gmake ninja just task rake rspec minitest phpunit pest jest vitest
     mocha ava tap karma cypress eslint oxlint prettier stylelint xo ruff black isort flake8 pylint
@@ -24,7 +24,7 @@ BUILDERS = split_names(
     """
 )
 """Programs that build, test, lint or format a project, with any arguments."""
-TOOL_CHAINS: dict[str, frozenset[str]] = {
+TOOL_CHAIN_COMMANDS: dict[str, frozenset[str]] = {
     "go": split_names("test build vet fmt generate run"),
     "cargo": split_names("test build check clippy run bench fmt doc nextest rustc llvm-cov"),
     **dict.fromkeys(
@@ -61,7 +61,7 @@ PROJECT_RUNNERS = {
 }
 """Programs that only start another one, with the word that stands before it."""
 MAX_RUNNERS = 4
-GIT_CHANGES = split_names(
+GIT_CHANGING_COMMANDS = split_names(
     """
     add am apply bisect branch checkout cherry-pick clean clone commit config fast-import fetch
     filter-branch filter-repo gc init lfs maintenance merge mv notes pack-refs prune pull push
@@ -72,7 +72,7 @@ GIT_CHANGES = split_names(
 """Subcommands of git that change a repository, wherever their options do not make them look."""
 
 
-def is_builder(step: Step) -> bool:
+def is_builder(step: CommandStep) -> bool:
     """Return whether a call builds, tests, lints or formats a project."""
     words = [word.text for word in step.argv]
     for _ in range(MAX_RUNNERS):
@@ -80,7 +80,9 @@ def is_builder(step: Step) -> bool:
             return False
         name = words[0].rpartition("/")[2]
         rest = [word for word in words[1:] if not word.startswith("-") or word in ("-m", "--build")]
-        if name in BUILDERS or TOOL_CHAINS.get(name, frozenset()).intersection(rest[:1]):
+        if name in BUILD_PROGRAMS or TOOL_CHAIN_COMMANDS.get(name, frozenset()).intersection(
+            rest[:1]
+        ):
             return True
         lead = PROJECT_RUNNERS.get(name)
         if lead is None or (lead and rest[:1] != [lead]):
@@ -89,18 +91,20 @@ def is_builder(step: Step) -> bool:
     return False
 
 
-def changes_repository(step: Step) -> bool:
+def changes_repository(step: CommandStep) -> bool:
     """Return whether a call of git is known to do more than look."""
     if step.name != "git" or step.needs == "nothing":
         return False
-    return git_subcommand(step) in GIT_CHANGES
+    return git_subcommand(step) in GIT_CHANGING_COMMANDS
 
 
 # Programs that run code which their own words do not show: from input, a pipe or a server.
 
 
-SHELLS = split_names("sh bash dash zsh ksh mksh ash fish csh tcsh rbash pwsh nu xonsh elvish")
-INTERPRETERS = SHELLS | split_names(
+SHELL_PROGRAMS = split_names(
+    "sh bash dash zsh ksh mksh ash fish csh tcsh rbash pwsh nu xonsh elvish"
+)
+INPUT_INTERPRETERS = SHELL_PROGRAMS | split_names(
     """
     python pypy node nodejs deno bun ruby irb perl php lua luajit tclsh wish expect osascript R
     Rscript julia guile racket sbcl clojure scala ghci runghc groovy jshell iex elixir erl octave
@@ -109,93 +113,105 @@ INTERPRETERS = SHELLS | split_names(
     """
 )
 """Programs that run what they read from standard input when no word names a file."""
-CLIENTS = split_names(
+DATABASE_CLIENTS = split_names(
     "psql mysql mariadb sqlite sqlite3 duckdb mongo mongosh redis-cli clickhouse-client cqlsh"
     " sqlcmd"
 )
 """Interpreters whose operands name a database and not a script."""
-SOURCING = frozenset(("eval", "source", "."))
-VERSIONED = re.compile(r"-?[\d.]+$")
-INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+SOURCING_BUILTINS = frozenset(("eval", "source", "."))
+VERSION_SUFFIX = re.compile(r"-?[\d.]+$")
+INPUT_FILE = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 """Files that are standard input, or the output of another command."""
-GIVEN = re.compile(
+PROGRAM_OPTION = re.compile(
     r"-[A-Za-z]*[cem]|-[fr]|--(?:eval|command|execute|file|print|version|help)(?:=.*)?"
 )
 """Options that give the program itself, or do something else than run one."""
-VALUED = frozenset(("-W", "-X", "-I", "-o", "-O", "-r", "--rcfile", "--init-file", "--require"))
-SCRIPTED = {"awk": "-f", "gawk": "-f", "mawk": "-f", "sed": "-f", "make": "-f", "crontab": ""}
-DOWNLOADERS = split_names(
+OPTIONS_WITH_VALUE = frozenset(
+    ("-W", "-X", "-I", "-o", "-O", "-r", "--rcfile", "--init-file", "--require")
+)
+SCRIPT_FLAGS = {"awk": "-f", "gawk": "-f", "mawk": "-f", "sed": "-f", "make": "-f", "crontab": ""}
+DOWNLOAD_PROGRAMS = split_names(
     "curl wget fetch aria2c http https xh lynx w3m nc ncat netcat socat scp ftp"
 )
-RUNNERS = split_names(
+PROGRAM_RUNNERS = split_names(
     """
     sudo doas su env xargs parallel nice nohup timeout time watch strace ltrace setsid flock chroot
     unshare nsenter systemd-run runuser ssh npx bunx pnpx uvx pipx tsx ts-node rtk direnv mise asdf
     docker podman kubectl nix-shell nix
     """
 )
-RUNNING = split_names(
+RUNNING_WORDS = split_names(
     "exec run x dlx eval shell api ssh alias plugin extension console tinker runner"
 )
-TESTED = split_names("npm pnpm yarn bun cargo make just task composer rake mix")
+TASK_RUNNERS = split_names("npm pnpm yarn bun cargo make just task composer rake mix")
 """Programs whose `run` names a task of the project, not any program."""
 
 
-def reads_program(argv: tuple[Word, ...]) -> bool:
+def runs_its_input(argv: tuple[ShellWord, ...]) -> bool:
     """Return whether a program runs the text that it is given as input."""
     if not argv or argv[0].value is None:
         return False
-    name = _plain_name(argv[0].text)
+    name = _base_program_name(argv[0].text)
     words = [word.text for word in argv[1:]]
-    if name in SCRIPTED:
-        flag = SCRIPTED[name]
-        return any(INPUT.fullmatch(word.removeprefix(flag)) for word in words if _after(word, flag))
-    if name in SOURCING:
-        return any(map(INPUT.fullmatch, words)) or any(word.kind == "open" for word in argv[1:])
-    if name not in INTERPRETERS:
+    if name in SCRIPT_FLAGS:
+        flag = SCRIPT_FLAGS[name]
+        return any(
+            INPUT_FILE.fullmatch(word.removeprefix(flag))
+            for word in words
+            if _is_flag_or_input(word, flag)
+        )
+    if name in SOURCING_BUILTINS:
+        return any(map(INPUT_FILE.fullmatch, words)) or any(
+            word.kind == "open" for word in argv[1:]
+        )
+    if name not in INPUT_INTERPRETERS:
         return False
-    if name in SHELLS and any(re.fullmatch(r"-[a-z]*s[a-z]*", word) for word in words):
+    if name in SHELL_PROGRAMS and any(re.fullmatch(r"-[a-z]*s[a-z]*", word) for word in words):
         return True
-    if any(GIVEN.fullmatch(word) for word in words):
+    if any(PROGRAM_OPTION.fullmatch(word) for word in words):
         return any(word.kind == "open" for word in argv[1:])
-    first = "-" if name in CLIENTS else next(_plain_operands(words), "-")
-    return bool(INPUT.fullmatch(first))
+    first = "-" if name in DATABASE_CLIENTS else next(_plain_operands(words), "-")
+    return bool(INPUT_FILE.fullmatch(first))
 
 
-def is_shell(argv: tuple[Word, ...]) -> bool:
+def is_shell_program(argv: tuple[ShellWord, ...]) -> bool:
     """Return whether a program is a shell."""
-    return bool(argv) and _plain_name(argv[0].text) in SHELLS
+    return bool(argv) and _base_program_name(argv[0].text) in SHELL_PROGRAMS
 
 
-def runs_anything(argv: tuple[Word, ...]) -> bool:
+def runs_arbitrary_code(argv: tuple[ShellWord, ...]) -> bool:
     """Return whether the words after the first two choose the program or code that runs."""
     words = [word.text for word in argv[:2]]
     if not words:
         return True
-    name = _plain_name(words[0])
-    if name in RUNNERS | INTERPRETERS | SOURCING:
+    name = _base_program_name(words[0])
+    if name in PROGRAM_RUNNERS | INPUT_INTERPRETERS | SOURCING_BUILTINS:
         return True
-    return len(words) > 1 and words[1] in RUNNING and not (words[1] == "run" and name in TESTED)
+    return (
+        len(words) > 1
+        and words[1] in RUNNING_WORDS
+        and not (words[1] == "run" and name in TASK_RUNNERS)
+    )
 
 
-def downloads(step: Step) -> bool:
+def is_download(step: CommandStep) -> bool:
     """Return whether a step fetches what a server sends."""
-    return step.name in DOWNLOADERS
+    return step.name in DOWNLOAD_PROGRAMS
 
 
-def _plain_name(program: str) -> str:
+def _base_program_name(program: str) -> str:
     name = program.rpartition("/")[2]
-    return VERSIONED.sub("", name) or name
+    return VERSION_SUFFIX.sub("", name) or name
 
 
-def _after(word: str, flag: str) -> bool:
-    return word.startswith(flag) or bool(INPUT.fullmatch(word))
+def _is_flag_or_input(word: str, flag: str) -> bool:
+    return word.startswith(flag) or bool(INPUT_FILE.fullmatch(word))
 
 
 def _plain_operands(words: list[str]) -> Iterator[str]:
     rest = iter(words)
     for word in rest:
-        if word in VALUED:
+        if word in OPTIONS_WITH_VALUE:
             next(rest, "")
         elif word == "-" or not word.startswith("-"):
             yield word
@@ -204,7 +220,7 @@ def _plain_operands(words: list[str]) -> Iterator[str]:
 # Which calls of programs cannot do their work without the network.
 
 
-REMOTE = split_names(
+REMOTE_PROGRAMS = split_names(
     """
     curl wget http https xh aria2c ssh scp sftp mosh rsync ftp lftp ping ping6 traceroute tracepath
     mtr dig nslookup host whois nc ncat netcat telnet nmap gh glab hub tea apt apt-get aptitude dnf
@@ -218,16 +234,16 @@ REMOTE = split_names(
 LOCAL_HOSTS = re.compile(
     r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.0\.0\.0)(?::\d+)?(?:[/?#].*)?"
 )
-URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-FETCHERS = frozenset(("curl", "wget", "http", "https", "xh"))
-NPM = """
+URL_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+HTTP_CLIENTS = frozenset(("curl", "wget", "http", "https", "xh"))
+NPM_NETWORK_COMMANDS = """
     install i add ci update upgrade up outdated view info show search publish unpublish login
     logout whoami audit access owner dist-tag ping deprecate token star create
     adduser profile team org hook install-test it install-ci-test cit dlx import
 """
-FETCHING: dict[str, frozenset[str]] = {
+NETWORK_SUBCOMMANDS: dict[str, frozenset[str]] = {
     "git": split_names("clone fetch pull push ls-remote submodule lfs svn send-email"),
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), split_names(NPM)),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), split_names(NPM_NETWORK_COMMANDS)),
     **dict.fromkeys(("pip", "pip3"), split_names("install download wheel index search")),
     "pipx": split_names("install upgrade upgrade-all inject run reinstall install-all"),
     "uv": split_names("sync add lock remove publish self"),
@@ -251,10 +267,10 @@ FETCHING: dict[str, frozenset[str]] = {
     "pre-commit": split_names("install-hooks autoupdate"),
 }
 """Subcommands that fetch from a registry or talk to a server, by program."""
-GIT_REMOTE = split_names("update show prune set-head")
+GIT_REMOTE_NETWORK_WORDS = split_names("update show prune set-head")
 
 
-FETCH_OPTIONS = {
+SAFE_FETCH_OPTIONS = {
     "curl": re.compile(
         r"-[fsSLgvIiN46]*[oOAmw]?|--(?:fail|silent|show-error|location|compressed|head|include"
         r"|verbose|output|max-time|retry|connect-timeout|user-agent|globoff)"
@@ -267,40 +283,42 @@ FETCH_OPTIONS = {
 """Options with which a program only fetches what its words name, to where they say."""
 
 
-def fetches_from(step: Step, hosts: tuple[str, ...]) -> bool:
+def fetches_from(step: CommandStep, hosts: tuple[str, ...]) -> bool:
     """Return whether a call only fetches from hosts that the settings let every command reach.
 
     It decides only whether to ask: the sandbox reaches no other hosts, whatever is overlooked.
     """
-    known, words = FETCH_OPTIONS.get(step.name), step.argv[1:]
-    if known is None or any(word.kind != "plain" or protected(word.text) for word in words):
+    known, words = SAFE_FETCH_OPTIONS.get(step.name), step.argv[1:]
+    if known is None or any(word.kind != "plain" or protected_names(word.text) for word in words):
         return False
     if not all(known.fullmatch(word.text) for word in words if word.text.startswith("-")):
         return False
-    urls = [word.text for word in words if URL.match(word.text)]
+    urls = [word.text for word in words if URL_SCHEME.match(word.text)]
     rules = [f"domain:{host}" for host in hosts]
-    return bool(urls) and all(any(allows(rule, url) for rule in rules) for url in urls)
+    return bool(urls) and all(any(rule_allows_url(rule, url) for rule in rules) for url in urls)
 
 
-def needs_network(step: Step) -> bool:
+def needs_network(step: CommandStep) -> bool:
     """Return whether a call is there to reach another machine."""
-    words = _words(step)
-    if step.name in FETCHERS:
-        return not _is_local(step)
-    if step.name in REMOTE:
-        return not _only_tells(step)
+    words = _non_option_words(step)
+    if step.name in HTTP_CLIENTS:
+        return not _fetches_only_local(step)
+    if step.name in REMOTE_PROGRAMS:
+        return not _shows_version_or_help(step)
     if step.name == "git" and words[:1] == ["remote"]:
-        return bool(GIT_REMOTE.intersection(words[1:2]))
+        return bool(GIT_REMOTE_NETWORK_WORDS.intersection(words[1:2]))
     if step.name == "yarn" and not words:
-        return not _only_tells(step)
-    return _fetches(step.name, words) or _fetches(" ".join((step.name, *words[:1])), words[1:])
+        return not _shows_version_or_help(step)
+    return _is_network_subcommand(step.name, words) or _is_network_subcommand(
+        " ".join((step.name, *words[:1])), words[1:]
+    )
 
 
-def _fetches(told: str, words: list[str]) -> bool:
-    return bool(FETCHING.get(told, frozenset()).intersection(words[:1]))
+def _is_network_subcommand(told: str, words: list[str]) -> bool:
+    return bool(NETWORK_SUBCOMMANDS.get(told, frozenset()).intersection(words[:1]))
 
 
-def _words(step: Step) -> list[str]:
+def _non_option_words(step: CommandStep) -> list[str]:
     """Return the words of a call that are neither options nor the values of its first options."""
     found: list[str] = []
     words = iter(word.text for word in step.argv[1:])
@@ -312,16 +330,16 @@ def _words(step: Step) -> list[str]:
     return found
 
 
-def _only_tells(step: Step) -> bool:
+def _shows_version_or_help(step: CommandStep) -> bool:
     """Return whether a program is only asked for its version or its help."""
     words = [word.text for word in step.argv[1:]]
     return bool(words) and words[-1] in ("--version", "-V", "version", "--help", "help")
 
 
-def _is_local(step: Step) -> bool:
+def _fetches_only_local(step: CommandStep) -> bool:
     """Return whether a fetch connects only to this machine, as to servers of the session."""
     words = [word.text for word in step.argv[1:]]
-    hosts = [word for word in words if URL.match(word) or LOCAL_HOSTS.fullmatch(word)]
+    hosts = [word for word in words if URL_SCHEME.match(word) or LOCAL_HOSTS.fullmatch(word)]
     known = all(word.kind != "open" or LOCAL_HOSTS.fullmatch(word.text) for word in step.argv[1:])
     return bool(hosts) and known and all(LOCAL_HOSTS.fullmatch(host) for host in hosts)
 
@@ -331,10 +349,10 @@ def _is_local(step: Step) -> bool:
 
 URL_PROGRAMS = split_names("curl wget aria2c fetch lynx w3m links elinks")
 """Programs each of whose operands is a place on the network, even without a scheme."""
-LOGIN = re.compile(r"[\w.-]+@[\w.\[\]:-]+|[\w.-]+:(?!\d+$)[\w./~-]*")
+LOGIN_TARGET = re.compile(r"[\w.-]+@[\w.\[\]:-]+|[\w.-]+:(?!\d+$)[\w./~-]*")
 """A user at a host, or a path on one: `git@host:repo`, `host:file`."""
-HOST = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?", re.IGNORECASE)
-REACHING = URL_PROGRAMS | split_names(
+HOST_NAME = re.compile(r"(?:[\w-]+\.)+[a-z]{2,}(?::\d+)?(?:/\S*)?", re.IGNORECASE)
+NETWORK_PROGRAMS = URL_PROGRAMS | split_names(
     """
     git pip pip3 uv npm pnpm yarn bun cargo go docker podman gh ssh scp sftp rsync ftp nc ncat
     telnet http https xh helm kubectl ping dig host nslookup psql mysql redis-cli
@@ -342,50 +360,55 @@ REACHING = URL_PROGRAMS | split_names(
 )
 
 
-def adds_destination(what: str, step: Step) -> bool:
+def adds_destination(what: str, step: CommandStep) -> bool:
     """Return whether a step reaches a place besides those that a rule with a star names."""
-    if not step.argv or step.name not in REACHING:
+    if not step.argv or step.name not in NETWORK_PROGRAMS:
         return False
     glued = "*" in what.removesuffix(":*") and not what.endswith((" *", ":*"))
     named = what.removesuffix(":*").replace("*", " ").split()[1:]
-    if not any(_leads(word, step.name) for word in named):
+    if not any(_names_destination(word, step.name) for word in named):
         return False
-    found = list(_destinations(step))
-    known = [one for one in found if _is_named(one, named, glued=glued)]
+    found = list(_iterate_destinations(step))
+    known = [one for one in found if _is_named_destination(one, named, glued=glued)]
     return len(known) < len(found) or (glued and len(found) > len(named))
 
 
-def _is_named(place: str, named: list[str], *, glued: bool) -> bool:
+def _is_named_destination(place: str, named: list[str], *, glued: bool) -> bool:
     return place in named or (glued and place.startswith(named[-1]))
 
 
-def _leads(word: str, program: str) -> bool:
+def _names_destination(word: str, program: str) -> bool:
     """Return whether a word of a rule names a place."""
     if word.startswith("-"):
-        return bool(URL.match(word.partition("=")[2]))
+        return bool(URL_SCHEME.match(word.partition("=")[2]))
     return program in URL_PROGRAMS or bool(
-        URL.match(word) or LOGIN.match(word) or HOST.fullmatch(word)
+        URL_SCHEME.match(word) or LOGIN_TARGET.match(word) or HOST_NAME.fullmatch(word)
     )
 
 
-def _destinations(step: Step) -> Iterator[str]:
+def _iterate_destinations(step: CommandStep) -> Iterator[str]:
     if step.name in URL_PROGRAMS:
         yield from (word.text for word in _step_operands(step))
         options = [word.text for word in step.argv[1:] if word.text.startswith("-")]
-        yield from (text for text in options if URL.match(text.partition("=")[2]))
+        yield from (text for text in options if URL_SCHEME.match(text.partition("=")[2]))
         return
     for word in step.argv[1:]:
         value = word.text.partition("=")[2] if word.text.startswith("-") else word.text
-        if word.kind == "open" or URL.match(value) or LOGIN.match(value) or HOST.fullmatch(value):
+        if (
+            word.kind == "open"
+            or URL_SCHEME.match(value)
+            or LOGIN_TARGET.match(value)
+            or HOST_NAME.fullmatch(value)
+        ):
             yield word.text
 
 
-def _step_operands(step: Step) -> tuple[Word, ...]:
+def _step_operands(step: CommandStep) -> tuple[ShellWord, ...]:
     """Return the operands of a program; without known options, all that is no option."""
-    wanted = table(RULED).get(step.name)
+    wanted = parse_spec_table(RULE_COVERED_PROGRAMS).get(step.name)
     try:
         if wanted is not None:
-            return sort(wanted, step.argv[1:]).operands
-    except Refused:
+            return parse_options(wanted, step.argv[1:]).operands
+    except UnsafeArguments:
         pass
     return tuple(word for word in step.argv[1:] if not word.text.startswith("-"))

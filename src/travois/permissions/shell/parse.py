@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from travois.core.display_text import split_names
-from travois.permissions.shell.plan import Word
-from travois.permissions.shell.work import Work
+from travois.permissions.shell.plan import ShellWord
+from travois.permissions.shell.work import WorkBudget
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 # The words of a command line: what each is, or as much of it as is known.
 
 
-GLOB = frozenset("*?[")
-PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+=-]*")
+GLOB_CHARACTERS = frozenset("*?[")
+PLAIN_TEXT = re.compile(r"[A-Za-z0-9_./:,@%+=-]*")
 """Words that mean themselves."""
-UNQUOTED = re.compile(r"\\(.)|([^\\]+)", re.DOTALL)
-IN_QUOTES = re.compile(r'\\([$`"\\\n])|(.)', re.DOTALL)
-LONGEST_BRACED = 1_000
+UNQUOTED_ESCAPES = re.compile(r"\\(.)|([^\\]+)", re.DOTALL)
+QUOTED_ESCAPES = re.compile(r'\\([$`"\\\n])|(.)', re.DOTALL)
+MAX_BRACED_CHARS = 1_000
 """Longer words with braces are not expanded: that takes quadratic time."""
-BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
-RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
-SERIES = "{..}"
+BRACE_LIST = re.compile(r"\{([^{}]*,[^{}]*)\}")
+BRACE_RANGE = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
+SERIES_MARKER = "{..}"
 """Stands for `{1..3}`, which the grammar reads as one node."""
-COUNTED = frozenset("?#$!")
-SAFE_SUM = re.compile(r"\$\(\([0-9\s+*/%()-]*\)\)")
-ESCAPE = re.compile(
+SPECIAL_PARAMETERS = frozenset("?#$!")
+SAFE_ARITHMETIC = re.compile(r"\$\(\([0-9\s+*/%()-]*\)\)")
+ANSI_C_ESCAPE = re.compile(
     r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))",
     re.DOTALL,
 )
-LETTERS = dict(zip("ntrabfveE\\'\"?", "\n\t\r\a\b\f\v\x1b\x1b\\'\"?", strict=True))
-WORDS = split_names(
+ESCAPE_LETTERS = dict(zip("ntrabfveE\\'\"?", "\n\t\r\a\b\f\v\x1b\x1b\\'\"?", strict=True))
+WORD_NODE_TYPES = split_names(
     """
     word number string raw_string ansi_c_string concatenation simple_expansion expansion
     command_substitution arithmetic_expansion process_substitution brace_expression
@@ -49,14 +49,14 @@ WORDS = split_names(
 """The kinds of node that a word can be."""
 
 
-OPEN = Word("", "open", single=False)
+OPEN_WORD = ShellWord("", "open", single=False)
 
 
-class Unclear(Exception):
+class UnclearCommand(Exception):
     """The text may mean more than the parser can tell."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class WordPart(msgspec.Struct, frozen=True):
     """A run of a word: its text, whether it was quoted, and whether there is more to it."""
 
     text: str
@@ -65,136 +65,137 @@ class Part(msgspec.Struct, frozen=True):
     glob: bool = False
 
 
-class Reading(msgspec.Struct, frozen=True):
+class WordReader(msgspec.Struct, frozen=True):
     """The context for reading a word from its node."""
 
     source: bytes
-    variables: Mapping[str, Word]
+    variables: Mapping[str, ShellWord]
     home: str
     inner: Callable[[Node], None]
     """Called with every substitution: what it runs is part of what the line runs."""
-    work: Work
+    work: WorkBudget
 
 
-def read(node: Node, at: Reading) -> tuple[Word, ...]:
+def read_words(node: Node, at: WordReader) -> tuple[ShellWord, ...]:
     """Return the words that this node stands for; usually one."""
-    text = raw(node, at.source)
-    if node.type in ("word", "number") and PLAIN.fullmatch(text):
-        return (Word(text),)
-    return expand(list(parts(node, at)), at.home)
+    text = node_text(node, at.source)
+    if node.type in ("word", "number") and PLAIN_TEXT.fullmatch(text):
+        return (ShellWord(text),)
+    return expand_parts(list(iterate_word_parts(node, at)), at.home)
 
 
-def raw(node: Node, source: bytes) -> str:
+def node_text(node: Node, source: bytes) -> str:
     """Return the text of a node."""
     return source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
 
-def parts(node: Node, at: Reading) -> Iterator[Part]:
+def iterate_word_parts(node: Node, at: WordReader) -> Iterator[WordPart]:
     """Yield the runs of a word, one after the other."""
     match node.type:
         case "word" | "number" | "extglob_pattern":
-            yield from _bare(raw(node, at.source))
+            yield from _parts_of_unquoted(node_text(node, at.source))
         case "raw_string":
-            yield Part(raw(node, at.source)[1:-1], quoted=True)
+            yield WordPart(node_text(node, at.source)[1:-1], quoted=True)
         case "ansi_c_string":
-            yield Part(_escapes(raw(node, at.source)[2:-1]), quoted=True)
+            yield WordPart(_decode_escapes(node_text(node, at.source)[2:-1]), quoted=True)
         case "string":
-            yield from _string(node, at)
+            yield from _parts_of_string(node, at)
         case "concatenation":
-            yield from _joined(node, at)
+            yield from _parts_of_concatenation(node, at)
         case "brace_expression":
-            yield Part(SERIES, open=True)
+            yield WordPart(SERIES_MARKER, open=True)
         case _:
-            yield from _dynamic(node, at, quoted=False)
+            yield from _parts_of_expansion(node, at, quoted=False)
 
 
-def _joined(node: Node, at: Reading) -> Iterator[Part]:
+def _parts_of_concatenation(node: Node, at: WordReader) -> Iterator[WordPart]:
     at.work.spend(8 * node.child_count)
     end = node.start_byte
     for child in node.children:
         if child.start_byte != end:
-            raise Unclear("a word could not be parsed")
+            raise UnclearCommand("a word could not be parsed")
         end = child.end_byte
-        if child.type not in WORDS or child.type == "process_substitution":
-            _descend(node, at)
-            raise Unclear(f"a word contains {child.type!r}")
-        yield from parts(child, at)
+        if child.type not in WORD_NODE_TYPES or child.type == "process_substitution":
+            _follow_substitutions(node, at)
+            raise UnclearCommand(f"a word contains {child.type!r}")
+        yield from iterate_word_parts(child, at)
 
 
-def _bare(text: str) -> Iterator[Part]:
+def _parts_of_unquoted(text: str) -> Iterator[WordPart]:
     if re.search(r"[\"'`$;&|<>()\s]", re.sub(r"\\.", "", text, flags=re.DOTALL)):
-        raise Unclear(f"{text!r} is more than one word")
-    for escaped, plain in UNQUOTED.findall(text):
+        raise UnclearCommand(f"{text!r} is more than one word")
+    for escaped, plain in UNQUOTED_ESCAPES.findall(text):
         if escaped == "\n":
-            raise Unclear("a line continuation splits a word")
-        yield Part(escaped or plain, quoted=bool(escaped))
+            raise UnclearCommand("a line continuation splits a word")
+        yield WordPart(escaped or plain, quoted=bool(escaped))
     if text.endswith("\\") and len(text) - len(text.rstrip("\\")) & 1:
-        raise Unclear("a backslash ends a word")
+        raise UnclearCommand("a backslash ends a word")
 
 
-def _string(node: Node, at: Reading) -> Iterator[Part]:
-    yield Part("", quoted=True)
+def _parts_of_string(node: Node, at: WordReader) -> Iterator[WordPart]:
+    yield WordPart("", quoted=True)
     at.work.spend(4 * node.child_count)
     inside = node.children[1:-1]
     end = node.start_byte + 1
     for child in inside:
-        yield from _between(at.source[end : child.start_byte])
+        yield from _part_of_gap(at.source[end : child.start_byte])
         end = child.end_byte
         if child.type == "string_content":
-            yield from _quoted(raw(child, at.source))
+            yield from _part_of_string_content(node_text(child, at.source))
         else:
-            yield from _dynamic(child, at, quoted=True)
-    yield from _between(at.source[end : node.end_byte - 1])
-    if at.source[node.start_byte : node.start_byte + 1] != b'"' or not raw(
+            yield from _parts_of_expansion(child, at, quoted=True)
+    yield from _part_of_gap(at.source[end : node.end_byte - 1])
+    if at.source[node.start_byte : node.start_byte + 1] != b'"' or not node_text(
         node, at.source
     ).endswith('"'):
-        raise Unclear("a string is not closed")
+        raise UnclearCommand("a string is not closed")
 
 
-def _between(gap: bytes) -> Iterator[Part]:
+def _part_of_gap(gap: bytes) -> Iterator[WordPart]:
     if gap.strip():
-        raise Unclear("a string could not be parsed")
+        raise UnclearCommand("a string could not be parsed")
     if gap:
-        yield Part(gap.decode(), quoted=True)
+        yield WordPart(gap.decode(), quoted=True)
 
 
-def _quoted(text: str) -> Iterator[Part]:
+def _part_of_string_content(text: str) -> Iterator[WordPart]:
     if re.search(r'[`"]', re.sub(r"\\.", "", text, flags=re.DOTALL)):
-        raise Unclear("a string contains a quote or a backtick")
+        raise UnclearCommand("a string contains a quote or a backtick")
     if re.search(r"\$[A-Za-z0-9_({@*#?!$-]", re.sub(r"\\.", "..", text, flags=re.DOTALL)):
-        raise Unclear("a string contains an unknown expansion")
+        raise UnclearCommand("a string contains an unknown expansion")
     value = "".join(
-        plain or ("" if escaped == "\n" else escaped) for escaped, plain in IN_QUOTES.findall(text)
+        plain or ("" if escaped == "\n" else escaped)
+        for escaped, plain in QUOTED_ESCAPES.findall(text)
     )
-    yield Part(value, quoted=True)
+    yield WordPart(value, quoted=True)
 
 
-def _dynamic(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
+def _parts_of_expansion(node: Node, at: WordReader, *, quoted: bool) -> Iterator[WordPart]:
     match node.type:
         case "simple_expansion":
-            yield from _variable(node, at, quoted=quoted)
+            yield from _parts_of_variable(node, at, quoted=quoted)
         case "expansion":
             if [child.type for child in node.children] != ["${", "variable_name", "}"]:
-                _descend(node, at)
-                raise Unclear(f"{raw(node, at.source)} is not a plain variable")
-            yield from _variable(node, at, quoted=quoted)
+                _follow_substitutions(node, at)
+                raise UnclearCommand(f"{node_text(node, at.source)} is not a plain variable")
+            yield from _parts_of_variable(node, at, quoted=quoted)
         case "command_substitution":
             at.inner(node)
-            yield Part("", quoted=quoted, open=True)
+            yield WordPart("", quoted=quoted, open=True)
         case "arithmetic_expansion":
-            _descend(node, at)
-            if not SAFE_SUM.fullmatch(raw(node, at.source)):
-                raise Unclear("arithmetic may evaluate variables as code")
-            yield Part("", quoted=quoted, open=True)
+            _follow_substitutions(node, at)
+            if not SAFE_ARITHMETIC.fullmatch(node_text(node, at.source)):
+                raise UnclearCommand("arithmetic may evaluate variables as code")
+            yield WordPart("", quoted=quoted, open=True)
         case "process_substitution":
             at.inner(node)
-            yield Part("/dev/fd/63", quoted=True)
+            yield WordPart("/dev/fd/63", quoted=True)
         case _:
-            _descend(node, at)
-            raise Unclear(f"{node.type} in a word is not supported")
+            _follow_substitutions(node, at)
+            raise UnclearCommand(f"{node.type} in a word is not supported")
 
 
-def _descend(node: Node, at: Reading) -> None:
+def _follow_substitutions(node: Node, at: WordReader) -> None:
     """Look for what runs inside something that is not understood itself."""
     waiting = node.children[::-1]
     while waiting:
@@ -205,79 +206,79 @@ def _descend(node: Node, at: Reading) -> None:
             waiting += reversed(child.children)
 
 
-def _variable(node: Node, at: Reading, *, quoted: bool) -> Iterator[Part]:
-    name = raw(node.children[1], at.source)
-    if raw(node, at.source) not in (f"${name}", f"${{{name}}}"):
-        raise Unclear("a dollar sign is not followed by a name")
-    if name in COUNTED:  # `$!` is empty before the first job, and then no word at all
-        yield Part("", quoted=quoted or name != "!", open=True)
+def _parts_of_variable(node: Node, at: WordReader, *, quoted: bool) -> Iterator[WordPart]:
+    name = node_text(node.children[1], at.source)
+    if node_text(node, at.source) not in (f"${name}", f"${{{name}}}"):
+        raise UnclearCommand("a dollar sign is not followed by a name")
+    if name in SPECIAL_PARAMETERS:  # `$!` is empty before the first job, and then no word at all
+        yield WordPart("", quoted=quoted or name != "!", open=True)
         return
     if not name.isidentifier() or not name.isascii():
-        raise Unclear(f"${name} is not a known variable")
+        raise UnclearCommand(f"${name} is not a known variable")
     word = at.variables.get(name)
     if word is None or word.kind == "open":
-        yield Part(word.text if word and quoted else "", quoted=quoted)
-        yield Part("", quoted=quoted, open=True)
+        yield WordPart(word.text if word and quoted else "", quoted=quoted)
+        yield WordPart("", quoted=quoted, open=True)
         return
     if not quoted and not word.text:
         return
     # In a pattern, a backslash out of a variable quotes what comes after it: `${x}a/*`.
     if not quoted and (word.kind == "glob" or re.search(r"[\s\\]", word.text)):
-        yield Part("", open=True)
+        yield WordPart("", open=True)
         return
-    special = word.kind == "glob" or (not quoted and bool(GLOB.intersection(word.text)))
-    yield Part(word.text, quoted=True, glob=special)
+    special = word.kind == "glob" or (not quoted and bool(GLOB_CHARACTERS.intersection(word.text)))
+    yield WordPart(word.text, quoted=True, glob=special)
 
 
-def expand(found: list[Part], home: str) -> tuple[Word, ...]:
+def expand_parts(found: list[WordPart], home: str) -> tuple[ShellWord, ...]:
     """Expand word parts: braces, the home folder, and patterns where they are not quoted."""
     if not found:
         return ()
     bare = "".join("\0" if part.quoted or part.open else part.text for part in found)
-    if _has_braces(bare):
-        return _braced(found, bare, home)
-    if any(part.text == SERIES and part.open for part in found) and _is_spelled(found):
-        return (OPEN,)  # as in `_braced`: `$x{1..3}` is `$x1`, `$x2` and `$x3`
+    if _may_have_braces(bare):
+        return _expand_brace_list(found, bare, home)
+    if any(part.text == SERIES_MARKER and part.open for part in found) and _has_quoted_start(found):
+        return (OPEN_WORD,)  # as in `_braced`: `$x{1..3}` is `$x1`, `$x2` and `$x3`
     if "~" in bare:
-        found = _homed(found, bare, home)
-    return (_word(found),)
+        found = _expand_tilde(found, bare, home)
+    return (_join_parts(found),)
 
 
-def _is_spelled(found: list[Part]) -> bool:
+def _has_quoted_start(found: list[WordPart]) -> bool:
     """Return whether a quoted part stands before the first unknown part."""
     known = list(takewhile(lambda part: not part.open, found))
     return any(part.quoted for part in known)
 
 
-def _has_braces(bare: str) -> bool:
+def _may_have_braces(bare: str) -> bool:
     """Return whether braces in a word may stand for several."""
     inner = bare[max(bare.find("{"), 0) : bare.rfind("}") + 1]
     return inner.startswith("{") and ("," in inner or ".." in inner)
 
 
-def _braced(found: list[Part], bare: str, home: str) -> tuple[Word, ...]:
-    if len(bare) > LONGEST_BRACED:
-        return (OPEN,)
-    pieces = BRACES.split(bare)
+def _expand_brace_list(found: list[WordPart], bare: str, home: str) -> tuple[ShellWord, ...]:
+    if len(bare) > MAX_BRACED_CHARS:
+        return (OPEN_WORD,)
+    pieces = BRACE_LIST.split(bare)
     nested = any("{" in piece or "}" in piece for piece in pieces[::2])
-    if nested or "\0" in bare or RANGE.search(bare) or len(pieces) > 5:
-        return (OPEN,)  # braces come before variables: `$x{a,b}` is `$xa` and `$xb`
+    if nested or "\0" in bare or BRACE_RANGE.search(bare) or len(pieces) > 5:
+        return (OPEN_WORD,)  # braces come before variables: `$x{a,b}` is `$xa` and `$xb`
     choices = [piece.split(",") if at % 2 else [piece] for at, piece in enumerate(pieces)]
     made = ("".join(choice) for choice in product(*choices))
-    return tuple(word for text in made if text for word in expand([Part(text)], home))
+    return tuple(word for text in made if text for word in expand_parts([WordPart(text)], home))
 
 
-def _homed(found: list[Part], bare: str, home: str) -> list[Part]:
+def _expand_tilde(found: list[WordPart], bare: str, home: str) -> list[WordPart]:
     tilde = bare.partition("/")[0]
     if tilde == "~" and home and bare.count("~") == 1 and found[0].text[:1] == "~":
-        rest = Part(found[0].text[1:])
-        return [Part(home, quoted=True), rest, *found[1:]]
+        rest = WordPart(found[0].text[1:])
+        return [WordPart(home, quoted=True), rest, *found[1:]]
     if bare.startswith("~") or re.search(r"[=:]~", bare):
-        return [Part(_prefix(found, stop="~"), quoted=True), Part("", open=True)]
+        return [WordPart(_known_prefix(found, stop="~"), quoted=True), WordPart("", open=True)]
     return found
 
 
-def _prefix(found: list[Part], *, stop: str) -> str:
+def _known_prefix(found: list[WordPart], *, stop: str) -> str:
     text = ""
     for part in found:
         if part.open:
@@ -288,137 +289,143 @@ def _prefix(found: list[Part], *, stop: str) -> str:
     return text
 
 
-def _word(found: list[Part]) -> Word:
-    special = any(part.glob or (not part.quoted and GLOB.intersection(part.text)) for part in found)
+def _join_parts(found: list[WordPart]) -> ShellWord:
+    special = any(
+        part.glob or (not part.quoted and GLOB_CHARACTERS.intersection(part.text)) for part in found
+    )
     if any(part.open for part in found):
         single = not special and all(part.quoted or not part.open for part in found)
-        return Word("" if special else _prefix(found, stop="\0"), "open", single=single)
+        return ShellWord("" if special else _known_prefix(found, stop="\0"), "open", single=single)
     text = "".join(part.text for part in found)
-    return Word(text, "glob" if special else "plain", single=not special)
+    return ShellWord(text, "glob" if special else "plain", single=not special)
 
 
-def _escapes(text: str) -> str:
-    value = ESCAPE.sub(_escape, text).partition("\0")[0]
+def _decode_escapes(text: str) -> str:
+    value = ANSI_C_ESCAPE.sub(_decode_escape, text).partition("\0")[0]
     if any(char < " " and char not in "\n\t" for char in value):
-        raise Unclear("a string contains control characters")
+        raise UnclearCommand("a string contains control characters")
     return value
 
 
-def _escape(found: re.Match[str]) -> str:
+def _decode_escape(found: re.Match[str]) -> str:
     octal, byte, short, long, control, letter = found.groups()
     if octal:
-        return _ascii(int(octal, 8) & 0xFF)
+        return _ascii_character(int(octal, 8) & 0xFF)
     if byte:
-        return _ascii(int(byte, 16))
+        return _ascii_character(int(byte, 16))
     if short or long:
-        return _ascii(int(short or long, 16))
+        return _ascii_character(int(short or long, 16))
     if control:
-        raise Unclear("a string contains control characters")
-    return LETTERS.get(letter, f"\\{letter}")
+        raise UnclearCommand("a string contains control characters")
+    return ESCAPE_LETTERS.get(letter, f"\\{letter}")
 
 
-def _ascii(code: int) -> str:
+def _ascii_character(code: int) -> str:
     if code > 126:
-        raise Unclear("a string spells characters by number")
+        raise UnclearCommand("a string spells characters by number")
     return chr(code)
 
 
-BLANK = re.compile(rb"[ \t]*")
-CONTINUED = re.compile(rb"(?=.*[ \t])[ \t]*(?:\\\n[ \t]*)+", re.DOTALL)
+BLANK_GAP = re.compile(rb"[ \t]*")
+LINE_CONTINUATION = re.compile(rb"(?=.*[ \t])[ \t]*(?:\\\n[ \t]*)+", re.DOTALL)
 """Lines may be continued between two words, but not inside one."""
-LINES = re.compile(rb"[ \t\n]*")
-ASCII = bytes(byte if byte < 128 else ord("%") for byte in range(256))
+BLANK_LINES = re.compile(rb"[ \t\n]*")
+ASCII_TABLE = bytes(byte if byte < 128 else ord("%") for byte in range(256))
 """The grammar's scanner looks characters up in tables that end at 255 and crashes beyond them.
 
 To the shell all of them are plain parts of words, as the percent sign is.
 """
-APART = WORDS | {"command_name", "variable_assignment"}
+SEPARATED_NODE_TYPES = WORD_NODE_TYPES | {"command_name", "variable_assignment"}
 
 
 @cache
-def _parser() -> Parser:
+def _load_parser() -> Parser:
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def parse(source: bytes) -> Node:
+def parse_syntax_tree(source: bytes) -> Node:
     """Return the root of the tree; what is no valid text is in it too, marked as such."""
-    return _parser().parse(source.translate(ASCII)).root_node
+    return _load_parser().parse(source.translate(ASCII_TABLE)).root_node
 
 
-def tiled(node: Node, source: bytes, *, lines: bool = False) -> list[Node]:
+def children_without_gaps(node: Node, source: bytes, *, lines: bool = False) -> list[Node]:
     """Return the children of a node, which leave nothing between them unread."""
     children = node.children
     end = node.start_byte
     for child in children:
         gap = source[end : child.start_byte]
-        if gap and not _empty(gap, lines=lines):
-            raise Unclear(f"{gap.decode(errors='replace')!r} could not be parsed")
+        if gap and not _is_blank_gap(gap, lines=lines):
+            raise UnclearCommand(f"{gap.decode(errors='replace')!r} could not be parsed")
         end = child.end_byte
     rest = source[end : node.end_byte]
-    if rest and not _empty(rest, lines=True):
-        raise Unclear(f"{rest.decode(errors='replace')!r} could not be parsed")
+    if rest and not _is_blank_gap(rest, lines=True):
+        raise UnclearCommand(f"{rest.decode(errors='replace')!r} could not be parsed")
     return children
 
 
-def parted(node: Node, source: bytes) -> list[Node]:
+def separate_children(node: Node, source: bytes) -> list[Node]:
     """Return the children of a node that is made of words, none of which touches the next."""
-    children = tiled(node, source)
-    check_parted(children)
+    children = children_without_gaps(node, source)
+    check_separate(children)
     return children
 
 
-def check_parted(nodes: list[Node]) -> None:
+def check_separate(nodes: list[Node]) -> None:
     """Raise if two of these that should be words of their own touch."""
     for one, other in pairwise(nodes):
-        if one.end_byte == other.start_byte and one.type in APART and other.type in APART:
-            raise Unclear("two words are not separated")
+        if (
+            one.end_byte == other.start_byte
+            and one.type in SEPARATED_NODE_TYPES
+            and other.type in SEPARATED_NODE_TYPES
+        ):
+            raise UnclearCommand("two words are not separated")
 
 
-def _empty(gap: bytes, *, lines: bool) -> bool:
-    blank = LINES if lines else BLANK
-    return bool(blank.fullmatch(gap) or CONTINUED.fullmatch(gap))
+def _is_blank_gap(gap: bytes, *, lines: bool) -> bool:
+    blank = BLANK_LINES if lines else BLANK_GAP
+    return bool(blank.fullmatch(gap) or LINE_CONTINUATION.fullmatch(gap))
 
 
 # Tests between brackets: their words, and which of them evaluate what they are given.
 
 
-NUMBERED = split_names("-eq -ne -lt -le -gt -ge -v -R")
+EVALUATING_TESTS = split_names("-eq -ne -lt -le -gt -ge -v -R")
 """Operators that evaluate their operands between double brackets."""
 
 
-def words(node: Node, at: Reading) -> Iterator[Word]:
+def iterate_test_words(node: Node, at: WordReader) -> Iterator[ShellWord]:
     """Yield the words and operators of a test."""
-    for child in tiled(node, at.source, lines=node.type != "test_command"):
-        if child.type in WORDS:
-            yield from read(child, at)
+    for child in children_without_gaps(node, at.source, lines=node.type != "test_command"):
+        if child.type in WORD_NODE_TYPES:
+            yield from read_words(child, at)
         elif child.type in ("regex", "test_operator") or not child.children:
-            yield Word(raw(child, at.source))
+            yield ShellWord(node_text(child, at.source))
         else:
-            yield from words(child, at)
+            yield from iterate_test_words(child, at)
 
 
-def check(found: tuple[Word, ...]) -> None:
+def check_test_words(found: tuple[ShellWord, ...]) -> None:
     """Raise if a test between double brackets would evaluate text."""
-    if any(word.text in NUMBERED for word in found):
-        raise Unclear("a test evaluates text as arithmetic")
+    if any(word.text in EVALUATING_TESTS for word in found):
+        raise UnclearCommand("a test evaluates text as arithmetic")
 
 
 # Here-documents: text between two lines, handed over as it stands.
 
 
-OPERATOR = re.compile(r"<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1")
+HEREDOC_OPERATOR = re.compile(r"<<[ \t]*(['\"]?)([A-Za-z0-9_.-]+)\1")
 """A possible start of a here-document; the parser decides whether it is one."""
-PLACEHOLDER = "x\n"
-MAX_SHORTENED = 50
-MAX_TRIED = 2_000
-DELIMITER = re.compile(r"(['\"]?)([A-Za-z0-9_.-]+)\1")
-EXPANDED = re.compile(r"[$`\\]")
+HEREDOC_PLACEHOLDER = "x\n"
+MAX_SHORTENED_HEREDOCS = 50
+MAX_OPERATOR_SEARCHES = 2_000
+HEREDOC_DELIMITER = re.compile(r"(['\"]?)([A-Za-z0-9_.-]+)\1")
+HEREDOC_EXPANSION = re.compile(r"[$`\\]")
 
 
-class Shortened(msgspec.Struct, frozen=True):
+class ShortenedCommand(msgspec.Struct, frozen=True):
     """A text without the bodies of here-documents, and the operators that they belong to."""
 
     text: str
@@ -426,40 +433,42 @@ class Shortened(msgspec.Struct, frozen=True):
     """Their positions, in bytes."""
 
 
-def shortened(command: str) -> Shortened:
+def shorten_heredocs(command: str) -> ShortenedCommand:
     """Leave out what seems to be the plain text of here-documents."""
     parts: list[str] = []
     operators: list[int] = []
     done = length = 0
-    while (found := _operator(command, done)) and len(operators) < MAX_SHORTENED:
+    while (found := _find_heredoc_operator(command, done)) and len(
+        operators
+    ) < MAX_SHORTENED_HEREDOCS:
         line_end = command.find("\n", found.end()) + 1
-        end = _closing(command, found[2], line_end) if line_end else -1
+        end = _find_heredoc_end(command, found[2], line_end) if line_end else -1
         if end < 0:
             break
         before, line = command[done : found.start()], command[found.start() : line_end]
         body = command[line_end:end]
-        expands = not found[1] and EXPANDED.search(body)
-        operators.append(length + _size(before))
-        parts += (before, line, body if expands else PLACEHOLDER)
-        length = sum(map(_size, parts[-3:]), length)
+        expands = not found[1] and HEREDOC_EXPANSION.search(body)
+        operators.append(length + _utf8_size(before))
+        parts += (before, line, body if expands else HEREDOC_PLACEHOLDER)
+        length = sum(map(_utf8_size, parts[-3:]), length)
         done = end
-    return Shortened("".join((*parts, command[done:])), frozenset(operators))
+    return ShortenedCommand("".join((*parts, command[done:])), frozenset(operators))
 
 
-def _operator(command: str, at: int) -> re.Match[str] | None:
+def _find_heredoc_operator(command: str, at: int) -> re.Match[str] | None:
     """Return the next `<<` that is no part of `<<<` and names a delimiter, if it is found soon."""
-    for _ in range(MAX_TRIED):
+    for _ in range(MAX_OPERATOR_SEARCHES):
         at = command.find("<<", at)
         if at < 0:
             return None
-        found = OPERATOR.match(command, at) if command[at - 1 : at] != "<" else None
+        found = HEREDOC_OPERATOR.match(command, at) if command[at - 1 : at] != "<" else None
         if found:
             return found
         at += 1
     return None
 
 
-def _closing(command: str, delimiter: str, at: int) -> int:
+def _find_heredoc_end(command: str, delimiter: str, at: int) -> int:
     """Return where the line with only the delimiter begins, from this line on; -1 if none."""
     end = f"{delimiter}\n"
     if command.startswith(end, at) or command[at:] == delimiter:
@@ -470,37 +479,39 @@ def _closing(command: str, delimiter: str, at: int) -> int:
     return len(command) - len(delimiter) if command.endswith(f"\n{delimiter}") else -1
 
 
-def _size(text: str) -> int:
+def _utf8_size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-def beside(node: Node, source: bytes) -> list[Node]:
+def nodes_after_heredoc(node: Node, source: bytes) -> list[Node]:
     """Return the nodes after a here-document operator on its line; the text must be plain."""
     children = node.children
-    if children[0].type == "file_descriptor" and raw(children[0], source) == "0":
+    if children[0].type == "file_descriptor" and node_text(children[0], source) == "0":
         children = children[1:]
     kinds = [child.type for child in children]
     if kinds[:2] != ["<<", "heredoc_start"] or kinds[-2:] != ["heredoc_body", "heredoc_end"]:
-        raise Unclear("this kind of here-document is not supported")
-    start = DELIMITER.fullmatch(raw(children[1], source))
-    if start is None or start[2] != raw(children[-1], source):
-        raise Unclear("the delimiter of a here-document is not plain text")
+        raise UnclearCommand("this kind of here-document is not supported")
+    start = HEREDOC_DELIMITER.fullmatch(node_text(children[1], source))
+    if start is None or start[2] != node_text(children[-1], source):
+        raise UnclearCommand("the delimiter of a here-document is not plain text")
     between = children[2:-2]
-    _check_lines([children[0], children[1], *between], source, body=children[-2], end=children[-1])
-    text = raw(children[-2], source)
-    if start[2] in text.split("\n") or (not start[1] and EXPANDED.search(text)):
-        raise Unclear("a here-document is not plain text")
+    _check_heredoc_lines(
+        [children[0], children[1], *between], source, body=children[-2], end=children[-1]
+    )
+    text = node_text(children[-2], source)
+    if start[2] in text.split("\n") or (not start[1] and HEREDOC_EXPANSION.search(text)):
+        raise UnclearCommand("a here-document is not plain text")
     if any(child.type not in ("pipeline", "file_redirect") for child in between):
-        raise Unclear("another command follows a here-document on its line")
+        raise UnclearCommand("another command follows a here-document on its line")
     return between
 
 
-def _check_lines(head: list[Node], source: bytes, *, body: Node, end: Node) -> None:
+def _check_heredoc_lines(head: list[Node], source: bytes, *, body: Node, end: Node) -> None:
     """Raise if the lines of a here-document do not follow each other without a gap."""
     for one, next_ in pairwise(head):
         if source[one.end_byte : next_.start_byte].strip(b" \t"):
-            raise Unclear("a here-document could not be parsed")
+            raise UnclearCommand("a here-document could not be parsed")
     gap = source[head[-1].end_byte : body.start_byte]
     after = source[end.end_byte : end.end_byte + 1]
     if gap.strip(b" \t") != b"\n" or body.end_byte != end.start_byte or after not in (b"", b"\n"):
-        raise Unclear("a here-document is not on lines of its own")
+        raise UnclearCommand("a here-document is not on lines of its own")

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from travois.permissions.access import Access
-from travois.permissions.shell.options import Refused
-from travois.permissions.shell.plan import Word
-from travois.permissions.shell.state import FREE, located
+from travois.permissions.shell.options import UnsafeArguments
+from travois.permissions.shell.plan import ShellWord
+from travois.permissions.shell.state import STANDARD_DEVICES, join_folder
 
-DESCRIPTOR = re.compile(r"/dev/fd/\d+")
-Following = Callable[[str], None]
+DESCRIPTOR_PATH = re.compile(r"/dev/fd/\d+")
+FollowScript = Callable[[str], None]
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartFolder(msgspec.Struct, frozen=True):
     """The start of a line: its folder, the home, and whether the repository is foreign."""
 
     cwd: str
@@ -24,37 +24,37 @@ class Start(msgspec.Struct, frozen=True):
     foreign: bool = False
 
 
-class Place(msgspec.Struct, frozen=True):
+class ProgramPlace(msgspec.Struct, frozen=True):
     """The folders that a program may run in, and the one where the line began."""
 
     cwds: tuple[str, ...]
-    start: Start
-    script: Following
+    start: StartFolder
+    script: FollowScript
     """Follows the script that a shell inside the line runs."""
 
     @property
-    def moved(self) -> bool:
+    def has_moved(self) -> bool:
         """True if the folder may have changed before this program."""
         return self.cwds != (self.start.cwd,)
 
 
-def reading(word: Word, place: Place, *, deep: bool = False) -> Iterator[Access]:
+def read_accesses(word: ShellWord, place: ProgramPlace, *, deep: bool = False) -> Iterator[Access]:
     """Yield the files behind a word that a program reads."""
     if word.kind == "open":
-        raise Refused("the file it reads is only known at run time")
-    if word.text in ("-", "", *FREE) or DESCRIPTOR.fullmatch(word.text):
+        raise UnsafeArguments("the file it reads is only known at run time")
+    if word.text in ("-", "", *STANDARD_DEVICES) or DESCRIPTOR_PATH.fullmatch(word.text):
         return
     scope = "many" if word.kind == "glob" else "deep" if deep else "one"
     for cwd in place.cwds:
-        yield Access("read", located(word.text, cwd), scope=scope)
+        yield Access("read", join_folder(word.text, cwd), scope=scope)
 
 
-def writing(word: Word, place: Place) -> Iterator[Access]:
+def write_accesses(word: ShellWord, place: ProgramPlace) -> Iterator[Access]:
     """Yield the files behind a word that a program writes."""
     if word.kind == "open":
-        raise Refused("the file it writes is only known at run time")
-    if word.text in ("-", *FREE):
+        raise UnsafeArguments("the file it writes is only known at run time")
+    if word.text in ("-", *STANDARD_DEVICES):
         return
     scope = "many" if word.kind == "glob" else "one"
     for cwd in place.cwds:
-        yield Access("write", located(word.text, cwd), scope=scope)
+        yield Access("write", join_folder(word.text, cwd), scope=scope)

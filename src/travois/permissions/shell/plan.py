@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from travois.permissions.access import Access
 
-Real = Callable[[Access], tuple[Access, ...]]
+FollowLinks = Callable[[Access], tuple[Access, ...]]
 """Follows the links of a path and finds what a pattern stands for."""
 
 
-class Word(msgspec.Struct, frozen=True):
+class ShellWord(msgspec.Struct, frozen=True):
     """One word of a command: its text, a pattern, or the known beginning of an open one."""
 
     text: str
@@ -29,10 +29,10 @@ class Word(msgspec.Struct, frozen=True):
         return self.text if self.kind == "plain" else None
 
 
-class Step(msgspec.Struct, frozen=True):
+class CommandStep(msgspec.Struct, frozen=True):
     """One program and its words, what it touches, and what it takes to let it run."""
 
-    argv: tuple[Word, ...]
+    argv: tuple[ShellWord, ...]
     needs: Literal["nothing", "rule", "exact"] = "exact"
     """Nothing, if all that it does is known and listed; a rule for the like of it; or for it."""
     why: str = ""
@@ -53,11 +53,11 @@ class Step(msgspec.Struct, frozen=True):
         return self.argv[0].text.rpartition("/")[2] if self.argv else ""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CommandPlan(msgspec.Struct, frozen=True):
     """Everything a command line runs; `unclear` says why there may be more."""
 
     text: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[CommandStep, ...] = ()
     unclear: str = ""
     assigned: tuple[str, ...] = ()
     """Names of shell variables that are set for the rest of the line."""
@@ -70,21 +70,21 @@ class Plan(msgspec.Struct, frozen=True):
         return tuple(access for step in self.steps for access in step.accesses)
 
     @property
-    def proven(self) -> bool:
+    def is_known(self) -> bool:
         """True if everything it does is known and listed."""
         return not self.unclear and all(step.needs == "nothing" for step in self.steps)
 
     @property
-    def looks(self) -> bool:
+    def is_read_only(self) -> bool:
         """True if it is known to change nothing."""
-        return self.proven and all(access.kind == "read" for access in self.accesses)
+        return self.is_known and all(access.kind == "read" for access in self.accesses)
 
-    def resolved(self, real: Real) -> Plan:
+    def resolve_paths(self, real: FollowLinks) -> CommandPlan:
         """Return the same plan with every path followed to what it leads to."""
-        return replace(self, steps=tuple(_resolved(step, real) for step in self.steps))
+        return replace(self, steps=tuple(_resolve_step(step, real) for step in self.steps))
 
 
-def git_subcommand(step: Step) -> str:
+def git_subcommand(step: CommandStep) -> str:
     """Return the git subcommand of a call."""
     words = iter(word.text for word in step.argv[1:])
     for word in words:
@@ -95,11 +95,11 @@ def git_subcommand(step: Step) -> str:
     return ""
 
 
-def _resolved(step: Step, real: Real) -> Step:
-    return replace(step, accesses=tuple(_each(step.accesses, real)))
+def _resolve_step(step: CommandStep, real: FollowLinks) -> CommandStep:
+    return replace(step, accesses=tuple(_resolve_each_access(step.accesses, real)))
 
 
-def _each(accesses: tuple[Access, ...], real: Real) -> Iterator[Access]:
+def _resolve_each_access(accesses: tuple[Access, ...], real: FollowLinks) -> Iterator[Access]:
     for access in accesses:
         yield from real(access) if access.kind in ("read", "write") else (access,)
 
@@ -107,15 +107,15 @@ def _each(accesses: tuple[Access, ...], real: Real) -> Iterator[Access]:
 # Variables: which may be set without changing what programs do.
 
 
-HARMLESS = re.compile(
+HARMLESS_VARIABLES = re.compile(
     r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLUMNS|LINES|TERM"
     r"|NODE_ENV|CI|RUST_BACKTRACE|RUST_LOG|LOG_LEVEL|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
     r"|GIT_PAGER|PAGER|DEBUG|VERBOSE"
 )
 """Variables that do not change what a program does."""
-TAME = re.compile(r"[A-Za-z0-9_.@+,-]*")
-PAGERS = ("", "cat")
-SHELL = re.compile(
+HARMLESS_VALUE = re.compile(r"[A-Za-z0-9_.@+,-]*")
+HARMLESS_PAGERS = ("", "cat")
+SIGNIFICANT_VARIABLES = re.compile(
     r"BASH.*|PATH|HOME|PWD|OLDPWD|CDPATH|IFS|ENV|PS\d|PROMPT_.*|SHELL.*|GLOB.*|FIGNORE|HIST.*"
     r"|MAIL.*|OPT(ARG|IND|ERR)|POSIXLY_CORRECT|REPLY|RANDOM|S?RANDOM|SECONDS|EPOCH.*|LINENO"
     r"|TIMEFORMAT|TMOUT|TMPDIR|TEMP|TMP|UID|EUID|PPID|GROUPS|DIRSTACK|FUNC.*|PIPESTATUS"
@@ -131,22 +131,22 @@ SHELL = re.compile(
 """Names that the shell or well-known programs look at: setting one may change what runs."""
 
 
-def passable(name: str, value: Word, *, program: str) -> bool:
+def is_harmless_variable(name: str, value: ShellWord, *, program: str) -> bool:
     """Return whether a program may be started with this variable set."""
     if name == "IFS" and program == "read":
         return value.kind == "plain"
-    if not HARMLESS.fullmatch(name) or value.value is None:
+    if not HARMLESS_VARIABLES.fullmatch(name) or value.value is None:
         return False
     if name.endswith("PAGER"):
-        return value.text in PAGERS
+        return value.text in HARMLESS_PAGERS
     zone = name == "TZ" and "/" in value.text and not value.text.startswith(("/", ":"))
     text = value.text.replace("/", "") if zone and ".." not in value.text else value.text
-    return bool(TAME.fullmatch(text))
+    return bool(HARMLESS_VALUE.fullmatch(text))
 
 
-def under(step: Step, given: list[tuple[str, Word]]) -> Step:
+def with_variables(step: CommandStep, given: list[tuple[str, ShellWord]]) -> CommandStep:
     """Return a step with variables set; a rule must name those that change the program."""
-    risky = [pair for pair in given if not passable(*pair, program=step.name)]
+    risky = [pair for pair in given if not is_harmless_variable(*pair, program=step.name)]
     if not risky:
         return step
     clear = step.needs != "exact" or step.named
@@ -156,6 +156,6 @@ def under(step: Step, given: list[tuple[str, Word]]) -> Step:
     return replace(step, needs="exact", why=why, texts=step.texts[-1:], named=named)
 
 
-def assignable(name: str) -> bool:
+def is_assignable(name: str) -> bool:
     """Return whether setting this variable of the shell concerns nothing but the line itself."""
-    return name.isidentifier() and name.isascii() and not SHELL.fullmatch(name)
+    return name.isidentifier() and name.isascii() and not SIGNIFICANT_VARIABLES.fullmatch(name)

@@ -10,97 +10,121 @@ from msgspec.structs import replace
 
 from travois.core.display_text import split_names
 from travois.permissions.access import Access
-from travois.permissions.shell.families import is_shell, reads_program
-from travois.permissions.shell.options import Given, Refused, Spec, ahead, sort, spec, table
-from travois.permissions.shell.place import Place, reading, writing
-from travois.permissions.shell.plan import Step, Word, assignable, passable
-from travois.permissions.shell.special import awk, find, git, jq, sed, yq
-from travois.permissions.shell.state import located
+from travois.permissions.shell.families import is_shell_program, runs_its_input
+from travois.permissions.shell.options import (
+    OptionSpec,
+    ParsedOptions,
+    UnsafeArguments,
+    parse_option_spec,
+    parse_options,
+    parse_spec_table,
+    strip_leading_options,
+)
+from travois.permissions.shell.place import ProgramPlace, read_accesses, write_accesses
+from travois.permissions.shell.plan import (
+    CommandStep,
+    ShellWord,
+    is_assignable,
+    is_harmless_variable,
+)
+from travois.permissions.shell.special import (
+    analyze_awk,
+    analyze_find,
+    analyze_git,
+    analyze_jq,
+    analyze_sed,
+    analyze_yq,
+)
+from travois.permissions.shell.state import join_folder
 from travois.permissions.shell.tables import (
-    ALWAYS,
-    EDITS,
-    HAZARDS,
-    LOOKS,
-    RESERVED,
-    RULED,
-    SHORT_HAZARDS,
+    EDITING_PROGRAMS,
+    EXACT_RULE_PROGRAMS,
+    HAZARDOUS_OPTIONS,
+    HAZARDOUS_SHORT_OPTIONS,
+    READ_ONLY_PROGRAMS,
+    RULE_COVERED_PROGRAMS,
+    SHELL_KEYWORDS,
 )
 
 # Programs that run the program in their words: taken off, so that it is judged itself.
 
 
-DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
-SHELLS = ("bash", "sh", "dash")
-STATEFUL = frozenset(
+DURATION_ARGUMENT = re.compile(r"\d+(?:\.\d+)?[smhd]?")
+POSIX_SHELLS = ("bash", "sh", "dash")
+STATEFUL_BUILTINS = frozenset(
     ("cd", "read", "exec", "eval", "source", ".", "set", "export", "trap", "alias")
 )
 """Builtins that change the shell itself: they are not unwrapped."""
 PROGRAM_NAME = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./+-]*|/[A-Za-z0-9_./+-]+|:|\[")
-TIMEOUT = spec("-v -k_ -s_ --foreground --preserve-status --verbose --signal= --kill-after= ;")
-NICE = spec("-n_ --adjustment= ;")
-STDBUF = spec("-i_ -o_ -e_ --input= --output= --error= ;")
-XARGS = spec("-0rtx -n_ -L_ -P_ -d_ -s_ --null --no-run-if-empty --max-args= --max-lines= ;")
-TIME = spec("-p ;")
-NONE = spec(";")
+TIMEOUT_OPTIONS = parse_option_spec(
+    "-v -k_ -s_ --foreground --preserve-status --verbose --signal= --kill-after= ;"
+)
+NICE_OPTIONS = parse_option_spec("-n_ --adjustment= ;")
+STDBUF_OPTIONS = parse_option_spec("-i_ -o_ -e_ --input= --output= --error= ;")
+XARGS_OPTIONS = parse_option_spec(
+    "-0rtx -n_ -L_ -P_ -d_ -s_ --null --no-run-if-empty --max-args= --max-lines= ;"
+)
+TIME_OPTIONS = parse_option_spec("-p ;")
+NO_OPTIONS = parse_option_spec(";")
 
-Words = tuple[Word, ...]
+ShellWords = tuple[ShellWord, ...]
 
 
-def _program(words: Words) -> Words:
+def _check_program_name(words: ShellWords) -> ShellWords:
     if not words or words[0].value is None:
-        raise Refused("the program it runs is only known at run time")
-    if words[0].text in STATEFUL:
-        raise Refused(f"{words[0].text} changes the state of the shell")
-    if not PROGRAM_NAME.fullmatch(words[0].text) or words[0].text in RESERVED:
-        raise Refused(f"{words[0].text} is not a program name")
+        raise UnsafeArguments("the program it runs is only known at run time")
+    if words[0].text in STATEFUL_BUILTINS:
+        raise UnsafeArguments(f"{words[0].text} changes the state of the shell")
+    if not PROGRAM_NAME.fullmatch(words[0].text) or words[0].text in SHELL_KEYWORDS:
+        raise UnsafeArguments(f"{words[0].text} is not a program name")
     return words
 
 
-def _timeout(words: Words) -> Words:
-    rest = ahead(TIMEOUT, words)
-    if not rest or not DURATION.fullmatch(rest[0].value or ""):
-        raise Refused("the time limit is not a plain number")
-    return _program(rest[1:])
+def _unwrap_timeout(words: ShellWords) -> ShellWords:
+    rest = strip_leading_options(TIMEOUT_OPTIONS, words)
+    if not rest or not DURATION_ARGUMENT.fullmatch(rest[0].value or ""):
+        raise UnsafeArguments("the time limit is not a plain number")
+    return _check_program_name(rest[1:])
 
 
-def _nice(words: Words) -> Words:
+def _unwrap_nice(words: ShellWords) -> ShellWords:
     if words and re.fullmatch(r"--?\d+", words[0].value or ""):
-        return _program(words[1:])
-    return _program(ahead(NICE, words))
+        return _check_program_name(words[1:])
+    return _check_program_name(strip_leading_options(NICE_OPTIONS, words))
 
 
-def _env(words: Words) -> Words:
+def _unwrap_env(words: ShellWords) -> ShellWords:
     for at, word in enumerate(words):
         name, equals, value = word.text.partition("=")
         if not equals or word.kind != "plain" or word.text.startswith("-"):
-            return _program(words[at:])
-        if not passable(name, Word(value), program="env"):
-            raise Refused(f"it runs with {name} set")
-    return (Word("printenv"),)
+            return _check_program_name(words[at:])
+        if not is_harmless_variable(name, ShellWord(value), program="env"):
+            raise UnsafeArguments(f"it runs with {name} set")
+    return (ShellWord("printenv"),)
 
 
-def _xargs(words: Words) -> Words:
-    rest = ahead(XARGS, words) or (Word("echo"),)
-    return (*_program(rest), Word("", "open", single=False))
+def _unwrap_xargs(words: ShellWords) -> ShellWords:
+    rest = strip_leading_options(XARGS_OPTIONS, words) or (ShellWord("echo"),)
+    return (*_check_program_name(rest), ShellWord("", "open", single=False))
 
 
-def _command(words: Words) -> Words | None:
+def _unwrap_command(words: ShellWords) -> ShellWords | None:
     """Unwrap `command`; `command -v` only shows where a program is."""
     if words and words[0].value in ("-v", "-V"):
-        return (Word("which"), *words[1:])
-    return _program(ahead(NONE, words))
+        return (ShellWord("which"), *words[1:])
+    return _check_program_name(strip_leading_options(NO_OPTIONS, words))
 
 
-WRAPPERS: dict[str, Callable[[Words], Words | None]] = {
-    "timeout": _timeout,
-    "nice": _nice,
-    "nohup": lambda words: _program(ahead(NONE, words)),
-    "time": lambda words: _program(ahead(TIME, words)),
-    "stdbuf": lambda words: _program(ahead(STDBUF, words)),
-    "env": _env,
-    "xargs": _xargs,
-    "command": _command,
-    "builtin": lambda words: _program(ahead(NONE, words)),
+WRAPPER_PROGRAMS: dict[str, Callable[[ShellWords], ShellWords | None]] = {
+    "timeout": _unwrap_timeout,
+    "nice": _unwrap_nice,
+    "nohup": lambda words: _check_program_name(strip_leading_options(NO_OPTIONS, words)),
+    "time": lambda words: _check_program_name(strip_leading_options(TIME_OPTIONS, words)),
+    "stdbuf": lambda words: _check_program_name(strip_leading_options(STDBUF_OPTIONS, words)),
+    "env": _unwrap_env,
+    "xargs": _unwrap_xargs,
+    "command": _unwrap_command,
+    "builtin": lambda words: _check_program_name(strip_leading_options(NO_OPTIONS, words)),
 }
 """Each takes itself off; what it cannot take off it refuses."""
 
@@ -109,221 +133,233 @@ WRAPPERS: dict[str, Callable[[Words], Words | None]] = {
 
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-READ = spec("-rs -p_ -d_ -n_ -N_ -t_ ; text*")
-UNARY = split_names(
+READ_OPTIONS = parse_option_spec("-rs -p_ -d_ -n_ -N_ -t_ ; text*")
+UNARY_TESTS = split_names(
     """
     -a -b -c -d -e -f -g -h -k -p -r -s -t -u -w -x -G -L -N -O -S -z -n ! ( )
     """
 )
-BINARY = split_names(
+BINARY_TESTS = split_names(
     """
     = == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef
     """
 )
 
 
-def _cd(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+def _analyze_cd(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Access, ...]:
     """Return where `cd` leads, once for each folder that it may start from."""
-    given = sort(spec("; text*"), words)
+    given = parse_options(parse_option_spec("; text*"), words)
     if len(given.operands) > 1:
-        raise Refused("cd has more than one argument")
-    word = given.operands[0] if given.operands else Word(place.start.home)
+        raise UnsafeArguments("cd has more than one argument")
+    word = given.operands[0] if given.operands else ShellWord(place.start.home)
     if word.kind != "plain" or not word.text or word.text == "-" or word.text.startswith("-"):
-        raise Refused("the target of cd is only known at run time")
-    return tuple(Access("read", normpath(located(word.text, cwd))) for cwd in place.cwds)
+        raise UnsafeArguments("the target of cd is only known at run time")
+    return tuple(Access("read", normpath(join_folder(word.text, cwd))) for cwd in place.cwds)
 
 
-def _read(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+def _analyze_read(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Access, ...]:
     """Analyze `read`, which may set only plain names."""
-    for word in sort(READ, words).operands:
-        if not VARIABLE_NAME.fullmatch(word.value or "") or not assignable(word.text):
-            raise Refused("the variable that read sets is not a plain name")
+    for word in parse_options(READ_OPTIONS, words).operands:
+        if not VARIABLE_NAME.fullmatch(word.value or "") or not is_assignable(word.text):
+            raise UnsafeArguments("the variable that read sets is not a plain name")
     return ()
 
 
-def _printf(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+def _analyze_printf(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Access, ...]:
     """Analyze `printf`, which needs a known format; `-v` would evaluate a name."""
     if words and words[0].value == "--":
         words = words[1:]
     if not words or words[0].kind != "plain" or words[0].text.startswith("-"):
-        raise Refused("the format of printf is only known at run time")
+        raise UnsafeArguments("the format of printf is only known at run time")
     if re.search(r"%[^%A-Za-z]*n", words[0].text.replace("%%", "")):
-        raise Refused("%n sets a variable")
+        raise UnsafeArguments("%n sets a variable")
     return ()
 
 
-def _test(words: tuple[Word, ...], place: Place) -> tuple[Access, ...]:
+def _analyze_test(words: tuple[ShellWord, ...], place: ProgramPlace) -> tuple[Access, ...]:
     """Analyze `test` and `[`; `-v` and `-R` evaluate their operands."""
     for at, word in enumerate(words):
         before = words[at - 1].value if at else None
         after = words[at + 1].value if at + 1 < len(words) else None
         if word.kind == "open" and not word.single:
-            raise Refused("the number of words from an expansion is only known at run time")
-        if word.kind == "open" and not (before in UNARY | BINARY or after in BINARY):
-            raise Refused("the tested value is only known at run time")
+            raise UnsafeArguments("the number of words from an expansion is only known at run time")
+        if word.kind == "open" and not (
+            before in UNARY_TESTS | BINARY_TESTS or after in BINARY_TESTS
+        ):
+            raise UnsafeArguments("the tested value is only known at run time")
         if word.value in ("-v", "-R"):
-            raise Refused("it evaluates the name of a variable")
+            raise UnsafeArguments("it evaluates the name of a variable")
     return ()
 
 
-BUILTINS: dict[str, Callable[[tuple[Word, ...], Place], tuple[Access, ...]]] = {
-    "cd": _cd,
-    "read": _read,
-    "printf": _printf,
-    "test": _test,
-    "[": _test,
+SHELL_BUILTINS: dict[str, Callable[[tuple[ShellWord, ...], ProgramPlace], tuple[Access, ...]]] = {
+    "cd": _analyze_cd,
+    "read": _analyze_read,
+    "printf": _analyze_printf,
+    "test": _analyze_test,
+    "[": _analyze_test,
 }
 
 
-SYSTEM = ("/bin/", "/usr/bin/")
-PATHLIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
-LOCAL = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
+SYSTEM_FOLDERS = ("/bin/", "/usr/bin/")
+PATH_LIKE = re.compile(r"[/~]|\.\.?(?:/|$)|.*/")
+LOCAL_SCHEMES = re.compile(r"(?:file|dict|gopher|ldap|scp|sftp|smb|telnet|tftp):", re.IGNORECASE)
 PLAIN_WORD = re.compile(r"[A-Za-z0-9_-]+")
-LOCAL_NAME = re.compile(
+NO_HOST_NAME = re.compile(
     r"[\d.:/*\[\]=<>!()&|-]+|:[\w,-]+|[46]?(?:tcp|udp)?(?::[\w,-]*)?|(?:tcp|udp):\w+|sport|dport"
     r"|state|all|connected|established|listening|listen|or|and|not|eq|ne|[lg][te]|[\w-]+-wait",
     re.IGNORECASE,
 )
 """Addresses, ports and words of a filter: whatever holds no name of a host."""
-FILED = re.compile(r"@|.*%output\{", re.DOTALL)
+FILE_VALUE = re.compile(r"@|.*%output\{", re.DOTALL)
 """Values for which curl reads or writes a file."""
-RUNNING = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
-HAZARD = "the option {} may name another program, folder or file"
+PROGRAM_OPTION_NAME = re.compile(r"exec|command|program|askpass|preload|plugin|wrapper|hook")
+HAZARDOUS_OPTION_REASON = "the option {} may name another program, folder or file"
 MAX_WRAPPERS = 6
-BASH_ONLY = re.compile(
+BASH_ONLY_SYNTAX = re.compile(
     r"\{[^}\s]*(?:,|\.\.)[^}\s]*\}|\$['\"]|\[\[|[<>]\(|<<<|&>|>&(?!\s*[\d-])|\|&|;;?&|\$\["
     r"|[@!?+*]\(|\(\(|\b(?:function|time|coproc|select|source|declare|let|read)\b"
 )
 """Syntax that other shells read differently: braces, `$'`, and words of bash."""
-NEEDS_QUOTES = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
+QUOTED_CHARACTERS = re.compile(r"[^A-Za-z0-9_./:,@%+=^~-]")
 
-Study = Callable[[tuple[Word, ...], Place], tuple[Access, ...]]
-STUDIES: dict[str, Study] = {
-    "git": git,
-    "sed": sed,
-    "awk": awk,
-    "gawk": awk,
-    "mawk": awk,
-    "find": lambda words, place: find(words, place, study),
-    "jq": jq,
-    "yq": yq,
-    **BUILTINS,
+AnalyzeArguments = Callable[[tuple[ShellWord, ...], ProgramPlace], tuple[Access, ...]]
+PROGRAM_ANALYZERS: dict[str, AnalyzeArguments] = {
+    "git": analyze_git,
+    "sed": analyze_sed,
+    "awk": analyze_awk,
+    "gawk": analyze_awk,
+    "mawk": analyze_awk,
+    "find": lambda words, place: analyze_find(words, place, analyze_program),
+    "jq": analyze_jq,
+    "yq": analyze_yq,
+    **SHELL_BUILTINS,
 }
 """Programs whose words need more than a list of options to be understood."""
 
 
-def study(argv: tuple[Word, ...], place: Place, *, depth: int = 0) -> Step:
+def analyze_program(
+    argv: tuple[ShellWord, ...], place: ProgramPlace, *, depth: int = 0
+) -> CommandStep:
     """Return the step for a program call: its accesses and the rule it needs."""
     if not argv or argv[0].value is None or not argv[0].text:
-        return Step(argv, "exact", "the program is only known at run time")
+        return CommandStep(argv, "exact", "the program is only known at run time")
     if depth > MAX_WRAPPERS:
-        return Step(argv, "exact", "too many programs start one another")
-    step = _wrapped(argv, place, depth=depth) or _studied(argv, place)
-    return replace(step, texts=(*step.texts, text(argv)))
+        return CommandStep(argv, "exact", "too many programs start one another")
+    step = _analyze_wrapper(argv, place, depth=depth) or _analyze_unwrapped(argv, place)
+    return replace(step, texts=(*step.texts, quote_words(argv)))
 
 
-def _wrapped(argv: tuple[Word, ...], place: Place, *, depth: int) -> Step | None:
+def _analyze_wrapper(
+    argv: tuple[ShellWord, ...], place: ProgramPlace, *, depth: int
+) -> CommandStep | None:
     """Return the step for a program that only runs another one; None for others."""
     name = argv[0].text
     words = [word.value for word in argv]
-    if name in SHELLS and len(words) == 3 and words[1] == "-c" and words[2] is not None:
+    if name in POSIX_SHELLS and len(words) == 3 and words[1] == "-c" and words[2] is not None:
         place.script(words[2])
-        why = "a shell runs after the folder may have changed" if place.moved else ""
-        if name != "bash" and BASH_ONLY.search(words[2]):
+        why = "a shell runs after the folder may have changed" if place.has_moved else ""
+        if name != "bash" and BASH_ONLY_SYNTAX.search(words[2]):
             why = f"{name} may parse this differently from bash"
-        return Step(argv, "exact" if why else "nothing", why, known=True)
+        return CommandStep(argv, "exact" if why else "nothing", why, known=True)
     if name == "eval" and None not in words:
         place.script(" ".join(word or "" for word in words[1:]))
-    unwrap = WRAPPERS.get(name)
+    unwrap = WRAPPER_PROGRAMS.get(name)
     if unwrap is None:
         return None
     try:
         inner = unwrap(argv[1:])
-    except Refused as refused:
-        return Step(argv, "exact", str(refused), tuple(_noticed(argv[1:], place)))
-    return None if inner is None else study(inner, place, depth=depth + 1)
+    except UnsafeArguments as refused:
+        return CommandStep(argv, "exact", str(refused), tuple(_likely_accesses(argv[1:], place)))
+    return None if inner is None else analyze_program(inner, place, depth=depth + 1)
 
 
-def _studied(argv: tuple[Word, ...], place: Place) -> Step:
+def _analyze_unwrapped(argv: tuple[ShellWord, ...], place: ProgramPlace) -> CommandStep:
     name = argv[0].text
-    for folder in SYSTEM:
+    for folder in SYSTEM_FOLDERS:
         name = name.removeprefix(folder)
-    wanted = table(LOOKS).get(name) or table(EDITS).get(name)
+    wanted = parse_spec_table(READ_ONLY_PROGRAMS).get(name) or parse_spec_table(
+        EDITING_PROGRAMS
+    ).get(name)
     try:
-        if name in STUDIES:
-            accesses = STUDIES[name](argv[1:], place)
-            edits = name == "sed" and text(argv[1:2]).startswith("-i")
-            return Step(argv, "nothing", accesses=accesses, known=True, edits=edits)
+        if name in PROGRAM_ANALYZERS:
+            accesses = PROGRAM_ANALYZERS[name](argv[1:], place)
+            edits = name == "sed" and quote_words(argv[1:2]).startswith("-i")
+            return CommandStep(argv, "nothing", accesses=accesses, known=True, edits=edits)
         if wanted is not None:
-            return _listed(argv, wanted, place)
-    except Refused as refused:
+            return _analyze_listed_program(argv, wanted, place)
+    except UnsafeArguments as refused:
         if wanted is None or "asked" not in wanted.marks:
-            return _ruled(argv, place, why=str(refused))
-    return _ruled(argv, place, why=f"{name} is not a known read-only command")
+            return _analyze_ruled_program(argv, place, why=str(refused))
+    return _analyze_ruled_program(argv, place, why=f"{name} is not a known read-only command")
 
 
-def _listed(argv: tuple[Word, ...], wanted: Spec, place: Place) -> Step:
+def _analyze_listed_program(
+    argv: tuple[ShellWord, ...], wanted: OptionSpec, place: ProgramPlace
+) -> CommandStep:
     try:
-        given = sort(wanted, argv[1:])
-        accesses = tuple(_touched(given, wanted, place))
-    except Refused as refused:
+        given = parse_options(wanted, argv[1:])
+        accesses = tuple(_listed_accesses(given, wanted, place))
+    except UnsafeArguments as refused:
         if "tame" not in wanted.marks:
             raise
-        found = tuple(_mentioned(argv[1:], place))
-        return Step(argv, "rule", str(refused), found, known=True)
+        found = tuple(_accesses_of_unknown_program(argv[1:], place))
+        return CommandStep(argv, "rule", str(refused), found, known=True)
     if argv[0].text == "cp":
-        accesses = (*accesses, *_copied(given, place))
+        accesses = (*accesses, *_copy_accesses(given, place))
     if argv[0].text == "mv":
-        accesses = (*accesses, *_moved(given, place))
-    edits = argv[0].text in table(EDITS)
-    return Step(argv, "nothing", accesses=accesses, known=True, edits=edits)
+        accesses = (*accesses, *_move_accesses(given, place))
+    edits = argv[0].text in parse_spec_table(EDITING_PROGRAMS)
+    return CommandStep(argv, "nothing", accesses=accesses, known=True, edits=edits)
 
 
-def _touched(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
+def _listed_accesses(
+    given: ParsedOptions, wanted: OptionSpec, place: ProgramPlace
+) -> Iterator[Access]:
     _check_values(given, wanted)
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
         if value is not None and kind == "file":
-            yield from reading(value, place)
+            yield from read_accesses(value, place)
     kinds = list(wanted.operands)
     given_pattern = given.has("-e", "-f", "--regexp", "--file", "--files", "--type-list")
     if "pattern" in wanted.marks and given_pattern:
         kinds = kinds[1:]
     deep = "deep" in wanted.marks
     files = 0
-    for kind, word in _matched(kinds, given.operands, wanted):
+    for kind, word in _classify_operands(kinds, given.operands, wanted):
         files += kind == "file"
         if kind == "file":
-            yield from reading(word, place, deep=deep)
+            yield from read_accesses(word, place, deep=deep)
         elif kind == "write":
-            yield from writing(word, place)
+            yield from write_accesses(word, place)
     recursive = "cwd" in wanted.marks or (deep and given.has("-r", "-R", "--recursive"))
     if not files and recursive:
-        yield from reading(Word("."), place, deep=deep)
+        yield from read_accesses(ShellWord("."), place, deep=deep)
 
 
-def _check_values(given: Given, wanted: Spec) -> None:
+def _check_values(given: ParsedOptions, wanted: OptionSpec) -> None:
     """Raise for a value or operand that makes the program read or reach something else."""
-    if "response" in wanted.marks and any(_begins(word, "@") for word in given.operands):
-        raise Refused("an @file argument may add more arguments")
+    if "response" in wanted.marks and any(_may_begin_with(word, "@") for word in given.operands):
+        raise UnsafeArguments("an @file argument may add more arguments")
     if "local" in wanted.marks:
         files = "file*" in wanted.operands
         values = [value for name, value in given.options if value is not None and name == "-i"]
         filters = () if files else given.operands
-        if not all(LOCAL_NAME.fullmatch(word.value or "?") for word in (*values, *filters)):
-            raise Refused("it may look up a host name")
-        if any(_begins(word, "+") for word in given.operands):
-            raise Refused("an argument with a plus sign is an option")
+        if not all(NO_HOST_NAME.fullmatch(word.value or "?") for word in (*values, *filters)):
+            raise UnsafeArguments("it may look up a host name")
+        if any(_may_begin_with(word, "+") for word in given.operands):
+            raise UnsafeArguments("an argument with a plus sign is an option")
 
 
-def _begins(word: Word, char: str) -> bool:
+def _may_begin_with(word: ShellWord, char: str) -> bool:
     """Return whether a word may begin with this character when the program sees it."""
     return word.kind == "open" or word.text[:1] in (char, "*", "?", "[")
 
 
-def _matched(
-    kinds: list[str], operands: tuple[Word, ...], wanted: Spec
-) -> Iterator[tuple[str, Word]]:
+def _classify_operands(
+    kinds: list[str], operands: tuple[ShellWord, ...], wanted: OptionSpec
+) -> Iterator[tuple[str, ShellWord]]:
     """Yield each operand with its kind; raise for more than the program may have."""
     rest = list(kinds)
     for word in operands:
@@ -332,171 +368,190 @@ def _matched(
         if "number-text" in wanted.marks and word.text.isdigit():
             continue
         if not rest:
-            raise Refused(f"the argument {word.text!r} is not known to be read-only")
+            raise UnsafeArguments(f"the argument {word.text!r} is not known to be read-only")
         kind = rest[0]
         if not kind.endswith("*"):
             rest.pop(0)
             if not word.single:
-                raise Refused("the number of words from an expansion is only known at run time")
+                raise UnsafeArguments(
+                    "the number of words from an expansion is only known at run time"
+                )
         yield kind.rstrip("*"), word
 
 
-def _copied(given: Given, place: Place) -> Iterator[Access]:
+def _copy_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
     if len(given.operands) < 2:
-        raise Refused("cp has no target")
+        raise UnsafeArguments("cp has no target")
     *sources, last = given.operands
-    yield from writing(last, place)
-    yield from _arrived(sources, last, place)
+    yield from write_accesses(last, place)
+    yield from _arriving_accesses(sources, last, place)
 
 
-def _moved(given: Given, place: Place) -> Iterator[Access]:
+def _move_accesses(given: ParsedOptions, place: ProgramPlace) -> Iterator[Access]:
     if len(given.operands) < 2:
-        raise Refused("mv has no target")
+        raise UnsafeArguments("mv has no target")
     *sources, last = given.operands
-    yield from _arrived(sources, last, place)
+    yield from _arriving_accesses(sources, last, place)
 
 
-def _arrived(sources: list[Word], last: Word, place: Place) -> Iterator[Access]:
+def _arriving_accesses(
+    sources: list[ShellWord], last: ShellWord, place: ProgramPlace
+) -> Iterator[Access]:
     """Yield writes to the names that files get in a target folder."""
     for word in sources:
         name = word.text.rstrip("/").rpartition("/")[2]
         if name in ("", ".", "..") or last.kind != "plain":
-            raise Refused("the names it writes are only known at run time")
-        arrived = Word(f"{last.text.rstrip('/') or '/.'}/{name}", word.kind)
-        yield from writing(arrived, place)
+            raise UnsafeArguments("the names it writes are only known at run time")
+        arrived = ShellWord(f"{last.text.rstrip('/') or '/.'}/{name}", word.kind)
+        yield from write_accesses(arrived, place)
 
 
-def _ruled(argv: tuple[Word, ...], place: Place, *, why: str) -> Step:
+def _analyze_ruled_program(
+    argv: tuple[ShellWord, ...], place: ProgramPlace, *, why: str
+) -> CommandStep:
     """Return the step for a call that a wildcard rule may cover."""
     words = [word.value or "" for word in argv[:3]]
     prefixes = (" ".join(words[:count]) for count in (3, 2, 1))
-    found = next((prefix for prefix in prefixes if prefix in table(RULED)), None)
+    found = next(
+        (prefix for prefix in prefixes if prefix in parse_spec_table(RULE_COVERED_PROGRAMS)), None
+    )
     try:
-        if argv[0].text in ALWAYS | RESERVED:
-            raise Refused(f"{argv[0].text} runs what its arguments say")
+        if argv[0].text in EXACT_RULE_PROGRAMS | SHELL_KEYWORDS:
+            raise UnsafeArguments(f"{argv[0].text} runs what its arguments say")
         # A rule such as `python3:*` means any Python; one for a shell means its own words.
-        if is_shell(argv) and reads_program(argv):
-            raise Refused("it runs code from its input")
+        if is_shell_program(argv) and runs_its_input(argv):
+            raise UnsafeArguments("it runs code from its input")
         if found is not None:
-            wanted = table(RULED)[found]
-            accesses = tuple(_ordinary(argv[found.count(" ") + 1 :], wanted, place))
+            wanted = parse_spec_table(RULE_COVERED_PROGRAMS)[found]
+            accesses = tuple(_ordinary_call_accesses(argv[found.count(" ") + 1 :], wanted, place))
             known, edits = "runs" not in wanted.marks, "edits" in wanted.marks
-            return Step(argv, "rule", why, accesses, known=known, edits=edits)
-        looks = table(LOOKS).get(argv[0].text)
-        if argv[0].text in STUDIES or (looks and "asked" not in looks.marks):
-            raise Refused(why)
-        accesses = tuple(_mentioned(argv[1:], place, careful=True))
-        if named := tuple(_hazards(argv[1:])):
-            return Step(argv, "exact", HAZARD.format(named[0]), accesses, named=named)
-    except Refused as refused:
-        return Step(argv, "exact", str(refused), tuple(_noticed(argv[1:], place)))
-    return Step(argv, "rule", why, accesses)
+            return CommandStep(argv, "rule", why, accesses, known=known, edits=edits)
+        looks = parse_spec_table(READ_ONLY_PROGRAMS).get(argv[0].text)
+        if argv[0].text in PROGRAM_ANALYZERS or (looks and "asked" not in looks.marks):
+            raise UnsafeArguments(why)
+        accesses = tuple(_accesses_of_unknown_program(argv[1:], place, careful=True))
+        if named := tuple(_hazardous_options(argv[1:])):
+            return CommandStep(
+                argv, "exact", HAZARDOUS_OPTION_REASON.format(named[0]), accesses, named=named
+            )
+    except UnsafeArguments as refused:
+        return CommandStep(argv, "exact", str(refused), tuple(_likely_accesses(argv[1:], place)))
+    return CommandStep(argv, "rule", why, accesses)
 
 
-def _ordinary(words: tuple[Word, ...], wanted: Spec, place: Place) -> Iterator[Access]:
+def _ordinary_call_accesses(
+    words: tuple[ShellWord, ...], wanted: OptionSpec, place: ProgramPlace
+) -> Iterator[Access]:
     """Yield the accesses of a call with ordinary options only."""
     values = [word.value for word in words]
     if "passes" in wanted.marks and "--" in values:
         at = values.index("--")
-        for name in _hazards(words[at + 1 :]):
-            raise Refused(HAZARD.format(name))
-        yield from _mentioned(words[at + 1 :], place, careful=True)
+        for name in _hazardous_options(words[at + 1 :]):
+            raise UnsafeArguments(HAZARDOUS_OPTION_REASON.format(name))
+        yield from _accesses_of_unknown_program(words[at + 1 :], place, careful=True)
         words = words[:at]
     if "dashed" in wanted.marks and not (words and words[0].text.startswith("-")):
-        raise Refused("its options have no dash")
-    given = sort(wanted, words)
+        raise UnsafeArguments("its options have no dash")
+    given = parse_options(wanted, words)
     for word in given.operands:
         if word.kind == "open" or (word.kind == "glob" and word.text[0] in "*?["):
-            raise Refused("an argument is only known at run time")
-    yield from _named(given, wanted, place)
+            raise UnsafeArguments("an argument is only known at run time")
+    yield from _operand_accesses(given, wanted, place)
     for name, value in given.options:
         kind = wanted.long.get(name) or wanted.short.get(name[1:])
-        _check_ordinary(name, value, wanted)
+        _check_ordinary_value(name, value, wanted)
         if kind == "file" and value is not None:
-            yield from reading(value, place)
+            yield from read_accesses(value, place)
         if kind == "name" and (value is None or not PLAIN_WORD.fullmatch(value.text)):
-            raise Refused(f"the value of {name} may be a file")
+            raise UnsafeArguments(f"the value of {name} may be a file")
 
 
-def _check_ordinary(name: str, value: Word | None, wanted: Spec) -> None:
+def _check_ordinary_value(name: str, value: ShellWord | None, wanted: OptionSpec) -> None:
     """Raise for a value that stands for a file or for something on another machine."""
     if value is None:
         return
-    if "values" in wanted.marks and FILED.match(value.text):
-        raise Refused(f"the value of {name} may name a file")
+    if "values" in wanted.marks and FILE_VALUE.match(value.text):
+        raise UnsafeArguments(f"the value of {name} may name a file")
     if "archive" in wanted.marks and ":" in value.text and name in ("-f", "--file"):
-        raise Refused(f"the value of {name} may name another machine")
+        raise UnsafeArguments(f"the value of {name} may name another machine")
 
 
-def _named(given: Given, wanted: Spec, place: Place) -> Iterator[Access]:
+def _operand_accesses(
+    given: ParsedOptions, wanted: OptionSpec, place: ProgramPlace
+) -> Iterator[Access]:
     """Yield the operands of an ordinary call that are paths."""
     if "targets" in wanted.marks:
         if any("=" in word.text for word in given.operands):
-            raise Refused("it sets a makefile variable")
+            raise UnsafeArguments("it sets a makefile variable")
         return
     if "ip" in wanted.marks:
         if len(given.operands) > 1 and given.operands[1].text not in ("show", "list", "ls"):
-            raise Refused("it changes the network")
+            raise UnsafeArguments("it changes the network")
         return
-    for kind, word in _matched(list(wanted.operands), given.operands, wanted):
-        if LOCAL.match(word.text) or ("remote" in wanted.marks and "::" in word.text):
-            raise Refused(f"{word.text} is not a plain file name")
+    for kind, word in _classify_operands(list(wanted.operands), given.operands, wanted):
+        if LOCAL_SCHEMES.match(word.text) or ("remote" in wanted.marks and "::" in word.text):
+            raise UnsafeArguments(f"{word.text} is not a plain file name")
         if kind == "file" and word.text[:1] in ("+", "@"):
-            raise Refused(f"{word.text} may be more than a file name")
+            raise UnsafeArguments(f"{word.text} may be more than a file name")
         if kind == "write":
-            yield from writing(word, place)
-        elif kind == "file" or (PATHLIKE.match(word.text) and "://" not in word.text):
-            yield from reading(word, place)
+            yield from write_accesses(word, place)
+        elif kind == "file" or (PATH_LIKE.match(word.text) and "://" not in word.text):
+            yield from read_accesses(word, place)
 
 
-def _mentioned(words: tuple[Word, ...], place: Place, *, careful: bool = False) -> Iterator[Access]:
+def _accesses_of_unknown_program(
+    words: tuple[ShellWord, ...], place: ProgramPlace, *, careful: bool = False
+) -> Iterator[Access]:
     """Yield the paths among the arguments of an unknown program."""
     for word in words:
         if word.kind == "open":
-            raise Refused("an argument is only known at run time")
+            raise UnsafeArguments("an argument is only known at run time")
         name, _, value = word.text.partition("=")
         dashed = name.startswith("-")
         if careful and word.kind == "glob" and word.text[0] in "*?[":
-            raise Refused("a file name that begins with a dash would be an option")
-        path = Word(value, word.kind) if dashed or value else word
-        if LOCAL.match(path.text):
-            raise Refused(f"{path.text} is not a plain file name")
-        if path.text and PATHLIKE.match(path.text) and "://" not in path.text:
-            yield from reading(path, place)
+            raise UnsafeArguments("a file name that begins with a dash would be an option")
+        path = ShellWord(value, word.kind) if dashed or value else word
+        if LOCAL_SCHEMES.match(path.text):
+            raise UnsafeArguments(f"{path.text} is not a plain file name")
+        if path.text and PATH_LIKE.match(path.text) and "://" not in path.text:
+            yield from read_accesses(path, place)
 
 
-def _noticed(words: tuple[Word, ...], place: Place) -> Iterator[Access]:
+def _likely_accesses(words: tuple[ShellWord, ...], place: ProgramPlace) -> Iterator[Access]:
     """Yield the likely paths among the words, without raising."""
     for word in words:
-        path = Word(word.text.partition("=")[2] or word.text, word.kind)
+        path = ShellWord(word.text.partition("=")[2] or word.text, word.kind)
         known = path.kind != "open" and not path.text.startswith("-") and "\n" not in path.text
-        if known and PATHLIKE.match(path.text):
-            yield from reading(path, place)
+        if known and PATH_LIKE.match(path.text):
+            yield from read_accesses(path, place)
 
 
-def _hazards(words: tuple[Word, ...]) -> Iterator[str]:
+def _hazardous_options(words: tuple[ShellWord, ...]) -> Iterator[str]:
     """Yield the options among words that may name another program, folder or file."""
     names = (word.text.partition("=")[0] for word in words)
-    yield from (name for name in names if name.startswith("-") and _hazard(name))
+    yield from (name for name in names if name.startswith("-") and _is_hazardous_option(name))
 
 
-def _hazard(name: str) -> bool:
+def _is_hazardous_option(name: str) -> bool:
     if name.startswith("--"):
-        if RUNNING.search(name):
+        if PROGRAM_OPTION_NAME.search(name):
             return True
-        return name[2:].removeprefix("no-").casefold() in HAZARDS
+        return name[2:].removeprefix("no-").casefold() in HAZARDOUS_OPTIONS
     letters = name[1:4] if len(name) <= 4 else name[1:2]
-    return bool(SHORT_HAZARDS.intersection(letters)) or name[1:].casefold() in HAZARDS
+    return (
+        bool(HAZARDOUS_SHORT_OPTIONS.intersection(letters))
+        or name[1:].casefold() in HAZARDOUS_OPTIONS
+    )
 
 
-def text(argv: tuple[Word, ...]) -> str:
+def quote_words(argv: tuple[ShellWord, ...]) -> str:
     """Return the words as one would write them; what is not known is an ellipsis."""
-    return " ".join(_written(word) for word in argv)
+    return " ".join(_quote_word(word) for word in argv)
 
 
-def _written(word: Word) -> str:
+def _quote_word(word: ShellWord) -> str:
     if word.kind == "open":
         return f"{word.text}…"
-    if word.kind == "glob" or (word.text and not NEEDS_QUOTES.search(word.text)):
+    if word.kind == "glob" or (word.text and not QUOTED_CHARACTERS.search(word.text)):
         return word.text
     return "'" + word.text.replace("'", "'\\''") + "'"

@@ -7,16 +7,16 @@ from functools import lru_cache
 
 import msgspec
 
-SEPARATORS = ";&|<>$`(){},\n\r\t\v\f"
-QUOTES = str.maketrans(dict.fromkeys("'\"\\"))
+SHELL_SEPARATORS = ";&|<>$`(){},\n\r\t\v\f"
+QUOTE_TABLE = str.maketrans(dict.fromkeys("'\"\\"))
 QUOTE_BYTES = b"'\"\\"
-FLATTENED = bytes.maketrans(SEPARATORS.encode(), b" " * len(SEPARATORS))
-BREAKS = re.compile(r"[;&|()`\n\r]|\$\(|<<?<?|>>?")
-FOLDER = "(?:[^ ]*?/)??"
+SEPARATOR_TABLE = bytes.maketrans(SHELL_SEPARATORS.encode(), b" " * len(SHELL_SEPARATORS))
+COMMAND_BREAKS = re.compile(r"[;&|()`\n\r]|\$\(|<<?<?|>>?")
+PROGRAM_FOLDER_PATTERN = "(?:[^ ]*?/)??"
 """The optional folder of a program, matched as short as possible to end early."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class SoughtWords(msgspec.Struct, frozen=True):
     """The words that a rule looks for in a command."""
 
     words: frozenset[str]
@@ -25,14 +25,14 @@ class Wanted(msgspec.Struct, frozen=True):
     """Patterns that must follow each other; none for a rule that names nothing."""
 
 
-def mentions(what: str, command: str) -> bool:
+def command_mentions(what: str, command: str) -> bool:
     """Return whether the rule's words occur anywhere in the command, quoted or chained."""
-    if like(what, command):
+    if matches_star_pattern(what, command):
         return True
-    wanted = _wanted(what)
-    if not wanted.runs or not vocabulary(command) >= wanted.words:
+    wanted = _split_rule_at_stars(what)
+    if not wanted.runs or not command_vocabulary(command) >= wanted.words:
         return False
-    text, at = f" {flat(command)} ", 0
+    text, at = f" {flatten_command(command)} ", 0
     for run in wanted.runs:
         found = run.search(text, at)
         if found is None:
@@ -42,47 +42,47 @@ def mentions(what: str, command: str) -> bool:
 
 
 @lru_cache(maxsize=2048)
-def _wanted(what: str) -> Wanted:
+def _split_rule_at_stars(what: str) -> SoughtWords:
     """Take a rule apart at its stars: each run of words is searched for where the last one ended.
 
     A run that was found as early as possible leaves the most room for the next, so nothing is ever
     tried twice and the time is linear in the text.
     """
-    text = flat(f"{what[:-2]} *" if what.endswith(":*") else what)
+    text = flatten_command(f"{what[:-2]} *" if what.endswith(":*") else what)
     if not text.replace("*", " ").split():  # also of control characters that count as blanks
-        return Wanted(frozenset(), ())
+        return SoughtWords(frozenset(), ())
     ended = text if text.endswith("*") else f"{text} "
     runs = [run for run in ended.split("*") if run.strip()]
-    patterns = [re.sub(r"\\ (?=.)", f" {FOLDER}", re.escape(run)) for run in runs]
+    patterns = [re.sub(r"\\ (?=.)", f" {PROGRAM_FOLDER_PATTERN}", re.escape(run)) for run in runs]
     if not text.startswith("*"):
         patterns[0] = f"[ /]{patterns[0]}"
     words = (word for word in text.split(" ") if "*" not in word and "/" not in word)
-    return Wanted(frozenset(words), tuple(map(re.compile, patterns)))
+    return SoughtWords(frozenset(words), tuple(map(re.compile, patterns)))
 
 
 @lru_cache(maxsize=64)
-def vocabulary(command: str) -> frozenset[str]:
+def command_vocabulary(command: str) -> frozenset[str]:
     """Return the words of a command, and the parts of those that are paths."""
-    return frozenset(flat(command).replace("/", " ").split(" "))
+    return frozenset(flatten_command(command).replace("/", " ").split(" "))
 
 
-def segments(command: str) -> list[list[str]]:
+def split_segments(command: str) -> list[list[str]]:
     """Return the words between anything that could end a command, without their quotes."""
     joined = command.replace("\\\n", " ")
-    parts = (part.translate(QUOTES).split() for part in BREAKS.split(joined))
+    parts = (part.translate(QUOTE_TABLE).split() for part in COMMAND_BREAKS.split(joined))
     return [part for part in parts if part]
 
 
 @lru_cache(maxsize=64)
-def flat(command: str) -> str:
+def flatten_command(command: str) -> str:
     """Return the words of a command with nothing but single spaces between them."""
-    text = without_quotes(command.replace("\\\n", ""), FLATTENED).casefold()
+    text = strip_quotes(command.replace("\\\n", ""), SEPARATOR_TABLE).casefold()
     while "  " in text:
         text = text.replace("  ", " ")
     return text.strip(" ")
 
 
-def without_quotes(text: str, table: bytes | None = None) -> str:
+def strip_quotes(text: str, table: bytes | None = None) -> str:
     """Return a text without quotes and backslashes; a table may change other ASCII characters.
 
     Bytes are many times faster than characters where a text is not all ASCII.
@@ -91,7 +91,7 @@ def without_quotes(text: str, table: bytes | None = None) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
-def like(pattern: str, text: str) -> bool:
+def matches_star_pattern(pattern: str, text: str) -> bool:
     """Return whether the text fits; only the star is special, because the rest is part of commands.
 
     Each run is looked for from where the last one ended, so the time is linear in the text.

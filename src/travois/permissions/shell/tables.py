@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from travois.core.display_text import split_names
 
-LOOKS = """
+READ_ONLY_PROGRAMS = """
 ls: -aAbBcCdDfFgGhHiklLmnNopqQrRsStTuUvxXZ1 -I_ -w_ --all --almost-all --author --color?
     --full-time --group-directories-first --human-readable --inode --recursive --reverse --size
     --sort= --time= --time-style= --classify? --directory --si --no-group --format= --width=
@@ -155,7 +155,7 @@ ffprobe: -version= ; asked
 """
 """Read-only programs, and the arguments that keep them so."""
 
-EDITS = """
+EDITING_PROGRAMS = """
 mkdir: -pv -m_ --parents --verbose --mode= ; write*
 touch: -acm -d_ -t_ -r< --date= --no-create --reference< ; write*
 rmdir: -pv --parents --verbose --ignore-fail-on-non-empty ; write*
@@ -171,7 +171,7 @@ truncate: -co -s_ --size= --no-create ; write*
 # Subcommands of git that only look, with the options that keep it so.
 
 
-DIFF = """
+GIT_DIFF_OPTIONS = """
 -pubwWaRszDq -U_ -S_ -G_ -l_ -B? -M? -C? --patch --stat? --shortstat --numstat --name-only
 --name-status --summary --raw --no-patch --unified= --color? --no-color --word-diff?
 --word-diff-regex= --check --full-index --binary --abbrev? --find-renames? --find-copies?
@@ -183,7 +183,7 @@ DIFF = """
 --pickaxe-regex --pickaxe-all --text --line-prefix= --no-indent-heuristic --indent-heuristic
 --default-prefix --ours --theirs --base
 """
-REVISIONS = """
+GIT_REVISION_OPTIONS = """
 -n_ -L_ -igFEP --max-count= --skip= --since= --after= --until= --before= --author= --committer=
 --grep= --all-match --invert-grep --regexp-ignore-case --fixed-strings --extended-regexp --merges
 --no-merges --first-parent --all --branches? --tags? --remotes? --glob= --exclude= --reflog
@@ -196,7 +196,7 @@ REVISIONS = """
 --show-pulls --full-diff --cc -cm --remove-empty --walk-reflogs
 """
 
-GIT_LOOKS = """
+GIT_READ_ONLY = """
 status: -sbvz --short --branch --porcelain? --long --verbose --untracked-files? --ignored?
     --show-stash --column? --no-column --ahead-behind --no-ahead-behind --renames --no-renames -u?
     --null --ignore-submodules? --find-renames? ; text*
@@ -249,7 +249,7 @@ hash-object: --no-filters -t_ ; file*
 """
 """Each subcommand and what it may be given; `@diff` and `@revisions` stand for the above."""
 
-GIT_LISTS = """
+GIT_PARTLY_READ_ONLY = """
 branch: -arvlqi --all --remotes --verbose --list --show-current --contains= --no-contains=
     --merged? --no-merged? --points-at= --sort= --format= --column? --no-column --color?
     --no-color --abbrev? --no-abbrev --ignore-case ; text*
@@ -266,7 +266,7 @@ symbolic-ref: -q --short --quiet ; text
 """
 """Subcommands that are read-only in some forms; `special.git` decides which."""
 
-LISTING_WORDS = {
+GIT_LISTING_WORDS = {
     "remote": ("", "get-url"),
     "notes": ("", "list", "show"),
     "stash": ("list",),
@@ -278,7 +278,7 @@ LISTING_WORDS = {
 }
 """The first words that keep a subcommand read-only."""
 
-GIT_MOVES = """
+GIT_HISTORY_MOVES = """
 checkout, switch: -bBqfmtdcC --quiet --force --merge --detach --track? --no-track --guess
     --no-guess --ours --theirs --orphan= --create= --force-create= --discard-changes --progress
     --no-progress --ignore-other-worktrees --conflict= ; text*
@@ -314,7 +314,7 @@ that make git start no program of the caller's choice."""
 # What a rule with a wildcard may cover of programs that do more than look.
 
 
-RULED = """
+RULE_COVERED_PROGRAMS = """
 pytest, python -m pytest, python3 -m pytest: -qvsxlhV -r_ -k_ -m_ -n_ -W_ --quiet --verbose
     --exitfirst --maxfail= --tb= --durations= --durations-min= --lf --last-failed --ff
     --failed-first --nf --sw --stepwise --co --collect-only --no-header --no-summary --color=
@@ -453,7 +453,7 @@ ln: -sfnvr --symbolic --force --verbose --relative --no-dereference ; file*
 """
 """By the first words of the call."""
 
-ALWAYS = split_names(
+EXACT_RULE_PROGRAMS = split_names(
     """
     . alias at batch bind busybox chroot chrt compgen complete coproc csplit dd declare doas ed
     emacs enable eval ex exec expect export fc flock function gdb getopts hash ionice kill killall
@@ -464,12 +464,12 @@ ALWAYS = split_names(
     """
 )
 """Programs that run or write whatever their words say: a rule must name the whole call."""
-RESERVED = split_names(
+SHELL_KEYWORDS = split_names(
     "if then else elif fi for while until do done case esac in select function time coproc"
     " { } ! [[ ]]"
 )
 """Words of the shell's own grammar."""
-HAZARDS = split_names(
+HAZARDOUS_OPTIONS = split_names(
     """
     config configfile config-file rcfile rc-file settings plugin plugins plugin-dir require import
     loader preload rulesdir resolve-plugins-relative-to rootdir root root-dir prefix directory dir
@@ -486,4 +486,4 @@ HAZARDS = split_names(
     """
 )
 """Options of any program that name another configuration, folder, program or target."""
-SHORT_HAZARDS = frozenset("cCeEoOxXirRpPwF")
+HAZARDOUS_SHORT_OPTIONS = frozenset("cCeEoOxXirRpPwF")

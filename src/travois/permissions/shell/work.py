@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-WORK_LIMIT = 12_000
+MAX_WORK_UNITS = 12_000
 """Units of work for one command line: about 25 ms on a small machine."""
 STEP_UNITS = 25
 """The cost of analyzing one program call, besides its words."""
@@ -10,7 +10,7 @@ ACCESS_UNITS = 8
 """The cost of resolving and checking one path that a program accesses."""
 REDIRECT_UNITS = 40
 """The cost of following one redirection and checking its file."""
-MAX_DEPTH = 60
+MAX_NESTING_DEPTH = 60
 """The maximum nesting of commands, in text or by programs that run others."""
 MAX_PARSED_CHARS = 16_000
 """Longer texts are not parsed; the bodies of here-documents do not count."""
@@ -19,14 +19,14 @@ MAX_HEREDOCS = 60
 """The parser takes quadratic time for here-documents: texts with more of them are not parsed."""
 
 
-class TooComplex(Exception):
+class CommandTooComplex(Exception):
     """Analyzing the text would take more work than is allowed; the command then asks."""
 
 
-class Work:
+class WorkBudget:
     """A counter of work units: no clock, so that a decision never depends on the machine."""
 
-    def __init__(self, limit: int = WORK_LIMIT) -> None:
+    def __init__(self, limit: int = MAX_WORK_UNITS) -> None:
         self.limit = limit
         self.spent = 0
 
@@ -34,4 +34,4 @@ class Work:
         """Count work before it is done; raises `TooComplex` once the limit is passed."""
         self.spent += units
         if self.spent > self.limit:
-            raise TooComplex("it is too complex to analyze")
+            raise CommandTooComplex("it is too complex to analyze")

@@ -8,8 +8,13 @@ from typing import Literal
 
 import msgspec
 
-from travois.files.openat import spot
-from travois.permissions.git_config import Allowed, is_harmless_hook, never, settle
+from travois.files.openat import open_parent
+from travois.permissions.git_config import (
+    AllowSetting,
+    allow_no_setting,
+    is_harmless_hook,
+    undo_harmful_changes,
+)
 from travois.sandbox.guard.saved import (
     Aside,
     Node,
@@ -62,17 +67,22 @@ def check(saved: Saved, rule: Check, aside: Aside) -> Checked:
 
 
 def settle_config(
-    saved: Saved, now: Node, aside: Aside, *, name: bytes = b"", allowed: Allowed = never
+    saved: Saved,
+    now: Node,
+    aside: Aside,
+    *,
+    name: bytes = b"",
+    allowed: AllowSetting = allow_no_setting,
 ) -> tuple[tuple[Change, ...], bytes]:
     """Undo git settings that git would not set itself; return the contents to keep."""
     was, path = saved.nodes.get(name), _path(saved, name)
     was = was if _is_file(was) else None
     assert now.data is not None
-    settled = settle((was.data if was else b"") or b"", now.data, allowed=allowed)
+    settled = undo_harmful_changes((was.data if was else b"") or b"", now.data, allowed=allowed)
     if not settled.undone:
         return (), now.data
     done = False
-    with suppress(OSError), spot(path) as place:
+    with suppress(OSError), open_parent(path) as place:
         aside.copy(place, root=saved.root)
         put(place, msgspec.structs.replace(was or now, data=settled.data))
         done = True

@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from travois.files.openat import make_folders
-from travois.permissions.sandbox_profile import Cage, Unasked
+from travois.permissions.sandbox_profile import SandboxProfile, UnapprovedChanges
 from travois.process.reap import marked
 from travois.sandbox.guard.check import Change, Check, Checked, check, list_few, plain
 from travois.sandbox.guard.instructions import Instructions, Running, tell_killed
@@ -131,7 +131,7 @@ class Journal:
         *,
         mark: str,
         roots: tuple[str, ...] = (),
-        unasked: Unasked | None = None,
+        unasked: UnapprovedChanges | None = None,
     ) -> Guard:
         """Guard paths, and the repositories below some folders, from here on.
 
@@ -384,7 +384,7 @@ class Journal:
             os.close(fd)
 
 
-def watches(cage: Cage, *, held: bool) -> tuple[Watch, ...]:
+def watches(cage: SandboxProfile, *, held: bool) -> tuple[Watch, ...]:
     """Return the paths to guard for a profile; `held` says that mounts hold the pins."""
     if cage.profile == "look":
         return ()
@@ -437,7 +437,7 @@ def _found_changed(watch: Watch, saved: Saved, aside: Aside, *, around: Surround
     return check(saved, rule_of(watch.path) if watch.rule == "lifted" else watch.rule, aside)
 
 
-def repository_roots(cage: Cage) -> tuple[str, ...]:
+def repository_roots(cage: SandboxProfile) -> tuple[str, ...]:
     """Return the folders in which a command could create or change repositories."""
     folders = [real_path(folder) for folder in cage.folders]
     folders += [path for path in map(real_path, cage.writable) if is_git_folder(path)]

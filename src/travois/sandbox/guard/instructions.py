@@ -20,11 +20,11 @@ from struct import Struct, error
 
 import msgspec
 
-from travois.files.git_index import blob_at, iterate_entries
-from travois.files.openat import spot
-from travois.permissions.paths import allows
-from travois.permissions.protected_paths import is_checked, protected
-from travois.permissions.sandbox_profile import Unasked
+from travois.files.git_index import blob_hash_at, iterate_entries
+from travois.files.openat import open_parent
+from travois.permissions.paths import pattern_allows_path
+from travois.permissions.protected_paths import is_checked_name, protected_names
+from travois.permissions.sandbox_profile import UnapprovedChanges
 from travois.sandbox.guard.check import Change, list_few, plain
 from travois.sandbox.guard.saved import SLACK, Aside, Node, Saved, hold, read, restore, save
 
@@ -70,7 +70,7 @@ class Running(msgspec.Struct, frozen=True):
     """A command that runs without approval: its start, the rules that allow it, and its folders."""
 
     at: int
-    unasked: Unasked
+    unasked: UnapprovedChanges
     roots: tuple[str, ...]
 
 
@@ -129,7 +129,7 @@ class Instructions:
 
     def accept(self, path: str, data: bytes | None) -> None:
         """Accept a change that somebody agreed to as the state to keep, in all processes."""
-        if not protected(path):
+        if not protected_names(path):
             return
         roots = tuple(root for one in self._running.values() for root in one.roots)
         is_ = self._look(path, (*roots, os.path.dirname(path)))
@@ -254,7 +254,7 @@ def _restore(saved: Saved, aside: Aside) -> None:
     try:
         restore(saved, ROOT_NAME, aside)
     except PermissionError:  # what cannot be read can be moved
-        with spot(saved.path) as place:
+        with open_parent(saved.path) as place:
             aside.move(place, root=saved.root)
         restore(saved, ROOT_NAME, aside)
 
@@ -356,7 +356,9 @@ def _read_plain(path: str, most: int) -> bytes:
 def _find_blob(index: str, wanted: bytes) -> bytes | None:
     """Return the blob that an index lists for a path. Raises if the index is not understood."""
     data = _read_plain(index, LARGEST)
-    return next((blob_at(data, at) for at, name in iterate_entries(data) if name == wanted), None)
+    return next(
+        (blob_hash_at(data, at) for at, name in iterate_entries(data) if name == wanted), None
+    )
 
 
 def _blob_name(data: bytes) -> bytes:
@@ -413,7 +415,7 @@ def _owner(path: str, root: str) -> str:
     """Return the folder that a protected file applies to."""
     above, owner = os.path.basename(root), root
     for name in path.removeprefix(f"{root}/").split("/")[:-1]:
-        if is_checked(name, above):
+        if is_checked_name(name, above):
             return os.path.dirname(owner) if above == ".github" else owner
         above, owner = name, f"{owner}/{name}"
     return owner
@@ -424,11 +426,11 @@ def _is_free(folder: str) -> bool:
     return not os.path.lexists(folder) and os.path.realpath(folder) == folder
 
 
-def _permits(unasked: Unasked, path: str, *, root: str) -> bool:
-    names = protected(os.path.relpath(path, root))
+def _permits(unasked: UnapprovedChanges, path: str, *, root: str) -> bool:
+    names = protected_names(os.path.relpath(path, root))
     by_name = bool(names) and names <= {*unasked.names}
     return by_name or any(
-        allows(what, path, root=base, home=home) and names <= protected(what)
+        pattern_allows_path(what, path, root=base, home=home) and names <= protected_names(what)
         for what, base, home in unasked.patterns
     )
 

@@ -14,9 +14,9 @@ from typing import Literal
 
 import msgspec
 
-from travois.permissions.git_config import is_harmless_hook, settle
-from travois.permissions.paths import inside
-from travois.permissions.protected_paths import DEPENDENCIES, is_checked
+from travois.permissions.git_config import is_harmless_hook, undo_harmful_changes
+from travois.permissions.paths import is_inside
+from travois.permissions.protected_paths import DEPENDENCY_FOLDERS, is_checked_name
 from travois.sandbox.guard.check import Change, Checked, plain, settle_config
 from travois.sandbox.guard.folders import KernelChanges, TimedChanges, Unheard
 from travois.sandbox.guard.saved import Aside, Node, Saved, Tree, read_names, restore
@@ -192,7 +192,7 @@ def _protected(
     if kind in ("git", "dependencies"):
         return ()
     above, whole = os.path.basename(folder), kind == "protected"
-    chosen = names if whole else {name for name in names if is_checked(name, above)}
+    chosen = names if whole else {name for name in names if is_checked_name(name, above)}
     paths = (os.path.join(folder, name) for name in chosen)
     return tuple(path for path in paths if path not in inner)
 
@@ -201,11 +201,11 @@ def _kind(name: str, above: str, around: Kind) -> Kind:
     """Return the kind of a folder inside another one."""
     if around != "git" and _is_git_name(name):
         return "git"
-    if around in ("git", "dependencies") or name in DEPENDENCIES:
+    if around in ("git", "dependencies") or name in DEPENDENCY_FOLDERS:
         return "dependencies"
     if (above, name) in CHECKOUTS:
         return "plain"
-    return "protected" if around == "protected" or is_checked(name, above) else "plain"
+    return "protected" if around == "protected" or is_checked_name(name, above) else "plain"
 
 
 def _is_git_name(name: str) -> bool:
@@ -265,7 +265,7 @@ def find_dangerous(path: str, *, around: Surroundings) -> tuple[str, ...]:
     found = list[str]()
     for name, node in sorted(now.items()):
         if name in CONFIGS and node.data is not None:
-            undone = settle(b"", node.data, allowed=allowed).undone
+            undone = undo_harmful_changes(b"", node.data, allowed=allowed).undone
             found += [f"{os.fsdecode(name)} ({', '.join(map(plain, undone))})"] if undone else []
         elif not _is_acceptable(name, now, path=path, around=around):
             found.append(plain(os.fsdecode(name)) or "its target")
@@ -292,7 +292,7 @@ def _is_lifted(path: str, name: bytes, around: Surroundings) -> bool:
     # `git config` was allowed; it may have been told to work in another repository.
     if name in CONFIGS and any(one.endswith("/.git/config") for one in around.lifted):
         return True
-    return any(inside(path, one) or inside(one, path) for one in around.lifted)
+    return any(is_inside(path, one) or is_inside(one, path) for one in around.lifted)
 
 
 def _is_acceptable(name: bytes, now: Tree, *, path: str, around: Surroundings) -> bool:
@@ -338,4 +338,4 @@ def _stays_within(
     if key != "core.worktree":
         return False
     trees = (os.path.realpath(os.path.join(path, value or "/")) for value in values)
-    return all(any(inside(tree, root) for root in roots) for tree in trees)
+    return all(any(is_inside(tree, root) for root in roots) for tree in trees)

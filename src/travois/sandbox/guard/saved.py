@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from travois.files.openat import Spot, make_folders, spot
+from travois.files.openat import OpenedPath, make_folders, open_parent
 
 # The folder for files that had replaced protected ones.
 
@@ -37,7 +37,7 @@ class Aside:
         self._folder = folder
         self.path = ""
 
-    def move(self, place: Spot, *, root: str) -> None:
+    def move(self, place: OpenedPath, *, root: str) -> None:
         """Move a file or folder here. Raises OSError."""
         target = self._target(place, root)
         try:
@@ -48,11 +48,11 @@ class Aside:
             _copy(place, target, left=[MAX_SET_ASIDE_BYTES])
             _delete(place)
 
-    def copy(self, place: Spot, *, root: str) -> None:
+    def copy(self, place: OpenedPath, *, root: str) -> None:
         """Keep a copy of a file or link that is about to be replaced."""
         _copy(place, self._target(place, root), left=[MAX_SET_ASIDE_BYTES])
 
-    def _target(self, place: Spot, root: str) -> str:
+    def _target(self, place: OpenedPath, root: str) -> str:
         """Return a free name in our folder.
 
         It is one flat name for the whole path: an earlier entry may be a link to anywhere.
@@ -80,7 +80,7 @@ def _sweep(folder: str) -> None:
                 rmtree(path, ignore_errors=True)
 
 
-def _copy(place: Spot, target: str, *, left: list[int]) -> None:
+def _copy(place: OpenedPath, target: str, *, left: list[int]) -> None:
     """Copy a file, a link or a folder; of anything else only the name."""
     found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     if stat.S_ISLNK(found.st_mode):
@@ -90,7 +90,7 @@ def _copy(place: Spot, target: str, *, left: list[int]) -> None:
         fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
         try:
             for name in os.listdir(fd):
-                inner = Spot(fd, name, f"{place.path}/{name}")
+                inner = OpenedPath(fd, name, f"{place.path}/{name}")
                 _copy(inner, os.path.join(target, name), left=left)
         finally:
             os.close(fd)
@@ -104,7 +104,7 @@ def _copy(place: Spot, target: str, *, left: list[int]) -> None:
             copy.write(data)
 
 
-def _delete(place: Spot) -> None:
+def _delete(place: OpenedPath) -> None:
     try:
         os.unlink(place.name, dir_fd=place.folder)
     except OSError as error:
@@ -185,7 +185,7 @@ class Reader:
         self._skipped = (CHECKOUTS,) if checkouts else ()
         self._bytes, self._names = MOST_BYTES, MOST_NAMES
 
-    def read(self, place: Spot, name: bytes = b"") -> Iterator[tuple[bytes, Node]]:
+    def read(self, place: OpenedPath, name: bytes = b"") -> Iterator[tuple[bytes, Node]]:
         """Yield a name in an open folder, with everything in it."""
         self._names -= 1
         if self._names < 0:
@@ -203,7 +203,7 @@ class Reader:
             node = self._filled(node, place, name)
         yield name, node
 
-    def _inner(self, place: Spot, name: bytes) -> Iterator[tuple[bytes, Node]]:
+    def _inner(self, place: OpenedPath, name: bytes) -> Iterator[tuple[bytes, Node]]:
         """Yield everything in a folder; nothing if it cannot be opened."""
         try:
             fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
@@ -213,12 +213,12 @@ class Reader:
             for each in sorted(map(os.fsencode, os.listdir(fd))):
                 below = name + b"/" + each if name else each
                 if below not in self._skipped:
-                    inner = Spot(fd, os.fsdecode(each), f"{place.path}/{os.fsdecode(each)}")
+                    inner = OpenedPath(fd, os.fsdecode(each), f"{place.path}/{os.fsdecode(each)}")
                     yield from self.read(inner, below)
         finally:
             os.close(fd)
 
-    def _filled(self, node: Node, place: Spot, name: bytes) -> Node:
+    def _filled(self, node: Node, place: OpenedPath, name: bytes) -> Node:
         """Return the node with its content, taken from an earlier save if that still holds."""
         known = self._known.get(name)
         same = known is not None and (known.kind, known.stamp) == (node.kind, node.stamp)
@@ -254,7 +254,7 @@ def read(path: str, earlier: Saved | None = None) -> Tree:
     if not os.path.lexists(path):
         return {}  # most protected names are missing, and this is faster
     try:
-        with spot(path) as place:
+        with open_parent(path) as place:
             tree = dict(Reader(earlier, checkouts=_has_checkouts(path)).read(place))
             # A folder with nothing but checkouts counts as missing: we create it for those.
             bare = len(tree) == 1 and _has_checkouts(path) and tree[b""].kind == "folder"
@@ -268,14 +268,14 @@ def read(path: str, earlier: Saved | None = None) -> Tree:
 def read_names(path: str, names: tuple[str, ...], earlier: Saved | None = None) -> Tree:
     """Return the nodes of some names in a folder; anything but a folder is read as itself."""
     reader, tree = Reader(earlier, checkouts=False), dict[bytes, Node]()
-    with suppress(FileNotFoundError, NotADirectoryError), spot(path) as place:
+    with suppress(FileNotFoundError, NotADirectoryError), open_parent(path) as place:
         found = _found(place)
         if found is None or found.kind != "folder":
             return dict(reader.read(place))
         fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
         try:
             for name in names:
-                tree |= reader.read(Spot(fd, name, f"{path}/{name}"), os.fsencode(name))
+                tree |= reader.read(OpenedPath(fd, name, f"{path}/{name}"), os.fsencode(name))
         finally:
             os.close(fd)
     return tree
@@ -303,11 +303,11 @@ def hold(saved: Saved, aside: Aside) -> Iterator[str]:
     for holder in saved.holders:
         if _stays(holder):
             continue
-        with suppress(OSError), spot(holder.path) as place:
+        with suppress(OSError), open_parent(holder.path) as place:
             if _is(place, holder):
                 _let_in(place)
                 continue
-            moved = next((name for name in _names(place) if _is(place.beside(name), holder)), None)
+            moved = next((name for name in _names(place) if _is(place.sibling(name), holder)), None)
             if moved is None:
                 continue
             aside.move(place, root=saved.root)
@@ -322,7 +322,7 @@ def restore(saved: Saved, name: bytes, aside: Aside) -> None:
     path = os.path.join(saved.path, os.fsdecode(name)) if name else saved.path
     if node is not None:
         _clear_way(path, saved, aside)
-    with spot(path, missing="make" if node else "fail") as place:
+    with open_parent(path, missing="make" if node else "fail") as place:
         found = _found(place)
         if node is None and found:
             _remove(place, found, saved, aside)
@@ -340,11 +340,11 @@ def restore(saved: Saved, name: bytes, aside: Aside) -> None:
             put(place, node)
 
 
-def put(place: Spot, node: Node) -> None:
+def put(place: OpenedPath, node: Node) -> None:
     """Write a name's contents atomically and as a new file: old hard links lead elsewhere."""
     if node.data is None:
         raise OSError(errno.EFBIG, "it was too large to save", place.path)
-    draft = place.beside(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
+    draft = place.sibling(f".travois-{os.getpid()}-{os.urandom(6).hex()}")
     try:
         if node.kind == "link":
             os.symlink(node.data, draft.name, dir_fd=draft.folder)
@@ -362,7 +362,7 @@ def put(place: Spot, node: Node) -> None:
             os.unlink(draft.name, dir_fd=draft.folder)
 
 
-def _remove(place: Spot, found: Node, saved: Saved, aside: Aside) -> None:
+def _remove(place: OpenedPath, found: Node, saved: Saved, aside: Aside) -> None:
     """Remove what did not exist; checkouts of agents stay, with the folder that contains them."""
     kept = os.fsdecode(CHECKOUTS)
     if found.kind != "folder" or place.path != saved.path or not _has_checkouts(saved.path):
@@ -375,7 +375,7 @@ def _remove(place: Spot, found: Node, saved: Saved, aside: Aside) -> None:
     try:
         for name in os.listdir(fd):
             if name != kept:
-                aside.move(Spot(fd, name, f"{place.path}/{name}"), root=saved.root)
+                aside.move(OpenedPath(fd, name, f"{place.path}/{name}"), root=saved.root)
     finally:
         os.close(fd)
 
@@ -384,7 +384,7 @@ def _has_checkouts(path: str) -> bool:
     return os.path.basename(path) in (".travois", ".claude")
 
 
-def _make_folder(place: Spot, node: Node) -> None:
+def _make_folder(place: OpenedPath, node: Node) -> None:
     with suppress(FileExistsError):
         os.mkdir(place.name, 0o700, dir_fd=place.folder)
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
@@ -404,7 +404,10 @@ def _clear_way(path: str, saved: Saved, aside: Aside) -> None:
     """Move aside everything above a path that is not a folder."""
     way = path.removeprefix(saved.root + "/").split("/")[:-1]
     for depth in range(1, len(way) + 1):
-        with suppress(FileNotFoundError), spot("/".join((saved.root, *way[:depth]))) as place:
+        with (
+            suppress(FileNotFoundError),
+            open_parent("/".join((saved.root, *way[:depth]))) as place,
+        ):
             found = _found(place)
             if found and found.kind != "folder":
                 aside.move(place, root=saved.root)
@@ -431,7 +434,7 @@ def _stays(holder: Holder) -> bool:
     return same and found.st_mode & 0o700 == 0o700
 
 
-def _let_in(place: Spot) -> None:
+def _let_in(place: OpenedPath) -> None:
     """Make a folder of ours accessible that was closed to us."""
     fd = place.open(os.O_PATH | os.O_DIRECTORY)
     try:
@@ -442,7 +445,7 @@ def _let_in(place: Spot) -> None:
         os.close(fd)
 
 
-def _is(place: Spot, holder: Holder) -> bool:
+def _is(place: OpenedPath, holder: Holder) -> bool:
     try:
         found = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
     except OSError:
@@ -450,7 +453,7 @@ def _is(place: Spot, holder: Holder) -> bool:
     return (found.st_dev, found.st_ino) == (holder.device, holder.inode)
 
 
-def _names(place: Spot) -> list[str]:
+def _names(place: OpenedPath) -> list[str]:
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=place.folder)
     try:
         return os.listdir(fd)
@@ -458,7 +461,7 @@ def _names(place: Spot) -> list[str]:
         os.close(fd)
 
 
-def _holds(place: Spot, name: str) -> bool:
+def _holds(place: OpenedPath, name: str) -> bool:
     """Return whether a folder has an entry of that name."""
     fd = place.open(os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -467,7 +470,7 @@ def _holds(place: Spot, name: str) -> bool:
         os.close(fd)
 
 
-def _found(place: Spot) -> Node | None:
+def _found(place: OpenedPath) -> Node | None:
     try:
         return _node(os.stat(place.name, dir_fd=place.folder, follow_symlinks=False))
     except (FileNotFoundError, NotADirectoryError):

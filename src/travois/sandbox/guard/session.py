@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 from msgspec.structs import replace
 
-from travois.permissions.sandbox_profile import Cage
+from travois.permissions.sandbox_profile import SandboxProfile
 from travois.ports.world import Command
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Guarding:
         known = self._journal is not None or bool(self._folder)
         return known and self.journal().is_open()
 
-    async def prepare(self, cage: Cage | None) -> None:
+    async def prepare(self, cage: SandboxProfile | None) -> None:
         """Find the repositories that a command could change, without blocking the event loop."""
         if cage is None or cage.profile == "look":
             return

@@ -22,7 +22,7 @@ from travois.core.json import encode_json
 from travois.engine.background_jobs import JOB_RUNNING, describe_status
 from travois.hooks.fire import exported
 from travois.permissions.access import Access
-from travois.permissions.sandbox_profile import PRIVATE_TMP
+from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome
 from travois.ports.world import (
     BackgroundJob,
@@ -431,7 +431,7 @@ async def _start_background(args: BashArgs, env: Env) -> ToolOutcome:
     if args.timeout != DEFAULT_TIMEOUT_MS:
         said += "\n[Background commands have no time limit: timeout was ignored.]"
     if env.cage is not None and env.cage.backend == "full":
-        said += f"\n[{PRIVATE_TMP}; on disk it is {env.cage.temp}.]"
+        said += f"\n[{PRIVATE_TMP_NOTICE}; on disk it is {env.cage.temp}.]"
     return ToolOutcome((Text(said),), changes=(Changed(f"job:{id}", JOB_RUNNING),))
 
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from travois.permissions.paths import inside
-from travois.permissions.sandbox_profile import PRIVATE_TMP, TMP, Cage
+from travois.permissions.paths import is_inside
+from travois.permissions.sandbox_profile import PRIVATE_TMP_NOTICE, TMP_FOLDERS, SandboxProfile
 from travois.ports.world import ProcessResult
 from travois.sandbox.denial import Denial, find_denial, find_port
 from travois.sandbox.disk_facts import LocalDisk
@@ -28,7 +28,7 @@ MISSING_FILE_ERROR = re.compile(
 TMP_PATH = re.compile(r"/(?:var/)?tmp/[^\s'\"‘’`:;,|&<>()]+")
 
 
-def list_private_tmp(cage: Cage | None) -> frozenset[str]:
+def list_private_tmp(cage: SandboxProfile | None) -> frozenset[str]:
     """Return the names in the session's private /tmp; none where /tmp is the machine's own."""
     if cage is None or cage.backend != "full":
         return frozenset()
@@ -42,11 +42,16 @@ def list_private_tmp(cage: Cage | None) -> frozenset[str]:
 @lru_cache(maxsize=16)
 def _mounted_in_tmp(shown: tuple[str, ...]) -> frozenset[str]:
     """Return the folders that the sandbox makes in /tmp, to mount what it shows there on."""
-    below = (os.path.relpath(path, root) for path in shown for root in TMP if inside(path, root))
+    below = (
+        os.path.relpath(path, root)
+        for path in shown
+        for root in TMP_FOLDERS
+        if is_inside(path, root)
+    )
     return frozenset(path.partition("/")[0] for path in below)
 
 
-def report_new_tmp_entries(cage: Cage | None, before: frozenset[str]) -> Iterator[str]:
+def report_new_tmp_entries(cage: SandboxProfile | None, before: frozenset[str]) -> Iterator[str]:
     """Report where on disk the entries are that a command left in the private /tmp."""
     made = sorted(list_private_tmp(cage) - before)
     if cage is None or not made:
@@ -57,11 +62,11 @@ def report_new_tmp_entries(cage: Cage | None, before: frozenset[str]) -> Iterato
     more = (
         f" and {len(made) - MAX_NAMED_ENTRIES} more there" if len(made) > MAX_NAMED_ENTRIES else ""
     )
-    yield f"{PRIVATE_TMP}; on disk, this command left {paths}{more}."
+    yield f"{PRIVATE_TMP_NOTICE}; on disk, this command left {paths}{more}."
 
 
 def explain_denial(
-    done: ProcessResult, text: str, cage: Cage | None, *, cwd: str, line: str
+    done: ProcessResult, text: str, cage: SandboxProfile | None, *, cwd: str, line: str
 ) -> Iterator[str]:
     """Explain what the sandbox denied a command; nothing if it failed for another reason."""
     if port := find_port(text, done.session_ports):
@@ -78,11 +83,11 @@ def explain_denial(
         yield _describe_denial(denial, cage)
 
 
-def _describe_denial(denial: Denial, cage: Cage) -> str:
+def _describe_denial(denial: Denial, cage: SandboxProfile) -> str:
     target = escape_path(denial.target)
     match denial.kind:
         case "write":
-            temp = TMP[0] if cage.backend == "full" else f"$TMPDIR ({cage.temp})"
+            temp = TMP_FOLDERS[0] if cage.backend == "full" else f"$TMPDIR ({cage.temp})"
             places = ", ".join(("the workspace", *cage.writable))
             where = f", not to {target}" if target else ""
             only = f"lets this command write only in {places} and {temp}"
@@ -106,7 +111,7 @@ def _describe_denial(denial: Denial, cage: Cage) -> str:
 
 
 def _explain_missing_file(
-    done: ProcessResult, text: str, cage: Cage, *, line: str
+    done: ProcessResult, text: str, cage: SandboxProfile, *, line: str
 ) -> Iterator[str]:
     """Explain which /tmp holds a file that a command looked for in the other one."""
     lines = [said for said in text.splitlines() if MISSING_FILE_ERROR.search(said)]
@@ -114,11 +119,11 @@ def _explain_missing_file(
     for path in list(dict.fromkeys(found))[:MAX_NAMED_ENTRIES]:
         if not done.status and path not in line:
             continue
-        root = next(root for root in TMP if inside(path, root))
+        root = next(root for root in TMP_FOLDERS if is_inside(path, root))
         private = os.path.normpath(os.path.join(cage.temp, os.path.relpath(path, root)))
         here, there = os.path.lexists(path), os.path.lexists(private)
         if cage.backend == "full" and here and not there:
             own = f"they cannot see the machine's own {path}, but Read can."
-            yield f"{PRIVATE_TMP} for commands: {own}"
+            yield f"{PRIVATE_TMP_NOTICE} for commands: {own}"
         elif cage.backend == "partial" and there and not here:
             yield f"{path} of this session is {private} on disk; /tmp is the machine's own here."

@@ -11,7 +11,7 @@ import msgspec
 
 from travois.core.display_text import escape_invisible
 from travois.permissions.access import Access
-from travois.permissions.hosts import mentions
+from travois.permissions.hosts import rule_mentions_url
 from travois.ports.tool import CallLocation, Tool, ToolError, ToolOutcome, text_outcome
 from travois.ports.web_search import SearchQuery, SearchResults
 from travois.ports.world import Env
@@ -49,7 +49,7 @@ async def _run_web_search(args: SearchArgs, env: Env, call: str) -> ToolOutcome:
 
 
 def _is_on_hosts(hit: Hit, hosts: tuple[str, ...]) -> bool:
-    return any(mentions(f"domain:{host}", hit.url) for host in hosts)
+    return any(rule_mentions_url(f"domain:{host}", hit.url) for host in hosts)
 
 
 def _render_search_results(found: SearchResults, hits: list[Hit]) -> str:

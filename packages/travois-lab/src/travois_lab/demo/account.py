@@ -8,10 +8,10 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from travois.commands.context import picked, render_receipt
+from travois.commands.context import pick_session, render_receipt
 from travois.context.receipts import list_compaction_receipts
 from travois.sessions.log_file import read_history
-from travois.terminal.tables import say, styled
+from travois.terminal.tables import print_line, style_text
 from travois_lab.demo.tour import Pace
 from travois_lab.server import Api
 
@@ -23,33 +23,33 @@ project of yours, or `make run` in a checkout."""
 
 def give(api: Api, pace: Pace | None) -> None:
     """Print it, and keep the page open until the person has seen it."""
-    home, summary = picked("")
+    home, summary = pick_session("")
     _title(f"Session {summary.id}")
     usages = [exchange.usage for exchange in api.ledger]
     read, sent = (sum(getattr(one, kind) for one in usages) for kind in ("read", "prompt"))
-    say(f"{len(usages)} requests with {sent:,} tokens; the cache read {read:,} of them")
-    say(f"({read / sent:.0%}), as the lab counted.")
+    print_line(f"{len(usages)} requests with {sent:,} tokens; the cache read {read:,} of them")
+    print_line(f"({read / sent:.0%}), as the lab counted.")
     _title("Receipt of the compaction")
     found = list_compaction_receipts(
         list(read_history(home.session_folder(summary.project, summary.id), []))
     )
-    say("\n".join(map(render_receipt, found)) or "Nothing was compacted.")
+    print_line("\n".join(map(render_receipt, found)) or "Nothing was compacted.")
     _title("The page to look inside it")
     with _page(summary.id) as address:
-        say(f"{address}\n\n{NEXT}")
+        print_line(f"{address}\n\n{NEXT}")
         sys.stdout.flush()
         _wait(pace)
 
 
 def _title(text: str) -> None:
-    say("\n" + styled(text, "bold"))
+    print_line("\n" + style_text(text, "bold"))
 
 
 def _wait(pace: Pace | None) -> None:
     if pace:
         time.sleep(pace.deciding)
         return
-    say("\n" + styled("Enter ends the tour.", "dim"))
+    print_line("\n" + style_text("Enter ends the tour.", "dim"))
     sys.stdout.flush()
     sys.stdin.readline()
 
